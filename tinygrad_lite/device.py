@@ -1,0 +1,219 @@
+"""Where arrays live: NumPy on the CPU, CuPy on a CUDA GPU, one and the same code for both.
+
+The *data* decides. Every array type belongs to one `Device`, which names the module (`xp`) that computes with
+it; an operation asks `xp_of(array)` and writes `xp.exp(array)`. Tensors of both devices can live in one
+process, and nothing is switched globally. CuPy is imported here and nowhere else, and only when asked for.
+
+The rest of the file is what NumPy and CuPy do not do alike or not at all: random numbers that can be drawn
+again, and adding rows into a table at repeated positions.
+"""
+
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.errors import UserError
+
+Array = Any  # numpy.ndarray or cupy.ndarray: whatever a registered Device owns
+
+
+class DeviceError(UserError):
+    """A device that was asked for and cannot be used."""
+
+
+# --- devices -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Device:
+    """One place where arrays live, and the module that computes there."""
+
+    name: str
+    xp: ModuleType
+    array_type: type
+    from_host: Callable[[np.ndarray], Array]
+    to_host: Callable[[Array], np.ndarray]
+    synchronize: Callable[[], None]  # wait until everything asked of the device is done (for timing)
+
+
+_BY_TYPE: dict[type, Device] = {}
+_BY_NAME: dict[str, Device] = {}
+
+
+def register_device(device: Device) -> None:
+    """Make a device known by its name and by the type of its arrays."""
+    _BY_TYPE[device.array_type] = device
+    _BY_NAME[device.name] = device
+
+
+register_device(Device("cpu", np, np.ndarray, np.asarray, np.asarray, lambda: None))
+
+
+def device_of(array: Array) -> Device:
+    """The device on which an array lives."""
+    try:
+        return _BY_TYPE[type(array)]
+    except KeyError:
+        known = ", ".join(kind.__name__ for kind in _BY_TYPE)
+        raise TypeError(f"a {type(array).__name__} is not an array of a known device ({known})") from None
+
+
+def xp_of(array: Array) -> ModuleType:
+    """The module that computes with an array: numpy or cupy."""
+    return device_of(array).xp
+
+
+def get_device(name: str) -> Device:
+    """The device called `cpu` or `cuda`; `auto` is `cuda` where it works, else `cpu`.
+
+    Raises: DeviceError with the reason, and with the line that would mend it.
+    """
+    if name == "auto":
+        try:
+            return get_device("cuda")
+        except DeviceError:
+            return get_device("cpu")
+    if name not in _BY_NAME and name == "cuda":
+        register_device(_cuda())
+    if name not in _BY_NAME:
+        raise DeviceError(f"there is no device {name!r}: use one of {', '.join([*_BY_NAME, 'cuda', 'auto'])}")
+    return _BY_NAME[name]
+
+
+def why_no_cuda() -> str:
+    """The sentence that says why `cuda` cannot be used here; empty if it can."""
+    try:
+        get_device("cuda")
+    except DeviceError as error:
+        return str(error)
+    return ""
+
+
+def _cuda() -> Device:
+    """Import CuPy and look for a GPU."""
+    install = 'pip install -e ".[cuda13]" (or ".[cuda12]" for a driver older than CUDA 13)'
+    try:
+        import cupy
+    except ImportError as error:
+        raise DeviceError(f"device cuda needs CuPy, which cannot be imported ({error}): {install}") from None
+    try:
+        count = cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError as error:
+        raise DeviceError(
+            f"device cuda: CuPy {cupy.__version__} finds no usable NVIDIA driver ({error}); install or update "
+            f"the driver, or take the CuPy that fits it: {install}"
+        ) from None
+    if count == 0:
+        raise DeviceError(f"device cuda: CuPy {cupy.__version__} works but finds no GPU; use --device cpu")
+    return Device(
+        "cuda",
+        cupy,
+        cupy.ndarray,
+        cupy.asarray,
+        cupy.asnumpy,
+        lambda: cupy.cuda.get_current_stream().synchronize(),
+    )
+
+
+# --- random numbers that can be drawn again ------------------------------------------------------------------
+#
+# No generator is kept and nothing has to be saved: each draw makes a fresh generator from a key that says what
+# the draw is for. Whoever names the same key gets the same numbers: after a resume, on another device, whether
+# or not something else was drawn in between.
+
+
+def keyed_rng(seed: int, stream: str, *key: int) -> np.random.Generator:
+    """A generator for the draw called `stream` at position `key`; the same arguments give the same numbers.
+
+    Args:
+        seed: the run's seed, 0 or more.
+        stream: what the numbers are for, such as "batch" or "dropout"; streams are independent.
+        key: integers >= 0 such as step, micro-step, row.
+
+    >>> float(keyed_rng(1, "batch", 7).random()) == float(keyed_rng(1, "batch", 7).random())
+    True
+    """
+    entropy = [seed, zlib.crc32(stream.encode()), *key]
+    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy)))
+
+
+class _DrawPosition:
+    """Where in the run the next draw of the model happens: a key, and a count of the draws since it was set."""
+
+    def __init__(self, *key: int) -> None:
+        self.key = key
+        self.count = 0
+
+
+_position = _DrawPosition(0)
+
+
+def manual_seed(seed: int) -> None:
+    """Start the numbers behind `Tensor.rand`, `randn` and dropout anew from a seed."""
+    global _position
+    _position = _DrawPosition(seed)
+
+
+@contextmanager
+def random_key(seed: int, *key: int) -> Iterator[None]:
+    """Inside, the n-th draw of the model is keyed by (seed, key, n): the call site, counted in order.
+
+    The training loop enters it with (seed, step, micro-step), so the dropout masks of a step do not depend on
+    what was drawn before, and a step that is run again drops the same elements.
+    """
+    global _position
+    outer, _position = _position, _DrawPosition(seed, *key)
+    try:
+        yield
+    finally:
+        _position = outer
+
+
+def next_rng(stream: str) -> np.random.Generator:
+    """The generator for the next draw at the current position (see `random_key`)."""
+    seed, *key = _position.key
+    _position.count += 1
+    return keyed_rng(seed, stream, *key, _position.count)
+
+
+# --- adding at repeated positions ----------------------------------------------------------------------------
+
+
+def scatter_add(target: Array, index: Any, values: Array) -> None:
+    """target[index] += values, in place, where a position that occurs twice receives both values.
+
+    (Plain `target[index] += values` would keep only the last one.)
+    """
+    xp_of(target).add.at(target, index, values)
+
+
+def add_rows(ids: Array, rows: Array, count: int) -> Array:
+    """Sum the rows that carry the same id: out[i] = sum of rows[n] over all n with ids[n] == i.
+
+    This is the gradient of a table look-up. Two ways, each about ten times faster than `scatter_add` where
+    it is used: for few ids a product with the one-hot matrix (the oldest definition of an embedding), for
+    many ids sorting, so that equal ids are neighbours and one `add.reduceat` sums each run of them.
+
+    Args:
+        ids: (N,) integers in [0, count).
+        rows: (N, C).
+    Returns: (count, C), dtype of rows.
+    """
+    xp = xp_of(rows)
+    if count <= 1024:
+        one_hot = (ids[:, None] == xp.arange(count)).astype(rows.dtype)
+        return one_hot.T @ rows
+    out = xp.zeros((count, rows.shape[1]), rows.dtype)
+    if xp is not np:
+        scatter_add(out, ids, rows)
+    elif len(ids):
+        order = np.argsort(ids, kind="stable")
+        sorted_ids = ids[order]
+        starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]])
+        out[sorted_ids[starts]] = np.add.reduceat(rows[order], starts, axis=0)
+    return out

@@ -1,0 +1,29 @@
+"""The one kind of error that a user of the two scripts is meant to see."""
+
+
+class UserError(Exception):
+    """Something a user can mend: the message is one sentence that says what is wrong, where, and what to do.
+
+    `train.py` and `sample.py` print it to stderr without a traceback and exit with status 1. Mistakes made in
+    code (wrong shapes, wrong types) are ordinary ValueErrors and TypeErrors instead.
+    """
+
+
+class OptionError(UserError):
+    """An option of a script or preset that does not exist or has a value out of its range."""
+
+
+class CorpusError(UserError):
+    """A text that cannot be found, fetched, verified or read."""
+
+
+class TokenizerError(UserError):
+    """A tokenizer that cannot be learned from its text or rebuilt from its JSON form."""
+
+
+class CheckpointError(UserError):
+    """A checkpoint that is truncated, foreign, or does not fit the model."""
+
+
+class DecodingError(UserError):
+    """A decoding setting out of its range, or a prompt that cannot be continued."""

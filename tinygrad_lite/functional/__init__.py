@@ -1,0 +1,28 @@
+"""The heavy operations of a Transformer, one file each, to be read like short chapters.
+
+A chapter states the formula, derives the gradient, gives the *composed* version (a few lines over the primitives:
+the definition, and the oracle of the tests) and then the *fused* one (a single node whose backward follows the
+derivation), and pairs the two. `registry.py` says how the pair is chosen from.
+"""
+
+from tinygrad_lite.functional.attention import scaled_dot_product_attention
+from tinygrad_lite.functional.cross_entropy import cross_entropy
+from tinygrad_lite.functional.dropout import dropout
+from tinygrad_lite.functional.embedding import embedding
+from tinygrad_lite.functional.gelu import gelu
+from tinygrad_lite.functional.layer_norm import layer_norm
+from tinygrad_lite.functional.linear import linear
+from tinygrad_lite.functional.softmax import log_softmax, logsumexp, softmax
+
+__all__ = [
+    "cross_entropy",
+    "dropout",
+    "embedding",
+    "gelu",
+    "layer_norm",
+    "linear",
+    "log_softmax",
+    "logsumexp",
+    "scaled_dot_product_attention",
+    "softmax",
+]

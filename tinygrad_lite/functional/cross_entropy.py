@@ -1,0 +1,137 @@
+"""Cross-entropy: how many nats the model needs to name the token that really came.
+
+    l = -log softmax(z)_t = logsumexp(z) - z_t        z: logits (V,), t: the target
+
+Gradient of one position, with q = softmax(z):
+
+    dl/dz_v = d logsumexp(z) / dz_v - [v = t] = q_v - [v = t]
+
+because d/dz_v log(sum_j e^(z_j)) = e^(z_v) / sum_j e^(z_j). Probability that is there minus probability that should
+be there: the prettiest gradient of all.
+
+Label smoothing mixes the target with the uniform distribution u = 1/V: the wanted probabilities are
+w_v = (1 - e) [v = t] + e / V, the loss is -sum_v w_v log q_v, and by the same steps dl/dz_v = q_v - w_v.
+
+Positions whose target is `ignore_index` (padding) count neither in the loss nor in the mean. The mean over no
+positions at all is 0 here (torch gives NaN).
+
+The fused version turns the logits' copy into the gradient during the forward pass, row block by row block, and so
+keeps one array of the logits' size instead of several.
+
+References: label smoothing in Szegedy et al. 2016, section 7 (arXiv:1512.00567), and Vaswani et al. 2017, section
+5.4 (arXiv:1706.03762); the formula is that of torch.nn.functional.cross_entropy.
+"""
+
+import numpy as np
+
+from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.softmax import log_softmax
+from tinygrad_lite.tensor import Tensor, node
+
+BLOCK = 1 << 18  # elements of a row block: 1 MiB in float32
+
+
+def cross_entropy_composed(
+    logits: Tensor,
+    targets: Tensor,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """-log softmax(logits) at the targets, in nats per target token.
+
+    Args:
+        logits: (..., V) float tensor.
+        targets: (...) integers in [0, V), or ignore_index.
+        ignore_index: the target that marks a position to leave out.
+        label_smoothing: how much of the target probability is spread evenly over all V tokens, in [0, 1].
+        reduction: "mean" over the positions that count, "sum", or "none".
+    Returns: a scalar, or (...) for "none" with 0 at positions left out.
+    Raises: ValueError for a target outside the vocabulary, or shapes that do not fit.
+    """
+    _check(logits, targets, ignore_index, label_smoothing, reduction)
+    counts = targets != ignore_index
+    safe_targets = targets.masked_fill(~counts, 0)
+    log_probs = log_softmax(logits)
+    losses = -log_probs.gather(-1, safe_targets.unsqueeze(-1)).squeeze(-1)
+    if label_smoothing > 0:
+        losses = losses * (1 - label_smoothing) - log_probs.mean(-1) * label_smoothing
+    losses = losses.masked_fill(~counts, 0.0)
+    if reduction == "none":
+        return losses
+    total = losses.sum()
+    return total / counts.sum().maximum(1).cast(total.dtype) if reduction == "mean" else total
+
+
+def cross_entropy_fused(
+    logits: Tensor,
+    targets: Tensor,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """`cross_entropy_composed` in one node that computes the gradient on the way forward."""
+    _check(logits, targets, ignore_index, label_smoothing, reduction)
+    shape, vocab_size, dtype = logits.shape, logits.shape[-1], logits.dtype
+    rows, flat_targets = logits.data.reshape(-1, vocab_size), targets.data.reshape(-1)
+    counts = flat_targets != ignore_index
+    d_rows = np.empty_like(rows)  # becomes q - w
+    losses = np.empty(len(rows), dtype)
+    smooth = label_smoothing / vocab_size
+    block = max(1, BLOCK // vocab_size)
+    for start in range(0, len(rows), block):
+        part = slice(start, start + block)
+        z, at = d_rows[part], (np.arange(len(d_rows[part])), np.where(counts[part], flat_targets[part], 0))
+        np.subtract(rows[part], rows[part].max(-1, keepdims=True), out=z)
+        loss = (1 - label_smoothing) * z[at]
+        if smooth:
+            loss += smooth * z.sum(-1)
+        np.exp(z, out=z)
+        total = z.sum(-1)
+        losses[part] = np.log(total) - loss
+        z *= (1 / total)[:, None]
+        z[at] -= 1 - label_smoothing
+        z -= smooth
+    if not counts.all():
+        losses[~counts] = 0
+        d_rows[~counts] = 0
+    count = max(int(counts.sum()), 1)
+
+    def backward(dy):
+        if reduction == "none":
+            d_logits = d_rows * dy.reshape(-1, 1)
+        else:
+            # In place: the graph is walked only once, so nobody needs q - w again.
+            d_logits = np.multiply(d_rows, dy / count if reduction == "mean" else dy, out=d_rows)
+        return (d_logits.reshape(shape),)
+
+    if reduction == "none":
+        y = losses.reshape(shape[:-1])
+    else:
+        y = losses.sum() / dtype.type(count) if reduction == "mean" else losses.sum()
+    return node(y, (logits,), backward, "cross_entropy")
+
+
+def _check(
+    logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: float, reduction: str
+) -> None:
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], not {label_smoothing}")
+    if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
+        raise ValueError(
+            f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}"
+        )
+    if targets.dtype.kind not in "iu":
+        raise ValueError(f"cross_entropy: targets must be integers, not {targets.dtype}")
+    if targets.device == "cpu":  # on a GPU, looking would make the host wait
+        vocab_size, numbers = logits.shape[-1], targets.data
+        bad = numbers[((numbers < 0) | (numbers >= vocab_size)) & (numbers != ignore_index)]
+        if bad.size:
+            raise ValueError(
+                f"cross_entropy: target {bad[0]} is outside the vocabulary of {vocab_size} tokens"
+            )
+
+
+cross_entropy = Twin(cross_entropy_composed, cpu=cross_entropy_fused)

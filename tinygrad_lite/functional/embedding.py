@@ -1,0 +1,52 @@
+"""Embedding: token numbers become vectors, the rows of a learned table.
+
+    ids: (...) integers in [0, V)    weight: (V, C)    y = weight[ids]: (..., C)
+
+It is the product of one-hot rows with the table, y = onehot(ids) W, without the zeros. So the gradient is
+dW = onehot(ids)^T dy: row v of the table collects dy from every place where the token v stood. A token that occurs
+twice collects twice, which is why the gradient must be *added* into its rows.
+
+The composed version is the indexing primitive, which adds element by element; the fused one sums all rows of one
+token at a time (`add_rows` in device.py).
+"""
+
+from tinygrad_lite.device import add_rows
+from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.tensor import Tensor, node
+
+
+def embedding_composed(weight: Tensor, ids: Tensor) -> Tensor:
+    """y = weight[ids], the rows of the table at these numbers.
+
+    Args:
+        weight: (V, C) float table.
+        ids: (...) integer tensor.
+    Returns: (..., C).
+    Raises: ValueError if a number is not in [0, V).
+    """
+    _check(weight, ids)
+    return weight[ids]
+
+
+def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
+    """`embedding_composed` with a faster sum over repeated tokens."""
+    _check(weight, ids)
+    numbers, (vocab_size, width) = ids.data, weight.shape
+
+    def backward(dy):
+        return (add_rows(numbers.reshape(-1), dy.reshape(-1, width), vocab_size),)
+
+    return node(weight.data[numbers], (weight,), backward, "embedding", linear=True)
+
+
+def _check(weight: Tensor, ids: Tensor) -> None:
+    if ids.dtype.kind not in "iu":
+        raise ValueError(f"embedding: ids must be integers, not {ids.dtype}")
+    if ids.device == "cpu" and ids.numel():  # on a GPU, looking would make the host wait
+        low, high = int(ids.data.min()), int(ids.data.max())
+        if low < 0 or high >= len(weight):
+            bad = low if low < 0 else high
+            raise ValueError(f"embedding: token {bad} is outside the table of {len(weight)} rows")
+
+
+embedding = Twin(embedding_composed, cpu=embedding_fused)

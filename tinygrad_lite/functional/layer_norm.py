@@ -1,0 +1,86 @@
+"""Layer normalisation: every position's vector gets mean 0 and variance 1, then a learned scale and shift.
+
+    m = mean(x)    v = mean((x - m)^2)    r = 1 / sqrt(v + eps)    h = (x - m) r    y = h * w + b
+
+over the last axis, C numbers each. The gradient, with dy = dL/dy:
+
+    dw = sum over rows of dy * h           db = sum over rows of dy
+    dh = dy * w                            the gradient that reaches h
+
+h depends on x directly, through m and through v. Write u = x - m, so h = u r and du_j/dx_i = [i = j] - 1/C.
+
+    dr/dx_i   = -r^3 u_i / C                                 because v = mean(u^2), and the sum of u is 0
+    dh_j/dx_i = r ([i = j] - 1/C) - r^3 u_i u_j / C          product rule on u r
+              = r ([i = j] - 1/C - h_i h_j / C)
+    dx_i      = sum_j dh_j dh_j/dx_i = r (dh_i - mean(dh) - h_i mean(dh * h))
+
+In words: take from dh its mean and its component along h, because moving x along these two directions changes
+nothing in h.
+
+Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); the variance divides by C, not C - 1, as in torch.
+"""
+
+import numpy as np
+
+from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.tensor import Tensor, node
+
+
+def layer_norm_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """Normalise the last axis to mean 0 and variance 1, then scale and shift.
+
+    y = (x - mean) / sqrt(var + eps) * weight + bias,   var divides by C, not C - 1
+
+    Args:
+        x: (..., C) float tensor.
+        weight, bias: (C,) learned gain and shift; bias may be None.
+        eps: added to the variance, in the unit of x squared; avoids division by 0.
+    Returns: (..., C), dtype of x.
+    Raises: ValueError if weight or bias is not (C,).
+    Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); biased variance as in torch.
+    """
+    _check(x, weight, bias)
+    centred = x - x.mean(-1, keepdim=True)
+    variance = (centred * centred).mean(-1, keepdim=True)
+    y = centred / (variance + eps).sqrt() * weight
+    return y if bias is None else y + bias
+
+
+def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """`layer_norm_composed` in one node; keeps h and r for the backward pass."""
+    _check(x, weight, bias)
+    shape, width, w = x.shape, x.shape[-1], weight.data
+    rows = x.data.reshape(-1, width)
+    # Row means as a product with a constant vector: the BLAS library reads the rows faster than np.mean does.
+    averaging = np.full(width, 1 / width, rows.dtype)
+    h = rows - (rows @ averaging)[:, None]
+    v = np.vecdot(h, h) * averaging[0]
+    r = 1 / np.sqrt(v + eps)
+    h *= r[:, None]
+    y = h * w
+    if bias is not None:
+        y += bias.data
+
+    def backward(dy):
+        dy = dy.reshape(-1, width)
+        dw = np.einsum("nc,nc->c", dy, h)
+        dx = dy * w  # dh, and then in place
+        along_h = np.vecdot(dx, h) * averaging[0]
+        dx -= (dx @ averaging)[:, None]
+        dx -= h * along_h[:, None]
+        dx *= r[:, None]
+        dx = dx.reshape(shape)
+        return (dx, dw) if bias is None else (dx, dw, np.add.reduce(dy, 0))
+
+    return node(y.reshape(shape), (x, weight) if bias is None else (x, weight, bias), backward, "layer_norm")
+
+
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and parameter.shape != x.shape[-1:]:
+            raise ValueError(
+                f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}"
+            )
+
+
+layer_norm = Twin(layer_norm_composed, cpu=layer_norm_fused)

@@ -1,0 +1,63 @@
+"""Twins: each heavy operation exists composed (clear) and fused (fast), and one switch chooses.
+
+The composed twin is written with primitives and is valid on every device; it is the definition. A fused twin
+computes the same in one node with a gradient derived by hand, and is registered for the devices it can run on.
+Where none is registered for a device, the composed one runs. The tests walk through `REGISTRY`, so no fused
+code exists that is not compared with its definition.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tinygrad_lite.tensor import Tensor
+
+REGISTRY: dict[str, "Twin"] = {}
+_composed_only = False
+
+
+class Twin:
+    """An operation in two versions; calling it runs the one that fits the data and the switch."""
+
+    def __init__(self, composed: Callable[..., Any], **fused: Callable[..., Any]) -> None:
+        """Pair a composed version with fused ones by device, as in `Twin(layer_norm_composed, cpu=...)`."""
+        self.name = composed.__name__.removesuffix("_composed")
+        self.composed = composed
+        self.fused = fused
+        self.__doc__ = composed.__doc__
+        REGISTRY[self.name] = self
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        return self.version(args)(*args, **options)
+
+    def version(self, args: tuple) -> Callable[..., Any]:
+        """The version that a call with these arguments runs."""
+        first, *others = [arg for arg in args if isinstance(arg, Tensor)]
+        for other in others:
+            if type(other.data) is not type(first.data):
+                raise ValueError(
+                    f"{self.name}: tensors on {first.device} and {other.device} cannot be combined; "
+                    "move one with .to(device)"
+                )
+        return self.version_for(first.device)
+
+    def version_for(self, device: str) -> Callable[..., Any]:
+        """The version for a device: fused if there is one and the switch allows it."""
+        return self.composed if _composed_only else self.fused.get(device, self.composed)
+
+
+def set_composed(on: bool) -> None:
+    """The switch: with True every operation runs in its composed version (`train.py --composed`)."""
+    global _composed_only
+    _composed_only = on
+
+
+@contextmanager
+def composed() -> Iterator[None]:
+    """Inside, every operation runs in its composed version."""
+    before = _composed_only
+    set_composed(True)
+    try:
+        yield
+    finally:
+        set_composed(before)

@@ -1,0 +1,44 @@
+"""Softmax and its logarithm, composed from primitives.
+
+softmax(x)_i = e^(x_i) / sum_j e^(x_j) turns any numbers (logits) into probabilities. Written so, e^1000 is
+infinite. But numerator and denominator may both be divided by e^m, and with m = max(x) no exponent is above 0 and
+the largest is exactly 0: nothing overflows, and the sum is at least 1.
+
+A row of nothing but -inf (a query with nothing to attend to) has no distribution. Here it gives zeros, with zero
+gradients, and not NaN; so does a mask over a whole row in attention.
+"""
+
+import math
+
+from tinygrad_lite.tensor import Axis, Tensor
+
+
+def _shift(x: Tensor, axis: Axis) -> Tensor:
+    """The largest element along the axis, as a constant; 0 where all are -inf, since -inf - -inf is NaN."""
+    largest = x.detach().max(axis, keepdim=True)
+    return largest.masked_fill(largest == -math.inf, 0.0)
+
+
+def softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """y_i = e^(x_i - m) / sum_j e^(x_j - m) with m = max(x), along an axis. Same shape as x.
+
+    The shift m counts as a constant: it cancels out of y, so no gradient flows through it.
+
+    >>> Tensor([1000.0, 1000.0]).softmax().tolist()
+    [0.5, 0.5]
+    """
+    e = (x - _shift(x, axis)).exp()
+    total = e.sum(axis, keepdim=True)
+    return e / total.masked_fill(total == 0.0, 1.0)
+
+
+def logsumexp(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """y = log(sum_j e^(x_j)) = m + log(sum_j e^(x_j - m)) with m = max(x), over the axes. -inf if all x are."""
+    shift = _shift(x, axis)
+    y = (x - shift).exp().sum(axis, keepdim=True).log() + shift
+    return y if keepdim else y.reshape(x.sum(axis).shape)
+
+
+def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
+    """y_i = x_i - logsumexp(x), along an axis. More exact than log(softmax(x)), which loses small probabilities."""
+    return x - logsumexp(x, axis, keepdim=True)

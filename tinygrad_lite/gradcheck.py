@@ -1,0 +1,98 @@
+"""Is a derivative right? Compare it with what the function does when its inputs are nudged.
+
+For one number x and a small e,  dL/dx ~ (L(x + e) - L(x - e)) / (2 e): the central difference, whose error shrinks
+with e^2. `gradcheck` does this for every element of every input, or, for large inputs, along random directions d
+(all elements nudged at once), where the slope must be the sum of dL/dx * d.
+
+With float64 and e = 1e-6 the truncation error is about 1e-12 and the rounding error about 1e-10, so a right gradient
+agrees to many digits and a wrong one does not. In float32 rounding drowns the difference: use float64.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tinygrad_lite.device import device_of, keyed_rng, random_key
+from tinygrad_lite.tensor import Tensor
+
+
+class GradientError(AssertionError):
+    """A gradient that differs from the central difference."""
+
+
+def gradcheck(
+    fn: Callable[..., Tensor],
+    inputs: Sequence[Tensor],
+    eps: float = 1e-6,
+    tolerance: float = 1e-6,
+    directions: int = 0,
+) -> float:
+    """Compare the gradients of `fn(*inputs)` with central differences and return the largest relative error.
+
+    The result of fn may have any shape: it is weighted with fixed random numbers and summed to a scalar L. Each
+    evaluation starts from the same random position, so dropout drops the same elements every time.
+
+    Args:
+        fn: takes the tensors, returns one tensor.
+        inputs: tensors; those that require a gradient must be float64 leaves.
+        eps: how far to nudge, in the unit of the inputs.
+        tolerance: the largest |analytic - numeric| allowed, relative to the largest of |analytic|, |numeric|
+            over the input and 1e-3 (so that a gradient that is zero everywhere can pass).
+        directions: 0 nudges every element on its own; n > 0 tries n random directions instead.
+    Raises: GradientError that names the input, the place and both numbers.
+
+    >>> gradcheck(lambda x: x.exp(), [Tensor([0.0, 1.0], dtype="float64", requires_grad=True)]) < 1e-8
+    True
+    """
+    for position, x in enumerate(inputs):
+        if x.requires_grad and (x.dtype != np.float64 or x.op):
+            raise TypeError(f"gradcheck: input {position} must be a float64 leaf, not {x!r}")
+        x.grad = None
+
+    def loss() -> Tensor:
+        with random_key(0):
+            y = fn(*inputs)
+        weights = keyed_rng(0, "gradcheck").uniform(0.5, 1.5, y.shape)
+        return (y * Tensor.wrap(device_of(y.data).from_host(weights))).sum()
+
+    def slope(x: Tensor, nudge: np.ndarray) -> float:
+        """The change of L along `nudge`, by its size."""
+        before = x.data.copy()
+        step = device_of(x.data).from_host(nudge * eps)
+        values = []
+        for sign in (1, -1):
+            x.data[...] = before + sign * step
+            values.append(loss().item())
+        x.data[...] = before
+        return (values[0] - values[1]) / (2 * eps)
+
+    loss().backward()
+    worst = 0.0
+    for position, x in enumerate(inputs):
+        if not x.requires_grad:
+            continue
+        analytic = np.zeros(x.shape) if x.grad is None else x.grad.numpy().copy()
+        nudges = _directions(x.shape, directions, position) if directions else _elements(x.shape)
+        pairs = [(where, float((analytic * nudge).sum()), slope(x, nudge)) for where, nudge in nudges]
+        scale = max([1e-3, *(abs(a) for _, a, _ in pairs), *(abs(n) for _, _, n in pairs)])
+        for where, a, n in pairs:
+            error = abs(a - n) / scale
+            worst = max(worst, error)
+            if not error <= tolerance:
+                raise GradientError(
+                    f"input {position} at {where}: backward says {a:.10g}, the central difference {n:.10g} "
+                    f"(relative error {error:.2g}, allowed {tolerance:.2g})"
+                )
+    return worst
+
+
+def _elements(shape: tuple[int, ...]):
+    for place in np.ndindex(shape):
+        nudge = np.zeros(shape)
+        nudge[place] = 1
+        yield place, nudge
+
+
+def _directions(shape: tuple[int, ...], count: int, position: int):
+    for number in range(count):
+        yield f"direction {number}", keyed_rng(0, "direction", position, number).standard_normal(shape)

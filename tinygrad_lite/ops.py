@@ -1,0 +1,599 @@
+"""The primitives: the closed list of operations from which everything else is composed.
+
+Each is one function that computes y and defines, right below, what flows back: `backward(dy)` receives dL/dy and
+returns dL/dx for each parent x, by the chain rule dL/dx = dL/dy * dy/dx. Shapes follow NumPy's broadcasting; a
+parent that was stretched gets the sum over the stretched axes (`unbroadcast`), because it acted at every place.
+
+Where a derivative does not exist (|x| at 0, the maximum of equal numbers), the choice is PyTorch's and the
+docstring says which.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.device import Array, device_of, get_device, scatter_add, xp_of
+from tinygrad_lite.tensor import Axis, Tensor, node
+
+# Like PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py looks at the loss and says where one arose.
+silent = np.errstate(all="ignore")
+
+# --- what the primitives share --------------------------------------------------------------------------------
+
+
+def promote(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The dtype of a result: the higher category (bool < integer < float) wins, as in PyTorch.
+
+    Within a category the larger type wins. NumPy would make float32 and int64 into float64.
+
+    >>> promote(np.dtype("float32"), np.dtype("int64"))
+    dtype('float32')
+    """
+    rank = {"b": 0, "u": 1, "i": 1, "f": 2}
+    if rank[a.kind] != rank[b.kind]:
+        return a if rank[a.kind] > rank[b.kind] else b
+    return np.promote_types(a, b)
+
+
+def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
+    """Two operands as tensors of one dtype on one device; a Python number takes the tensor's type if it can."""
+    if not isinstance(x, Tensor):
+        x = _constant(x, y)
+    if not isinstance(y, Tensor):
+        y = _constant(y, x)
+    if type(x.data) is not type(y.data):
+        raise ValueError(
+            f"{op}: tensors on {x.device} and {y.device} cannot be combined; move one with .to(device)"
+        )
+    if x.dtype != y.dtype:
+        dtype = promote(x.dtype, y.dtype)
+        x, y = cast(x, dtype), cast(y, dtype)
+    try:
+        np.broadcast_shapes(x.shape, y.shape)
+    except ValueError:
+        raise ValueError(
+            f"{op}: shapes {x.shape} and {y.shape} do not broadcast against each other"
+        ) from None
+    return x, y
+
+
+def _constant(value: Any, like: Tensor) -> Tensor:
+    if isinstance(value, np.ndarray) and value.ndim:
+        return Tensor(value)
+    if isinstance(value, (bool, np.bool_)):
+        dtype = like.dtype
+    elif isinstance(value, (numbers.Integral, np.ndarray)) and np.asarray(value).dtype.kind in "iu":
+        dtype = like.dtype if like.dtype.kind != "b" else np.dtype(np.int64)
+    elif isinstance(value, (numbers.Real, np.ndarray)):
+        dtype = like.dtype if like.dtype.kind == "f" else np.dtype(np.float32)
+    else:
+        raise TypeError(
+            f"a {type(value).__name__} cannot be combined with a tensor: use a number or a Tensor"
+        )
+    return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
+
+
+def as_float(x: Tensor) -> Tensor:
+    """Integers and truth values as float32, for functions that leave the whole numbers."""
+    return x if x.dtype.kind == "f" else cast(x, np.float32)
+
+
+def unbroadcast(dy: Array, shape: tuple[int, ...]) -> Array:
+    """Undo broadcasting: sum a gradient over the axes along which its parent of this shape was stretched."""
+    if dy.shape == shape:
+        return dy
+    extra = dy.ndim - len(shape)
+    stretched = tuple(i + extra for i, size in enumerate(shape) if size == 1 and dy.shape[i + extra] != 1)
+    return dy.sum(axis=(*range(extra), *stretched)).reshape(shape)
+
+
+def one_axis(axis: int, ndim: int, op: str) -> int:
+    """An axis as a number from 0 to ndim - 1; negative ones count from the end."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"{op}: there is no axis {axis} in a tensor of {ndim} axes")
+    return axis % ndim
+
+
+def _axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(ndim))
+    return tuple(one_axis(a, ndim, op) for a in ((axis,) if isinstance(axis, int) else axis))
+
+
+# --- arithmetic -----------------------------------------------------------------------------------------------
+
+
+def add(x: Any, y: Any) -> Tensor:
+    """z = x + y.  Both parents get dL/dz as it is."""
+    x, y = operands(x, y, "add")
+
+    def backward(dz):
+        return unbroadcast(dz, x_shape), unbroadcast(dz, y_shape)
+
+    x_shape, y_shape = x.shape, y.shape
+    return node(x.data + y.data, (x, y), backward, "add", linear=True)
+
+
+def sub(x: Any, y: Any) -> Tensor:
+    """z = x - y.  dL/dx = dL/dz and dL/dy = -dL/dz."""
+    x, y = operands(x, y, "sub")
+
+    def backward(dz):
+        return unbroadcast(dz, x_shape), unbroadcast(-dz, y_shape)
+
+    x_shape, y_shape = x.shape, y.shape
+    return node(x.data - y.data, (x, y), backward, "sub", linear=True)
+
+
+@silent
+def mul(x: Any, y: Any) -> Tensor:
+    """z = x * y.  dL/dx = dL/dz * y and dL/dy = dL/dz * x."""
+    x, y = operands(x, y, "mul")
+    a, b, x_needs, y_needs = x.data, y.data, x.requires_grad, y.requires_grad
+
+    def backward(dz):
+        return unbroadcast(dz * b, a.shape) if x_needs else None, unbroadcast(
+            dz * a, b.shape
+        ) if y_needs else None
+
+    return node(a * b, (x, y), backward, "mul")
+
+
+@silent
+def div(x: Any, y: Any) -> Tensor:
+    """z = x / y.  dL/dx = dL/dz / y and dL/dy = -dL/dz * z / y.  Integers are divided as float32."""
+    x, y = operands(x, y, "div")
+    x, y = as_float(x), as_float(y)
+    z, b, x_needs, y_needs = x.data / y.data, y.data, x.requires_grad, y.requires_grad
+    x_shape = x.shape
+
+    def backward(dz):
+        dx = unbroadcast(dz / b, x_shape) if x_needs else None
+        dy = unbroadcast(-dz * z / b, b.shape) if y_needs else None
+        return dx, dy
+
+    return node(z, (x, y), backward, "div")
+
+
+@silent
+def pow(x: Any, exponent: Any) -> Tensor:
+    """z = x^n.  dL/dx = dL/dz * n * x^(n-1), also for negative x if n is whole;  dL/dn = dL/dz * z * log(x).
+
+    As in PyTorch the gradient of x is 0 where n is 0, and that of n is 0 where x is 0 and n >= 0.
+    """
+    x, n = operands(x, exponent, "pow")
+    a, b, xp, x_needs, n_needs = x.data, n.data, x.xp, x.requires_grad, n.requires_grad
+    z = a**b
+
+    def backward(dz):
+        dx = dn = None
+        if x_needs:
+            dx = unbroadcast(xp.where(b == 0, 0, dz * b * a ** (b - 1)).astype(dz.dtype), a.shape)
+        if n_needs:
+            dn = unbroadcast(xp.where((a == 0) & (b >= 0), 0, dz * z * xp.log(a)).astype(dz.dtype), b.shape)
+        return dx, dn
+
+    return node(z, (x, n), backward, "pow")
+
+
+def neg(x: Tensor) -> Tensor:
+    """y = -x.  dL/dx = -dL/dy."""
+    return node(-x.data, (x,), lambda dy: (-dy,), "neg", linear=True)
+
+
+@silent
+def maximum(x: Any, y: Any) -> Tensor:
+    """z = the larger of x and y; it gets the gradient, and equal ones get half each (PyTorch's choice)."""
+    x, y = operands(x, y, "maximum")
+    return _larger(x, y, x.xp.maximum(x.data, y.data), "maximum")
+
+
+@silent
+def minimum(x: Any, y: Any) -> Tensor:
+    """z = the smaller of x and y; it gets the gradient, and equal ones get half each (PyTorch's choice)."""
+    x, y = operands(x, y, "minimum")
+    return _larger(x, y, x.xp.minimum(x.data, y.data), "minimum")
+
+
+def _larger(x: Tensor, y: Tensor, z: Array, op: str) -> Tensor:
+    """The node of maximum and minimum: the gradient goes to whichever equals z."""
+    a, b = x.data, y.data
+
+    def backward(dz):
+        half = dz * 0.5
+        is_x, is_y = a == z, b == z
+        dx = (dz * is_x - half * (is_x & is_y)).astype(dz.dtype)
+        dy = (dz * is_y - half * (is_x & is_y)).astype(dz.dtype)
+        return unbroadcast(dx, a.shape), unbroadcast(dy, b.shape)
+
+    return node(z, (x, y), backward, op)
+
+
+def compare(x: Any, y: Any, how: str) -> Tensor:
+    """A truth value for each pair (`how` names NumPy's function); a constant: no gradient flows through it."""
+    x, y = operands(x, y, how)
+    return Tensor.wrap(x.xp.asarray(getattr(x.xp, how)(x.data, y.data)))
+
+
+# --- functions of one element ---------------------------------------------------------------------------------
+
+
+@silent
+def exp(x: Tensor) -> Tensor:
+    """y = e^x, element-wise.  dL/dx = dL/dy * y, because the exponential is its own derivative."""
+    x = as_float(x)
+    y = x.xp.exp(x.data)
+
+    def backward(dy):
+        return (dy * y,)
+
+    return node(y, (x,), backward, "exp")
+
+
+@silent
+def log(x: Tensor) -> Tensor:
+    """y = ln x.  dL/dx = dL/dy / x."""
+    x = as_float(x)
+    a = x.data
+
+    def backward(dy):
+        return (dy / a,)
+
+    return node(x.xp.log(a), (x,), backward, "log")
+
+
+@silent
+def sqrt(x: Tensor) -> Tensor:
+    """y = the square root of x.  dL/dx = dL/dy / (2 y), infinite at 0."""
+    x = as_float(x)
+    y = x.xp.sqrt(x.data)
+
+    def backward(dy):
+        return (dy / (2 * y),)
+
+    return node(y, (x,), backward, "sqrt")
+
+
+def tanh(x: Tensor) -> Tensor:
+    """y = tanh x.  dL/dx = dL/dy * (1 - y^2)."""
+    x = as_float(x)
+    y = x.xp.tanh(x.data)
+
+    def backward(dy):
+        return (dy * (1 - y * y),)
+
+    return node(y, (x,), backward, "tanh")
+
+
+@silent
+def sin(x: Tensor) -> Tensor:
+    """y = sin x, in radians.  dL/dx = dL/dy * cos x."""
+    x = as_float(x)
+    a, xp = x.data, x.xp
+
+    def backward(dy):
+        return (dy * xp.cos(a),)
+
+    return node(xp.sin(a), (x,), backward, "sin")
+
+
+@silent
+def cos(x: Tensor) -> Tensor:
+    """y = cos x, in radians.  dL/dx = -dL/dy * sin x."""
+    x = as_float(x)
+    a, xp = x.data, x.xp
+
+    def backward(dy):
+        return (-dy * xp.sin(a),)
+
+    return node(xp.cos(a), (x,), backward, "cos")
+
+
+@silent
+def erf(x: Tensor) -> Tensor:
+    """y = 2/sqrt(pi) * (integral of e^(-t^2) from 0 to x).  dL/dx = dL/dy * 2/sqrt(pi) * e^(-x^2).
+
+    Exact to a few units in the last place; see `erf_array` for how.
+    """
+    x = as_float(x)
+    a, xp = x.data, x.xp
+
+    def backward(dy):
+        return (dy * (2 / math.sqrt(math.pi)) * xp.exp(-a * a),)
+
+    return node(erf_array(a), (x,), backward, "erf")
+
+
+_ERF_END = {np.dtype(np.float32): 4.0, np.dtype(np.float64): 6.0}  # beyond, erf is 1 to the type's last digit
+_ERF_DEGREE = {np.dtype(np.float32): 22, np.dtype(np.float64): 52}
+
+
+@functools.cache
+def _erf_series(dtype: np.dtype) -> list[float]:
+    """Chebyshev coefficients of erf(x)/x as a function of s in [-1, 1], where x^2 = end^2 * (s + 1) / 2."""
+    end = _ERF_END[dtype]
+
+    def function(s: np.ndarray) -> np.ndarray:
+        x = end * np.sqrt((s + 1) / 2)
+        return np.array([math.erf(value) / value if value > 0 else 2 / math.sqrt(math.pi) for value in x])
+
+    return np.polynomial.chebyshev.chebinterpolate(function, _ERF_DEGREE[dtype]).tolist()
+
+
+def erf_array(x: Array) -> Array:
+    """erf of a NumPy or CuPy array; neither library has it.
+
+    erf(x)/x is a smooth function of x^2, so a Chebyshev series in x^2 (interpolating Python's math.erf, computed
+    once) gives it to the last digits, and multiplying by x keeps the relative accuracy near 0. The series is
+    summed by Clenshaw's recurrence (1955): b_k = 2 s b_(k+1) - b_(k+2) + c_k.
+    """
+    xp, end = xp_of(x), _ERF_END[x.dtype]
+    inside = xp.clip(x, -end, end)
+    s = inside * inside * (2 / end**2) - 1
+    *rest, last = _erf_series(x.dtype)
+    b1, b2 = xp.full_like(s, last), xp.zeros_like(s)
+    for c in reversed(rest[1:]):
+        b1, b2 = 2 * s * b1 - b2 + c, b1
+    return xp.clip(inside * (s * b1 - b2 + rest[0]), -1.0, 1.0)
+
+
+def relu(x: Tensor) -> Tensor:
+    """y = max(x, 0).  dL/dx = dL/dy where x > 0, else 0 (also at 0, PyTorch's choice)."""
+    a = x.data
+
+    def backward(dy):
+        return (dy * (a > 0),)
+
+    return node(x.xp.maximum(a, 0).astype(a.dtype), (x,), backward, "relu")
+
+
+def abs(x: Tensor) -> Tensor:
+    """y = |x|.  dL/dx = dL/dy * sign(x), which is 0 at 0 (PyTorch's choice)."""
+    a, xp = x.data, x.xp
+
+    def backward(dy):
+        return (dy * xp.sign(a),)
+
+    return node(xp.abs(a), (x,), backward, "abs")
+
+
+def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+    """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds, else 0 (PyTorch's)."""
+    a = x.data
+    low = -math.inf if low is None else low
+    high = math.inf if high is None else high
+    if a.dtype.kind != "f":
+        low, high = (n if math.isfinite(n) else None for n in (low, high))
+        return Tensor.wrap(x.xp.clip(a, low, high))
+
+    def backward(dy):
+        return (dy * ((a >= low) & (a <= high)),)
+
+    return node(x.xp.clip(a, low, high), (x,), backward, "clip")
+
+
+def where(condition: Tensor, x: Any, y: Any) -> Tensor:
+    """z = x where the condition is true, else y; the gradient goes to the one that was taken."""
+    if not isinstance(x, Tensor) and not isinstance(y, Tensor):
+        x = _constant(x, Tensor.wrap(condition.xp.zeros((), np.float32)))
+    x, y = operands(x, y, "where")
+    if type(condition.data) is not type(x.data):
+        raise ValueError(f"where: the condition is on {condition.device}, the values on {x.device}")
+    chosen, xp = condition.data.astype(bool), x.xp
+    x_shape, y_shape = x.shape, y.shape
+
+    def backward(dz):
+        zero = xp.zeros((), dz.dtype)
+        return unbroadcast(xp.where(chosen, dz, zero), x_shape), unbroadcast(
+            xp.where(chosen, zero, dz), y_shape
+        )
+
+    return node(xp.where(chosen, x.data, y.data), (x, y), backward, "where", linear=True)
+
+
+def cast(x: Tensor, dtype: Any) -> Tensor:
+    """The same numbers in another type; the gradient is cast back. Only floats pass a gradient on."""
+    dtype = np.dtype(dtype)
+    if x.dtype == dtype:
+        return x
+    y = x.data.astype(dtype)
+    if dtype.kind != "f":
+        return Tensor.wrap(y)
+    before = x.dtype
+    return node(y, (x,), lambda dy: (dy.astype(before),), "cast", linear=True)
+
+
+def to_device(x: Tensor, device: str) -> Tensor:
+    """The same values on another device; the gradient travels back."""
+    target, home = get_device(device), device_of(x.data)
+    if target is home:
+        return x
+
+    def backward(dy):
+        return (home.from_host(target.to_host(dy)),)
+
+    return node(target.from_host(home.to_host(x.data)), (x,), backward, "to", linear=True)
+
+
+# --- reductions -----------------------------------------------------------------------------------------------
+
+
+def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy at all of its places."""
+    axes, xp, shape = _axes(axis, x.ndim, "sum"), x.xp, x.shape
+    y = x.data.sum(axis=axes, keepdims=keepdim)
+    kept = tuple(1 if i in axes else size for i, size in enumerate(shape))
+
+    def backward(dy):
+        return (xp.broadcast_to(dy.reshape(kept), shape),)
+
+    return node(y, (x,), backward, "sum", linear=True)
+
+
+def max(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """y = the largest element over the axes; it gets the gradient, equal ones share it evenly (torch.amax)."""
+    axes, a = _axes(axis, x.ndim, "max"), x.data
+    if a.size == 0 and any(x.shape[i] == 0 for i in axes):
+        raise ValueError(f"max: nothing to choose from in a tensor of shape {x.shape} over axes {axes}")
+    y = a.max(axis=axes, keepdims=True)
+
+    def backward(dy):
+        largest = (a == y).astype(dy.dtype)
+        return (largest * (dy.reshape(y.shape) / largest.sum(axis=axes, keepdims=True)),)
+
+    return node(y if keepdim else y.squeeze(axis=axes), (x,), backward, "max")
+
+
+def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+    """The position of the largest element, the first of equal ones; over everything if no axis is given."""
+    if x.numel() == 0:
+        raise ValueError(f"argmax: nothing to choose from in a tensor of shape {x.shape}")
+    return Tensor.wrap(x.xp.asarray(x.xp.argmax(x.data, axis=axis, keepdims=keepdim)))
+
+
+# --- the product ----------------------------------------------------------------------------------------------
+
+
+def matmul(x: Any, y: Any) -> Tensor:
+    """Z = X @ Y over the last two axes, with the axes before broadcast.  dX = dZ @ Y^T and dY = X^T @ dZ.
+
+    Why: Z[i,j] = sum_k X[i,k] Y[k,j], so dL/dX[i,k] = sum_j dZ[i,j] Y[k,j], which is row i of dZ times row k of Y.
+    A vector on the left is a row, a vector on the right a column; that axis is dropped again from the result.
+    """
+    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
+        raise TypeError("matmul: both factors must be tensors")
+    if x.ndim == 0 or y.ndim == 0:
+        raise ValueError(f"matmul: {x.shape} @ {y.shape}: a single number has no axis to multiply over")
+    if x.ndim == 1:
+        product = matmul(x.reshape(1, -1), y)
+        return (
+            product.reshape(*product.shape[:-2], *product.shape[-1:]) if y.ndim > 1 else product.reshape(())
+        )
+    if y.ndim == 1:
+        return matmul(x, y.reshape(-1, 1)).squeeze(-1)
+    inner_x, inner_y = x.shape[-1], y.shape[-2]
+    if inner_x != inner_y:
+        raise ValueError(f"matmul: {x.shape} @ {y.shape}: inner sizes {inner_x} and {inner_y} differ")
+    if type(x.data) is not type(y.data):
+        raise ValueError(f"matmul: tensors on {x.device} and {y.device} cannot be combined")
+    dtype = promote(x.dtype, y.dtype)
+    x, y = cast(x, dtype), cast(y, dtype)
+    a, b, x_needs, y_needs = x.data, y.data, x.requires_grad, y.requires_grad
+
+    def backward(dz):
+        da = unbroadcast(dz @ b.swapaxes(-1, -2), a.shape) if x_needs else None
+        db = unbroadcast(a.swapaxes(-1, -2) @ dz, b.shape) if y_needs else None
+        return da, db
+
+    return node(a @ b, (x, y), backward, "matmul")
+
+
+# --- shape: the numbers stay, their places change -------------------------------------------------------------
+
+
+def reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The same elements in the same order under another shape; one size may be -1, which is then worked out."""
+    before = x.shape
+    try:
+        y = x.data.reshape(shape)
+    except (ValueError, TypeError):
+        raise ValueError(
+            f"reshape: {x.numel()} elements of shape {before} do not fill {tuple(shape)}"
+        ) from None
+    return node(y, (x,), lambda dy: (dy.reshape(before),), "reshape", view=True)
+
+
+def permute(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+    """The axes in another order: axis i of the result is axis axes[i] of x."""
+    axes = tuple(one_axis(axis, x.ndim, "permute") for axis in axes)
+    if sorted(axes) != list(range(x.ndim)):
+        raise ValueError(f"permute: {axes} does not name each axis of a tensor of {x.ndim} axes once")
+    back = tuple(sorted(range(x.ndim), key=axes.__getitem__))
+    return node(x.data.transpose(axes), (x,), lambda dy: (dy.transpose(back),), "permute", view=True)
+
+
+def expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Stretch axes of size 1, without copying; -1 keeps a size.  dL/dx sums over what was stretched."""
+    extra = len(shape) - x.ndim
+    shape = tuple(x.shape[i - extra] if size == -1 and i >= extra else size for i, size in enumerate(shape))
+    before = x.shape
+    try:
+        y = x.xp.broadcast_to(x.data, shape)
+    except ValueError:
+        raise ValueError(f"expand: a tensor of shape {before} cannot be stretched to {shape}") from None
+    return node(y, (x,), lambda dy: (unbroadcast(dy, before),), "expand", view=True)
+
+
+def pad(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0.0) -> Tensor:
+    """Add `value` around: padding[i] = (how many before, how many after) along axis i."""
+    if len(padding) != x.ndim or any(n < 0 for pair in padding for n in pair):
+        raise ValueError(f"pad: needs a pair of numbers >= 0 for each of {x.ndim} axes, not {list(padding)}")
+    inner = tuple(slice(before, before + size) for (before, _), size in zip(padding, x.shape, strict=True))
+    y = x.xp.pad(x.data, padding, constant_values=value)
+    return node(y, (x,), lambda dy: (dy[inner],), "pad", linear=True)
+
+
+def cat(tensors: tuple[Tensor, ...], axis: int = 0) -> Tensor:
+    """Tensors one after the other along an axis; each gets its piece of the gradient."""
+    axis = one_axis(axis, tensors[0].ndim, "cat")
+    first = tensors[0]
+    for tensor in tensors:
+        rest, expected = list(tensor.shape), list(first.shape)
+        if len(rest) == len(expected):
+            rest[axis] = expected[axis]
+        if rest != expected:
+            shapes = ", ".join(str(t.shape) for t in tensors)
+            raise ValueError(f"cat: shapes {shapes} differ in more than axis {axis}")
+    dtype = functools.reduce(promote, (tensor.dtype for tensor in tensors))
+    tensors = tuple(cast(tensor, dtype) for tensor in tensors)
+    ends = np.cumsum([tensor.shape[axis] for tensor in tensors])[:-1].tolist()
+    xp = first.xp
+
+    def backward(dy):
+        return tuple(xp.split(dy, ends, axis=axis))
+
+    return node(
+        xp.concatenate([tensor.data for tensor in tensors], axis), tensors, backward, "cat", linear=True
+    )
+
+
+# --- picking elements -----------------------------------------------------------------------------------------
+
+
+def raw_index(index: Any) -> Any:
+    """An index with arrays in place of tensors, as NumPy and CuPy want it."""
+    if isinstance(index, tuple):
+        return tuple(raw_index(part) for part in index)
+    if isinstance(index, list):
+        return np.asarray(index)
+    return index.data if isinstance(index, Tensor) else index
+
+
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """y = x[index] with NumPy's rules.  dL/dx is dL/dy put back in place, and summed where an index occurs twice.
+
+    Slices and single numbers give a view; integer and truth-value arrays ("advanced" indexing) pick and copy.
+    """
+    index, shape, xp = raw_index(index), x.shape, x.xp
+    parts = index if isinstance(index, tuple) else (index,)
+    advanced = any(hasattr(part, "dtype") and part.ndim > 0 for part in parts)
+
+    def backward(dy):
+        dx = xp.zeros(shape, dy.dtype)
+        if advanced:
+            scatter_add(dx, index, dy)
+        else:
+            dx[index] = dy
+        return (dx,)
+
+    try:
+        y = x.data[index]
+    except IndexError as error:
+        raise IndexError(f"getitem: {error} (a tensor of shape {shape})") from None
+    return node(y, (x,), backward, "getitem", linear=True, view=not advanced)

@@ -1,0 +1,197 @@
+"""The parts that every Transformer is built from: positions, multi-head attention, feed-forward, the block.
+
+    B batch    T target length    S source length    C width (n_embd)    H heads    D = C / H head width
+
+Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762), sections 3.1 to 3.5.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tinygrad_lite import functional as F
+from tinygrad_lite.device import next_rng
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from tinygrad_lite.tensor import Tensor
+
+
+def sinusoidal_positions(length: int, width: int) -> np.ndarray:
+    """The fixed position codes of the 2017 paper: each position is a point on circles of many speeds.
+
+    PE[pos, 2i] = sin(pos / 10000^(2i/C)),  PE[pos, 2i+1] = cos(pos / 10000^(2i/C))
+
+    Moving on by k positions turns every (sin, cos) pair by a fixed angle, so PE[pos + k] is a linear function of
+    PE[pos]: relative distance is easy to read off. 10000 sets the longest wavelength, not a longest text.
+
+    Returns: (length, width) float32.
+    Reference: Vaswani et al. 2017, section 3.5.
+    """
+    position = np.arange(length)[:, None]
+    frequency = 10000.0 ** (-np.arange(0, width, 2) / width)
+    codes = np.zeros((length, width), np.float32)
+    codes[:, 0::2] = np.sin(position * frequency)
+    codes[:, 1::2] = np.cos(position * frequency)[:, : width // 2]
+    return codes
+
+
+class KVCache:
+    """The keys and values of the positions already seen, of one attention layer, while text is generated.
+
+    A new token's query needs the keys and values of all earlier tokens, and these do not change: computing them once
+    makes each new token cost one position instead of all.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity  # positions
+        self.length = 0
+        self.keys = self.values = None  # (B, H, capacity, D), made when the first keys come
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
+        """Append (B, H, T, D) keys and values, and return all so far: (B, H, S, D) each."""
+        batch, heads, new, width = key.shape
+        if self.keys is None:
+            shape = (batch, heads, self.capacity, width)
+            self.keys, self.values = key.xp.empty(shape, key.dtype), key.xp.empty(shape, key.dtype)
+        start, self.length = self.length, self.length + new
+        if self.length > self.capacity:
+            raise ValueError(f"KVCache: {self.length} positions do not fit into a cache of {self.capacity}")
+        self.keys[:, :, start : self.length] = key.data
+        self.values[:, :, start : self.length] = value.data
+        return Tensor.wrap(self.keys[:, :, : self.length]), Tensor.wrap(self.values[:, :, : self.length])
+
+    def select(self, rows: np.ndarray) -> KVCache:
+        """A cache of these rows of the batch, in this order; a row may be taken several times (beam search)."""
+        chosen = KVCache(self.capacity)
+        chosen.length = self.length
+        if self.keys is not None:
+            chosen.keys, chosen.values = self.keys[rows], self.values[rows]
+        return chosen
+
+
+class MultiHeadAttention(Module):
+    """H attentions side by side, each on its own D-wide projection of the input.
+
+    head_h = attention(x Wq_h, memory Wk_h, memory Wv_h),   y = concat(head_1 .. head_H) Wo
+
+    Self-attention if no memory is given, cross-attention if it is. The H small projections are one C x C matrix each
+    for queries, keys and values, whose output is cut into heads.
+
+    Reference: Vaswani et al. 2017, section 3.2.2.
+    """
+
+    def __init__(self, n_embd: int, n_head: int, dropout: float = 0.0, bias: bool = True) -> None:
+        super().__init__()
+        if n_embd % n_head:
+            raise ValueError(f"n_embd {n_embd} cannot be cut into n_head {n_head} heads of one size")
+        self.n_head = n_head
+        self.query = Linear(n_embd, n_embd, bias)
+        self.key = Linear(n_embd, n_embd, bias)
+        self.value = Linear(n_embd, n_embd, bias)
+        self.output = Linear(n_embd, n_embd, bias)
+        self.weight_dropout = dropout
+        self.dropout = Dropout(dropout)
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        mask: Tensor | None = None,
+        is_causal: bool = False,
+        cache: KVCache | None = None,
+    ) -> Tensor:
+        """(B, T, C) -> (B, T, C).
+
+        Args:
+            x: (B, T, C), where queries come from.
+            memory: (B, S, C), where keys and values come from; x itself if None.
+            mask: truth values that broadcast to (B, H, T, S), True where looking is allowed.
+            is_causal: no looking at later positions.
+            cache: the keys and values of earlier positions, to which those of x are added.
+        """
+        source = x if memory is None else memory
+        query = self._heads(self.query(x))  # (B, H, T, D)
+        key, value = self._heads(self.key(source)), self._heads(self.value(source))  # (B, H, S, D)
+        if cache is not None:
+            key, value = cache.extend(key, value)
+        p = self.weight_dropout if self.training else 0.0
+        heads = F.scaled_dot_product_attention(query, key, value, mask, is_causal, p)
+        y = self.output(heads.transpose(1, 2).reshape(x.shape))  # heads side by side again: (B, T, C)
+        return self.dropout(y)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """(B, T, C) -> (B, H, T, D)."""
+        batch, length, width = x.shape
+        return x.reshape(batch, length, self.n_head, width // self.n_head).transpose(1, 2)
+
+
+class FeedForward(Module):
+    """Two linear maps with a non-linearity between, applied to each position alone: C -> F -> C.
+
+    y = activation(x W1 + b1) W2 + b2. The 2017 paper takes ReLU, GPT takes GELU; F is 4 C in both.
+
+    Reference: Vaswani et al. 2017, section 3.3, eq. 2.
+    """
+
+    def __init__(
+        self, n_embd: int, n_hidden: int, dropout: float = 0.0, bias: bool = True, activation: str = "gelu"
+    ) -> None:
+        super().__init__()
+        self.up = Linear(n_embd, n_hidden, bias)
+        self.down = Linear(n_hidden, n_embd, bias)
+        self.dropout = Dropout(dropout)
+        self.activation = {"gelu": Tensor.gelu, "relu": Tensor.relu}[activation]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.dropout(self.down(self.activation(self.up(x))))
+
+
+class Block(Module):
+    """One layer: mix across positions, then transform each position; both added to what came in.
+
+    Pre-norm  (norm_first=True):   x = x + mixer(norm(x)),   x = x + mlp(norm(x))     GPT-2; trains without warm-up
+    Post-norm (norm_first=False):  x = norm(x + mixer(x)),   x = norm(x + mlp(x))     the 2017 paper
+
+    The additions are the residual connections: gradients reach every layer through them undiminished. The token mixer
+    is an argument: any module that takes (B, T, C) to (B, T, C) will do, and attention is one.
+
+    References: Vaswani et al. 2017, section 3.1; Xiong et al. 2020 (arXiv:2002.04745) on where to put the norm.
+    """
+
+    def __init__(
+        self, mixer: Module, mlp: Module, n_embd: int, bias: bool = True, norm_first: bool = True
+    ) -> None:
+        super().__init__()
+        self.mixer_norm = LayerNorm(n_embd, bias)
+        self.mixer = mixer
+        self.mlp_norm = LayerNorm(n_embd, bias)
+        self.mlp = mlp
+        self.norm_first = norm_first
+
+    def forward(self, x: Tensor, **mixing) -> Tensor:
+        """(B, T, C) -> (B, T, C); the keyword arguments (mask, is_causal, cache) go to the mixer."""
+        if self.norm_first:
+            x = x + self.mixer(self.mixer_norm(x), **mixing)
+            return x + self.mlp(self.mlp_norm(x))
+        x = self.mixer_norm(x + self.mixer(x, **mixing))
+        return self.mlp_norm(x + self.mlp(x))
+
+
+def init_gpt2(model: Module, n_layer: int) -> None:
+    """GPT-2's initialisation: normal weights of deviation 0.02, zero biases, and calmer residual projections.
+
+    Each of the 2 * n_layer residual additions adds variance to x. Shrinking the last matrix of every branch by
+    1/sqrt(2 n_layer) keeps the sum at the variance of one branch.
+
+    Reference: Radford et al. 2019, section 2.3.
+    """
+    for name, module in model.named_modules():
+        if isinstance(module, (Linear, Embedding)):
+            deviation = 0.02
+            if name.endswith((".output", ".down")):
+                deviation /= math.sqrt(2 * n_layer)
+            weight = module.weight
+            weight.data[...] = next_rng("init").standard_normal(weight.shape).astype(np.float32) * deviation
+        if isinstance(module, Linear) and module.bias is not None:
+            module.bias.data[...] = 0

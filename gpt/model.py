@@ -10,13 +10,15 @@ References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of na
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gpt.config import GPTConfig
 from tinygrad_lite import functional as F
+from tinygrad_lite.checkpoint import Checkpoint
 from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor, no_grad
 from tinygrad_lite.transformer import (
@@ -54,6 +56,28 @@ class GPT(Module):
         # Tied: the row that stands for a token at the input also scores it at the output (Press, Wolf 2017).
         self.lm_head.weight = self.token_embedding.weight
         init_gpt2(self, config.n_layer)
+
+    @staticmethod
+    def from_checkpoint(checkpoint: Checkpoint, device: str = "cpu", dropout: float = 0.0) -> GPT:
+        """The trained model that a checkpoint holds, with this dropout if it is trained further.
+
+        Raises: CheckpointError if its settings or weights do not describe a GPT.
+        """
+        if checkpoint.family != "gpt":
+            raise CheckpointError(f"the checkpoint holds a model of the family {checkpoint.family!r}, not a GPT")
+        config = GPTConfig.from_json(checkpoint.model)
+        stored = sum(array.size for array in checkpoint.weights.values())
+        if stored != config.num_parameters():  # before memory is taken for what the settings claim
+            raise CheckpointError(
+                f"the checkpoint's settings make a GPT of {config.num_parameters():,} parameters, it holds {stored:,}"
+            )
+        model = GPT(replace(config, dropout=dropout))
+        model.to(device, next(iter(checkpoint.weights.values())).dtype)
+        try:
+            model.load_state_dict(checkpoint.weights)
+        except ValueError as error:
+            raise CheckpointError(f"the checkpoint does not fit its own settings: {error}") from None
+        return model
 
     def forward(self, ids: Tensor, caches: list[KVCache] | None = None) -> Tensor:
         """The logits of the token that follows each position: (B, T) integers -> (B, T, V).

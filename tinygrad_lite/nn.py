@@ -80,10 +80,10 @@ class Module:
         for parameter in self.parameters():
             parameter.grad = None
 
-    def to(self, device: str) -> Module:
-        """Move all parameters to a device; call it before an optimizer is made."""
+    def to(self, device: str, dtype: Any = None) -> Module:
+        """Move all parameters to a device, and to another type if one is given; before an optimizer is made."""
         for parameter in self.parameters():
-            parameter.data = parameter.detach().to(device).data
+            parameter.data = parameter.detach().to(device).cast(dtype or parameter.dtype).data
             parameter.grad = None
         return self
 

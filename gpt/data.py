@@ -1,0 +1,127 @@
+"""The GPT's data: a text becomes tokens, the tokens become batches of (ids, targets).
+
+A language model's teacher is the text itself: at every position the target is the next token. So a batch is cut from
+the text as windows of T + 1 tokens, whose first T are the ids and whose last T, the same moved on by one, the targets:
+
+    window    H  a  b  e  _  n  u  n
+    ids       H  a  b  e  _  n  u
+    targets   a  b  e  _  n  u  n
+
+The last tenth of the text is held out: the model never learns from it, and how well it predicts it is the honest
+measure of what it has learned.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpt.config import GPTOptions
+from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.text.bpe import BPETokenizer
+from tinygrad_lite.text.corpora import Corpus, load_corpus, load_files
+from tinygrad_lite.text.tokenizer import CharTokenizer, Tokenizer
+
+HELD_OUT = 0.1  # share of the characters at the end of the text
+
+Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
+
+
+@dataclass
+class TextData:
+    """A tokenized text, split into what is learned from and what is held out.
+
+    Attributes:
+        train, held_out: token ids, one long array each.
+        chars_per_token: characters of the held-out text by its tokens; turns nats per token into bits per character.
+    """
+
+    corpus: Corpus
+    tokenizer: Tokenizer
+    train: np.ndarray
+    held_out: np.ndarray
+    chars_per_token: float
+    block_size: int
+    seed: int
+    device: str = "cpu"
+
+    def batch(self, step: int, sequences: int) -> tuple[np.ndarray, np.ndarray]:
+        """The windows of one update, (sequences, T) ids and targets, at places drawn with the key (seed, step).
+
+        All sequences of an update are drawn at once, so cutting them into micro-steps does not change them.
+        """
+        last_start = len(self.train) - self.block_size
+        starts = keyed_rng(self.seed, "batch", step).integers(0, last_start, sequences)
+        windows = self.train[starts[:, None] + np.arange(self.block_size + 1)]
+        return windows[:, :-1], windows[:, 1:]
+
+    def micro_batches(self, step: int, batch_size: int, micro_steps: int) -> Iterator[Batch]:
+        """The update's windows as `micro_steps` batches of `batch_size` sequences."""
+        ids, targets = self.batch(step, batch_size * micro_steps)
+        for start in range(0, len(ids), batch_size):
+            part = slice(start, start + batch_size)
+            yield self._tensors(ids[part], targets[part])
+
+    def validation_batches(self, batch_size: int, eval_iters: int) -> Iterator[Batch]:
+        """The held-out text in consecutive windows, each token the target once; always the same.
+
+        With eval_iters > 0 only so many windows, evenly spaced.
+        """
+        starts = np.arange(0, len(self.held_out) - 1, self.block_size)
+        if 0 < eval_iters < len(starts):
+            starts = starts[np.linspace(0, len(starts) - 1, eval_iters).round().astype(int)]
+        whole = starts[starts + self.block_size < len(self.held_out)]
+        for first in range(0, len(whole), batch_size):
+            windows = self.held_out[whole[first : first + batch_size, None] + np.arange(self.block_size + 1)]
+            yield self._tensors(windows[:, :-1], windows[:, 1:])
+        for start in starts[len(whole) :]:  # the last window may be shorter
+            rest = self.held_out[None, start:]
+            yield self._tensors(rest[:, :-1], rest[:, 1:])
+
+    def bits_per_character(self, nats_per_token: float) -> float:
+        """A loss in the unit in which tokenizers can be compared: 1 nat is 1/ln 2 bits."""
+        return nats_per_token / math.log(2) / self.chars_per_token
+
+    def _tensors(self, ids: np.ndarray, targets: np.ndarray) -> Batch:
+        return Tensor(ids, np.int64, self.device), Tensor(targets, np.int64, self.device)
+
+
+def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData:
+    """Get the text, learn a tokenizer from it (unless one is given), and tokenize.
+
+    The merges of BPE are learned from the part that is not held out. The character vocabulary is that of the whole
+    text: which letters there are is no knowledge about the held-out text worth speaking of.
+
+    Raises: CorpusError if the text is too short for one context.
+    """
+    corpus = load_files(options.text) if options.text else load_corpus(options.dataset)
+    cut = round(len(corpus.text) * (1 - HELD_OUT))
+    train_text, held_out_text = corpus.text[:cut], corpus.text[cut:]
+    if tokenizer is None and options.tokenizer == "char":
+        tokenizer = CharTokenizer.train(corpus.text)
+    elif tokenizer is None:
+        tokenizer = BPETokenizer.train(train_text, options.vocab_size)
+    kind = np.uint16 if tokenizer.vocab_size <= 65536 else np.int32
+    train = np.array(tokenizer.encode(train_text), kind)
+    held_out = np.array(tokenizer.encode(held_out_text), kind)
+    if len(train) <= options.block_size or len(held_out) < 2:
+        raise CorpusError(
+            f"the text is too short: {len(train):,} tokens to learn from and {len(held_out):,} held out, but a context "
+            f"of --block_size {options.block_size} needs at least {options.block_size + 1:,} and 2; "
+            "take a longer text or a smaller --block_size"
+        )
+    return TextData(
+        corpus=corpus,
+        tokenizer=tokenizer,
+        train=train,
+        held_out=held_out,
+        chars_per_token=len(held_out_text) / len(held_out),
+        block_size=options.block_size,
+        seed=options.seed,
+        device=options.device,
+    )

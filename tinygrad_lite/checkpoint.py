@@ -1,0 +1,158 @@
+"""Checkpoints: everything a run needs to go on, or a reader to sample, in one safetensors file.
+
+The file holds tensors and one metadata entry with sorted JSON:
+
+    model.<name>            the weights
+    optimizer.<name>        the optimizer's memory, such as optimizer.exp_avg.<name>
+    tinygrad_lite (JSON)    format version, family, settings of the model and of the run, tokenizer, step, best loss,
+                            hash of the text, versions of the libraries
+
+There is no time, no host and no path in it, so the same run gives the same bytes. There is no pickle either: loading
+a file from a stranger runs none of the stranger's code.
+
+Format: https://huggingface.co/docs/safetensors, read and written by the `safetensors` package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+from safetensors.numpy import save as to_bytes
+
+import tinygrad_lite
+from tinygrad_lite.errors import CheckpointError
+
+FORMAT_VERSION = 1
+KEY = "tinygrad_lite"
+
+
+@dataclass
+class Checkpoint:
+    """The state of a run after `step` updates."""
+
+    family: str  # which model: "gpt"
+    model: dict[str, Any]  # settings of the model
+    training: dict[str, Any]  # settings of the run, without paths
+    tokenizer: dict[str, Any]
+    step: int
+    best_loss: float | None  # lowest validation loss so far, in nats per token; none before the first evaluation
+    corpus_sha256: str
+    weights: dict[str, np.ndarray] = field(repr=False)
+    optimizer: dict[str, np.ndarray] = field(repr=False)
+
+
+def versions() -> dict[str, str]:
+    """The versions of what computes; part of what makes a run reproducible."""
+    return {"tinygrad_lite": tinygrad_lite.__version__, "numpy": np.__version__}
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint so that a crash at any moment leaves the old file or the new one, never half of one.
+
+    It is written beside its place, forced to the disk, and then renamed, which file systems do in one go.
+
+    Raises: CheckpointError if the disk refuses; an older file of that name is then untouched.
+    """
+    info = {
+        "format_version": FORMAT_VERSION,
+        "versions": versions(),
+        **{f.name: getattr(checkpoint, f.name) for f in fields(checkpoint) if f.name not in ("weights", "optimizer")},
+    }
+    tensors = {f"model.{name}": np.ascontiguousarray(array) for name, array in checkpoint.weights.items()}
+    tensors |= {f"optimizer.{name}": np.ascontiguousarray(array) for name, array in checkpoint.optimizer.items()}
+    write_atomically(path, to_bytes(tensors, {KEY: json.dumps(info, sort_keys=True)}))
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file by new contents, all or nothing.
+
+    Raises: CheckpointError if the disk refuses.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+        if os.name == "posix":  # the rename itself reaches the disk with the folder
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise CheckpointError(
+            f"cannot write {path} ({error.strerror}): what was there before is intact; make room or choose another "
+            "--out_dir, then --resume"
+        ) from None
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises: CheckpointError with the reason if there is none, if it is damaged, or if another program wrote it.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"there is no checkpoint {path}; train one with: python train.py")
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if KEY not in metadata:
+                raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of this project")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (safetensors.SafetensorError, OSError, TypeError, ValueError) as error:
+        raise CheckpointError(f"{path} is no readable checkpoint ({error}): truncated, or another format") from None
+    try:
+        info = json.loads(metadata[KEY])
+    except ValueError as error:
+        raise CheckpointError(f"{path}: its description is not JSON ({error})") from None
+    return _checked(path, info, tensors)
+
+
+def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkpoint:
+    """The checkpoint made of what a file contains, after a look at every field."""
+    if not isinstance(info, dict):
+        raise CheckpointError(f"{path}: its description is not a JSON object")
+    if info.get("format_version") != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} has format version {info.get('format_version')!r}, this program reads version {FORMAT_VERSION}"
+        )
+    kinds = {
+        "family": str,
+        "model": dict,
+        "training": dict,
+        "tokenizer": dict,
+        "step": int,
+        "best_loss": (int, float, type(None)),
+        "corpus_sha256": str,
+    }
+    for name, kind in kinds.items():
+        if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
+            raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")
+    if info["step"] < 0:
+        raise CheckpointError(f"{path}: its step is {info['step']}")
+    parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}}
+    for name, array in tensors.items():
+        part, _, rest = name.partition(".")
+        if part not in parts or array.dtype not in (np.float32, np.float64):
+            raise CheckpointError(f"{path}: it holds an unexpected tensor {name!r} of type {array.dtype}")
+        if not np.isfinite(array).all():
+            raise CheckpointError(f"{path}: the tensor {name!r} holds NaN or infinity")
+        parts[part][rest] = array
+    return Checkpoint(weights=parts["model"], optimizer=parts["optimizer"], **{name: info[name] for name in kinds})
+
+
+def describe(checkpoint: Checkpoint) -> str:
+    """One line for people: family, size, step and loss."""
+    numbers = sum(array.size for array in checkpoint.weights.values())
+    loss = "" if checkpoint.best_loss is None else f", best validation loss {checkpoint.best_loss:.4f} nats per token"
+    return f"{checkpoint.family} with {numbers:,} parameters after {checkpoint.step:,} steps{loss}"

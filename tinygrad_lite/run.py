@@ -1,0 +1,171 @@
+"""The outside of a training run: its folder, its log file, the signals that stop it, the memory allocator.
+
+Nothing here knows a model or changes a number; it is what keeps the loop in train.py short.
+"""
+
+from __future__ import annotations
+
+import csv
+import ctypes
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from tinygrad_lite.checkpoint import describe, load_checkpoint, write_atomically
+from tinygrad_lite.errors import CheckpointError, OptionError
+
+METRICS = ("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char")
+
+
+def tune_memory() -> bool:
+    """Let the C library keep freed memory instead of handing it back to the system; True if it could be set.
+
+    A training step allocates and frees the same large arrays again and again. By default glibc asks the kernel for
+    each of them anew, which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
+    For the whole process, so only the scripts call it, never `import tinygrad_lite`. Does nothing outside glibc.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return False
+    trim_threshold, top_pad, mmap_max = -1, -2, -4  # the names M_... in malloc.h
+    settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 64 << 20))
+    return all(mallopt(setting, value) for setting, value in settings)
+
+
+class StopRequest:
+    """Inside, Ctrl-C and SIGTERM only raise a flag, so that the loop can save before it ends.
+
+    A second Ctrl-C stops at once, as usual.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)
+
+    @property
+    def exit_status(self) -> int:
+        """What a shell expects of a process that a signal ended: 128 + its number."""
+        return 128 + self.signal if self.signal else 0
+
+
+class RunFolder:
+    """The folder of one run: `last` and `best` checkpoint, metrics.csv, and options.json for people and `--resume`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.last = self.path / "last.safetensors"
+        self.best = self.path / "best.safetensors"
+        self.metrics = self.path / "metrics.csv"
+        self.options = self.path / "options.json"
+        self._lock: Any = None
+
+    def refuse_if_used(self) -> None:
+        """Raise OptionError if the folder holds a run that a new one would destroy."""
+        if self.last.exists() or self.best.exists():
+            try:
+                what = describe(load_checkpoint(self.last))
+            except CheckpointError:
+                what = "a run"
+            raise OptionError(
+                f"{self.path} already holds {what}: go on with --resume, start anew with --overwrite, or choose "
+                "another --out_dir"
+            )
+
+    def lock(self) -> None:
+        """Make the folder, and make sure that no other process trains in it.
+
+        Raises: OptionError if another run is at work, or if the folder cannot be made.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.path / "lock", "a", encoding="utf-8")  # noqa: SIM115 (held until the process ends)
+        except OSError as error:
+            raise OptionError(f"--out_dir {self.path} cannot be written ({error.strerror}): choose another") from None
+        try:
+            if os.name == "posix":
+                import fcntl
+
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            else:
+                import msvcrt
+
+                msvcrt.locking(self._lock.fileno(), msvcrt.LK_NBLCK, 1)
+        except OSError:
+            raise OptionError(
+                f"another run is training in {self.path}: wait for it or choose another --out_dir"
+            ) from None
+
+    def begin(self, options: dict[str, Any]) -> None:
+        """Start a new run: remove the files of an older one, note the options, open metrics.csv."""
+        for old in (self.last, self.best, self.metrics, self.options):
+            old.unlink(missing_ok=True)
+        self.note_options(options)
+        with open(self.metrics, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerow(METRICS)
+
+    def note_options(self, options: dict[str, Any]) -> None:
+        """Write options.json."""
+        text = json.dumps(options, indent=2, sort_keys=True, ensure_ascii=False)
+        write_atomically(self.options, (text + "\n").encode())
+
+    def noted_options(self) -> dict[str, Any]:
+        """What options.json says; nothing if it is gone or damaged."""
+        try:
+            noted = json.loads(self.options.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return noted if isinstance(noted, dict) else {}
+
+    def rewind_metrics(self, step: int) -> None:
+        """Drop the rows that the run will write again when it goes on after `step` updates."""
+        rows = [METRICS]
+        if self.metrics.exists():
+            with open(self.metrics, encoding="utf-8", newline="") as file:
+                for row in csv.DictReader(file):
+                    number = int(row["step"]) if (row.get("step") or "").isdigit() else step + 1
+                    # Row `step` of an evaluation comes again, row `step` of an update does not.
+                    if number < step or (number == step and row.get("loss")):
+                        rows.append(tuple(row.get(name) or "" for name in METRICS))
+        write_atomically(self.metrics, "".join(",".join(row) + "\n" for row in rows).encode())
+
+    def log(self, **values: float) -> None:
+        """Append one row to metrics.csv; what is not given stays empty."""
+        row = [f"{values[name]:.6g}" if name in values else "" for name in METRICS]
+        row[0] = str(int(values["step"]))
+        with open(self.metrics, "a", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerow(row)
+
+
+def newest_checkpoint(folder: Path) -> Path:
+    """The checkpoint written last anywhere under a folder.
+
+    Raises: CheckpointError if there is none.
+    """
+    found = sorted(folder.glob("**/*.safetensors"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    if not found:
+        raise CheckpointError(f"there is no checkpoint under {folder}/: train one with: python train.py")
+    return found[-1]
+
+
+def say(*words: Any) -> None:
+    """Print for people, to stderr: stdout is for text that a model wrote."""
+    print(*words, file=sys.stderr, flush=True)

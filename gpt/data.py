@@ -24,7 +24,7 @@ from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.text.bpe import BPETokenizer
-from tinygrad_lite.text.corpora import Corpus, load_corpus, load_files
+from tinygrad_lite.text.corpora import Corpus, announce, load_corpus, load_files
 from tinygrad_lite.text.tokenizer import CharTokenizer, Tokenizer
 
 HELD_OUT = 0.1  # share of the characters at the end of the text
@@ -99,7 +99,11 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
 
     Raises: CorpusError if the text is too short for one context.
     """
-    corpus = load_files(options.text) if options.text else load_corpus(options.dataset)
+    if options.text:
+        corpus = load_files(options.text)
+        announce(corpus)
+    else:
+        corpus = load_corpus(options.dataset)
     cut = round(len(corpus.text) * (1 - HELD_OUT))
     train_text, held_out_text = corpus.text[:cut], corpus.text[cut:]
     if tokenizer is None and options.tokenizer == "char":

@@ -48,18 +48,14 @@ def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
     if not isinstance(y, Tensor):
         y = _constant(y, x)
     if type(x.data) is not type(y.data):
-        raise ValueError(
-            f"{op}: tensors on {x.device} and {y.device} cannot be combined; move one with .to(device)"
-        )
+        raise ValueError(f"{op}: tensors on {x.device} and {y.device} cannot be combined; move one with .to(device)")
     if x.dtype != y.dtype:
         dtype = promote(x.dtype, y.dtype)
         x, y = cast(x, dtype), cast(y, dtype)
     try:
         np.broadcast_shapes(x.shape, y.shape)
     except ValueError:
-        raise ValueError(
-            f"{op}: shapes {x.shape} and {y.shape} do not broadcast against each other"
-        ) from None
+        raise ValueError(f"{op}: shapes {x.shape} and {y.shape} do not broadcast against each other") from None
     return x, y
 
 
@@ -73,9 +69,7 @@ def _constant(value: Any, like: Tensor) -> Tensor:
     elif isinstance(value, (numbers.Real, np.ndarray)):
         dtype = like.dtype if like.dtype.kind == "f" else np.dtype(np.float32)
     else:
-        raise TypeError(
-            f"a {type(value).__name__} cannot be combined with a tensor: use a number or a Tensor"
-        )
+        raise TypeError(f"a {type(value).__name__} cannot be combined with a tensor: use a number or a Tensor")
     return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
 
 
@@ -138,9 +132,7 @@ def mul(x: Any, y: Any) -> Tensor:
     a, b, x_needs, y_needs = x.data, y.data, x.requires_grad, y.requires_grad
 
     def backward(dz):
-        return unbroadcast(dz * b, a.shape) if x_needs else None, unbroadcast(
-            dz * a, b.shape
-        ) if y_needs else None
+        return unbroadcast(dz * b, a.shape) if x_needs else None, unbroadcast(dz * a, b.shape) if y_needs else None
 
     return node(a * b, (x, y), backward, "mul")
 
@@ -390,9 +382,7 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
 
     def backward(dz):
         zero = xp.zeros((), dz.dtype)
-        return unbroadcast(xp.where(chosen, dz, zero), x_shape), unbroadcast(
-            xp.where(chosen, zero, dz), y_shape
-        )
+        return unbroadcast(xp.where(chosen, dz, zero), x_shape), unbroadcast(xp.where(chosen, zero, dz), y_shape)
 
     return node(xp.where(chosen, x.data, y.data), (x, y), backward, "where", linear=True)
 
@@ -472,9 +462,7 @@ def matmul(x: Any, y: Any) -> Tensor:
         raise ValueError(f"matmul: {x.shape} @ {y.shape}: a single number has no axis to multiply over")
     if x.ndim == 1:
         product = matmul(x.reshape(1, -1), y)
-        return (
-            product.reshape(*product.shape[:-2], *product.shape[-1:]) if y.ndim > 1 else product.reshape(())
-        )
+        return product.reshape(*product.shape[:-2], *product.shape[-1:]) if y.ndim > 1 else product.reshape(())
     if y.ndim == 1:
         return matmul(x, y.reshape(-1, 1)).squeeze(-1)
     inner_x, inner_y = x.shape[-1], y.shape[-2]
@@ -503,9 +491,7 @@ def reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     try:
         y = x.data.reshape(shape)
     except (ValueError, TypeError):
-        raise ValueError(
-            f"reshape: {x.numel()} elements of shape {before} do not fill {tuple(shape)}"
-        ) from None
+        raise ValueError(f"reshape: {x.numel()} elements of shape {before} do not fill {tuple(shape)}") from None
     return node(y, (x,), lambda dy: (dy.reshape(before),), "reshape", view=True)
 
 
@@ -558,9 +544,7 @@ def cat(tensors: tuple[Tensor, ...], axis: int = 0) -> Tensor:
     def backward(dy):
         return tuple(xp.split(dy, ends, axis=axis))
 
-    return node(
-        xp.concatenate([tensor.data for tensor in tensors], axis), tensors, backward, "cat", linear=True
-    )
+    return node(xp.concatenate([tensor.data for tensor in tensors], axis), tensors, backward, "cat", linear=True)
 
 
 # --- picking elements -----------------------------------------------------------------------------------------

@@ -75,9 +75,7 @@ class Tensor:
 
     __array_ufunc__ = None  # lets `numpy_array + tensor` reach Tensor.__radd__
 
-    def __init__(
-        self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False
-    ) -> None:
+    def __init__(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
         if isinstance(data, Tensor):
             raise TypeError("Tensor(tensor): use tensor.detach(), tensor.cast(dtype) or tensor.to(device)")
         if dtype is None and not hasattr(data, "dtype"):
@@ -260,9 +258,7 @@ class Tensor:
             raise RuntimeError("backward: this tensor was computed from nothing that requires a gradient")
         if gradient is None:
             if self.data.size != 1:
-                raise RuntimeError(
-                    f"backward: a tensor of shape {self.shape} is no scalar loss; sum it first"
-                )
+                raise RuntimeError(f"backward: a tensor of shape {self.shape} is no scalar loss; sum it first")
             start = self.xp.ones(self.shape, self.dtype)
         else:
             start = gradient.data if isinstance(gradient, Tensor) else gradient
@@ -530,9 +526,7 @@ class Tensor:
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
         """Join the axes from start_axis to end_axis, both included, into one."""
         start, end = start_axis % max(self.ndim, 1), end_axis % max(self.ndim, 1)
-        return self.reshape(
-            *self.shape[:start], math.prod(self.shape[start : end + 1]), *self.shape[end + 1 :]
-        )
+        return self.reshape(*self.shape[:start], math.prod(self.shape[start : end + 1]), *self.shape[end + 1 :])
 
     def squeeze(self, axis: int | None = None) -> Tensor:
         """Without the axes of size 1 (or without the one named, if it has size 1)."""

@@ -23,26 +23,18 @@ class TrainOptions:
         group="run",
     )
     overwrite: bool = option(False, "start anew in a folder that already holds a run", group="run")
-    dry_run: bool = option(
-        False, "print parameters, memory, tokens per step and the schedule, and stop", group="run"
-    )
+    dry_run: bool = option(False, "print parameters, memory, tokens per step and the schedule, and stop", group="run")
     seed: int = option(1337, "start of all random numbers", low=0, group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
-    dtype: str = option(
-        "float32", "type of weights and gradients", choices=("float32", "float64"), group="run"
-    )
-    composed: bool = option(
-        False, "use the composed (explaining) version of every operation; slow", group="run"
-    )
+    dtype: str = option("float32", "type of weights and gradients", choices=("float32", "float64"), group="run")
+    composed: bool = option(False, "use the composed (explaining) version of every operation; slow", group="run")
 
     max_iters: int = option(2000, "updates to make", unit="steps", low=0, group="training")
     batch_size: int = option(12, "sequences per micro-step", unit="sequences", low=1, group="training")
     gradient_accumulation_steps: int = option(
         1, "micro-steps whose gradients make one update", unit="micro-steps", low=1, group="training"
     )
-    optimizer: str = option(
-        "adamw", "how gradients become updates", choices=("adamw", "adam", "sgd"), group="training"
-    )
+    optimizer: str = option("adamw", "how gradients become updates", choices=("adamw", "adam", "sgd"), group="training")
     learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")
     schedule: str = option(
         "cosine",
@@ -51,21 +43,15 @@ class TrainOptions:
         group="training",
     )
     decay_lr: bool = option(True, "whether the learning rate follows the schedule or stays", group="training")
-    warmup_iters: int = option(
-        100, "steps of linear rise at the start", unit="steps", low=0, group="training"
-    )
+    warmup_iters: int = option(100, "steps of linear rise at the start", unit="steps", low=0, group="training")
     lr_decay_iters: int | None = option(
         None, "step at which the cosine ends; none: max_iters", unit="steps", low=1, group="training"
     )
     min_lr: float = option(1e-4, "learning rate at the end of the cosine", low=0.0, group="training")
     beta1: float = option(0.9, "memory of the gradient's running mean", low=0.0, below=1.0, group="training")
-    beta2: float = option(
-        0.99, "memory of the squared gradient's running mean", low=0.0, below=1.0, group="training"
-    )
+    beta2: float = option(0.99, "memory of the squared gradient's running mean", low=0.0, below=1.0, group="training")
     weight_decay: float = option(0.1, "pull of the matrices towards 0", low=0.0, group="training")
-    grad_clip: float = option(
-        1.0, "largest global norm of the gradient; 0: no clipping", low=0.0, group="training"
-    )
+    grad_clip: float = option(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0, group="training")
 
     eval_interval: int = option(
         250, "steps between evaluations and checkpoints", unit="steps", low=1, group="evaluation"
@@ -77,9 +63,7 @@ class TrainOptions:
         low=0,
         group="evaluation",
     )
-    log_interval: int = option(
-        10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation"
-    )
+    log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
     sample_tokens: int = option(
         160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0, group="evaluation"
     )

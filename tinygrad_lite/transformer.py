@@ -159,9 +159,7 @@ class Block(Module):
     References: Vaswani et al. 2017, section 3.1; Xiong et al. 2020 (arXiv:2002.04745) on where to put the norm.
     """
 
-    def __init__(
-        self, mixer: Module, mlp: Module, n_embd: int, bias: bool = True, norm_first: bool = True
-    ) -> None:
+    def __init__(self, mixer: Module, mlp: Module, n_embd: int, bias: bool = True, norm_first: bool = True) -> None:
         super().__init__()
         self.mixer_norm = LayerNorm(n_embd, bias)
         self.mixer = mixer

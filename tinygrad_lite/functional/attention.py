@@ -87,9 +87,7 @@ def scaled_dot_product_attention_fused(
     s = k.shape[2]
     scale = q.dtype.type(1 / math.sqrt(width))
     allowed = None if mask is None else np.broadcast_to(mask.data, (batch, heads, t, s))
-    kept = (
-        keep_mask((batch, heads, t, s), dropout_p) * q.dtype.type(1 / (1 - dropout_p)) if dropout_p else None
-    )
+    kept = keep_mask((batch, heads, t, s), dropout_p) * q.dtype.type(1 / (1 - dropout_p)) if dropout_p else None
     weights = np.empty((batch, heads, t, s), q.dtype)  # P
     # Laid out as (B, T, H, D), so that joining the heads afterwards needs no copy.
     out = np.empty((batch, t, heads, width), q.dtype).swapaxes(1, 2)
@@ -168,11 +166,7 @@ def _softmax_in_place(scores: np.ndarray, may_be_empty: bool) -> None:
 def _check(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
     q, k, v = query.shape, key.shape, value.shape
     if len(q) != 4 or len(k) != 4 or k != v or q[:2] != k[:2] or q[3] != k[3]:
-        raise ValueError(
-            f"attention: query (B, H, T, D), key and value (B, H, S, D) do not fit: {q}, {k}, {v}"
-        )
+        raise ValueError(f"attention: query (B, H, T, D), key and value (B, H, S, D) do not fit: {q}, {k}, {v}")
 
 
-scaled_dot_product_attention = Twin(
-    scaled_dot_product_attention_composed, cpu=scaled_dot_product_attention_fused
-)
+scaled_dot_product_attention = Twin(scaled_dot_product_attention_composed, cpu=scaled_dot_product_attention_fused)

@@ -112,26 +112,20 @@ def cross_entropy_fused(
     return node(y, (logits,), backward, "cross_entropy")
 
 
-def _check(
-    logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: float, reduction: str
-) -> None:
+def _check(logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: float, reduction: str) -> None:
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], not {label_smoothing}")
     if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
-        raise ValueError(
-            f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}"
-        )
+        raise ValueError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
     if targets.dtype.kind not in "iu":
         raise ValueError(f"cross_entropy: targets must be integers, not {targets.dtype}")
     if targets.device == "cpu":  # on a GPU, looking would make the host wait
         vocab_size, numbers = logits.shape[-1], targets.data
         bad = numbers[((numbers < 0) | (numbers >= vocab_size)) & (numbers != ignore_index)]
         if bad.size:
-            raise ValueError(
-                f"cross_entropy: target {bad[0]} is outside the vocabulary of {vocab_size} tokens"
-            )
+            raise ValueError(f"cross_entropy: target {bad[0]} is outside the vocabulary of {vocab_size} tokens")
 
 
 cross_entropy = Twin(cross_entropy_composed, cpu=cross_entropy_fused)

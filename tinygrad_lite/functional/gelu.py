@@ -127,9 +127,7 @@ def _half_erfc_polynomial() -> list[float]:
         a = 2 * (1 / t - 1)
         return np.array([0.5 * math.exp(v * v) * math.erfc(v) for v in a]) / t
 
-    series = np.polynomial.chebyshev.Chebyshev(
-        np.polynomial.chebyshev.chebinterpolate(function, 7), domain=[0.2, 1.0]
-    )
+    series = np.polynomial.chebyshev.Chebyshev(np.polynomial.chebyshev.chebinterpolate(function, 7), domain=[0.2, 1.0])
     return series.convert(kind=np.polynomial.Polynomial).coef[::-1].tolist()
 
 

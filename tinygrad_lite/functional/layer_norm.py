@@ -78,9 +78,7 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
 def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and parameter.shape != x.shape[-1:]:
-            raise ValueError(
-                f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}"
-            )
+            raise ValueError(f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}")
 
 
 layer_norm = Twin(layer_norm_composed, cpu=layer_norm_fused)

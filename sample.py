@@ -65,6 +65,7 @@ class SampleOptions:
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
+    np.seterr(all="ignore")
     # Whatever a model writes can be printed, on every terminal and into every pipe.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     parsed = parse_command_line(
@@ -73,7 +74,7 @@ def main(argv: list[str]) -> int:
         prog="sample.py",
         description="Let a trained model continue a prompt.",
         positional="checkpoint",
-        ignored={name: "this project has no such thing" for name in ("compile", "dtype")},
+        ignored=dict.fromkeys(("compile", "dtype"), "this project has no such thing"),
     )
     for note in parsed.notes:
         say(f"note: {note}")

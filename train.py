@@ -43,6 +43,7 @@ FIXED = {"n_layer", "n_head", "n_embd", "block_size", "bias", "positions", "toke
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
+    np.seterr(all="ignore")  # the loop looks for NaN and infinity itself, and says where they came from
     options, checkpoint, folder = read_options(argv)
     set_composed(options.composed)
     if options.dry_run:
@@ -65,13 +66,13 @@ def main(argv: list[str]) -> int:
 
     with StopRequest() as stop:
         train(options, data, model, optimizer, folder, stop, checkpoint.best_loss if checkpoint else None)
-    if stop.signal:
+    if stop.signal and optimizer.steps < options.max_iters:
         say(
             f"\nstopped by {stop.signal.name} after {optimizer.steps:,} steps; saved {folder.last}; go on with --resume"
         )
     else:
         say(f'\nNow let it write:\n  python sample.py {folder.best} --start "Habe nun, ach!"')
-    return stop.exit_status
+    return stop.exit_status if optimizer.steps < options.max_iters else 0
 
 
 def train(
@@ -189,10 +190,7 @@ def read_options(argv: list[str]) -> tuple[GPTOptions, Checkpoint | None, RunFol
         epilog="Presets:\n" + "\n".join(f"  {name:<12} {about}" for name, about in presets.items()),
         positional="preset",
         aliases={"resume": ["--init_from", "resume"]},
-        ignored={
-            name: "this project has no such thing"
-            for name in ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
-        },
+        ignored=dict.fromkeys(("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend"), "this project has no such thing"),
     )
     for note in parsed.notes:
         say(f"note: {note}")
@@ -300,31 +298,27 @@ def describe_data(data: TextData) -> str:
 
 def dry_run(options: GPTOptions, checkpoint: Checkpoint | None) -> int:
     """Print what a run would be: size, memory, tokens per step, schedule. Reads no text and writes nothing."""
-    vocab_size = checkpoint.model["vocab_size"] if checkpoint else options.vocab_size
-    about = "" if checkpoint or options.tokenizer == "bpe" else " (with 100 characters; the text decides)"
-    if not about:
-        config = options.model_config(vocab_size)
-    else:
-        config = options.model_config(100)
+    vocab_size, about = options.vocab_size, ""
+    if checkpoint:
+        vocab_size = checkpoint.model["vocab_size"]
+    elif options.tokenizer == "char":
+        vocab_size, about = 100, " with 100 different characters; the text decides"
+    config = options.model_config(vocab_size)
     parameters, numbers = config.num_parameters(), config.activations(options.batch_size)
     bytes_each, mib = np.dtype(options.dtype).itemsize, 1 / 2**20
+    factors = [f"{options.batch_size} sequences", f"{options.block_size} tokens"]
+    if options.gradient_accumulation_steps > 1:
+        factors.insert(0, f"{options.gradient_accumulation_steps} micro-steps")
     tokens = options.batch_size * options.gradient_accumulation_steps * options.block_size
     say(f"parameters       {parameters:,}{about}")
     say(f"memory           {4 * parameters * bytes_each * mib:,.0f} MiB weights, gradients and two moments")
     say(f"                 {numbers * bytes_each * mib:,.0f} MiB activations of one micro-step, about")
-    say(f"tokens per step  {tokens:,} = {options.batch_size} sequences x {options.block_size} tokens", end_of(options))
+    say(f"tokens per step  {tokens:,} = {' x '.join(factors)}")
     say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
     say("learning rate    step: rate")
-    steps = sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))})
-    for step in steps:
+    for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
         say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
     return 0
-
-
-def end_of(options: GPTOptions) -> str:
-    """How the micro-steps enter the product of tokens per step."""
-    micro_steps = options.gradient_accumulation_steps
-    return f"x {micro_steps} micro-steps" if micro_steps > 1 else ""
 
 
 def explain_non_finite(

@@ -49,30 +49,25 @@ def main(argv: list[str]) -> int:
     if options.dry_run:
         return dry_run(options, checkpoint)
 
-    folder.lock()
-    tokenizer = Tokenizer.from_json(checkpoint.tokenizer) if checkpoint else None
-    data = prepare(options, tokenizer)
-    say(describe_data(data))
-    model = make_model(options, data, checkpoint)
-    optimizer = options.make_optimizer(model)
-    say(
-        f"{model.num_parameters():,} parameters on {options.device}, {options.max_iters:,} steps, files in {folder.path}/"
-    )
-    if checkpoint:
-        restore(optimizer, checkpoint, data, folder)
-        folder.note_options(to_note(options))
-    else:
-        folder.begin(to_note(options))
+    with folder.locked():
+        data = prepare(options, Tokenizer.from_json(checkpoint.tokenizer) if checkpoint else None)
+        say(describe_data(data))
+        model = make_model(options, data, checkpoint)
+        optimizer = options.make_optimizer(model)
+        say(f"{model.num_parameters():,} parameters on {options.device}, {options.max_iters:,} steps in {folder.path}/")
+        if checkpoint:
+            restore(optimizer, checkpoint, data, folder)
+            folder.note_options(to_note(options))
+        else:
+            folder.begin(to_note(options))
+        with StopRequest() as stop:
+            train(options, data, model, optimizer, folder, stop, checkpoint.best_loss if checkpoint else None)
 
-    with StopRequest() as stop:
-        train(options, data, model, optimizer, folder, stop, checkpoint.best_loss if checkpoint else None)
-    if stop.signal and optimizer.steps < options.max_iters:
-        say(
-            f"\nstopped by {stop.signal.name} after {optimizer.steps:,} steps; saved {folder.last}; go on with --resume"
-        )
-    else:
+    if optimizer.steps == options.max_iters:
         say(f'\nNow let it write:\n  python sample.py {folder.best} --start "Habe nun, ach!"')
-    return stop.exit_status if optimizer.steps < options.max_iters else 0
+        return 0
+    say(f"\nstopped by {stop.signal.name} after {optimizer.steps:,} steps; saved {folder.last}; go on with --resume")
+    return stop.exit_status
 
 
 def train(
@@ -168,6 +163,7 @@ def sample(options: GPTOptions, data: TextData, model: GPT) -> str:
         log_probs,
         state,
         max_new_tokens=options.sample_tokens,
+        temperature=0.8,
         seed=options.seed,
         forbidden=tuple(data.tokenizer.specials.values()),
     )
@@ -190,7 +186,9 @@ def read_options(argv: list[str]) -> tuple[GPTOptions, Checkpoint | None, RunFol
         epilog="Presets:\n" + "\n".join(f"  {name:<12} {about}" for name, about in presets.items()),
         positional="preset",
         aliases={"resume": ["--init_from", "resume"]},
-        ignored=dict.fromkeys(("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend"), "this project has no such thing"),
+        ignored=dict.fromkeys(
+            ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend"), "this project has no such thing"
+        ),
     )
     for note in parsed.notes:
         say(f"note: {note}")

@@ -11,6 +11,8 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -76,7 +78,6 @@ class RunFolder:
         self.best = self.path / "best.safetensors"
         self.metrics = self.path / "metrics.csv"
         self.options = self.path / "options.json"
-        self._lock: Any = None
 
     def refuse_if_used(self) -> None:
         """Raise OptionError if the folder holds a run that a new one would destroy."""
@@ -90,29 +91,32 @@ class RunFolder:
                 "another --out_dir"
             )
 
-    def lock(self) -> None:
-        """Make the folder, and make sure that no other process trains in it.
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder; inside, no other process can train in it.
 
         Raises: OptionError if another run is at work, or if the folder cannot be made.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.path / "lock", "a", encoding="utf-8")  # noqa: SIM115 (held until the process ends)
+            file = open(self.path / "lock", "a", encoding="utf-8")
         except OSError as error:
             raise OptionError(f"--out_dir {self.path} cannot be written ({error.strerror}): choose another") from None
-        try:
-            if os.name == "posix":
-                import fcntl
+        with file:  # the lock ends when the file is closed, even if the process is killed
+            try:
+                if os.name == "posix":
+                    import fcntl
 
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            else:
-                import msvcrt
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                else:
+                    import msvcrt
 
-                msvcrt.locking(self._lock.fileno(), msvcrt.LK_NBLCK, 1)
-        except OSError:
-            raise OptionError(
-                f"another run is training in {self.path}: wait for it or choose another --out_dir"
-            ) from None
+                    msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            except OSError:
+                raise OptionError(
+                    f"another run is training in {self.path}: wait for it or choose another --out_dir"
+                ) from None
+            yield
 
     def begin(self, options: dict[str, Any]) -> None:
         """Start a new run: remove the files of an older one, note the options, open metrics.csv."""

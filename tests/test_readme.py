@@ -1,0 +1,105 @@
+"""The README's commands, run one after the other as a reader would, on a made-up text and with tiny models."""
+
+import doctest
+import io
+import re
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+import sample
+import train
+from tinygrad_lite.device import DeviceError, why_no_cuda
+from tinygrad_lite.text import fetch
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 40
+TINY = "--n_layer 1 --n_head 2 --n_embd 16 --block_size 16 --batch_size 2 --vocab_size 300".split()
+SHORT = "--eval_interval 2 --eval_iters 2 --sample_tokens 5".split()
+
+
+def readme_commands() -> list[str]:
+    """Every command of the README's shell blocks, without comments, in order."""
+    blocks = re.findall(r"^```sh\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+    lines = [line.split("  #")[0].strip() for block in blocks for line in block.splitlines()]
+    return [command.strip() for line in lines for command in line.split("&&") if command.strip()]
+
+
+@pytest.fixture
+def newcomer(tmp_path, monkeypatch):
+    """A folder with the files that the README speaks of, and a cache with a text called goethe."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    fetch.store("goethe", TEXT, {"source": "this test", "licence": "none"})
+    (tmp_path / "my.txt").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
+    return tmp_path
+
+
+def test_every_training_and_sampling_command_works(newcomer, monkeypatch, capsys):
+    ran = 0
+    for command in readme_commands():
+        if "python " not in command or "venv" in command:
+            continue
+        given, _, command = command.rpartition(" | ")
+        if given:
+            said = shlex.split(given)[1:]
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(" ".join(said).encode()), "utf-8"))
+        python, script, *arguments = shlex.split(command)
+        assert python == "python"
+        if script == "train.py":
+            ran += run_training(arguments)
+        else:
+            assert script == "sample.py"
+            arguments += [] if "--max_new_tokens" in arguments else ["--max_new_tokens", "8"]
+            assert sample.main(arguments) == 0
+            assert capsys.readouterr().out.strip()
+            ran += 1
+    assert ran >= 10
+
+
+def run_training(arguments: list[str]) -> int:
+    """Run one training command, cut down; 1 if it did what it should."""
+    if "--help" in arguments:
+        with pytest.raises(SystemExit) as stop:
+            train.main(arguments)
+        return stop.value.code == 0
+    resumed = "--resume" in arguments
+    # Later options win, so the short run replaces the README's long one.
+    cut = [*SHORT, "--max_iters", "5" if resumed else "3", *([] if resumed else [*TINY, "--overwrite"])]
+    if "cuda" in arguments and why_no_cuda():
+        with pytest.raises(DeviceError):
+            train.main([*arguments, *cut])
+        return 1
+    return train.main([*arguments, *cut]) == 0
+
+
+def test_ci_installs_as_the_readme_says():
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    install = [c for c in readme_commands() if c.startswith("pip install") and "cuda" not in c and "torch" not in c]
+    assert 'pip install -e ".[dev]"' in install
+    assert 'pip install --quiet -e ".[dev]"' in ci
+    assert "\npytest" in ci
+
+
+def test_the_readme_names_only_files_that_exist():
+    links = re.findall(r"\]\((?!http)([^)#]+)\)", README)
+    assert len(links) > 15
+    assert [link for link in links if not (ROOT / link).exists()] == []
+
+
+def test_the_readme_lists_every_preset_that_it_mentions():
+    names = {path.stem for path in (ROOT / "presets").glob("*.toml")}
+    mentioned = set(re.findall(r"python train.py ([a-z][\w-]*)", README))
+    assert mentioned <= names
+
+
+def test_the_readme_session_prints_what_it_shows():
+    block = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
+    test = doctest.DocTestParser().get_doctest(block, {}, "README", "README.md", 0)
+    runner = doctest.DocTestRunner()
+    runner.run(test)
+    assert runner.summarize(verbose=False).failed == 0

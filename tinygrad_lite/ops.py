@@ -103,6 +103,7 @@ def _axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
 # --- arithmetic -----------------------------------------------------------------------------------------------
 
 
+@silent
 def add(x: Any, y: Any) -> Tensor:
     """z = x + y.  Both parents get dL/dz as it is."""
     x, y = operands(x, y, "add")
@@ -114,6 +115,7 @@ def add(x: Any, y: Any) -> Tensor:
     return node(x.data + y.data, (x, y), backward, "add", linear=True)
 
 
+@silent
 def sub(x: Any, y: Any) -> Tensor:
     """z = x - y.  dL/dx = dL/dz and dL/dy = -dL/dz."""
     x, y = operands(x, y, "sub")
@@ -302,20 +304,15 @@ def erf(x: Tensor) -> Tensor:
     return node(erf_array(a), (x,), backward, "erf")
 
 
-_ERF_END = {np.dtype(np.float32): 4.0, np.dtype(np.float64): 6.0}  # beyond, erf is 1 to the type's last digit
-_ERF_DEGREE = {np.dtype(np.float32): 22, np.dtype(np.float64): 52}
-
-
 @functools.cache
-def _erf_series(dtype: np.dtype) -> list[float]:
+def _erf_series(end: float, degree: int) -> list[float]:
     """Chebyshev coefficients of erf(x)/x as a function of s in [-1, 1], where x^2 = end^2 * (s + 1) / 2."""
-    end = _ERF_END[dtype]
 
     def function(s: np.ndarray) -> np.ndarray:
         x = end * np.sqrt((s + 1) / 2)
         return np.array([math.erf(value) / value if value > 0 else 2 / math.sqrt(math.pi) for value in x])
 
-    return np.polynomial.chebyshev.chebinterpolate(function, _ERF_DEGREE[dtype]).tolist()
+    return np.polynomial.chebyshev.chebinterpolate(function, degree).tolist()
 
 
 def erf_array(x: Array) -> Array:
@@ -325,10 +322,11 @@ def erf_array(x: Array) -> Array:
     once) gives it to the last digits, and multiplying by x keeps the relative accuracy near 0. The series is
     summed by Clenshaw's recurrence (1955): b_k = 2 s b_(k+1) - b_(k+2) + c_k.
     """
-    xp, end = xp_of(x), _ERF_END[x.dtype]
+    xp = xp_of(x)
+    end, degree = (6.0, 52) if x.dtype == np.float64 else (4.0, 22)  # beyond the end, erf is 1 to the last digit
     inside = xp.clip(x, -end, end)
     s = inside * inside * (2 / end**2) - 1
-    *rest, last = _erf_series(x.dtype)
+    *rest, last = _erf_series(end, degree)
     b1, b2 = xp.full_like(s, last), xp.zeros_like(s)
     for c in reversed(rest[1:]):
         b1, b2 = 2 * s * b1 - b2 + c, b1
@@ -357,12 +355,13 @@ def abs(x: Tensor) -> Tensor:
 
 def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
     """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds, else 0 (PyTorch's)."""
+    if isinstance(low, float) or isinstance(high, float):
+        x = as_float(x)
     a = x.data
+    if a.dtype.kind != "f":
+        return Tensor.wrap(x.xp.clip(a, low, high))
     low = -math.inf if low is None else low
     high = math.inf if high is None else high
-    if a.dtype.kind != "f":
-        low, high = (n if math.isfinite(n) else None for n in (low, high))
-        return Tensor.wrap(x.xp.clip(a, low, high))
 
     def backward(dy):
         return (dy * ((a >= low) & (a <= high)),)
@@ -372,6 +371,8 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
 
 def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     """z = x where the condition is true, else y; the gradient goes to the one that was taken."""
+    if not isinstance(condition, Tensor):
+        raise TypeError(f"where: the condition must be a tensor, not a {type(condition).__name__}")
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
         x = _constant(x, Tensor.wrap(condition.xp.zeros((), np.float32)))
     x, y = operands(x, y, "where")
@@ -379,6 +380,12 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
         raise ValueError(f"where: the condition is on {condition.device}, the values on {x.device}")
     chosen, xp = condition.data.astype(bool), x.xp
     x_shape, y_shape = x.shape, y.shape
+    try:
+        np.broadcast_shapes(chosen.shape, x_shape, y_shape)
+    except ValueError:
+        raise ValueError(
+            f"where: a condition of shape {chosen.shape} does not broadcast against {x_shape} and {y_shape}"
+        ) from None
 
     def backward(dz):
         zero = xp.zeros((), dz.dtype)
@@ -387,6 +394,7 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     return node(xp.where(chosen, x.data, y.data), (x, y), backward, "where", linear=True)
 
 
+@silent
 def cast(x: Tensor, dtype: Any) -> Tensor:
     """The same numbers in another type; the gradient is cast back. Only floats pass a gradient on."""
     dtype = np.dtype(dtype)
@@ -414,6 +422,7 @@ def to_device(x: Tensor, device: str) -> Tensor:
 # --- reductions -----------------------------------------------------------------------------------------------
 
 
+@silent
 def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy at all of its places."""
     axes, xp, shape = _axes(axis, x.ndim, "sum"), x.xp, x.shape
@@ -428,28 +437,42 @@ def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
 
 def max(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """y = the largest element over the axes; it gets the gradient, equal ones share it evenly (torch.amax)."""
-    axes, a = _axes(axis, x.ndim, "max"), x.data
-    if a.size == 0 and any(x.shape[i] == 0 for i in axes):
-        raise ValueError(f"max: nothing to choose from in a tensor of shape {x.shape} over axes {axes}")
-    y = a.max(axis=axes, keepdims=True)
+    return _extreme(x, axis, keepdim, "max")
+
+
+def min(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """y = the smallest element over the axes; it gets the gradient, equal ones share it evenly (torch.amin)."""
+    return _extreme(x, axis, keepdim, "min")
+
+
+def _extreme(x: Tensor, axis: Axis, keepdim: bool, op: str) -> Tensor:
+    """The node of max and min: the gradient goes to whichever equals y."""
+    axes, a = _axes(axis, x.ndim, op), x.data
+    _check_choice(x.shape, axes, op)
+    y = getattr(a, op)(axis=axes, keepdims=True)
 
     def backward(dy):
-        largest = (a == y).astype(dy.dtype)
-        return (largest * (dy.reshape(y.shape) / largest.sum(axis=axes, keepdims=True)),)
+        chosen = (a == y).astype(dy.dtype)
+        return (chosen * (dy.reshape(y.shape) / chosen.sum(axis=axes, keepdims=True)),)
 
-    return node(y if keepdim else y.squeeze(axis=axes), (x,), backward, "max")
+    return node(y if keepdim else y.squeeze(axis=axes), (x,), backward, op)
+
+
+def _check_choice(shape: tuple[int, ...], axes: tuple[int, ...], op: str) -> None:
+    if any(shape[axis] == 0 for axis in axes):
+        raise ValueError(f"{op}: nothing to choose from in a tensor of shape {shape} over axes {axes}")
 
 
 def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     """The position of the largest element, the first of equal ones; over everything if no axis is given."""
-    if x.numel() == 0:
-        raise ValueError(f"argmax: nothing to choose from in a tensor of shape {x.shape}")
+    _check_choice(x.shape, _axes(axis, x.ndim, "argmax"), "argmax")
     return Tensor.wrap(x.xp.asarray(x.xp.argmax(x.data, axis=axis, keepdims=keepdim)))
 
 
 # --- the product ----------------------------------------------------------------------------------------------
 
 
+@silent
 def matmul(x: Any, y: Any) -> Tensor:
     """Z = X @ Y over the last two axes, with the axes before broadcast.  dX = dZ @ Y^T and dY = X^T @ dZ.
 
@@ -460,14 +483,18 @@ def matmul(x: Any, y: Any) -> Tensor:
         raise TypeError("matmul: both factors must be tensors")
     if x.ndim == 0 or y.ndim == 0:
         raise ValueError(f"matmul: {x.shape} @ {y.shape}: a single number has no axis to multiply over")
+    inner_x, inner_y = x.shape[-1], y.shape[-2] if y.ndim > 1 else y.shape[0]
+    if inner_x != inner_y:
+        raise ValueError(f"matmul: {x.shape} @ {y.shape}: inner sizes {inner_x} and {inner_y} differ")
+    try:
+        np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    except ValueError:
+        raise ValueError(f"matmul: {x.shape} @ {y.shape}: the axes before the last two do not broadcast") from None
     if x.ndim == 1:
         product = matmul(x.reshape(1, -1), y)
         return product.reshape(*product.shape[:-2], *product.shape[-1:]) if y.ndim > 1 else product.reshape(())
     if y.ndim == 1:
         return matmul(x, y.reshape(-1, 1)).squeeze(-1)
-    inner_x, inner_y = x.shape[-1], y.shape[-2]
-    if inner_x != inner_y:
-        raise ValueError(f"matmul: {x.shape} @ {y.shape}: inner sizes {inner_x} and {inner_y} differ")
     if type(x.data) is not type(y.data):
         raise ValueError(f"matmul: tensors on {x.device} and {y.device} cannot be combined")
     dtype = promote(x.dtype, y.dtype)
@@ -555,7 +582,7 @@ def raw_index(index: Any) -> Any:
     if isinstance(index, tuple):
         return tuple(raw_index(part) for part in index)
     if isinstance(index, list):
-        return np.asarray(index)
+        return np.asarray(index, dtype=None if index else np.int64)
     return index.data if isinstance(index, Tensor) else index
 
 
@@ -567,6 +594,8 @@ def getitem(x: Tensor, index: Any) -> Tensor:
     index, shape, xp = raw_index(index), x.shape, x.xp
     parts = index if isinstance(index, tuple) else (index,)
     advanced = any(hasattr(part, "dtype") and part.ndim > 0 for part in parts)
+    if advanced and x.requires_grad:  # a copy, because the caller may write other positions into the same array
+        index = tuple(part.copy() if hasattr(part, "dtype") else part for part in parts)
 
     def backward(dy):
         dx = xp.zeros(shape, dy.dtype)

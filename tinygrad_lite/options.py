@@ -1,40 +1,50 @@
 """Options: one dataclass becomes a command line, a --help page, and the checks of both and of preset files.
 
 A script declares its options as the fields of a dataclass, each made by `option()` with a default, an explanation,
-and a unit and a range where there are any. The values come in layers, of which the later win:
+and a unit and a range where there are any. The values come from three sources, of which the later win:
 
-    the defaults of the dataclass  <  a preset, a TOML file  <  the command line
+    the defaults in the dataclass  <  a preset, which is a TOML file  <  the command line
+
+That works because `parse_command_line` and `read_preset` return only what was really said; `build` puts the layers
+on top of each other and checks every value, whichever way it came.
 
 >>> @dataclasses.dataclass
 ... class Recipe:
 ...     eggs: int = option(2, "how many eggs", unit="eggs", low=0)
 ...     sugar: float = option(0.1, "how much sugar", unit="kg", above=0.0)
 >>> given = parse_command_line(Recipe, ["--eggs", "3"], prog="bake", description="Bake a cake.").values
+>>> given
+{'eggs': 3}
 >>> build(Recipe, ("preset sweet", {"sugar": 0.2}), ("command line", given))
 Recipe(eggs=3, sugar=0.2)
 >>> build(Recipe, ("preset odd", {"eggs": -1}))
 Traceback (most recent call last):
-tinygrad_lite.errors.OptionError: --eggs -1 (preset odd): must be a whole number, at least 0 (eggs)
+tinygrad_lite.errors.OptionError: --eggs -1 (preset odd): must be at least 0 (eggs)
 """
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
+import decimal
 import difflib
 import math
+import operator
+import re
 import shutil
 import sys
 import textwrap
 import tomllib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tinygrad_lite.errors import OptionError
 
-COMMAND_LINE = "command line"
-TRUE, FALSE = {"true", "yes", "on", "1"}, {"false", "no", "off", "0"}
+TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
+OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Goethe", which may be a prompt
 
 
 def option(
@@ -46,10 +56,13 @@ def option(
     high: float | None = None,
     above: float | None = None,
     below: float | None = None,
-    choices: Sequence[str] = (),
+    choices: Sequence[str] | None = None,
     group: str = "",
+    hidden: bool = False,
 ) -> Any:
     """A dataclass field with all that the command line, --help and the checks need to know.
+
+    The field's type can be int, float, bool, str, list[str], or one of them `| None`, which is written none.
 
     Args:
         default: the value if nothing else is said.
@@ -59,9 +72,10 @@ def option(
         above, below: bounds that are themselves not allowed.
         choices: the strings allowed.
         group: the heading under which --help shows it.
+        hidden: leave it out of --help.
     """
-    facts = {"help": help, "unit": unit, "choices": choices, "group": group}
-    facts["bounds"] = {"low": low, "high": high, "above": above, "below": below}
+    bounds = {"at least": low, "above": above, "at most": high, "below": below}
+    facts = {"help": help, "unit": unit, "bounds": bounds, "choices": choices, "group": group, "hidden": hidden}
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=facts)
     return dataclasses.field(default=default, metadata=facts)
@@ -90,64 +104,102 @@ def parse_command_line(
     aliases: Mapping[str, Sequence[str]] | None = None,
     ignored: Mapping[str, str] | None = None,
 ) -> Parsed:
-    """Read `--name value`, `--name=value`, and for truth values also `--name` alone; dashes in names may be `-`.
+    """Read `--name value` and `--name=value`; a truth value also as `--name` alone, a list as several values.
+
+    Names are never abbreviated; in them, - and _ are the same. Of an option given twice the last value counts.
 
     Args:
         cls: the dataclass of options.
         argv: the arguments, without the program's name.
-        prog, description, epilog: for --help, which prints the page and exits with 0.
-        positional: the name of the one argument without a name, if there is one.
-        aliases: an option that stands for others, such as resume: --init_from resume.
-        ignored: options of other programs that are taken without effect, each with the reason.
+        prog, description, epilog: for --help, which prints the page and exits with status 0.
+        positional: what the one argument without a name is called, if there may be one.
+        aliases: options that stand for others, such as resume: --init_from resume.
+        ignored: options of other programs that are taken without effect, each with the reason for its note.
     Raises: OptionError with one sentence, for whatever is wrong.
     """
     aliases, ignored = aliases or {}, ignored or {}
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    kinds = typing.get_type_hints(cls)
+    fields, kinds = _fields(cls)
     parsed = Parsed({}, None, [])
     todo = list(argv)
     while todo:
         word = todo.pop(0)
         if word in ("-h", "--help"):
-            print(help_page(cls, prog, description, epilog, positional, aliases))
+            page = help_page(cls, prog, description, epilog, positional, aliases)
+            encoding = sys.stdout.encoding or "utf-8"  # a terminal may lack a letter of a preset's description
+            print(page.encode(encoding, "replace").decode(encoding), flush=True)
             sys.exit(0)
-        if not word.startswith("--"):
-            if positional is None or parsed.positional is not None or word.startswith("-"):
-                raise OptionError(f"unexpected argument {word!r}: options are written --name value ({prog} --help)")
+        if not OPTION.match(word):
+            if positional is None or parsed.positional is not None or not word or word.startswith("-"):
+                hint = f"options are written --name value ({prog} --help lists all)"
+                raise OptionError(f"unexpected argument {word!r}: {hint}")
             parsed.positional = word
             continue
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")
-        if name in aliases:
-            if equals and value.lower() in FALSE:
-                continue
-            todo[:0] = aliases[name]
+        if name in fields:
+            words = [value] if equals else _take_words(fields[name], kinds[name], todo)
+            meant = _from_words(kinds[name], words)
+            parsed.values[name] = check(fields[name], kinds[name], meant, f"--{name} {_shown(' '.join(words))}")
+        elif name in aliases:
+            raw = value if equals else _take_truth(todo)
+            if raw.lower() not in TRUTH:
+                raise OptionError(f"--{name} {_shown(raw)}: must be true or false")
+            todo[:0] = aliases[name] if TRUTH[raw.lower()] else []
         elif name in ignored:
-            parsed.notes.append(f"--{name} has no effect: {ignored[name]}")
-            if not equals and todo and not todo[0].startswith("--"):
-                todo.pop(0)
-        elif name in fields:
-            raw = value if equals else _take_value(name, kinds[name], todo)
-            parsed.values[name] = convert(fields[name], kinds[name], raw, COMMAND_LINE)
+            if not equals and todo and not OPTION.match(todo[0]):
+                word += f" {todo.pop(0)}"
+            parsed.notes.append(f"{_shown(word)} does nothing here: {ignored[name]}")
         else:
-            near = difflib.get_close_matches(name, [*fields, *aliases], n=1, cutoff=0.5)
-            hint = f"did you mean --{near[0]}? ({prog} --help lists all)" if near else f"{prog} --help lists all"
-            raise OptionError(f"unknown option --{name}: {hint}")
+            near = _nearest(name, [*fields, *aliases])
+            hint = f"did you mean --{near}? ({prog} --help lists all)" if near else f"{prog} --help lists all"
+            raise OptionError(f"unknown option --{_shown(name)}: {hint}")
     return parsed
 
 
-def _take_value(name: str, kind: Any, todo: list[str]) -> Any:
-    """The value that follows an option, taken off the list of words."""
-    if kind is bool:
-        return todo.pop(0) if todo and todo[0].lower() in TRUE | FALSE else "true"
-    if kind == list[str]:
-        end = next((i for i, word in enumerate(todo) if word.startswith("--")), len(todo))
-        values, todo[:end] = todo[:end], []
-        if values:
-            return values
-    elif todo and not todo[0].startswith("--"):
-        return todo.pop(0)
-    raise OptionError(f"--{name} needs a value" + (f"; one that starts with --: --{name}={todo[0]}" if todo else ""))
+def _take_words(field: dataclasses.Field, kind: Any, todo: list[str]) -> list[str]:
+    """The words that follow an option and are its value, taken off the list."""
+    base = _base(kind)
+    if base is bool:
+        return [_take_truth(todo)]
+    end = next((i for i, word in enumerate(todo) if OPTION.match(word)), len(todo))
+    if base is not list:
+        end = min(end, 1)
+    words, todo[:end] = todo[:end], []
+    if not words:
+        hint = f" (one that begins with -- is written --{field.name}=...)" if todo and base in (str, list) else ""
+        raise OptionError(f"--{field.name} needs a value: {allowed(field, kind)}{hint}")
+    return words
+
+
+def _take_truth(todo: list[str]) -> str:
+    """The next word if it is a truth value; otherwise "true", since the option stands alone."""
+    return todo.pop(0) if todo and todo[0].lower() in TRUTH else "true"
+
+
+def _from_words(kind: Any, words: list[str]) -> Any:
+    """What words of a command line mean in a field of this type; what means nothing there stays text."""
+    text, base = words[0], _base(kind)
+    if _may_be_none(kind) and len(words) == 1 and text.lower() == "none":
+        return None
+    if base is list:
+        return words
+    if base is bool:
+        return TRUTH.get(text.lower(), text)
+    try:
+        return base(text)
+    except ValueError:
+        return _from_decimal(text) if base is int else text
+
+
+def _from_decimal(text: str) -> int | str:
+    """The whole number that is written like 1e3 or 12.0, without a detour over float, which would round it."""
+    try:
+        number = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        return text
+    if not number.is_finite() or number.adjusted() > 300:  # nobody means 1e1000000, and it would fill the memory
+        return text
+    return int(number) if number == int(number) else text
 
 
 # --- values ---------------------------------------------------------------------------------------------------
@@ -160,122 +212,135 @@ def build(cls: type, *layers: tuple[str, Mapping[str, Any]]) -> Any:
         layers: pairs of where the values are from (for messages) and the values by name.
     Raises: OptionError that names the option and where its value is from.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}
-    kinds = typing.get_type_hints(cls)
+    fields, kinds = _fields(cls)
     values: dict[str, Any] = {}
     for where, layer in layers:
         for name, value in layer.items():
             if name not in fields:
-                near = difflib.get_close_matches(str(name), fields, n=1, cutoff=0.5)
-                hint = f": did you mean {near[0]}?" if near else ""
-                raise OptionError(f"unknown option {name} ({where}){hint}")
-            values[name] = convert(fields[name], kinds[name], value, where)
+                near = _nearest(name, fields)
+                hint = f": did you mean {near}?" if near else ""
+                raise OptionError(f"unknown option {_shown(name)} ({where}){hint}")
+            label = f"--{name} {_cut(repr(value))} ({where})"  # with its quotes, as "5" in a file is not 5
+            values[name] = check(fields[name], kinds[name], value, label)
     return cls(**values)
 
 
-def convert(field: dataclasses.Field, kind: Any, raw: Any, where: str) -> Any:
-    """A value in its field's type, checked; `raw` is text from a command line or a value from TOML or JSON.
+def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
+    """A value in its field's type, checked. A whole number will do for a float, and 3.0 for an int; text will not.
 
+    Args:
+        kind: the field's type.
+        value: as TOML, JSON or `_from_words` gives it. TOML has no null, so "none" is None where that is allowed.
+        label: how a message names the value.
     Raises: OptionError that says what is allowed.
     """
-    may_be_none = type(None) in typing.get_args(kind)
-    if may_be_none:
-        if raw is None or (isinstance(raw, str) and raw.lower() == "none"):
-            return None
-        kind = next(part for part in typing.get_args(kind) if part is not type(None))
-    value = _as_kind(kind, raw)
-    if value is None or not _in_range(field, value):
-        place = "" if where == COMMAND_LINE else f" ({where})"
-        none = ", or none" if may_be_none else ""
-        raise OptionError(f"--{field.name} {_shown(raw)}{place}: must be {allowed(field, kind)}{none}")
-    return value
-
-
-def _as_kind(kind: Any, raw: Any) -> Any:
-    """The value in its type, or None if it cannot be had without changing it."""
-    if kind is bool:
-        if isinstance(raw, str):
-            return True if raw.lower() in TRUE else False if raw.lower() in FALSE else None
-        return raw if isinstance(raw, bool) else None
-    if kind in (int, float):
-        try:
-            number = kind(raw) if isinstance(raw, str) else raw
-        except ValueError:
-            try:
-                number = float(raw)  # 1e3 is a whole number too
-            except ValueError:
-                return None
-        if isinstance(number, bool) or not isinstance(number, (int, float)):
-            return None
-        if not math.isfinite(number) or (kind is int and number != int(number)):
-            return None
-        try:
-            return kind(number)
-        except OverflowError:
-            return None
-    if kind == list[str]:
-        values = [raw] if isinstance(raw, str) else raw
-        return list(values) if isinstance(values, list) and all(isinstance(v, str) for v in values) else None
-    return raw if isinstance(raw, str) else None
+    if _may_be_none(kind) and value in (None, "none"):
+        return None
+    base = _base(kind)
+    if base is float and type(value) is int and abs(value) <= sys.float_info.max:
+        value = float(value)
+    elif base is int and type(value) is float and value.is_integer():
+        value = int(value)
+    # Not isinstance: to Python, True is an int.
+    right = type(value) is base and not (base is float and not math.isfinite(value))
+    if base is list:
+        right = right and all(type(item) is str for item in value)
+    if not right:
+        raise OptionError(f"{label}: must be {allowed(field, kind)}")
+    if not _in_range(field, value):
+        raise OptionError(f"{label}: must be {_range(field)}{_tail(field, kind)}")
+    return list(value) if base is list else value
 
 
 def _in_range(field: dataclasses.Field, value: Any) -> bool:
-    """Whether a value obeys the field's bounds and choices."""
-    choices, bounds = field.metadata["choices"], field.metadata["bounds"]
-    if choices and value not in choices:
+    """Whether a value of the right type obeys its field's bounds and choices."""
+    if (choices := field.metadata["choices"]) and value not in choices:
         return False
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return True
-    return (
-        (bounds["low"] is None or value >= bounds["low"])
-        and (bounds["high"] is None or value <= bounds["high"])
-        and (bounds["above"] is None or value > bounds["above"])
-        and (bounds["below"] is None or value < bounds["below"])
-    )
+    return all(limit is None or BOUNDS[words](value, limit) for words, limit in field.metadata["bounds"].items())
 
 
 def allowed(field: dataclasses.Field, kind: Any) -> str:
     """What a field takes, in words.
 
     >>> allowed(option(0.1, "", above=0.0, high=1.0, unit="m"), float)
-    'a number, above 0 and at most 1 (m)'
+    'a finite number, above 0 and at most 1 (m)'
     """
+    names = {int: "a whole number", float: "a finite number", bool: "true or false", list: "a list of texts"}
+    parts = ["" if field.metadata["choices"] else names.get(_base(kind), "a text"), _range(field)]
+    return ", ".join(part for part in parts if part) + _tail(field, kind)
+
+
+def _range(field: dataclasses.Field) -> str:
+    """The bounds or choices in words; empty if there are none."""
     if field.metadata["choices"]:
         return "one of " + ", ".join(field.metadata["choices"])
-    words = {"low": "at least", "high": "at most", "above": "above", "below": "below"}
-    bounds = [f"{words[name]} {limit:,g}" for name, limit in field.metadata["bounds"].items() if limit is not None]
-    bounds.sort(key=lambda text: text.startswith(("at most", "below")))
-    names = {int: "a whole number", float: "a number", bool: "true or false", list[str]: "one or more words"}
-    unit = f" ({field.metadata['unit']})" if field.metadata["unit"] else ""
-    name = names.get(kind, "text")
-    return (f"{name}, {' and '.join(bounds)}" if bounds else name) + unit
+    bounds = field.metadata["bounds"].items()
+    return " and ".join(f"{words} {limit:.15g}" for words, limit in bounds if limit is not None)
 
 
-def _shown(raw: Any) -> str:
-    """A wrong value for a message, cut short if it is long."""
-    text = raw if isinstance(raw, str) else repr(raw)
-    return (text if len(text) <= 60 else text[:57] + "...") or "''"
+def _tail(field: dataclasses.Field, kind: Any) -> str:
+    """What follows after the range in a message: whether none is allowed too, and the unit."""
+    return (", or none" if _may_be_none(kind) else "") + (f" ({unit})" if (unit := field.metadata["unit"]) else "")
+
+
+def _fields(cls: type) -> tuple[dict[str, dataclasses.Field], dict[str, Any]]:
+    """The fields of the dataclass by name, and their types by name."""
+    return {field.name: field for field in dataclasses.fields(cls)}, typing.get_type_hints(cls)
+
+
+def _may_be_none(kind: Any) -> bool:
+    return type(None) in typing.get_args(kind)
+
+
+def _base(kind: Any) -> type:
+    """The type without its `| None`, and list for list[str]."""
+    if _may_be_none(kind):
+        kind = next(part for part in typing.get_args(kind) if part is not type(None))
+    return list if kind == list[str] else kind
+
+
+def _shown(value: Any) -> str:
+    """A value for a message: on one line, and cut short if it is long.
+
+    >>> print(_shown("cpu"), _shown(""), _shown(["a\\nb"]))
+    cpu '' ['a\\nb']
+    """
+    return _cut(value if isinstance(value, str) and value and value.isprintable() else repr(value))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _nearest(name: str, names: Iterable[str]) -> str | None:
+    """The name that a mistyped one was probably meant to be."""
+    return next(iter(difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=0.5)), None)
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """What changed between two sets of values, a line each.
 
-    >>> difference({"a": 1, "b": 2}, {"a": 1, "b": 3})
-    ['b: 2 -> 3']
+    >>> difference({"learning_rate": 0.001, "seed": 2}, {"learning_rate": 0.0005, "seed": 2})
+    ['learning_rate: 0.001 -> 0.0005']
     """
-    names = sorted(old.keys() | new.keys())
-    return [f"{name}: {old.get(name)} -> {new.get(name)}" for name in names if old.get(name) != new.get(name)]
+    lines = []
+    for name in sorted(old.keys() | new.keys()):
+        before, after = (_shown(values[name]) if name in values else "not set" for values in (old, new))
+        if name not in old or name not in new or old[name] != new[name]:
+            lines.append(f"{name}: {before} -> {after}")
+    return lines
 
 
 # --- presets --------------------------------------------------------------------------------------------------
 
 
 def list_presets(folder: Path) -> dict[str, str]:
-    """The presets of a folder, by name, each with the first line of its file, a comment, as its description."""
+    """The presets of a folder by name, each described by the first line of its file that is a comment."""
     described = {}
-    for path in sorted(folder.glob("*.toml")):
-        with open(path, encoding="utf-8", errors="replace") as file:
-            described[path.stem] = file.readline().lstrip("# ").strip()
+    for path in sorted(path for path in folder.glob("*.toml") if path.is_file()):
+        with open(path, encoding="utf-8-sig", errors="replace") as file:
+            comments = (line.lstrip("# ").rstrip() for line in file if line.startswith("#"))
+            described[path.stem] = next(comments, "")
     return described
 
 
@@ -284,27 +349,31 @@ def find_preset(folder: Path, name: str) -> Path:
 
     Raises: OptionError that suggests the nearest name and lists all.
     """
-    names = list(list_presets(folder))
+    names = sorted(path.stem for path in folder.glob("*.toml"))
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]}? " if near else ""
-        raise OptionError(f"there is no preset {name!r}: {hint}There are {', '.join(names)}")
+        near = _nearest(name, names)
+        there_are = f"there are {', '.join(names)}" if names else f"there are none in {folder}"
+        hint = f"did you mean {near}? ({there_are})" if near else there_are
+        raise OptionError(f"no preset {_shown(name)}: {hint}")
     return folder / f"{name}.toml"
 
 
 def read_preset(path: Path) -> dict[str, Any]:
-    """The values in a TOML file.
+    """The values in a TOML file, not yet checked.
 
-    Raises: OptionError with the file, and the line if it is known.
+    Raises: OptionError with the file and the line.
     """
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
+        data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+        return tomllib.loads(data.decode("utf-8"))
     except OSError as error:
-        raise OptionError(f"the preset {path} cannot be read: {error.strerror}") from None
+        raise OptionError(f"cannot read the preset {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise OptionError(f"the preset {path} is not UTF-8 text (byte {error.start})") from None
-    except tomllib.TOMLDecodeError as error:
-        raise OptionError(f"the preset {path} is not TOML: {error}") from None
+        line = error.object.count(b"\n", 0, error.start) + 1
+        wrong = f"byte 0x{error.object[error.start]:02x} at line {line}"
+        raise OptionError(f"the preset {path} is not UTF-8 text ({wrong}): save it as UTF-8") from None
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError is a ValueError and says the line
+        raise OptionError(f"the preset {path} is not valid TOML: {error}") from None
 
 
 # --- help -----------------------------------------------------------------------------------------------------
@@ -314,45 +383,54 @@ def help_page(
     cls: type, prog: str, description: str, epilog: str, positional: str | None, aliases: Mapping[str, Sequence[str]]
 ) -> str:
     """The text of --help: every option with its type or choices, meaning, unit and default, under its heading."""
-    width = max(60, min(shutil.get_terminal_size().columns, 110))
-    kinds = typing.get_type_hints(cls)
-    groups: dict[str, list[dataclasses.Field]] = {}
-    for field in dataclasses.fields(cls):
-        groups.setdefault(field.metadata["group"] or "options", []).append(field)
-    usage = f"usage: {prog}" + (f" [{positional}]" if positional else "") + " [--option value ...]"
+    width = max(40, min(shutil.get_terminal_size().columns, 110))
+    fields, kinds = _fields(cls)
+    groups: dict[str, list[tuple[str, str]]] = {}
+    for name, field in fields.items():
+        if not field.metadata["hidden"]:
+            entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field))
+            groups.setdefault(field.metadata["group"] or "options", []).append(entry)
+    short = [(f"--{name}", " ".join(words)) for name, words in aliases.items()]
+    groups["short forms"] = [*short, ("-h", "--help, which shows this page")]
+    usage = f"usage: {prog}" + (f" [{positional}]" if positional else "") + " [--name value | --name=value ...]"
     lines = [usage, "", *textwrap.wrap(description, width)]
-    for heading, fields in groups.items():
+    for heading, entries in groups.items():
         lines += ["", f"{heading}:"]
-        for field in fields:
-            lines += _help_entry(f"--{field.name} {_placeholder(field, kinds[field.name])}", _explained(field), width)
-    if aliases:
-        lines += ["", "short for:"]
-        for name, words in aliases.items():
-            lines += _help_entry(f"--{name}", " ".join(words), width)
-    return "\n".join([*lines, *(["", epilog] if epilog else [])])
+        for left, right in entries:
+            lines += _help_entry(left, right, width)
+    if epilog:
+        lines.append("")
+    for line in epilog.splitlines():
+        column = re.match(r" *(\S+ {2,})?", line).end()  # of a list, the second column stays one
+        lines += textwrap.wrap(line, width, subsequent_indent=" " * column, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
 
 
 def _help_entry(left: str, right: str, width: int) -> list[str]:
-    """An option on the left and its explanation, wrapped, on the right."""
-    indent = 38
-    wrapped = textwrap.wrap(right, width - indent) or [""]
-    if len(left) > indent - 4:
-        return [f"  {left}", *(" " * indent + line for line in wrapped)]
-    return [f"  {left:<{indent - 2}}{wrapped[0]}", *(" " * indent + line for line in wrapped[1:])]
+    """An option on the left and its explanation, wrapped, on the right; on a narrow terminal below it."""
+    indent = 37 if width >= 80 else 8
+    lines = textwrap.wrap(right, width - indent, break_on_hyphens=False)
+    wrapped = [line.replace("\xa0", " ") for line in lines]
+    if width >= 80 and len(left) <= indent - 4:
+        return [f"  {left:<{indent - 2}}{wrapped[0]}", *(" " * indent + line for line in wrapped[1:])]
+    return [f"  {left}", *(" " * indent + line for line in wrapped)]
 
 
 def _placeholder(field: dataclasses.Field, kind: Any) -> str:
+    """The choices, or what stands for a value of this type."""
     if field.metadata["choices"]:
         return "{" + ",".join(field.metadata["choices"]) + "}"
-    if kind is bool:
-        return "[true|false]"
-    names = {int: "N", float: "X", str: "TEXT", list[str]: "WORD ..."}
-    return next((text for part, text in names.items() if kind == part or part in typing.get_args(kind)), "VALUE")
+    names = {int: "INT", float: "FLOAT", str: "TEXT", bool: "[true|false]", list: "TEXT ..."}
+    return names[_base(kind)] + ("|none" if _may_be_none(kind) else "")
 
 
 def _explained(field: dataclasses.Field) -> str:
-    default = field.default if field.default is not dataclasses.MISSING else field.default_factory()
-    shown = str(default).lower() if isinstance(default, bool) else default
-    known = "" if shown in ("", [], None) else f"default {shown}" if shown != "\n" else "default: a line break"
+    """The meaning, with unit and default. An empty default means something special, which the help text says.
+
+    The space between "default" and its value is U+00A0, so that no line is broken there.
+    """
+    default = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    shown = str(default).lower() if default is None or isinstance(default, bool) else _shown(default)
+    known = f"default\xa0{shown}" if default not in ("", []) else ""
     facts = ", ".join(fact for fact in (field.metadata["unit"], known) if fact)
     return field.metadata["help"] + (f" ({facts})" if facts else "")

@@ -190,6 +190,8 @@ class Tensor:
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for a gradient of this leaf (or stop asking), and return it."""
+        if self._backward is not None:
+            raise RuntimeError("requires_grad_: only for leaves, not for results; use detach() to stop gradients here")
         if requires_grad and self.dtype not in (np.float32, np.float64):
             raise TypeError(f"requires_grad: only float32 and float64 have gradients, not {self.dtype}")
         self.requires_grad = requires_grad
@@ -480,7 +482,7 @@ class Tensor:
         return ops.max(self, axis, keepdim)
 
     def min(self, axis: Axis = None, keepdim: bool = False) -> Tensor:
-        return -(-self).max(axis, keepdim)
+        return ops.min(self, axis, keepdim)
 
     def mean(self, axis: Axis = None, keepdim: bool = False) -> Tensor:
         total = self.sum(axis, keepdim)
@@ -493,7 +495,10 @@ class Tensor:
         return total / max(self.numel() / max(total.numel(), 1) - correction, 0.0)
 
     def std(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
-        return self.var(axis, keepdim, correction).sqrt()
+        """The square root of the variance. Its gradient where all elements are equal is 0 (PyTorch's choice)."""
+        var = self.var(axis, keepdim, correction)
+        flat = var == 0  # there the slope of the root is infinite
+        return var.masked_fill(flat, 1.0).sqrt().masked_fill(flat, 0.0)
 
     def argmax(self, axis: int | None = None, keepdim: bool = False) -> Tensor:
         return ops.argmax(self, axis, keepdim)
@@ -514,7 +519,8 @@ class Tensor:
     def transpose(self, axis0: int = 1, axis1: int = 0) -> Tensor:
         """Swap two axes."""
         axes = list(range(self.ndim))
-        axes[axis0], axes[axis1] = axes[axis1], axes[axis0]
+        axis0, axis1 = (ops.one_axis(axis, self.ndim, "transpose") for axis in (axis0, axis1))
+        axes[axis0], axes[axis1] = axis1, axis0
         return ops.permute(self, tuple(axes))
 
     def expand(self, *shape: Any) -> Tensor:
@@ -525,7 +531,7 @@ class Tensor:
 
     def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
         """Join the axes from start_axis to end_axis, both included, into one."""
-        start, end = start_axis % max(self.ndim, 1), end_axis % max(self.ndim, 1)
+        start, end = (ops.one_axis(axis, max(self.ndim, 1), "flatten") for axis in (start_axis, end_axis))
         return self.reshape(*self.shape[:start], math.prod(self.shape[start : end + 1]), *self.shape[end + 1 :])
 
     def squeeze(self, axis: int | None = None) -> Tensor:
@@ -580,11 +586,11 @@ class Tensor:
 
     def tril(self, diagonal: int = 0) -> Tensor:
         """The lower triangle of the last two axes; zero above the given diagonal."""
-        return self._triangle(diagonal).where(self, 0)
+        return self._triangle(diagonal).where(self, self.zeros_like())
 
     def triu(self, diagonal: int = 0) -> Tensor:
         """The upper triangle of the last two axes; zero below the given diagonal."""
-        return self._triangle(diagonal - 1).where(0, self)
+        return self._triangle(diagonal - 1).where(self.zeros_like(), self)
 
     def _triangle(self, diagonal: int) -> Tensor:
         """True at row i, column j where j <= i + diagonal."""
@@ -692,11 +698,11 @@ def _check_finite(array: Array, inputs: Sequence[Array], what: str) -> None:
     if array.dtype.kind != "f":
         return
     for name, has in (
-        ("NaN", lambda a: bool(np.isnan(a).any())),
-        ("infinity", lambda a: bool(np.isinf(a).any())),
+        ("a NaN", lambda a: bool(np.isnan(a).any())),
+        ("an infinity", lambda a: bool(np.isinf(a).any())),
     ):
         if has(array) and not any(has(x) for x in inputs if x.dtype.kind == "f"):
-            raise NonFiniteError(f"{what} made a {name} (shape {array.shape}) out of inputs that have none")
+            raise NonFiniteError(f"{what} made {name} (shape {array.shape}) out of inputs that have none")
 
 
 def node(

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import next_rng
+from tinygrad_lite.device import device_of, next_rng
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
 
@@ -66,6 +66,7 @@ class KVCache:
         chosen = KVCache(self.capacity)
         chosen.length = self.length
         if self.keys is not None:
+            rows = device_of(self.keys).from_host(rows)
             chosen.keys, chosen.values = self.keys[rows], self.values[rows]
         return chosen
 

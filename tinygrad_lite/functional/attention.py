@@ -32,7 +32,7 @@ import math
 
 import numpy as np
 
-from tinygrad_lite.functional.dropout import dropout_composed, keep_mask
+from tinygrad_lite.functional.dropout import check_probability, dropout_composed, keep_mask
 from tinygrad_lite.functional.registry import Twin
 from tinygrad_lite.functional.softmax import softmax
 from tinygrad_lite.tensor import Tensor, node
@@ -61,7 +61,7 @@ def scaled_dot_product_attention_composed(
     Returns: (B, H, T, D).
     Raises: ValueError if shapes do not fit.
     """
-    _check(query, key, value, is_causal)
+    _check(query, key, value, mask, dropout_p)
     scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]))
     if is_causal:
         t, s = scores.shape[-2:]
@@ -81,7 +81,9 @@ def scaled_dot_product_attention_fused(
     dropout_p: float = 0.0,
 ) -> Tensor:
     """The same in one node; see the top of this file for the derivation."""
-    _check(query, key, value, is_causal)
+    if query.dtype.kind != "f" or query.dtype != key.dtype or key.dtype != value.dtype:
+        return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types
+    _check(query, key, value, mask, dropout_p)
     q, k, v = query.data, key.data, value.data
     batch, heads, t, width = q.shape
     s = k.shape[2]
@@ -163,10 +165,17 @@ def _softmax_in_place(scores: np.ndarray, may_be_empty: bool) -> None:
     scores *= 1 / total
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, is_causal: bool) -> None:
+def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float) -> None:
     q, k, v = query.shape, key.shape, value.shape
     if len(q) != 4 or len(k) != 4 or k != v or q[:2] != k[:2] or q[3] != k[3]:
         raise ValueError(f"attention: query (B, H, T, D), key and value (B, H, S, D) do not fit: {q}, {k}, {v}")
+    if mask is not None:
+        scores = (*q[:3], k[2])
+        if mask.dtype != np.bool_:
+            raise ValueError(f"attention: mask must hold truth values, not {mask.dtype}; compare, as in ids != pad")
+        if mask.ndim > 4 or any(m not in (1, n) for m, n in zip(mask.shape[::-1], scores[::-1], strict=False)):
+            raise ValueError(f"attention: a mask of shape {mask.shape} does not broadcast to (B, H, T, S) = {scores}")
+    check_probability(dropout_p)
 
 
 scaled_dot_product_attention = Twin(scaled_dot_product_attention_composed, cpu=scaled_dot_product_attention_fused)

@@ -50,7 +50,7 @@ def cross_entropy_composed(
     Raises: ValueError for a target outside the vocabulary, or shapes that do not fit.
     """
     _check(logits, targets, ignore_index, label_smoothing, reduction)
-    counts = targets != ignore_index
+    counts = targets.cast(np.int64) != ignore_index
     safe_targets = targets.masked_fill(~counts, 0)
     log_probs = log_softmax(logits)
     losses = -log_probs.gather(-1, safe_targets.unsqueeze(-1)).squeeze(-1)
@@ -117,6 +117,8 @@ def _check(logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: 
         raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], not {label_smoothing}")
+    if logits.dtype.kind != "f":
+        raise ValueError(f"cross_entropy: logits must be floats, not {logits.dtype}")
     if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
         raise ValueError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
     if targets.dtype.kind not in "iu":

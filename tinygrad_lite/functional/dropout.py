@@ -34,7 +34,7 @@ def dropout_composed(x: Tensor, p: float = 0.5) -> Tensor:
         p: probability that an element is dropped, in [0, 1).
     Raises: ValueError if p is not in [0, 1).
     """
-    _check(p)
+    check_probability(p)
     if p == 0:
         return x
     keep = Tensor.wrap(get_device(x.device).from_host(keep_mask(x.shape, p)))
@@ -43,9 +43,9 @@ def dropout_composed(x: Tensor, p: float = 0.5) -> Tensor:
 
 def dropout_fused(x: Tensor, p: float = 0.5) -> Tensor:
     """`dropout_composed` in one node that keeps one array, mask / (1 - p)."""
-    _check(p)
-    if p == 0:
-        return x
+    if p == 0 or x.dtype.kind != "f":
+        return dropout_composed(x, p)
+    check_probability(p)
     scale = keep_mask(x.shape, p) * x.dtype.type(1 / (1 - p))
 
     def backward(dy):
@@ -54,7 +54,8 @@ def dropout_fused(x: Tensor, p: float = 0.5) -> Tensor:
     return node(x.data * scale, (x,), backward, "dropout")
 
 
-def _check(p: float) -> None:
+def check_probability(p: float) -> None:
+    """Raise ValueError if p is not in [0, 1): if all were dropped, nothing could make up for it."""
     if not 0 <= p < 1:
         raise ValueError(f"dropout: p must be in [0, 1), not {p}")
 

@@ -28,16 +28,18 @@ def linear_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
         weight: (C_out, C_in).
         bias: (C_out,) or None.
     Returns: (..., C_out).
-    Raises: ValueError if the inner sizes differ.
+    Raises: ValueError if the shapes do not fit.
     """
+    _check(x, weight, bias)
     y = x @ weight.transpose()
     return y if bias is None else y + bias
 
 
 def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`linear_composed` in one node; see the top of this file for the derivation."""
-    if x.ndim < 2 or x.dtype != weight.dtype or x.shape[-1] != weight.shape[1]:
-        return linear_composed(x, weight, bias)  # vectors, mixed types, and the error for sizes that differ
+    if x.ndim < 2 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
+        return linear_composed(x, weight, bias)  # vectors and mixed types
+    _check(x, weight, bias)
     rows, w = x.data.reshape(-1, x.shape[-1]), weight.data
     x_shape, x_needs, w_needs = x.shape, x.requires_grad, weight.requires_grad
     y = rows @ w.T
@@ -53,6 +55,13 @@ def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     y_rows_shape = y.shape
     parents = (x, weight) if bias is None else (x, weight, bias)
     return node(y.reshape(*x_shape[:-1], w.shape[0]), parents, backward, "linear")
+
+
+def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    if x.ndim == 0 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
+        raise ValueError(f"linear: x (..., C_in) and weight (C_out, C_in) do not fit: {x.shape} and {weight.shape}")
+    if bias is not None and bias.shape != weight.shape[:1]:
+        raise ValueError(f"linear: weight {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}")
 
 
 linear = Twin(linear_composed, cpu=linear_fused)

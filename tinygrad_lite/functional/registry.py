@@ -28,12 +28,15 @@ class Twin:
         REGISTRY[self.name] = self
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return self.version(args)(*args, **options)
+        return self.version(*args, *options.values())(*args, **options)
 
-    def version(self, args: tuple) -> Callable[..., Any]:
-        """The version that a call with these arguments runs."""
-        first, *others = [arg for arg in args if isinstance(arg, Tensor)]
-        for other in others:
+    def version(self, *args: Any) -> Callable[..., Any]:
+        """The version that a call with these arguments runs: that of the device on which its tensors are."""
+        tensors = [arg for arg in args if isinstance(arg, Tensor)]
+        if not tensors:
+            raise TypeError(f"{self.name}: needs tensors; make them with Tensor(...)")
+        first = tensors[0]
+        for other in tensors:
             if type(other.data) is not type(first.data):
                 raise ValueError(
                     f"{self.name}: tensors on {first.device} and {other.device} cannot be combined; "

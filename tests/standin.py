@@ -1,0 +1,110 @@
+"""An array type that treats host arrays as CuPy does: it refuses them. It stands in for a GPU where there is none.
+
+A `StandInArray` hides a NumPy array and computes with it, but a NumPy array of one axis or more as the other operand,
+as an index, or as a value to be written raises TypeError, and so does every silent way back to the host. Code that
+mixes the two by mistake therefore fails in the tests, without a GPU. Numbers may mix, as they may with CuPy, and
+reductions give 0-d arrays, not numbers, as CuPy's do.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite import device
+
+
+class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """A NumPy array in disguise; all operators arrive at `__array_ufunc__`."""
+
+    def __init__(self, hidden: np.ndarray) -> None:
+        self.hidden = hidden
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Any:
+        return _call(getattr(ufunc, method), args, options)
+
+    def __array_function__(self, function: Callable, types: Any, args: tuple, options: dict) -> Any:
+        return _call(function, args, options)
+
+    def __array__(self, *args: Any, **options: Any) -> np.ndarray:
+        raise TypeError("a stand-in array does not become a host array by itself: use to_host")
+
+    def __getattr__(self, name: str) -> Any:
+        """Attributes such as `shape`, and methods such as `sum`."""
+        if name.startswith("__") or name == "hidden":
+            raise AttributeError(name)
+        attribute = getattr(self.hidden, name)
+        return (lambda *args, **options: _call(attribute, args, options)) if callable(attribute) else _wrap(attribute)
+
+    def __getitem__(self, index: Any) -> Any:
+        return _call(self.hidden.__getitem__, (index,), {})
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        _call(self.hidden.__setitem__, (index, value), {})
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+    def __float__(self) -> float:
+        return float(self.hidden)
+
+    def __bool__(self) -> bool:
+        return bool(self.hidden)
+
+
+class _Module:
+    """numpy, but for stand-in arrays; only `array` and `asarray` take host arrays, and copy them over."""
+
+    def __getattr__(self, name: str) -> Any:
+        attribute = getattr(np, name)
+        if isinstance(attribute, type) or not callable(attribute):
+            return attribute  # float32, pi
+
+        def function(*args: Any, **options: Any) -> Any:
+            if name in ("array", "asarray") and isinstance(args[0], np.ndarray):
+                return StandInArray(np.array(*args, **options))
+            return _call(attribute, args, options)
+
+        function.at = getattr(attribute, "at", None)  # xp.add.at
+        return function
+
+
+def _call(function: Callable, args: tuple, options: dict) -> Any:
+    return _wrap(function(*_unwrap(args), **_unwrap(options)))
+
+
+def _unwrap(value: Any) -> Any:
+    if isinstance(value, StandInArray):
+        return value.hidden
+    if isinstance(value, np.ndarray) and value.ndim:
+        raise TypeError(f"a host array of shape {value.shape} meets a stand-in array")
+    if isinstance(value, (tuple, list)):
+        return type(value)(_unwrap(part) for part in value)
+    if isinstance(value, dict):
+        return {name: _unwrap(part) for name, part in value.items()}
+    return value
+
+
+def _wrap(value: Any) -> Any:
+    if isinstance(value, (np.ndarray, np.generic)):
+        return StandInArray(np.asarray(value))
+    return [_wrap(part) for part in value] if isinstance(value, list) else value
+
+
+@contextmanager
+def standin_device() -> Iterator[str]:
+    """Inside, there is a device called `standin`; gives its name."""
+    standin = device.Device(
+        name="standin",
+        xp=_Module(),
+        array_type=StandInArray,
+        from_host=lambda array: StandInArray(np.array(array)),
+        to_host=lambda array: array.hidden.copy(),
+        synchronize=lambda: None,
+    )
+    device.register_device(standin)
+    try:
+        yield standin.name
+    finally:
+        del device._BY_NAME[standin.name], device._BY_TYPE[StandInArray]

@@ -1,0 +1,114 @@
+import math
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.functional import gelu as chapter_twin
+from tinygrad_lite.functional.gelu import BLOCK, gelu_composed, gelu_fused
+
+both = pytest.mark.parametrize("version", [gelu_composed, gelu_fused])
+forms = pytest.mark.parametrize("approximate", ["none", "tanh"])
+
+
+@both
+def test_x_times_the_normal_distribution_function(version):
+    x = np.linspace(-5, 5, 41)
+    expected = [v * 0.5 * math.erfc(-v / math.sqrt(2)) for v in x]
+    np.testing.assert_allclose(version(Tensor(x)).numpy(), expected, atol=1e-14)
+
+
+@both
+def test_the_tanh_form_of_gpt_2(version):
+    x = np.linspace(-5, 5, 41)
+    expected = [0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))) for v in x]
+    np.testing.assert_allclose(version(Tensor(x), "tanh").numpy(), expected, atol=1e-14)
+
+
+@both
+def test_the_two_forms_differ_by_less_than_a_thousandth(version):
+    x = Tensor(np.linspace(-6, 6, 1001))
+    difference = np.abs(version(x).numpy() - version(x, "tanh").numpy()).max()
+    assert 1e-4 < difference < 1e-3
+
+
+@both
+@forms
+def test_x_minus_its_mirror(version, approximate):
+    """x P(x) + x P(-x) = x, because P(x) + P(-x) = 1."""
+    x = np.linspace(0, 8, 100)
+    mirrored = version(Tensor(x), approximate).numpy() - version(Tensor(-x), approximate).numpy()
+    np.testing.assert_allclose(mirrored, x, rtol=1e-13)
+
+
+@both
+@forms
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_far_from_zero_it_is_relu(version, approximate, dtype):
+    x = Tensor([-1e4, -40.0, 40.0, 1e4], dtype=dtype, requires_grad=True)
+    y = version(x, approximate)
+    y.sum().backward()
+    np.testing.assert_allclose(y.numpy(), [0, 0, 40, 1e4], rtol=1e-12, atol=1e-9 if dtype == "float64" else 1e-3)
+    np.testing.assert_allclose(x.grad.numpy(), [0, 0, 1, 1], atol=1e-7)
+
+
+@forms
+def test_float32_error(approximate):
+    """Fused float32 is within 6e-7 of the definition in float64 for |x| <= 12 (values up to 12, so half of a last
+    digit is 5e-7 there), and within 3e-7 for |x| <= 2; the derivative within 3e-6 and 1e-6."""
+    numbers = np.linspace(-12, 12, 48_001).astype(np.float32)
+    x, exact = Tensor(numbers, requires_grad=True), Tensor(numbers.astype(np.float64), requires_grad=True)
+    y, z = gelu_fused(x, approximate), gelu_composed(exact, approximate)
+    y.sum().backward()
+    z.sum().backward()
+    near = np.abs(numbers) <= 2
+    for error, bound, bound_near in (
+        (np.abs(y.numpy() - z.numpy()), 6e-7, 3e-7),
+        (np.abs(x.grad.numpy() - exact.grad.numpy()), 3e-6, 1e-6),
+    ):
+        assert error.max() < bound
+        assert error[near].max() < bound_near
+
+
+@pytest.mark.parametrize("size", [1, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 17])
+@forms
+def test_every_element_of_every_block_is_computed(size, approximate):
+    x = Tensor(np.full(size, 0.7, np.float32), requires_grad=True)
+    y = gelu_fused(x, approximate)
+    y.sum().backward()
+    assert len(np.unique(y.numpy())) == 1
+    assert len(np.unique(x.grad.numpy())) == 1
+    np.testing.assert_allclose(y.numpy()[-1], 0.7 * 0.758036, rtol=1e-3)
+
+
+@both
+def test_a_form_that_does_not_exist(version):
+    with pytest.raises(ValueError, match="gelu: approximate must be 'none' or 'tanh', not 'sigmoid'"):
+        version(Tensor([1.0]), "sigmoid")
+
+
+def test_integers_count_as_float32():
+    y = F.gelu(Tensor([0, 1]))
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y.numpy(), [0, 0.841345], rtol=1e-6)
+
+
+def test_the_tensor_method_is_the_twin():
+    x = Tensor([0.3, -2.0])
+    np.testing.assert_array_equal(x.gelu("tanh").numpy(), chapter_twin(x, "tanh").numpy())
+
+
+@pytest.mark.torch
+@both
+@forms
+def test_torch_agrees(version, approximate):
+    torch = pytest.importorskip("torch")
+    numbers = np.linspace(-9, 9, 200).reshape(4, 50)
+    x, theirs = Tensor(numbers, requires_grad=True), torch.tensor(numbers, requires_grad=True)
+    y, expected = version(x, approximate), torch.nn.functional.gelu(theirs, approximate=approximate)
+    dy = np.cos(numbers)
+    y.backward(Tensor(dy))
+    expected.backward(torch.tensor(dy))
+    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
+    np.testing.assert_allclose(x.grad.numpy(), theirs.grad.numpy(), atol=1e-9)

@@ -1,0 +1,80 @@
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.functional.linear import linear_composed, linear_fused
+
+rng = np.random.default_rng(1)
+
+
+def leaf(*shape, dtype=np.float64):
+    return Tensor(rng.standard_normal(shape).astype(dtype), requires_grad=True)
+
+
+def test_by_hand():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    weight = Tensor([[1.0, 0.0], [0.0, 1.0], [1.0, -1.0]])
+    assert F.linear(x, weight, Tensor([0.5, 0.0, 10.0])).tolist() == [[1.5, 2.0, 9.0], [3.5, 4.0, 9.0]]
+
+
+def test_the_gradients_of_the_derivation():
+    x, weight, bias, dy = leaf(5, 4), leaf(3, 4), leaf(3), rng.standard_normal((5, 3))
+    F.linear(x, weight, bias).backward(Tensor(dy))
+    np.testing.assert_allclose(x.grad.numpy(), dy @ weight.numpy())
+    np.testing.assert_allclose(weight.grad.numpy(), dy.T @ x.numpy())
+    np.testing.assert_allclose(bias.grad.numpy(), dy.sum(0))
+
+
+def test_a_constant_input_gets_no_gradient():
+    x, weight = Tensor([[1.0, 2.0]]), Tensor([[3.0, 4.0]], requires_grad=True)
+    F.linear(x, weight).sum().backward()
+    assert x.grad is None
+    assert weight.grad.tolist() == [[1.0, 2.0]]
+
+
+@pytest.mark.parametrize("types", [("f4", "f8", "f8"), ("f8", "f4", "f4"), ("f4", "f4", "f8"), ("f8", "f8", "f4")])
+def test_mixed_types_give_float64_and_each_input_its_own_type(types):
+    shapes = [(2, 3, 4), (5, 4), (5,)]
+    inputs = [leaf(*shape, dtype=kind) for shape, kind in zip(shapes, types, strict=True)]
+    y, expected = linear_fused(*inputs), linear_composed(*inputs)
+    assert y.dtype == expected.dtype == np.float64
+    y.sum().backward()
+    assert [x.grad.dtype for x in inputs] == [np.dtype(kind) for kind in types]
+    np.testing.assert_array_equal(y.numpy(), expected.numpy())
+
+
+def test_integers_are_multiplied_as_floats():
+    assert F.linear(Tensor([[1, 2]]), Tensor([[0.5, 0.25]])).tolist() == [[1.0]]
+
+
+@pytest.mark.parametrize("version", [linear_composed, linear_fused])
+@pytest.mark.parametrize(
+    ("x", "weight", "bias", "message"),
+    [
+        ((2, 4), (3, 5), None, r"linear: x .* do not fit: \(2, 4\) and \(3, 5\)"),
+        ((4,), (3, 5), None, r"linear: x .* do not fit: \(4,\) and \(3, 5\)"),
+        ((2, 4), (4,), None, r"linear: x .* do not fit: \(2, 4\) and \(4,\)"),
+        ((), (3, 5), None, r"linear: x .* do not fit: \(\) and \(3, 5\)"),
+        ((2, 4), (3, 4), (4,), r"linear: weight \(3, 4\) needs a bias of shape \(3,\), not \(4,\)"),
+        ((2, 4), (3, 4), (1,), r"linear: weight \(3, 4\) needs a bias of shape \(3,\), not \(1,\)"),
+    ],
+)
+def test_shapes_that_do_not_fit(version, x, weight, bias, message):
+    with pytest.raises(ValueError, match=message):
+        version(leaf(*x), leaf(*weight), None if bias is None else leaf(*bias))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("shape", [(4,), (6, 4), (2, 3, 4), (0, 4)])
+def test_torch_agrees(shape):
+    torch = pytest.importorskip("torch")
+    inputs = [leaf(*shape), leaf(3, 4), leaf(3)]
+    theirs = [torch.tensor(x.numpy().copy(), requires_grad=True) for x in inputs]
+    y, expected = F.linear(*inputs), torch.nn.functional.linear(*theirs)
+    dy = rng.standard_normal(y.shape)
+    y.backward(Tensor(dy))
+    expected.backward(torch.tensor(dy))
+    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
+    for x, other in zip(inputs, theirs, strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), atol=1e-9)

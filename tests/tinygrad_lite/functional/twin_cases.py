@@ -1,0 +1,204 @@
+"""For every twin, the calls on which its composed and its fused version are compared: name -> case -> arguments.
+
+Arrays become tensors: floats of the type that the test asks for, which need gradients; integers and truth values as
+they are. All other arguments are passed on unchanged. `test_registry.py` walks through these tables and fails if an
+operation has none.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite import Tensor
+
+Arguments = dict[str, Any]
+
+_rng = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return _rng.standard_normal(shape)
+
+
+def integers(high: int, *shape: int) -> np.ndarray:
+    return _rng.integers(0, high, shape)
+
+
+def tensors(arguments: Arguments, dtype: Any, strided: bool = False) -> Arguments:
+    """The arguments with fresh tensors in place of arrays; `strided` ones have gaps between their elements."""
+    made = {}
+    for name, value in arguments.items():
+        if isinstance(value, (np.ndarray, np.generic)):
+            value = np.array(value, dtype if value.dtype.kind == "f" else None)
+            if strided:
+                spread = np.zeros((*value.shape, 2), value.dtype)[..., 0]
+                spread[...] = value
+                value = spread
+            value = Tensor.wrap(value).requires_grad_(value.dtype.kind == "f")
+        made[name] = value
+    return made
+
+
+def _linear() -> dict[str, Arguments]:
+    w, b = normal(3, 4), normal(3)
+    return {
+        "vector": {"x": normal(4), "weight": w, "bias": b},
+        "rows": {"x": normal(5, 4), "weight": w, "bias": b},
+        "no bias": {"x": normal(5, 4), "weight": w},
+        "sequences": {"x": normal(2, 3, 4), "weight": w, "bias": b},
+        "sequences, no bias": {"x": normal(2, 3, 4), "weight": w},
+        "four axes": {"x": normal(2, 2, 2, 4), "weight": w, "bias": b},
+        "one output": {"x": normal(2, 3, 4), "weight": w[:1], "bias": b[:1]},
+        "no rows": {"x": normal(0, 4), "weight": w, "bias": b},
+        "no sequences": {"x": normal(0, 3, 4), "weight": w, "bias": b},
+        "wide": {"x": normal(3, 7, 40), "weight": normal(70, 40), "bias": normal(70)},
+    }
+
+
+def _layer_norm() -> dict[str, Arguments]:
+    w, b = normal(6), normal(6)
+    return {
+        "vector": {"x": normal(6), "weight": w, "bias": b},
+        "rows": {"x": normal(4, 6), "weight": w, "bias": b},
+        "no bias": {"x": normal(4, 6), "weight": w},
+        "sequences": {"x": normal(2, 3, 6), "weight": w, "bias": b},
+        "four axes, no bias": {"x": normal(2, 1, 2, 6), "weight": w},
+        "far from zero": {"x": normal(4, 6) * 3 + 10, "weight": w, "bias": b},
+        "large eps": {"x": normal(4, 6), "weight": w, "bias": b, "eps": 0.5},
+        "a row of equal numbers": {"x": np.stack([np.full(6, 0.5), normal(6)]), "weight": w, "bias": b},
+        "no rows": {"x": normal(0, 6), "weight": w, "bias": b},
+        "wide": {"x": normal(3, 7, 128), "weight": normal(128), "bias": normal(128)},
+    }
+
+
+def _gelu() -> dict[str, Arguments]:
+    shapes = {"number": (), "vector": (7,), "sequences": (2, 3, 4), "nothing": (0, 3), "several blocks": (3, 27001)}
+    cases: dict[str, Arguments] = {}
+    for approximate in ("none", "tanh"):
+        for name, shape in shapes.items():
+            cases[f"{approximate}, {name}"] = {"x": normal(*shape) * 2, "approximate": approximate}
+        cases[f"{approximate}, far out"] = {"x": np.linspace(-9, 9, 37), "approximate": approximate}
+    return cases
+
+
+def _attention() -> dict[str, Arguments]:
+    def qkv(batch: int, heads: int, t: int, s: int, width: int = 3) -> Arguments:
+        key, value = normal(batch, heads, s, width), normal(batch, heads, s, width)
+        return {"query": normal(batch, heads, t, width), "key": key, "value": value}
+
+    some = _rng.random((2, 2, 4, 5)) < 0.6
+    some[..., 0] = True
+    blind = some.copy()
+    blind[0, 1, 2] = False  # this query may look nowhere
+    blind[1, :, 0] = False
+    padding = np.arange(5) < np.array([3, 5])[:, None, None, None]  # (B, 1, 1, S)
+    return {
+        "T = S": qkv(2, 2, 4, 4),
+        "T < S": qkv(2, 2, 3, 5),
+        "T > S": qkv(2, 2, 5, 3),
+        "one query": qkv(2, 2, 1, 5) | {"is_causal": True},
+        "causal, T = S": qkv(2, 2, 4, 4) | {"is_causal": True},
+        "causal, T < S": qkv(1, 2, 3, 5) | {"is_causal": True},
+        "causal, T > S": qkv(1, 2, 5, 3) | {"is_causal": True},
+        "mask": qkv(2, 2, 4, 5) | {"mask": some},
+        "mask of padding": qkv(2, 2, 4, 5) | {"mask": padding},
+        "mask of two axes": qkv(2, 2, 4, 5) | {"mask": some[0, 0]},
+        "mask with empty rows": qkv(2, 2, 4, 5) | {"mask": blind},
+        "mask, causal": qkv(2, 2, 4, 5) | {"mask": blind, "is_causal": True},
+        "dropout": qkv(2, 2, 4, 5) | {"dropout_p": 0.3},
+        "dropout, mask, causal": qkv(2, 2, 4, 5) | {"mask": blind, "is_causal": True, "dropout_p": 0.3},
+        "large scores": {name: array * 4 for name, array in qkv(1, 2, 4, 4).items()},
+        "no sequences": qkv(0, 2, 4, 5),
+        # 2 heads x 150 queries x 150 keys: two groups of sequences; 64 rows: three causal blocks
+        "groups": qkv(4, 2, 150, 150),
+        "groups, T < S, dropout": qkv(4, 2, 100, 200) | {"dropout_p": 0.1},
+        "causal blocks": qkv(1, 2, 150, 150) | {"is_causal": True},
+        "causal blocks, groups": qkv(7, 2, 150, 160) | {"is_causal": True},
+        "causal blocks, T > S": qkv(1, 2, 200, 90) | {"is_causal": True},
+        "causal blocks, mask, dropout": qkv(2, 2, 130, 140)
+        | {"mask": _rng.random((2, 1, 130, 140)) < 0.5, "is_causal": True, "dropout_p": 0.2},
+    }
+
+
+def _cross_entropy() -> dict[str, Arguments]:
+    logits, targets = normal(2, 3, 5), integers(5, 2, 3)
+    padded = targets.copy()
+    padded[0, 1] = padded[1, 2] = -100
+    cases: dict[str, Arguments] = {}
+    for reduction in ("mean", "sum", "none"):
+        for smoothing in (0.0, 0.1, 1.0):
+            settings = {"reduction": reduction, "label_smoothing": smoothing}
+            cases[f"{reduction}, {smoothing}"] = {"logits": logits, "targets": targets, **settings}
+            cases[f"{reduction}, {smoothing}, ignored"] = {"logits": logits, "targets": padded, **settings}
+        nothing = {"logits": logits, "targets": np.full((2, 3), -100), "reduction": reduction}
+        cases[f"{reduction}, all ignored"] = nothing
+    many = integers(1500, 200)
+    many[::7] = -100
+    return cases | {
+        "one position": {"logits": normal(5), "targets": np.array(3)},
+        "rows": {"logits": normal(4, 5), "targets": integers(5, 4)},
+        "one token": {"logits": normal(4, 1), "targets": integers(1, 4), "reduction": "none"},
+        "ignore 0": {"logits": logits, "targets": targets, "ignore_index": 0, "label_smoothing": 0.1},
+        "uint8 targets": {"logits": logits, "targets": targets.astype(np.uint8)},
+        "far apart": {"logits": logits * 100, "targets": targets},
+        "an impossible token": {"logits": np.array([[0.3, -math.inf, 1.0]]), "targets": np.array([2])},
+        "no rows": {"logits": normal(0, 5), "targets": integers(5, 0)},
+        "several blocks": {"logits": normal(200, 1500), "targets": many, "label_smoothing": 0.1},
+    }
+
+
+def _embedding() -> dict[str, Arguments]:
+    return {
+        "one token": {"weight": normal(5, 3), "ids": np.array(2)},
+        "each once": {"weight": normal(5, 3), "ids": np.array([4, 0, 2])},
+        "repeated": {"weight": normal(5, 3), "ids": np.array([1, 4, 1, 1, 0])},
+        "sequences": {"weight": normal(5, 3), "ids": integers(5, 2, 6)},
+        "three axes": {"weight": normal(5, 3), "ids": integers(5, 2, 2, 3)},
+        "uint16": {"weight": normal(5, 3), "ids": integers(5, 2, 6).astype(np.uint16)},
+        "no tokens": {"weight": normal(5, 3), "ids": integers(5, 0, 4)},
+        "large table": {"weight": normal(1500, 3), "ids": integers(1500, 3, 8)},
+        "large table, repeated": {"weight": normal(1500, 3), "ids": integers(7, 20, 8) * 200},
+        "large table, no tokens": {"weight": normal(1500, 3), "ids": integers(5, 0)},
+    }
+
+
+def _dropout() -> dict[str, Arguments]:
+    return {
+        "half": {"x": normal(5, 4), "p": 0.5},
+        "few": {"x": normal(2, 3, 5), "p": 0.1},
+        "most": {"x": normal(2, 3, 5), "p": 0.9},
+        "none": {"x": normal(2, 3), "p": 0.0},
+        "number": {"x": normal(), "p": 0.5},
+        "nothing": {"x": normal(0, 3), "p": 0.5},
+    }
+
+
+def _adamw() -> dict[str, Arguments]:
+    def state(size: int) -> Arguments:
+        return {"w": normal(size), "g": normal(size), "m": normal(size), "v": normal(size) ** 2}
+
+    usual = {"step": 10, "lr": 1e-2, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8, "weight_decay": 0.1}
+    start = {"m": np.zeros(9), "v": np.zeros(9)}
+    return {
+        "first step": state(9) | start | usual | {"step": 1},
+        "later": state(9) | usual,
+        "much later": state(9) | usual | {"step": 100_000},
+        "no decay": state(9) | usual | {"weight_decay": 0.0},
+        "no memory": state(9) | usual | {"beta1": 0.0, "beta2": 0.0},
+        "no gradient yet": state(9) | start | usual | {"g": np.zeros(9)},
+        "large eps": state(9) | usual | {"eps": 0.1},
+        "several blocks": state(150_000) | usual,
+    }
+
+
+CASES: dict[str, dict[str, Arguments]] = {
+    "linear": _linear(),
+    "layer_norm": _layer_norm(),
+    "gelu": _gelu(),
+    "scaled_dot_product_attention": _attention(),
+    "cross_entropy": _cross_entropy(),
+    "embedding": _embedding(),
+    "dropout": _dropout(),
+    "adamw": _adamw(),
+}

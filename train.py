@@ -49,9 +49,9 @@ def main(argv: list[str]) -> int:
     if options.dry_run:
         return dry_run(options, checkpoint)
 
+    data = prepare(options, Tokenizer.from_json(checkpoint.tokenizer) if checkpoint else None)
+    say(describe_data(data))
     with folder.locked():
-        data = prepare(options, Tokenizer.from_json(checkpoint.tokenizer) if checkpoint else None)
-        say(describe_data(data))
         model = make_model(options, data, checkpoint)
         optimizer = options.make_optimizer(model)
         say(f"{model.num_parameters():,} parameters on {options.device}, {options.max_iters:,} steps in {folder.path}/")

@@ -76,9 +76,10 @@ class Module:
         return self.train(False)
 
     def zero_grad(self) -> None:
-        """Forget all gradients."""
+        """Set all gradients back to 0, in place, because an optimizer may have laid them into its own memory."""
         for parameter in self.parameters():
-            parameter.grad = None
+            if parameter.grad is not None:
+                parameter.grad.data[...] = 0
 
     def to(self, device: str, dtype: Any = None) -> Module:
         """Move all parameters to a device, and to another type if one is given; before an optimizer is made."""

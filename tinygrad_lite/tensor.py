@@ -225,7 +225,7 @@ class Tensor:
                 "cannot write into a tensor that gradients flow through: use where(), cat() or masked_fill(), "
                 "or write into a leaf under no_grad()"
             )
-        index = ops.raw_index(index)
+        index = ops.raw_index(index, self.xp)
         self.data[index] = value.data if isinstance(value, Tensor) else value
         self.mark_written()
 
@@ -271,7 +271,9 @@ class Tensor:
         with np.errstate(all="ignore"):
             while nodes:
                 tensor = nodes.pop()
-                dy = gradients.pop(id(tensor))
+                dy = gradients.pop(id(tensor), None)
+                if dy is None:  # whatever was computed from it passed nothing on
+                    continue
                 if isinstance(dy, np.generic):  # NumPy turns 0-d results into scalars
                     dy = np.asarray(dy)
                 if tensor._retain or tensor._backward is None:
@@ -705,6 +707,14 @@ def _check_finite(array: Array, inputs: Sequence[Array], what: str) -> None:
             raise NonFiniteError(f"{what} made {name} (shape {array.shape}) out of inputs that have none")
 
 
+def check_one_device(tensors: Sequence[Tensor], op: str) -> None:
+    """Raise ValueError if the tensors do not all live on one device."""
+    for tensor in tensors:
+        if type(tensor.data) is not type(tensors[0].data):
+            devices = " and ".join(dict.fromkeys(t.device for t in tensors))
+            raise ValueError(f"{op}: tensors on {devices} cannot be combined; move one with .to(device)")
+
+
 def node(
     y: Array,
     parents: tuple[Tensor, ...],
@@ -725,13 +735,9 @@ def node(
         linear: the gradient does not depend on the parents' values, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
     """
-    first = parents[0].data
-    for parent in parents:
-        if type(parent.data) is not type(first):
-            devices = " and ".join(dict.fromkeys(p.device for p in parents))
-            raise ValueError(f"{op}: tensors on {devices} cannot be combined; move one with .to(device)")
+    check_one_device(parents, op)
     if not hasattr(y, "__array_function__") or isinstance(y, np.generic):
-        y = device_of(first).xp.asarray(y)
+        y = parents[0].xp.asarray(y)
     if y.dtype == np.float16 and op != "cast":
         raise TypeError(f"{op}: float16 is for storage only; use .cast('float32') first")
     if _checking:

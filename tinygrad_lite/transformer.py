@@ -51,15 +51,16 @@ class KVCache:
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Append (B, H, T, D) keys and values, and return all so far: (B, H, S, D) each."""
         batch, heads, new, width = key.shape
+        start, end = self.length, self.length + new
+        if end > self.capacity:
+            raise ValueError(f"KVCache: {end} positions do not fit into a cache of {self.capacity}")
         if self.keys is None:
             shape = (batch, heads, self.capacity, width)
             self.keys, self.values = key.xp.empty(shape, key.dtype), key.xp.empty(shape, key.dtype)
-        start, self.length = self.length, self.length + new
-        if self.length > self.capacity:
-            raise ValueError(f"KVCache: {self.length} positions do not fit into a cache of {self.capacity}")
-        self.keys[:, :, start : self.length] = key.data
-        self.values[:, :, start : self.length] = value.data
-        return Tensor.wrap(self.keys[:, :, : self.length]), Tensor.wrap(self.values[:, :, : self.length])
+        self.length = end
+        self.keys[:, :, start:end] = key.data
+        self.values[:, :, start:end] = value.data
+        return Tensor.wrap(self.keys[:, :, :end]), Tensor.wrap(self.values[:, :, :end])
 
     def select(self, rows: np.ndarray) -> KVCache:
         """A cache of these rows of the batch, in this order; a row may be taken several times (beam search)."""

@@ -40,5 +40,10 @@ def logsumexp(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
 
 
 def log_softmax(x: Tensor, axis: int = -1) -> Tensor:
-    """y_i = x_i - logsumexp(x), along an axis. More exact than log(softmax(x)), which loses small probabilities."""
-    return x - logsumexp(x, axis, keepdim=True)
+    """y_i = log softmax(x)_i = x_i - m - log(sum_j e^(x_j - m)) with m = max(x), along an axis.
+
+    More exact than log(softmax(x)), which loses small probabilities, and than x_i - logsumexp(x): the difference of
+    two large numbers, such as 10000 and 10000.69, has few right digits.
+    """
+    shifted = x - _shift(x, axis)
+    return shifted - shifted.exp().sum(axis, keepdim=True).log()

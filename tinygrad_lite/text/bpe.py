@@ -31,14 +31,14 @@ also what makes learning fast, since a word that occurs a thousand times is work
 Sources: Sennrich, Haddow, Birch 2016 (arXiv:1508.07909), algorithm 1; on bytes instead of characters, and
 with the space before a word as part of it, as in GPT-2 (Radford et al. 2019, section 2.2). The tie-break is
 our own, since the paper leaves it open, and so is the word pattern: it has no rules for English contractions
-and keeps the ends of lines together.
+and keeps the ends of lines together. The paper's own form, on characters, is in `end_of_word.py`.
 """
 
 import heapq
 import re
 import reprlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from tinygrad_lite.errors import TokenizerError
@@ -72,7 +72,11 @@ def split_words(text: str) -> list[str]:
     >>> split_words("Es irrt der Mensch,\nsolang’ er strebt (317).")
     ['Es', ' irrt', ' der', ' Mensch', ',', '\n', 'solang', '’', ' er', ' strebt', ' (', '317', ').']
     """
-    words = WORD_PATTERN.findall(text)
+    return cut_long(WORD_PATTERN.findall(text))
+
+
+def cut_long(words: list[str]) -> list[str]:
+    """The words, those of more than MAX_WORD characters cut into several."""
     if any(len(word) > MAX_WORD for word in words):
         words = [word[i : i + MAX_WORD] for word in words for i in range(0, len(word), MAX_WORD)]
     return words
@@ -105,12 +109,14 @@ class PairTable:
 
     Args:
         word_counts: how often each word occurs, in the order in which the text brings them.
+        spell: gives the base tokens of a word.
+        lengths: how long each base token is when it is written.
     """
 
-    def __init__(self, word_counts: dict[str, int]):
-        self.words = [list(to_utf8(word)) for word in word_counts]
+    def __init__(self, word_counts: dict[str, int], spell: Callable[[str], list[int]], lengths: Sequence[int]):
+        self.words = [spell(word) for word in word_counts]
         self.weights = list(word_counts.values())
-        self.lengths = [1] * 256  # bytes of each token
+        self.lengths = list(lengths)  # every merge adds one
         self.counts: defaultdict[Pair, int] = defaultdict(int)
         # The words of a pair, by index: a dict without values, for it keeps the order and forgets quickly.
         self.places: defaultdict[Pair, dict[int, None]] = defaultdict(dict)
@@ -123,7 +129,7 @@ class PairTable:
         """What pairs are sorted by, the next to merge first: most frequent, shortest, first in the text."""
         # Words are visited in the order of the text, so the first one noted is the first in the text.
         index = next(iter(self.places[pair]))
-        offset = 0  # in bytes, because merging to the left does not change it
+        offset = 0  # as a length and not in tokens, because merging to the left does not change it
         for here in pairwise(self.words[index]):
             if here == pair:
                 break
@@ -149,15 +155,19 @@ class PairTable:
         return list(born)
 
 
-def learn_merges(word_counts: dict[str, int], n_merges: int) -> list[Pair]:
+def learn_merges(
+    word_counts: dict[str, int], n_merges: int, spell: Callable[[str], list[int]], lengths: Sequence[int]
+) -> list[Pair]:
     """Find the pairs to merge, in order; fewer than n_merges if no pair is left that occurs twice.
+
+    What the base tokens are, bytes or characters, is up to `spell` and `lengths` (see `PairTable`).
 
     The next pair is at the top of a heap, ordered by `PairTable.rank`. New pairs always contain the new
     token, and a pair of older tokens can only lose occurrences, which moves it back in the order. So an entry
     may stay as it is while counts fall: once it is at the top with an outdated count, it is put back with the
     present one.
     """
-    table = PairTable(word_counts)
+    table = PairTable(word_counts, spell, lengths)
     heap = [(table.rank(pair), pair) for pair, count in table.counts.items() if count > 1]
     heapq.heapify(heap)
     merges: list[Pair] = []
@@ -174,52 +184,41 @@ def learn_merges(word_counts: dict[str, int], n_merges: int) -> list[Pair]:
     return merges
 
 
-class BPETokenizer(Tokenizer):
-    """Byte-level BPE: ids 0 .. 255 are bytes, 256 .. 255 + n_merges the merges in order, then the specials.
+class MergeTokenizer(Tokenizer):
+    """What the kinds of byte-pair encoding have in common: tokens made by merges, and how merges encode a word.
 
-    Lossless: decode(encode(text)) == text for every Python string.
+    A kind says how text is cut into words (`split`) and what the base tokens of a word are (`spell`). The ids of
+    the base tokens come first, then those of the merges in order, then the specials.
 
     Args:
-        merges: pairs of ids; number i (from 0) makes token 256 + i of two tokens with lower ids.
+        base: the UTF-8 bytes of the base tokens.
+        merges: pairs of ids; number i (from 0) makes token len(base) + i of two tokens with lower ids.
         specials: names of the special tokens.
     Raises: TokenizerError if a merge is no pair of lower ids, is there twice, or gets longer than any word.
     """
 
-    kind = "bpe"
-
-    def __init__(self, merges: Sequence[Sequence[int]], specials: Iterable[str] = ()):
-        self.merges: list[Pair] = _checked_merges(merges)
+    def __init__(self, base: Sequence[bytes], merges: Sequence[Sequence[int]], specials: Iterable[str]):
+        self.merges: list[Pair] = _checked_merges(merges, [len(piece) for piece in base])
         self.n_merges: int = len(self.merges)
-        pieces = [bytes([byte]) for byte in range(256)]
+        pieces = list(base)
         for left, right in self.merges:
             pieces.append(pieces[left] + pieces[right])
         super().__init__(pieces, specials)
-        self._merged = {pair: 256 + i for i, pair in enumerate(self.merges)}
+        self._first_merged = len(base)
+        self._merged = {pair: len(base) + i for i, pair in enumerate(self.merges)}
         self._cache: dict[str, list[int]] = {}
 
-    @classmethod
-    def train(cls, text: str, vocab_size: int, specials: Iterable[str] = ()) -> "BPETokenizer":
-        """Learn a vocabulary of vocab_size tokens (bytes, merges and specials together) from a text.
+    def split(self, text: str) -> list[str]:
+        """Cut text into the words inside which merges happen."""
+        raise NotImplementedError
 
-        If the text is too short for that, learning ends when no pair occurs twice any more: `n_merges` of the
-        result tells how many merges were made, and its `vocab_size` is what there is.
-
-        Raises: TokenizerError if the text is empty or vocab_size is below 256 + the number of specials.
-        """
-        names = list(cls([], specials).specials)  # a bad name is refused before the work, not after it
-        n_merges = vocab_size - 256 - len(names)
-        if n_merges < 0:
-            raise TokenizerError(
-                f"vocab_size is {vocab_size}, but byte-level BPE begins with 256 bytes and {len(names)} "
-                f"special tokens: use at least {256 + len(names)}"
-            )
-        if not text:
-            raise TokenizerError("byte-pair encoding cannot be learned from an empty text: use another one")
-        return cls(learn_merges(Counter(split_words(text)), min(n_merges, MAX_MERGES)), names)
+    def spell(self, word: str) -> list[int]:
+        """The base tokens of a word."""
+        raise NotImplementedError
 
     def encode_text(self, text: str) -> list[int]:
         ids: list[int] = []
-        for word in split_words(text):
+        for word in self.split(text):
             word_ids = self._cache.get(word)
             if word_ids is None:
                 if len(self._cache) >= CACHED_WORDS:
@@ -230,15 +229,56 @@ class BPETokenizer(Tokenizer):
 
     def _encode_word(self, word: str) -> list[int]:
         """Merge the pair that was learned first, wherever it is in the word, until no pair can be merged."""
-        ids = list(to_utf8(word))
+        ids = self.spell(word)
         nothing = self.vocab_size
         while len(ids) > 1:
             # What was learned first has the lowest id.
             token = min([self._merged.get(pair, nothing) for pair in pairwise(ids)])
             if token == nothing:
                 break
-            ids = merge_pair(ids, self.merges[token - 256], token)
+            ids = merge_pair(ids, self.merges[token - self._first_merged], token)
         return ids
+
+
+class BPETokenizer(MergeTokenizer):
+    """Byte-level BPE: ids 0 .. 255 are bytes, 256 .. 255 + n_merges the merges in order, then the specials.
+
+    Lossless: decode(encode(text)) == text for every Python string. Arguments and errors are those of
+    `MergeTokenizer`, with the bytes as base tokens.
+    """
+
+    kind = "bpe"
+
+    def __init__(self, merges: Sequence[Sequence[int]], specials: Iterable[str] = ()):
+        super().__init__([bytes([byte]) for byte in range(256)], merges, specials)
+
+    @classmethod
+    def train(cls, text: str, vocab_size: int, specials: Iterable[str] = ()) -> "BPETokenizer":
+        """Learn a vocabulary of vocab_size tokens (bytes, merges and specials together) from a text.
+
+        If the text is too short for that, learning ends when no pair occurs twice any more: `n_merges` of the
+        result tells how many merges were made, and its `vocab_size` is what there is.
+
+        Raises: TokenizerError if the text is empty or vocab_size is below 256 + the number of specials.
+        """
+        untrained = cls([], specials)  # a bad name of a special is refused before the work, not after it
+        n_merges = vocab_size - untrained.vocab_size
+        if n_merges < 0:
+            raise TokenizerError(
+                f"vocab_size is {vocab_size}, but byte-level BPE begins with 256 bytes and "
+                f"{len(untrained.specials)} special tokens: use at least {untrained.vocab_size}"
+            )
+        if not text:
+            raise TokenizerError("byte-pair encoding cannot be learned from an empty text: use another one")
+        word_counts = Counter(untrained.split(text))
+        merges = learn_merges(word_counts, min(n_merges, MAX_MERGES), untrained.spell, lengths=[1] * 256)
+        return cls(merges, list(untrained.specials))
+
+    def split(self, text: str) -> list[str]:
+        return split_words(text)
+
+    def spell(self, word: str) -> list[int]:
+        return list(to_utf8(word))
 
     def unknown(self, text: str) -> dict[str, int]:
         """Nothing is unknown to a tokenizer that knows all bytes: always empty."""
@@ -254,14 +294,14 @@ class BPETokenizer(Tokenizer):
         return BPETokenizer(merges, specials)
 
 
-def _checked_merges(merges: Sequence[Sequence[int]]) -> list[Pair]:
-    """The merges as a list of pairs, after a look at each."""
+def _checked_merges(merges: Sequence[Sequence[int]], base_lengths: list[int]) -> list[Pair]:
+    """The merges as a list of pairs, after a look at each; the lengths are the bytes of the base tokens."""
     if len(merges) > MAX_MERGES:
         raise TokenizerError(f"{len(merges)} merges are too many: at most {MAX_MERGES}")
-    lengths = [1] * 256  # checked before any bytes are joined: forty doublings would make a terabyte
+    lengths = list(base_lengths)  # checked before any bytes are joined: forty doublings would make a terabyte
     pairs: dict[Pair, None] = {}
     for i, merge in enumerate(merges):
-        token = 256 + i
+        token = len(lengths)
         where = f"merge {i} (token {token})"
         is_pair = isinstance(merge, list | tuple) and len(merge) == 2
         if not is_pair or not all(type(part) is int for part in merge):

@@ -5,7 +5,9 @@ Each id stands for a piece of text in UTF-8, and the pieces of a text, joined to
 The ids of ordinary pieces come first and those of the specials (`<pad>`, `<bos>`, `<eos>`, `<unk>` ...) last.
 
 This file holds that common face, the simplest tokenizer there is (one token per character) and
-`StreamDecoder`, which gives the text token by token while a model writes. Byte-pair encoding is in `bpe.py`.
+`StreamDecoder`, which gives the text token by token while a model writes. The other tokenizers take other pieces:
+bytes (`byte.py`), whole words (`word.py`), or what lies between and is learned by byte-pair encoding (`bpe.py`, and
+`end_of_word.py` for the form in which it came up). `python -m tinygrad_lite.text.compare FILE` sets them side by side.
 
     >>> tokenizer = CharTokenizer.train("Mit Worten läßt sich trefflich streiten,")
     >>> tokenizer.encode("Worte")
@@ -53,7 +55,7 @@ def to_utf8(text: str) -> bytes:
 class Tokenizer:
     """A vocabulary and the two ways through it: `encode` from text to ids, `decode` from ids to text.
 
-    A kind of tokenizer is a subclass that says how to cut text (`encode_text`), which characters it cannot
+    A kind of tokenizer is a subclass that says how to cut text (`encode_text`), what of a text it cannot
     represent (`unknown`), and what to keep of it in a checkpoint (`to_json`, `from_json`).
 
     Args:
@@ -65,7 +67,7 @@ class Tokenizer:
     kind = ""
 
     def __init__(self, pieces: Sequence[bytes], specials: Iterable[str]):
-        names = _checked_specials(specials)
+        names = checked_specials(specials)
         self.specials: dict[str, int] = {name: len(pieces) + i for i, name in enumerate(names)}
         # Specials have no text. Only <unk> leaves a trace, since something of the original is missing there.
         self._pieces = [*pieces, *(REPLACEMENT.encode() if name == UNKNOWN else b"" for name in names)]
@@ -78,8 +80,8 @@ class Tokenizer:
 
         Whatever a user writes stays text: the five characters `<eos>` are encoded like any other five. Only
         with `allow_special`, for prompts that the program itself puts together, does the name of a special
-        stand for its id. (Ordinary text can bring about just one special: the <unk> that a character
-        tokenizer gives for a character it does not know.)
+        stand for its id. (Ordinary text can bring about just one special: the <unk> that some tokenizers
+        give for a character or a word they do not know.)
         """
         if not (allow_special and self.specials):
             return self.encode_text(text)
@@ -129,7 +131,7 @@ class Tokenizer:
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
     def unknown(self, text: str) -> dict[str, int]:
-        """The characters of a text that this tokenizer cannot represent, each with how often it occurs."""
+        """What of a text becomes <unk>: characters, or words where they are the unit, each with how often it occurs."""
         raise NotImplementedError
 
     def to_json(self) -> dict:
@@ -144,16 +146,30 @@ class Tokenizer:
 
         Raises: TokenizerError with the reason if the data does not describe a tokenizer.
         """
-        from tinygrad_lite.text.bpe import BPETokenizer  # not above, because bpe.py imports this file
+        # Not at the top, because all of these import this file.
+        from tinygrad_lite.text.bpe import BPETokenizer
+        from tinygrad_lite.text.byte import ByteTokenizer
+        from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
+        from tinygrad_lite.text.word import WordTokenizer
 
         if not isinstance(data, dict):
             raise TokenizerError(f"a tokenizer is kept as a JSON object, not as {reprlib.repr(data)}")
-        kinds = {cls.kind: cls for cls in (CharTokenizer, BPETokenizer)}
+        classes = (CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer, EndOfWordTokenizer)
+        kinds = {cls.kind: cls for cls in classes}
         kind = data.get("kind")
         if not isinstance(kind, str) or kind not in kinds:
             known = ", ".join(kinds)
             raise TokenizerError(f"no such kind of tokenizer: {reprlib.repr(kind)}, known are {known}")
         return kinds[kind].from_json(data)
+
+    def _require_unknown(self) -> int:
+        """The id of <unk>, for the kinds that cannot do without it.
+
+        Raises: TokenizerError if it is not among the specials.
+        """
+        if UNKNOWN not in self.specials:
+            raise TokenizerError(f"a {self.kind} tokenizer needs the special {UNKNOWN}, for what it has never seen")
+        return self.specials[UNKNOWN]
 
 
 class CharTokenizer(Tokenizer):
@@ -171,22 +187,9 @@ class CharTokenizer(Tokenizer):
     kind = "char"
 
     def __init__(self, characters: Sequence[str], specials: Iterable[str] = (UNKNOWN,)):
-        previous = ""
-        for character in characters:
-            if not isinstance(character, str) or len(character) != 1:
-                wrong = reprlib.repr(character)
-                raise TokenizerError(f"a character vocabulary holds single characters, not {wrong}")
-            if character <= previous:
-                raise TokenizerError(
-                    f"a character vocabulary is sorted by code point and names each character once, "
-                    f"but {character!r} follows {previous!r}"
-                )
-            previous = character
-        if not previous:
-            raise TokenizerError("a character vocabulary needs at least one character: is the text empty?")
+        check_characters(characters)
         super().__init__([to_utf8(character) for character in characters], specials)
-        if UNKNOWN not in self.specials:
-            raise TokenizerError(f"a character tokenizer needs the special {UNKNOWN}, for unseen characters")
+        self._unknown_id = self._require_unknown()
         self._ids = {character: i for i, character in enumerate(characters)}
 
     @classmethod
@@ -198,8 +201,7 @@ class CharTokenizer(Tokenizer):
         return cls(sorted(set(text)), specials)
 
     def encode_text(self, text: str) -> list[int]:
-        unknown = self.specials[UNKNOWN]
-        return [self._ids.get(character, unknown) for character in text]
+        return [self._ids.get(character, self._unknown_id) for character in text]
 
     def unknown(self, text: str) -> dict[str, int]:
         """The characters of a text that become <unk>, each with how often it occurs."""
@@ -259,7 +261,27 @@ def json_lists(data: dict, *fields: str) -> list[list]:
     return [data[field] for field in fields]
 
 
-def _checked_specials(specials: Iterable[str]) -> list[str]:
+def check_characters(characters: Sequence[str]) -> None:
+    """Refuse a vocabulary of characters that are not single, not ascending by code point, or none at all.
+
+    Raises: TokenizerError.
+    """
+    previous = ""
+    for character in characters:
+        if not isinstance(character, str) or len(character) != 1:
+            wrong = reprlib.repr(character)
+            raise TokenizerError(f"a character vocabulary holds single characters, not {wrong}")
+        if character <= previous:
+            raise TokenizerError(
+                f"a character vocabulary is sorted by code point and names each character once, "
+                f"but {character!r} follows {previous!r}"
+            )
+        previous = character
+    if not previous:
+        raise TokenizerError("a character vocabulary needs at least one character: is the text empty?")
+
+
+def checked_specials(specials: Iterable[str]) -> list[str]:
     """The names of special tokens as a list, after a look at each."""
     if isinstance(specials, str):
         raise TokenizerError(f"specials are a list of names such as [{UNKNOWN!r}], not one string")

@@ -5,7 +5,6 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional import gelu as chapter_twin
 from tinygrad_lite.functional.gelu import BLOCK, gelu_composed, gelu_fused
 
 both = pytest.mark.parametrize("version", [gelu_composed, gelu_fused])
@@ -49,7 +48,9 @@ def test_far_from_zero_it_is_relu(version, approximate, dtype):
     x = Tensor([-1e4, -40.0, 40.0, 1e4], dtype=dtype, requires_grad=True)
     y = version(x, approximate)
     y.sum().backward()
-    np.testing.assert_allclose(y.numpy(), [0, 0, 40, 1e4], rtol=1e-12, atol=1e-9 if dtype == "float64" else 1e-3)
+    # The error of erf times -1e4 is what may be left on the negative side.
+    left = {"float32": 1e-3, "float64": 1e-10}[dtype]
+    np.testing.assert_allclose(y.numpy(), [0, 0, 40, 1e4], rtol=1e-12, atol=left)
     np.testing.assert_allclose(x.grad.numpy(), [0, 0, 1, 1], atol=1e-7)
 
 
@@ -96,7 +97,7 @@ def test_integers_count_as_float32():
 
 def test_the_tensor_method_is_the_twin():
     x = Tensor([0.3, -2.0])
-    np.testing.assert_array_equal(x.gelu("tanh").numpy(), chapter_twin(x, "tanh").numpy())
+    np.testing.assert_array_equal(x.gelu("tanh").numpy(), F.gelu(x, "tanh").numpy())
 
 
 @pytest.mark.torch

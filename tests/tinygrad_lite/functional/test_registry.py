@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.standin import standin_device
 from tests.tinygrad_lite.functional.twin_cases import CASES, Arguments, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
@@ -17,12 +18,12 @@ ALL = [(name, case) for name, cases in CASES.items() for case in cases]
 DIFFERENTIABLE = [(name, case) for name, case in ALL if name != "adamw"]  # an update has no gradient
 
 
-def outcome(version: Any, arguments: Arguments, dtype: Any, strided: bool = False) -> dict[str, np.ndarray]:
+def outcome(version: Any, arguments: Arguments, dtype: Any, **how: Any) -> dict[str, np.ndarray]:
     """The value of a call and the gradients of all inputs; of an update in place, what became of the inputs.
 
     The upstream gradient is random, and read-only: a backward that writes into it raises ValueError.
     """
-    made = tensors(arguments, dtype, strided)
+    made = tensors(arguments, dtype, **how)
     with random_key(7):
         y = version(**made)
     inputs = {name: value for name, value in made.items() if isinstance(value, Tensor) and value.requires_grad}
@@ -32,7 +33,7 @@ def outcome(version: Any, arguments: Arguments, dtype: Any, strided: bool = Fals
         dy = keyed_rng(1, "upstream").standard_normal(y.shape).astype(dtype)
         dy = np.asarray(dy)
         dy.flags.writeable = False
-        y.backward(Tensor.wrap(dy))
+        y.backward(Tensor.wrap(dy).to(y.device))
     return {"value": y.numpy()} | {name: x.grad.numpy() for name, x in inputs.items()}
 
 
@@ -73,6 +74,24 @@ def test_inputs_need_not_be_contiguous(name, case):
     for version in (REGISTRY[name].composed, REGISTRY[name].fused["cpu"]):
         expected = outcome(version, CASES[name][case], np.float64)
         assert_close(outcome(version, CASES[name][case], np.float64, strided=True), expected, 1e-10)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_composed_is_valid_on_every_device(name, device):
+    for arguments in CASES[name].values():
+        expected = outcome(REGISTRY[name].composed, arguments, np.float64)
+        assert_close(outcome(REGISTRY[name].composed, arguments, np.float64, device=device), expected, 1e-10)
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("gelu", "dropout")])  # these take one tensor
+def test_tensors_on_two_devices_are_refused(name):
+    _, arguments, *_ = CASES[name].values()
+    made = tensors(arguments, np.float64)
+    *_, last = (key for key, value in made.items() if isinstance(value, Tensor))
+    with standin_device() as elsewhere:
+        made[last] = made[last].to(elsewhere)
+        with pytest.raises(ValueError, match=f"{name}: tensors on cpu and standin cannot be combined"):
+            REGISTRY[name](**made)
 
 
 @pytest.mark.parametrize("kind", ["composed", "fused"])

@@ -25,7 +25,7 @@ def integers(high: int, *shape: int) -> np.ndarray:
     return _rng.integers(0, high, shape)
 
 
-def tensors(arguments: Arguments, dtype: Any, strided: bool = False) -> Arguments:
+def tensors(arguments: Arguments, dtype: Any, strided: bool = False, device: str = "cpu") -> Arguments:
     """The arguments with fresh tensors in place of arrays; `strided` ones have gaps between their elements."""
     made = {}
     for name, value in arguments.items():
@@ -35,7 +35,7 @@ def tensors(arguments: Arguments, dtype: Any, strided: bool = False) -> Argument
                 spread = np.zeros((*value.shape, 2), value.dtype)[..., 0]
                 spread[...] = value
                 value = spread
-            value = Tensor.wrap(value).requires_grad_(value.dtype.kind == "f")
+            value = Tensor.wrap(value).to(device).requires_grad_(value.dtype.kind == "f")
         made[name] = value
     return made
 

@@ -160,7 +160,7 @@ def char_json(**changes) -> dict:
         (None, "JSON object, not as None"),
         ([], "JSON object"),
         ("char", "JSON object"),
-        ({}, "no such kind of tokenizer: None, known are char, bpe"),
+        ({}, "no such kind of tokenizer: None, known are char, byte, word, bpe, bpe-w"),
         ({"kind": "gpt2"}, "no such kind of tokenizer: 'gpt2'"),
         ({"kind": ["char"]}, "no such kind"),
         ({"kind": "char"}, "fields kind, characters, specials"),

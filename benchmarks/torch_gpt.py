@@ -1,0 +1,113 @@
+"""The same GPT written with PyTorch: a second opinion on every gradient, and the baseline of the timings.
+
+It is the model of `gpt/model.py` in PyTorch's own idiom. `from_ours` copies the weights by name, so both can start
+from the same point and learn from the same batches.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from tinygrad_lite.transformer import sinusoidal_positions
+
+
+class TorchBlock(nn.Module):
+    """One pre-norm layer: x + attention(norm(x)), then x + feed-forward(norm(x))."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        c, bias = config.n_embd, config.bias
+        self.n_head, self.dropout = config.n_head, config.dropout
+        self.mixer_norm = nn.LayerNorm(c, bias=bias)
+        self.qkv = nn.Linear(c, 3 * c, bias=bias)
+        self.output = nn.Linear(c, c, bias=bias)
+        self.mlp_norm = nn.LayerNorm(c, bias=bias)
+        self.up = nn.Linear(c, 4 * c, bias=bias)
+        self.down = nn.Linear(4 * c, c, bias=bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, t, c = x.shape
+        p = self.dropout if self.training else 0.0
+        q, k, v = (
+            part.view(b, t, self.n_head, c // self.n_head).transpose(1, 2)
+            for part in self.qkv(self.mixer_norm(x)).split(c, dim=2)
+        )
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p)
+        x = x + F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
+        return x + F.dropout(self.down(F.gelu(self.up(self.mlp_norm(x)))), p)
+
+
+class TorchGPT(nn.Module):
+    """A decoder-only Transformer with a tied head, as `gpt.model.GPT`."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
+        if config.positions == "learned":
+            self.position_embedding = nn.Embedding(config.block_size, config.n_embd)
+        self.blocks = nn.ModuleList(TorchBlock(config) for _ in range(config.n_layer))
+        self.final_norm = nn.LayerNorm(config.n_embd, bias=config.bias)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(B, T) integers -> logits (B, T, V)."""
+        t, c = ids.shape[1], self.config.n_embd
+        x = self.token_embedding(ids)
+        if self.config.positions == "learned":
+            x = x + self.position_embedding.weight[:t]
+        else:
+            x = x * math.sqrt(c) + torch.from_numpy(sinusoidal_positions(t, c)).to(x.dtype)
+        x = F.dropout(x, self.config.dropout if self.training else 0.0)
+        for block in self.blocks:
+            x = block(x)
+        return F.linear(self.final_norm(x), self.token_embedding.weight)
+
+    def loss(self, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Mean nats per target token."""
+        return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten())
+
+    def make_optimizer(self, lr: float, betas: tuple[float, float], weight_decay: float) -> torch.optim.AdamW:
+        """AdamW with nanoGPT's groups: what has two axes or more decays, the rest does not."""
+        groups = [
+            {"params": [p for p in self.parameters() if p.ndim >= 2], "weight_decay": weight_decay},
+            {"params": [p for p in self.parameters() if p.ndim < 2], "weight_decay": 0.0},
+        ]
+        return torch.optim.AdamW(groups, lr=lr, betas=betas)
+
+
+def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:
+    """Each parameter of the twin, and the names of ours that it consists of (queries, keys and values are packed)."""
+    kinds = ("weight", "bias") if config.bias else ("weight",)
+    names = {"token_embedding.weight": ("token_embedding.weight",)}
+    if config.positions == "learned":
+        names["position_embedding.weight"] = ("position_embedding.weight",)
+    for kind in kinds:
+        names[f"final_norm.{kind}"] = (f"final_norm.{kind}",)
+        for i in range(config.n_layer):
+            block = f"blocks.{i}"
+            names[f"{block}.qkv.{kind}"] = tuple(f"{block}.mixer.{n}.{kind}" for n in ("query", "key", "value"))
+            names[f"{block}.output.{kind}"] = (f"{block}.mixer.output.{kind}",)
+            for part in ("up", "down"):
+                names[f"{block}.{part}.{kind}"] = (f"{block}.mlp.{part}.{kind}",)
+            for part in ("mixer_norm", "mlp_norm"):
+                names[f"{block}.{part}.{kind}"] = (f"{block}.{part}.{kind}",)
+    return names
+
+
+def from_ours(model: GPT) -> TorchGPT:
+    """The twin of one of our models, with the same weights and the same type of numbers."""
+    state = model.state_dict()
+    twin = TorchGPT(model.config)
+    packed = {
+        name: torch.cat([torch.tensor(state[ours]) for ours in parts])
+        for name, parts in our_names(model.config).items()
+    }
+    twin = twin.to(next(iter(packed.values())).dtype)
+    twin.load_state_dict(packed)
+    return twin

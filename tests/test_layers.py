@@ -1,0 +1,176 @@
+"""The architecture as a table: layers import downwards only. And what no file of the project may contain.
+
+The files are read with `ast`, not imported, so an import inside a function counts too.
+"""
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+# From the bottom to the top: a module imports from layers below its own. Within one layer it may import another
+# module too, as long as no circle arises. A name with ".*" stands for all modules of a package.
+LAYERS = [
+    ["tinygrad_lite.errors"],
+    ["tinygrad_lite.device"],
+    ["tinygrad_lite.tensor", "tinygrad_lite.ops", "tinygrad_lite.functional", "tinygrad_lite.functional.*"],
+    ["tinygrad_lite"],  # __init__.py, the names that users import
+    ["tinygrad_lite.nn", "tinygrad_lite.gradcheck"],
+    ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
+    ["tinygrad_lite.options", "tinygrad_lite.checkpoint", "tinygrad_lite.text", "tinygrad_lite.text.*"],
+    ["tinygrad_lite.training", "tinygrad_lite.run"],
+    ["gpt", "gpt.config", "gpt.data", "gpt.model", "gpt.baselines"],
+    ["train", "sample"],
+    ["benchmarks", "benchmarks.*"],
+]
+# The one circle: tensors have the operations as methods, and the operations make tensors. The last line of tensor.py
+# closes it, when everything else in the file is there.
+CIRCLE = {("tinygrad_lite.tensor", "tinygrad_lite.ops"), ("tinygrad_lite.tensor", "tinygrad_lite.functional")}
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+FOLDERS = ("tinygrad_lite", "gpt", "seq2seq", "benchmarks")
+FILES = {
+    module_name(path): path
+    for path in sorted([*ROOT.glob("*.py"), *(file for name in FOLDERS for file in (ROOT / name).rglob("*.py"))])
+}
+TREES = {name: ast.parse(path.read_text(encoding="utf-8")) for name, path in FILES.items()}
+
+
+def layer(module: str) -> int:
+    """The number of a module's layer, counted from the bottom."""
+    for number, names in enumerate(LAYERS):
+        if module in names or any(n.endswith(".*") and module.startswith(n[:-1]) for n in names):
+            return number
+    pytest.fail(f"{FILES[module].relative_to(ROOT)} is new: add {module!r} to LAYERS in {Path(__file__).name}")
+
+
+def imports(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
+    """Every module that a file imports, with the statement. `from package import module` names the module."""
+    for statement in ast.walk(tree):
+        if isinstance(statement, ast.Import):
+            for alias in statement.names:
+                yield alias.name, statement
+        elif isinstance(statement, ast.ImportFrom):
+            assert statement.level == 0, f"line {statement.lineno}: import by the full name, not relative"
+            for alias in statement.names:
+                whole = f"{statement.module}.{alias.name}"
+                yield (whole if whole in FILES else statement.module), statement
+
+
+def own_imports(module: str) -> set[str]:
+    """The modules of this project that one of them imports."""
+    return {target for target, _ in imports(TREES[module]) if target in FILES}
+
+
+def imports_at_start(module: str) -> set[str]:
+    """Those of them that are imported at once, not when a function is called."""
+    tree = ast.parse(FILES[module].read_text(encoding="utf-8"))
+    for function in ast.walk(tree):
+        if isinstance(function, ast.FunctionDef):
+            function.body = [ast.Pass()]
+    return {target for target, _ in imports(tree) if target in FILES}
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_every_module_is_in_the_table(module):
+    assert 0 <= layer(module) < len(LAYERS)
+
+
+def test_the_table_names_no_module_that_is_gone():
+    gone = [name for names in LAYERS for name in names if not name.endswith(".*") and name not in FILES]
+    assert not gone
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_layers_import_downwards_only(module):
+    for target in own_imports(module):
+        assert layer(target) <= layer(module), f"{module} imports {target}, which lies above it"
+
+
+def test_the_library_knows_no_model_and_no_script():
+    for module in FILES:
+        if module.startswith("tinygrad_lite"):
+            names = {target.split(".")[0] for target, _ in imports(TREES[module])}
+            assert not names & {"gpt", "seq2seq", "train", "sample", "benchmarks", "tests"}, module
+
+
+def test_there_is_one_circle_and_no_other():
+    edges = {module: {t for t in imports_at_start(module) if (module, t) not in CIRCLE} for module in FILES}
+    while leaves := [module for module, targets in edges.items() if not targets & edges.keys()]:
+        for module in leaves:
+            del edges[module]
+    assert not edges, f"there is a circle of imports among {sorted(edges)}"
+
+
+def test_the_circle_is_closed_by_the_last_line_of_tensor():
+    last = TREES["tinygrad_lite.tensor"].body[-1]
+    assert isinstance(last, ast.ImportFrom)
+    assert {("tinygrad_lite.tensor", f"{last.module}.{alias.name}") for alias in last.names} == CIRCLE
+
+
+def test_the_library_needs_few_others():
+    """numpy, safetensors and tqdm are installed with it; CuPy may be; torch is for the benchmarks."""
+    known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample", "numpy", "safetensors", "tqdm", "cupy"}
+    for module in FILES:
+        foreign = {target.split(".")[0] for target, _ in imports(TREES[module])} - known
+        assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"
+
+
+def test_cupy_is_imported_in_device_alone():
+    importers = {module for module in FILES for target, _ in imports(TREES[module]) if target.split(".")[0] == "cupy"}
+    assert {module for module in importers if not module.startswith("tinygrad_lite.cuda")} == {"tinygrad_lite.device"}
+
+
+# --- what no file may contain ---------------------------------------------------------------------------------
+
+
+def calls(module: str) -> Iterator[tuple[str, str, ast.Call]]:
+    """(name of the object, name of the function, call): `path.open()` gives ("path", "open", ...)."""
+    for call in ast.walk(TREES[module]):
+        if isinstance(call, ast.Call):
+            if isinstance(call.func, ast.Name):
+                yield "", call.func.id, call
+            elif isinstance(call.func, ast.Attribute):
+                yield ast.unparse(call.func.value), call.func.attr, call
+
+
+def test_nothing_that_runs_data_as_code():
+    forbidden = {"pickle", "cPickle", "dill", "marshal", "shelve", "joblib"}
+    for module in FILES:
+        assert not forbidden & {target.split(".")[0] for target, _ in imports(TREES[module])}, module
+        for owner, function, call in calls(module):
+            where = f"{FILES[module]}:{call.lineno}"
+            assert owner or function not in ("eval", "exec", "compile", "__import__"), where
+            assert (owner, function) not in {("os", "system"), ("os", "popen")}, where
+            for keyword in call.keywords:
+                assert keyword.arg not in ("shell", "allow_pickle"), where
+
+
+def test_every_text_file_is_opened_with_an_encoding():
+    """Without one, Python takes the system's, and German letters break on some of them."""
+    for module in FILES:
+        for owner, function, call in calls(module):
+            if (function == "open" and owner not in ("os", "tarfile", "Image")) or function in (
+                "read_text",
+                "write_text",
+                "fdopen",
+                "TextIOWrapper",
+                "NamedTemporaryFile",
+            ):
+                values = [*call.args, *(k.value for k in call.keywords if k.arg == "mode")]
+                modes = [v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)]
+                binary = any("b" in mode and set(mode) <= set("rwaxb+") for mode in modes)
+                named = any(keyword.arg == "encoding" for keyword in call.keywords)
+                assert binary or named, f"{FILES[module]}:{call.lineno} opens a file without an encoding"
+            if any(k.arg in ("text", "universal_newlines") for k in call.keywords) and owner == "subprocess":
+                named = any(keyword.arg == "encoding" for keyword in call.keywords)
+                assert named, f"{FILES[module]}:{call.lineno} reads a program's output without an encoding"

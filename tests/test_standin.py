@@ -1,0 +1,219 @@
+"""The stand-in refuses what CuPy refuses, and a whole model trains and writes on it."""
+
+import numpy as np
+import pytest
+
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from tests.standin import StandInArray, standin_device
+from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.device import DeviceError, add_rows, device_of, get_device, random_key, scatter_add
+from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.nn import Linear
+from tinygrad_lite.optim import SGD, Adam, AdamW, decay_groups
+from tinygrad_lite.text.decoding import generate
+
+rng = np.random.default_rng(10)
+
+
+@pytest.fixture
+def standin():
+    with standin_device() as name:
+        yield name
+
+
+@pytest.fixture
+def xp(standin):
+    return get_device(standin).xp
+
+
+# --- the array type itself ------------------------------------------------------------------------------------
+
+
+def test_it_computes_as_numpy_does(xp):
+    a = xp.array(np.arange(6.0).reshape(2, 3))
+    assert isinstance(a, StandInArray)
+    assert (a.shape, a.dtype, a.ndim, a.size, len(a)) == ((2, 3), np.float64, 2, 6, 2)
+    b = xp.exp(a * 2 - 1)[:, ::2] @ xp.ones((2, 4))
+    assert isinstance(b, StandInArray)
+    expected = np.exp(np.arange(6.0).reshape(2, 3) * 2 - 1)[:, ::2] @ np.ones((2, 4))
+    np.testing.assert_array_equal(b.hidden, expected)
+    assert float(a.sum()) == 15.0
+
+
+def test_reductions_give_arrays_not_numbers(xp):
+    total = xp.arange(4).sum()
+    assert isinstance(total, StandInArray)
+    assert (total.shape, total.item()) == ((), 6)
+
+
+def test_views_and_writing_share_memory(xp):
+    a = xp.zeros((2, 3))
+    a[0, 1:] = 5
+    row = a[1]
+    row += 1
+    assert a.tolist() == [[0, 5, 5], [1, 1, 1]]
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [
+        lambda a, host: a + host,
+        lambda a, host: host + a,
+        lambda a, host: a @ host,
+        lambda a, host: np.add(host, a, out=host),
+        lambda a, host: np.where(a > 0, a, host),
+        lambda a, host: np.concatenate([a, host]),
+        lambda a, host: a[host.astype(int)],
+        lambda a, host: a.__setitem__(..., host),
+        lambda a, host: a.__iadd__(host),
+        lambda a, host: host.__iadd__(a),
+        lambda a, host: host.__setitem__(..., a),
+        lambda a, host: np.asarray(a),
+        lambda a, host: np.array([a, a]),
+        lambda a, host: a.dot(host),
+    ],
+)
+def test_host_arrays_are_refused(xp, mix):
+    with pytest.raises((TypeError, ValueError)):
+        mix(xp.ones(3), np.ones(3))
+
+
+def test_functions_of_the_module_refuse_host_arrays(xp):
+    for call in (xp.exp, xp.sum, xp.zeros_like, lambda host: xp.where(host, 1, 0)):
+        with pytest.raises(TypeError, match=r"a host array of shape \(3,\) meets a stand-in array"):
+            call(np.ones(3))
+
+
+def test_numbers_may_mix(xp):
+    a = xp.ones(2)
+    assert (a * np.float64(3) + np.array(1.0) - 2).tolist() == [2.0, 2.0]
+
+
+def test_copies_to_and_from_the_host_share_nothing(standin):
+    place, host = get_device(standin), np.ones(3)
+    moved = place.from_host(host)
+    host[0] = 7
+    back = place.to_host(moved)
+    back[1] = 9
+    assert moved.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_the_device_is_gone_afterwards():
+    with standin_device() as name:
+        assert device_of(get_device(name).xp.ones(1)).name == name
+    with pytest.raises(DeviceError, match="there is no device 'standin'"):
+        get_device("standin")
+    with pytest.raises(TypeError, match="not an array of a known device"):
+        device_of(StandInArray(np.ones(1)))
+
+
+# --- the engine on it -----------------------------------------------------------------------------------------
+
+
+def test_adding_at_repeated_positions(xp, standin):
+    target = xp.zeros((4, 2))
+    scatter_add(target, xp.array([1, 1, 3]), xp.ones((3, 2)))
+    assert target.tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
+    for count in (10, 3000):
+        ids, rows = rng.integers(0, count, 50), rng.standard_normal((50, 3))
+        moved = add_rows(xp.array(ids), xp.array(rows), count)
+        np.testing.assert_allclose(moved.hidden, add_rows(ids, rows, count), atol=1e-13)
+
+
+def test_tensors_of_two_devices_do_not_mix(standin):
+    here, there = Tensor([[1.0, 2.0]], requires_grad=True), Tensor([[3.0, 4.0]], device=standin)
+    calls = [
+        lambda: here + there,
+        lambda: there * here,
+        lambda: here @ there.transpose(),
+        lambda: here.maximum(there),
+        lambda: here.cat(there),
+        lambda: here.linear(there),
+        lambda: here.layer_norm(there[0]),
+        lambda: (there > 0).where(here, 0.0),
+        lambda: Linear(2, 3)(there),
+    ]
+    for call in calls:
+        with pytest.raises(ValueError, match="cpu") as failure:
+            call()
+        assert "standin" in str(failure.value)
+
+
+def test_indexing_with_lists_and_tensors(standin):
+    x = Tensor(np.arange(6.0).reshape(3, 2), device=standin, requires_grad=True)
+    assert x[[2, 0]].tolist() == [[4.0, 5.0], [0.0, 1.0]]
+    assert x[Tensor([1], device=standin)].tolist() == [[2.0, 3.0]]
+    x[[2, 2]].sum().backward()
+    assert x.grad.tolist() == [[0, 0], [0, 0], [2, 2]]
+
+
+def make(device, dtype="float64", **changes):
+    settings = {"vocab_size": 13, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 8} | changes
+    manual_seed(4)
+    return GPT(GPTConfig(**settings)).to(device, dtype)
+
+
+def trained(device, dtype, kind, steps=3, **changes):
+    """The parameters after a few steps exactly as train.py makes them, in composed operations."""
+    model, batches = make(device, dtype, **changes), np.random.default_rng(5)
+    optimizer = kind(decay_groups(model, 0.1), 0.01)
+    losses = []
+    with composed():
+        for step in range(steps):
+            windows = batches.integers(0, 13, (3, 9))
+            optimizer.zero_grad()
+            with random_key(1, step):
+                loss = model.loss((Tensor(windows[:, :-1], device=device), Tensor(windows[:, 1:], device=device)))
+            loss.backward()
+            losses.append(loss.item())
+            losses.append(optimizer.clip_grad_norm(0.5))
+            optimizer.step()
+    return losses, model.state_dict(), optimizer.state_dict()
+
+
+@pytest.mark.parametrize("kind", [AdamW, Adam, SGD])
+@pytest.mark.parametrize("changes", [{"dropout": 0.2, "bias": True}, {"positions": "sinusoidal"}])
+def test_a_training_step_gives_the_parameters_of_numpy(device, kind, changes):
+    tolerance = {"rtol": 0, "atol": 0 if device == "standin" else 1e-12}
+    losses, weights, moments = trained(device, "float64", kind, **changes)
+    expected_losses, expected_weights, expected_moments = trained("cpu", "float64", kind, **changes)
+    np.testing.assert_allclose(losses, expected_losses, **tolerance)
+    for name, expected in (expected_weights | expected_moments).items():
+        np.testing.assert_allclose((weights | moments)[name], expected, **tolerance, err_msg=name)
+
+
+def test_a_training_step_in_float32_stays_in_float32(standin):
+    losses, weights, moments = trained(standin, "float32", AdamW)
+    expected, expected_weights, _ = trained("cpu", "float32", AdamW)
+    assert {array.dtype.name for array in (*weights.values(), *moments.values())} == {"float32"}
+    assert losses == expected
+    assert all((weights[name] == expected_weights[name]).all() for name in weights)
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
+def test_a_model_writes_the_same_text(device, use_cache, positions):
+    texts = []
+    for place in (device, "cpu"):
+        model = make(place, positions=positions).eval()
+        log_probs, state = model.start(np.array([[1, 2, 3], [4, 5, 6]]), use_cache)
+        state = state.select(np.array([1, 0, 1]))
+        rows = generate(model.step, log_probs[[1, 0, 1]], state, max_new_tokens=20, seed=3)
+        texts.append(np.stack(list(rows)))
+    np.testing.assert_array_equal(*texts)
+
+
+def test_weights_travel_between_devices(standin):
+    here, there = make("cpu"), make(standin)
+    here.token_embedding.weight.data[...] = 2.5
+    there.load_state_dict(here.state_dict())
+    assert there.token_embedding.weight.device == standin
+    here.token_embedding.weight.data[...] = 0
+    assert np.unique(there.state_dict()["token_embedding.weight"]).tolist() == [2.5]
+
+
+def test_an_optimizer_refuses_parameters_of_two_devices(standin):
+    mixed = [("here", Linear(2, 2).weight), ("there", Linear(2, 2).to(standin).weight)]
+    with pytest.raises(ValueError, match="there is float32 on standin, others are float32 on cpu"):
+        AdamW(mixed, 0.1)

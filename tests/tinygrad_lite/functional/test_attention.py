@@ -1,0 +1,239 @@
+import math
+import sys
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.device import random_key
+from tinygrad_lite.functional.attention import (
+    scaled_dot_product_attention_composed,
+    scaled_dot_product_attention_fused,
+)
+
+rng = np.random.default_rng(3)
+both = pytest.mark.parametrize("attention", [scaled_dot_product_attention_composed, scaled_dot_product_attention_fused])
+
+
+def leaf(*shape, scale=1.0, dtype=np.float64):
+    return Tensor((rng.standard_normal(shape) * scale).astype(dtype), requires_grad=True)
+
+
+def qkv(batch=2, heads=3, t=5, s=6, width=4, dtype=np.float64):
+    return [leaf(batch, heads, length, width, dtype=dtype) for length in (t, s, s)]
+
+
+def one_query_at_a_time(query, key, value, allowed):
+    """The definition as loops: each query of each head of each sequence on its own."""
+    out = np.zeros(query.shape)
+    for b, h, t in np.ndindex(*query.shape[:3]):
+        keys = np.flatnonzero(allowed[b, h, t])
+        if len(keys) == 0:
+            continue
+        scores = [query[b, h, t] @ key[b, h, s] / math.sqrt(query.shape[-1]) for s in keys]
+        weights = np.exp(scores - np.max(scores))
+        out[b, h, t] = sum(w * value[b, h, s] for w, s in zip(weights / weights.sum(), keys, strict=True))
+    return out
+
+
+@both
+@pytest.mark.parametrize(("t", "s"), [(5, 5), (3, 6), (6, 3), (70, 70), (1, 4)])
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_equals_a_loop_over_queries(attention, t, s, is_causal, masked):
+    query, key, value = qkv(t=t, s=s)
+    mask = rng.random((2, 3, t, s)) < 0.5 if masked else np.ones((2, 3, t, s), bool)
+    allowed = mask & np.tril(np.ones((t, s), bool), s - t) if is_causal else mask
+    y = attention(query, key, value, Tensor(mask) if masked else None, is_causal)
+    expected = one_query_at_a_time(query.numpy(), key.numpy(), value.numpy(), allowed)
+    np.testing.assert_allclose(y.numpy(), expected, atol=1e-13)
+
+
+def test_any_division_into_blocks_gives_the_same(monkeypatch):
+    chapter = sys.modules["tinygrad_lite.functional.attention"]
+    for row_block, scores in ((1, 1), (2, 30), (3, 100), (64, 1 << 17)):
+        monkeypatch.setattr(chapter, "ROW_BLOCK", row_block)
+        monkeypatch.setattr(chapter, "SCORES", scores)
+        for t, s in ((7, 7), (4, 9), (9, 4)):
+            for is_causal in (False, True):
+                inputs, results = qkv(batch=3, heads=2, t=t, s=s), []
+                for attention in (scaled_dot_product_attention_fused, scaled_dot_product_attention_composed):
+                    with random_key(1):
+                        y = attention(*inputs, is_causal=is_causal, dropout_p=0.25)
+                    (y * y).sum().backward()
+                    results.append([y.numpy(), *(x.grad.numpy() for x in inputs)])
+                    for x in inputs:
+                        x.grad = None
+                for fused, composed in zip(*results, strict=True):
+                    np.testing.assert_allclose(fused, composed, atol=1e-12)
+
+
+@both
+def test_the_future_does_not_change_the_past(attention):
+    query, key, value = qkv(t=6, s=6)
+    before = attention(query, key, value, is_causal=True).numpy()
+    for position in range(6):
+        later_key, later_value = key.numpy().copy(), value.numpy().copy()
+        later_key[:, :, position:] += rng.standard_normal(later_key[:, :, position:].shape) * 100
+        later_value[:, :, position:] -= 50
+        after = attention(query, Tensor(later_key), Tensor(later_value), is_causal=True).numpy()
+        np.testing.assert_array_equal(after[:, :, :position], before[:, :, :position])
+        assert not np.allclose(after[:, :, position:], before[:, :, position:])
+
+
+@both
+def test_the_past_gets_no_gradient_from_what_it_cannot_see(attention):
+    query, key, value = qkv(t=6, s=6)
+    attention(query, key, value, is_causal=True)[:, :, :3].sum().backward()
+    assert not key.grad.numpy()[:, :, 3:].any()
+    assert not value.grad.numpy()[:, :, 3:].any()
+    assert value.grad.numpy()[:, :, :3].all()
+
+
+@both
+def test_the_last_query_sees_all_keys(attention):
+    """With T new positions after S - T cached ones, causal attention gives the last T rows of the whole."""
+    query, key, value = qkv(t=8, s=8)
+    whole = attention(query, key, value, is_causal=True).numpy()
+    for t in (1, 2, 5):
+        new = attention(query[:, :, 8 - t :], key, value, is_causal=True).numpy()
+        np.testing.assert_allclose(new, whole[:, :, 8 - t :], atol=1e-14)
+
+
+@both
+def test_queries_before_the_first_key_see_nothing(attention):
+    query, key, value = qkv(t=5, s=3)
+    y = attention(query, key, value, is_causal=True)
+    assert not y.numpy()[:, :, :2].any()
+    np.testing.assert_allclose(y.numpy()[:, :, 2], value.numpy()[:, :, 0])
+
+
+@both
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_query_that_may_look_nowhere_gets_exactly_zero(attention, dtype):
+    query, key, value = qkv(dtype=dtype)
+    mask = np.ones((2, 3, 5, 6), bool)
+    mask[:, :, 2] = False
+    mask[1, 0] = False  # a whole head
+    y = attention(query, key, value, Tensor(mask))
+    assert not y.numpy()[:, :, 2].any()
+    assert not y.numpy()[1, 0].any()
+    (y * y).sum().backward()
+    for x in (query, key, value):
+        assert np.isfinite(x.grad.numpy()).all()
+        assert not x.grad.numpy()[1, 0].any()
+    assert not query.grad.numpy()[:, :, 2].any()
+
+
+@both
+def test_heads_do_not_see_each_other(attention):
+    query, key, value = qkv(heads=4)
+    y = attention(query, key, value, is_causal=True).numpy()
+    for head in range(4):
+        single = attention(*(x[:, head : head + 1] for x in (query, key, value)), is_causal=True).numpy()
+        np.testing.assert_allclose(y[:, head : head + 1], single, atol=1e-14)
+
+
+@both
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_scores_of_ten_thousand_are_no_problem(attention, dtype):
+    """Keys of +-1e4 along the query: the weights are 0 and 1, and everything stays finite."""
+    query = Tensor(np.ones((1, 1, 2, 1), dtype), requires_grad=True)
+    key = Tensor(np.array([-1e4, 1e4, 0.0], dtype).reshape(1, 1, 3, 1), requires_grad=True)
+    value = Tensor(np.array([5.0, 7.0, 9.0], dtype).reshape(1, 1, 3, 1), requires_grad=True)
+    y = attention(query, key, value)
+    assert y.tolist() == [[[[7.0], [7.0]]]]
+    y.sum().backward()
+    assert value.grad.numpy().ravel().tolist() == [0.0, 2.0, 0.0]
+    assert np.isfinite(query.grad.numpy()).all()
+    assert np.isfinite(key.grad.numpy()).all()
+
+
+@both
+def test_equal_scores_give_the_mean_of_the_values(attention):
+    query, key, value = Tensor.zeros(1, 2, 3, 4), Tensor.randn(1, 2, 5, 4), Tensor.randn(1, 2, 5, 4)
+    expected = np.broadcast_to(value.numpy().mean(2, keepdims=True), (1, 2, 3, 4))
+    np.testing.assert_allclose(attention(query, key, value).numpy(), expected, atol=1e-6)
+
+
+def test_one_draw_of_dropout_in_either_version():
+    inputs = qkv()
+    with random_key(1):
+        one = scaled_dot_product_attention_fused(*inputs, dropout_p=0.5)
+        with random_key(2):
+            elsewhere = scaled_dot_product_attention_fused(*inputs, dropout_p=0.5)
+        next_one = scaled_dot_product_attention_fused(*inputs, dropout_p=0.5)
+    with random_key(1):
+        same = scaled_dot_product_attention_composed(*inputs, dropout_p=0.5)
+    np.testing.assert_allclose(same.numpy(), one.numpy(), atol=1e-14)
+    assert not np.allclose(elsewhere.numpy(), one.numpy())
+    assert not np.allclose(next_one.numpy(), one.numpy())
+
+
+@pytest.mark.parametrize("types", [("f4", "f8", "f8"), ("f8", "f4", "f4"), ("f4", "f4", "f8")])
+def test_mixed_types_give_float64_and_each_input_its_own_type(types):
+    inputs = [leaf(1, 2, 3, 4, dtype=kind) for kind in types]
+    y = scaled_dot_product_attention_fused(*inputs, is_causal=True)
+    expected = scaled_dot_product_attention_composed(*inputs, is_causal=True)
+    assert y.dtype == expected.dtype == np.float64
+    y.sum().backward()
+    assert [x.grad.dtype for x in inputs] == [np.dtype(kind) for kind in types]
+    np.testing.assert_array_equal(y.numpy(), expected.numpy())
+
+
+@both
+@pytest.mark.parametrize(
+    "shapes", [[(2, 3, 4)] * 3, [(1, 2, 3, 4), (1, 2, 5, 3), (1, 2, 5, 3)], [(1, 2, 3, 4)] * 2 + [(1, 2, 4, 4)]]
+)
+def test_shapes_that_do_not_fit(attention, shapes):
+    with pytest.raises(ValueError, match=r"attention: query \(B, H, T, D\), key and value .* do not fit: \("):
+        attention(*(leaf(*shape) for shape in shapes))
+
+
+@both
+@pytest.mark.parametrize(
+    ("mask", "message"),
+    [
+        (np.ones((5, 6)), "mask must hold truth values, not float64"),
+        (np.ones((5, 6), int), "mask must hold truth values, not int64"),
+        (np.ones((5, 5), bool), r"mask of shape \(5, 5\) does not broadcast to \(B, H, T, S\) = \(2, 3, 5, 6\)"),
+        (np.ones((2, 2, 3, 5, 6), bool), r"mask of shape \(2, 2, 3, 5, 6\) does not broadcast"),
+    ],
+)
+def test_masks_that_do_not_fit(attention, mask, message):
+    with pytest.raises(ValueError, match=f"attention: .*{message}"):
+        attention(*qkv(), Tensor(mask))
+
+
+@both
+@pytest.mark.parametrize("p", [-0.1, 1.0])
+def test_dropout_out_of_range(attention, p):
+    with pytest.raises(ValueError, match=r"p must be in \[0, 1\)"):
+        attention(*qkv(), dropout_p=p)
+
+
+@pytest.mark.torch
+@both
+@pytest.mark.parametrize(
+    ("t", "s", "is_causal", "masked"), [(5, 5, False, False), (3, 6, False, True), (70, 70, True, False), (5, 5, 0, 1)]
+)
+def test_torch_agrees(attention, t, s, is_causal, masked):
+    torch = pytest.importorskip("torch")
+    inputs = qkv(t=t, s=s)
+    theirs = [torch.tensor(x.numpy().copy(), requires_grad=True) for x in inputs]
+    mask = np.arange(s) < rng.integers(1, s + 1, (2, 1, t, 1)) if masked else None  # every query may look somewhere
+    y = attention(*inputs, None if mask is None else Tensor(mask), bool(is_causal))
+    expected = torch.nn.functional.scaled_dot_product_attention(
+        *theirs, attn_mask=None if mask is None else torch.tensor(mask), is_causal=bool(is_causal)
+    )
+    dy = rng.standard_normal(y.shape)
+    y.backward(Tensor(dy))
+    expected.backward(torch.tensor(dy))
+    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
+    for x, other in zip(inputs, theirs, strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), atol=1e-9)
+
+
+def test_the_twin_runs_the_fused_version_here():
+    assert F.scaled_dot_product_attention.version_for("cpu") is scaled_dot_product_attention_fused

@@ -1,0 +1,130 @@
+import math
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.device import random_key
+from tinygrad_lite.functional.dropout import dropout_composed, dropout_fused, keep_mask
+
+both = pytest.mark.parametrize("version", [dropout_composed, dropout_fused])
+ONES = Tensor.ones(200, 500)
+
+
+@both
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_kept_share_and_expectation(version, p):
+    """Of 100,000 elements the kept share is within 5 standard deviations of 1 - p; so the mean stays 1."""
+    with random_key(1):
+        y = version(ONES, p).numpy()
+    deviation = math.sqrt(p * (1 - p) / y.size)
+    assert abs((y != 0).mean() - (1 - p)) < 5 * deviation
+    assert abs(y.mean() - 1) < 5 * deviation / (1 - p)
+
+
+@both
+def test_kept_elements_are_scaled_and_dropped_ones_are_zero(version):
+    x = Tensor([[1.0, 2.0, 3.0, 4.0]] * 50)
+    with random_key(1):
+        y = version(x, 0.2).numpy()
+    assert set(np.unique((y / x.numpy()).round(6))) == {0.0, 1.25}
+
+
+@both
+def test_the_gradient_goes_where_the_values_went(version):
+    x = Tensor(np.full((30, 30), 2.0), requires_grad=True)
+    with random_key(1):
+        y = version(x, 0.4)
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), y.numpy() / 2)
+
+
+@both
+def test_no_dropout_is_the_input_itself(version):
+    assert version(ONES, 0.0) is ONES
+
+
+@both
+@pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, math.nan])
+def test_probabilities_out_of_range(version, p):
+    with pytest.raises(ValueError, match=r"dropout: p must be in \[0, 1\), not"):
+        version(ONES, p)
+
+
+def test_both_versions_drop_the_same_elements():
+    with random_key(3, 1, 4):
+        composed = dropout_composed(ONES, 0.3).numpy()
+    with random_key(3, 1, 4):
+        fused = dropout_fused(ONES, 0.3).numpy()
+    np.testing.assert_array_equal(composed, fused)
+
+
+@both
+def test_the_same_key_draws_the_same_mask_and_each_call_site_its_own(version):
+    def two_masks(*key):
+        with random_key(*key):
+            return version(ONES, 0.5).numpy(), version(ONES, 0.5).numpy()
+
+    first, second = two_masks(1, 7)
+    again, again_second = two_masks(1, 7)
+    np.testing.assert_array_equal(first, again)
+    np.testing.assert_array_equal(second, again_second)
+    others = [second, *two_masks(1, 8), *two_masks(2, 7), *two_masks(1, 7, 0)]
+    for other in others:
+        assert 0.45 < (first == other).mean() < 0.55  # independent masks agree on half of the elements
+
+
+def test_what_was_drawn_outside_does_not_matter():
+    with random_key(5):
+        expected = keep_mask((100,), 0.5)
+    manual_seed(9)
+    keep_mask((33,), 0.5)
+    with random_key(5):
+        np.testing.assert_array_equal(keep_mask((100,), 0.5), expected)
+
+
+def test_seeding_starts_anew():
+    manual_seed(9)
+    first = keep_mask((100,), 0.5)
+    second = keep_mask((100,), 0.5)
+    manual_seed(9)
+    np.testing.assert_array_equal(keep_mask((100,), 0.5), first)
+    assert (first != second).any()
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (5, 3), (0, 2)])
+def test_masks_have_the_shape_asked_for(shape):
+    mask = keep_mask(shape, 0.5)
+    assert mask.shape == shape
+    assert mask.dtype == np.bool_
+
+
+def test_neighbours_are_independent():
+    """Four elements share one raw 64-bit number; no two of them may go together."""
+    with random_key(2):
+        quads = keep_mask((50_000, 4), 0.5)
+    correlation = np.corrcoef(quads.T)
+    np.testing.assert_allclose(correlation, np.eye(4), atol=0.025)  # 5 standard deviations of 1/sqrt(50,000)
+
+
+@both
+def test_integers_become_floats(version):
+    with random_key(1):
+        y = version(Tensor([[8] * 50]), 0.2)
+    assert y.dtype == np.float32
+    assert set(np.unique(y.numpy())) == {0.0, 10.0}
+
+
+@pytest.mark.torch
+def test_torch_agrees_given_the_mask():
+    torch = pytest.importorskip("torch")
+    numbers = np.linspace(-2, 2, 60).reshape(5, 12)
+    x, theirs = Tensor(numbers, requires_grad=True), torch.tensor(numbers, requires_grad=True)
+    with random_key(4):
+        y = dropout_fused(x, 0.25)
+    with random_key(4):
+        expected = theirs * torch.tensor(keep_mask((5, 12), 0.25)) / 0.75
+    y.backward(Tensor(numbers))
+    expected.backward(torch.tensor(numbers))
+    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
+    np.testing.assert_allclose(x.grad.numpy(), theirs.grad.numpy(), atol=1e-9)

@@ -1,0 +1,113 @@
+import math
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor
+from tinygrad_lite.gradcheck import gradcheck
+
+rng = np.random.default_rng(6)
+NAMES = ["softmax", "log_softmax", "logsumexp"]
+
+
+def leaf(*shape, scale=1.0):
+    return Tensor(rng.standard_normal(shape) * scale, requires_grad=True)
+
+
+def test_by_hand():
+    x = Tensor([0.0, math.log(3)], dtype="float64")
+    np.testing.assert_allclose(x.softmax().numpy(), [0.25, 0.75])
+    np.testing.assert_allclose(x.log_softmax().numpy(), [math.log(0.25), math.log(0.75)])
+    assert x.logsumexp().item() == pytest.approx(math.log(4))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1])
+def test_it_is_a_distribution_along_the_axis(axis):
+    y = leaf(3, 4, 5).softmax(axis).numpy()
+    assert (y > 0).all()
+    np.testing.assert_allclose(y.sum(axis), 1, rtol=1e-14)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_against_the_plain_formulas(axis):
+    x = leaf(3, 4)
+    e = np.exp(x.numpy())
+    total = e.sum(axis, keepdims=True)
+    np.testing.assert_allclose(x.softmax(axis).numpy(), e / total, rtol=1e-13)
+    np.testing.assert_allclose(x.log_softmax(axis).numpy(), np.log(e / total), rtol=1e-13)
+    np.testing.assert_allclose(x.logsumexp(axis, keepdim=True).numpy(), np.log(total), rtol=1e-13)
+    np.testing.assert_allclose(x.logsumexp(axis).numpy(), np.log(total.squeeze(axis)), rtol=1e-13)
+
+
+def test_logsumexp_over_several_axes():
+    x = leaf(2, 3, 4)
+    np.testing.assert_allclose(x.logsumexp((0, 2)).numpy(), np.log(np.exp(x.numpy()).sum((0, 2))), rtol=1e-13)
+    assert x.logsumexp().shape == ()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_numbers_of_ten_thousand_are_no_problem(dtype):
+    x = Tensor([1e4, -1e4, 1e4], dtype=dtype, requires_grad=True)
+    assert x.softmax().tolist() == [0.5, 0.0, 0.5]
+    np.testing.assert_allclose(x.log_softmax().numpy(), [-math.log(2), -2e4 - math.log(2), -math.log(2)], rtol=1e-6)
+    assert x.logsumexp().item() == pytest.approx(1e4 + math.log(2), rel=1e-7)
+    (x.softmax() * Tensor([1.0, 2.0, 3.0], dtype=dtype)).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [-0.5, 0.0, 0.5])
+
+
+def test_adding_a_number_changes_nothing():
+    x = leaf(4, 6)
+    np.testing.assert_allclose((x + 123.0).softmax().numpy(), x.softmax().numpy(), rtol=1e-12)
+
+
+def test_log_softmax_keeps_what_the_logarithm_of_softmax_loses():
+    x = Tensor([0.0, 1000.0], dtype="float64")
+    assert x.log_softmax().tolist() == [-1000.0, 0.0]
+    assert x.softmax().log().tolist()[0] == -math.inf
+
+
+def test_minus_infinity_is_probability_zero():
+    x = Tensor([0.0, -math.inf, 0.0], requires_grad=True)
+    y = x.softmax()
+    assert y.tolist() == [0.5, 0.0, 0.5]
+    (y * Tensor([1.0, 5.0, 3.0])).sum().backward()
+    assert x.grad.tolist() == [-0.5, 0.0, 0.5]
+
+
+def test_a_row_of_nothing_but_minus_infinity():
+    x = Tensor([[-math.inf, -math.inf], [0.0, 0.0]], requires_grad=True)
+    y = x.softmax()
+    assert y.tolist() == [[0.0, 0.0], [0.5, 0.5]]
+    (y * Tensor([1.0, 2.0])).sum().backward()
+    assert x.grad.tolist() == [[0.0, 0.0], [-0.25, 0.25]]
+    assert x.logsumexp(-1).tolist() == [-math.inf, pytest.approx(math.log(2))]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("axis", [0, -1])
+def test_gradcheck(name, axis):
+    gradcheck(lambda x: getattr(x, name)(axis), [leaf(3, 4, scale=2.0)])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_empty_batch(name):
+    x = leaf(0, 4)
+    y = getattr(x, name)(-1)
+    assert y.numel() == 0
+    y.sum().backward()
+    assert x.grad.shape == (0, 4)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_torch_agrees(name, axis):
+    torch = pytest.importorskip("torch")
+    x = leaf(3, 4, 5, scale=3.0)
+    theirs = torch.tensor(x.numpy().copy(), requires_grad=True)
+    y, expected = getattr(x, name)(axis), getattr(torch, name)(theirs, axis)
+    dy = rng.standard_normal(y.shape)
+    y.backward(Tensor(dy))
+    expected.backward(torch.tensor(dy))
+    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
+    np.testing.assert_allclose(x.grad.numpy(), theirs.grad.numpy(), atol=1e-9)

@@ -1,0 +1,407 @@
+"""The table of operations that `test_ops.py` goes through.
+
+A row says how an operation is called, what it should give, and on which arrays to try it.
+"""
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite import Tensor
+
+Arrays = tuple[np.ndarray, ...]
+RNG = np.random.default_rng(0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One way to call an operation. `ref(m, *arrays)` gives the right result; m is the module numpy or torch."""
+
+    label: str
+    fn: Callable[..., Tensor]
+    ref: Callable[..., Any]
+    samples: list[Arrays]
+    torch: Callable[..., Any] | None = None  # the same for torch, where the two modules differ
+    gradient: bool = True
+
+    @property
+    def op(self) -> str:
+        """The operation's name: the label up to the first space."""
+        return self.label.split()[0]
+
+
+# --- the arrays to try ------------------------------------------------------------------------------------------
+
+
+def draw(*shape: int, low: float = -2.0, high: float = 2.0) -> np.ndarray:
+    return np.asarray(RNG.uniform(low, high, shape))
+
+
+def each(*shapes: tuple[int, ...], **bounds: float) -> list[Arrays]:
+    """One array per sample."""
+    return [(draw(*shape, **bounds),) for shape in shapes]
+
+
+def unary(low: float = -2.0, high: float = 2.0) -> list[Arrays]:
+    """A scalar, up to three axes, empty arrays, and views that do not lie in one piece."""
+    base = draw(4, 6, low=low, high=high)
+    views = [base.T, base[::2, ::-1], base[1:3][:, 2:5].T]
+    return [*each((), (3,), (2, 3), (2, 1, 3), (0,), (2, 0, 3), low=low, high=high), *((view,) for view in views)]
+
+
+def binary(**bounds: float) -> list[Arrays]:
+    """Equal shapes, stretched ones on either side, empty ones, and a view. (All pairs have a test of their own.)"""
+    shapes = [((), ()), ((2, 3), (2, 3)), ((3,), (2, 3)), ((2, 1, 3), (4, 1)), ((2, 0, 3), (1, 3)), ((1,), (0,))]
+    pairs = [(draw(*x, **bounds), draw(*y, **bounds)) for x, y in shapes]
+    return [*pairs, (draw(3, 2, **bounds).T, draw(2, 6, **bounds)[:, ::-2])]
+
+
+def pairs_of(*shapes: tuple[tuple[int, ...], tuple[int, ...]]) -> list[Arrays]:
+    return [(draw(*x), draw(*y)) for x, y in shapes]
+
+
+def ids(like: Tensor, numbers: Any) -> Tensor:
+    """Positions or truth values as a tensor on the other tensor's device."""
+    return Tensor(np.asarray(numbers), device=like.device)
+
+
+MATRICES = pairs_of(
+    ((3,), (3,)),
+    ((3,), (3, 2)),
+    ((2, 3), (3,)),
+    ((2, 3), (3, 4)),
+    ((2, 2, 3), (3, 4)),
+    ((2, 3), (2, 3, 2)),
+    ((2, 1, 2, 3), (2, 3, 2)),
+    ((3,), (2, 3, 2)),
+    ((2, 2, 3), (3,)),
+    ((0, 3), (3, 2)),
+    ((2, 0), (0, 3)),
+    ((0,), (0,)),
+)
+MATRICES += [(draw(3, 2).T, draw(4, 3).T), (draw(2, 3, 2).swapaxes(0, 2), draw(4, 4)[::2])]
+
+# --- the table --------------------------------------------------------------------------------------------------
+
+CASES = [
+    Case("add", lambda x, y: x + y, lambda m, x, y: x + y, binary()),
+    Case("add number", lambda x: 2 + x + 1.5, lambda m, x: x + 3.5, unary()),
+    Case("sub", lambda x, y: x - y, lambda m, x, y: x - y, binary()),
+    Case("sub number", lambda x: 2.5 - (x - 1), lambda m, x: 3.5 - x, unary()),
+    Case("mul", lambda x, y: x * y, lambda m, x, y: x * y, binary()),
+    Case("mul itself", lambda x: (3 * x) * x, lambda m, x: 3 * x * x, unary()),
+    Case("div", lambda x, y: x / y, lambda m, x, y: x / y, binary(low=0.5)),
+    Case("div number", lambda x: 2 / x / 4, lambda m, x: 0.5 / x, unary(low=0.5)),
+    Case("pow", lambda x, y: x.pow(y), lambda m, x, y: x**y, binary(low=0.5)),
+    Case("pow square", lambda x: x**2, lambda m, x: x * x, unary()),
+    Case("pow -3", lambda x: x**-3, lambda m, x: 1 / (x * x * x), unary(high=-0.5)),
+    Case("pow 0.5", lambda x: x**0.5, lambda m, x: m.sqrt(x), unary(low=0.5)),
+    Case("pow 0", lambda x: x**0, lambda m, x: x * 0 + 1, unary()),
+    Case("pow of number", lambda x: 2**x, lambda m, x: m.exp(x * math.log(2)), unary()),
+    Case("neg", lambda x: -x, lambda m, x: 0 - x, unary()),
+    Case("maximum", lambda x, y: x.maximum(y), lambda m, x, y: m.maximum(x, y), binary()),
+    Case("minimum", lambda x, y: x.minimum(y), lambda m, x, y: m.minimum(x, y), binary()),
+    Case("compare equal", lambda x, y: x == y, lambda m, x, y: x == y, [*binary(), (np.ones(2),) * 2], gradient=False),
+    Case("compare not", lambda x, y: x != y, lambda m, x, y: x != y, [*binary(), (np.ones(2),) * 2], gradient=False),
+    Case("compare less", lambda x, y: x < y, lambda m, x, y: x < y, [*binary(), (np.ones(2),) * 2], gradient=False),
+    Case("compare most", lambda x, y: x <= y, lambda m, x, y: x <= y, [*binary(), (np.ones(2),) * 2], gradient=False),
+    Case("compare greater", lambda x, y: x > y, lambda m, x, y: x > y, [*binary(), (np.ones(2),) * 2], gradient=False),
+    Case("compare least", lambda x, y: x >= y, lambda m, x, y: x >= y, [*binary(), (np.ones(2),) * 2], gradient=False),
+    Case("compare number", lambda x: x != 0.5, lambda m, x: x != 0.5, unary(), gradient=False),
+    Case("compare invert", lambda x: ~(x > 0), lambda m, x: x <= 0, unary(), gradient=False),
+    Case("exp", lambda x: x.exp(), lambda m, x: m.exp(x), unary()),
+    Case("log", lambda x: x.log(), lambda m, x: m.log(x), unary(low=0.1)),
+    Case("sqrt", lambda x: x.sqrt(), lambda m, x: m.sqrt(x), unary(low=0.1)),
+    Case("tanh", lambda x: x.tanh(), lambda m, x: 1 - 2 / (m.exp(2 * x) + 1), unary()),
+    Case("sin", lambda x: x.sin(), lambda m, x: m.sin(x), unary(-7, 7)),
+    Case("cos", lambda x: x.cos(), lambda m, x: m.cos(x), unary(-7, 7)),
+    Case(
+        "erf",
+        lambda x: x.erf(),
+        lambda m, x: np.array([math.erf(v) for v in x.flat]).reshape(x.shape),
+        [*unary(), *unary(-7, 7)],
+        torch=lambda torch, x: torch.erf(x),
+    ),
+    Case("relu", lambda x: x.relu(), lambda m, x: (x + m.abs(x)) / 2, unary()),
+    Case("abs", lambda x: x.abs(), lambda m, x: m.sqrt(x * x), unary()),
+    Case("clip", lambda x: x.clip(-0.5, 1.0), lambda m, x: m.clip(x, -0.5, 1.0), unary()),
+    Case("clip below", lambda x: x.clip(low=-0.5), lambda m, x: m.clip(x, -0.5, None), unary()),
+    Case("clip above", lambda x: x.clip(high=0.5), lambda m, x: m.clip(x, None, 0.5), unary()),
+    Case("sigmoid", lambda x: x.sigmoid(), lambda m, x: 1 / (1 + m.exp(-x)), unary(-9, 9)),
+    Case("silu", lambda x: x.silu(), lambda m, x: x / (1 + m.exp(-x)), unary(-9, 9)),
+    Case(
+        "where",
+        lambda x, y: (x.detach() > y.detach() * 0.5).where(x, y),
+        lambda m, x, y: m.where(x > y * 0.5, x, y),
+        binary(),
+    ),
+    Case("where number", lambda x: (x.detach() > 0).where(x, -1.0), lambda m, x: m.where(x > 0, x, x * 0 - 1), unary()),
+    Case(
+        "where wide condition",
+        lambda x: ids(x, [[True, False, True], [False, True, True]]).where(1.0, x),
+        lambda m, x: m.where(m.asarray([[True, False, True], [False, True, True]]), 0 * x + 1, x),
+        each((), (3,), (2, 1)),
+    ),
+    Case("masked_fill", lambda x: x.masked_fill(x.detach() > 0.5, 7.0), lambda m, x: m.where(x > 0.5, 7, x), unary()),
+    Case("matmul", lambda x, y: x @ y, lambda m, x, y: m.matmul(x, y), MATRICES),
+    Case("reshape", lambda x: x.reshape(3, -1), lambda m, x: m.reshape(x, (3, -1)), each((2, 3), (3, 4), (6,), (3, 0))),
+    Case("reshape to scalar", lambda x: x.reshape(()), lambda m, x: x[0, 0], each((1, 1))),
+    Case("reshape view", lambda x: x.view((2, 3)), lambda m, x: m.reshape(x, (2, 3)), [(draw(2, 3).T,), (draw(6),)]),
+    Case("permute", lambda x: x.permute(2, 0, -2), lambda m, x: m.moveaxis(x, 2, 0), each((2, 3, 4), (2, 0, 1))),
+    Case("permute scalar", lambda x: x.permute(), lambda m, x: x, each(())),
+    Case("transpose", lambda x: x.transpose(-1, 0), lambda m, x: m.swapaxes(x, 0, -1), each((3,), (2, 3), (2, 3, 4))),
+    Case("T", lambda x: x.T, lambda m, x: m.swapaxes(x, 0, 1), each((2, 3), (2, 3, 4))),
+    Case(
+        "expand",
+        lambda x: x.expand(2, -1, 4),
+        lambda m, x: m.broadcast_to(x, (2, 3, 4)),
+        [*each((3, 1), (3, 4), (1, 3, 1), (2, 3, 4)), (draw(2, 3).T[:, :1],)],
+    ),
+    Case("expand to empty", lambda x: x.expand((0, 3)), lambda m, x: m.broadcast_to(x, (0, 3)), each((3,), (1, 1))),
+    Case(
+        "pad",
+        lambda x: x.pad([(1, 0), (2, 3)], value=9.0),
+        lambda m, x: np.pad(x, [(1, 0), (2, 3)], constant_values=9.0),
+        [*each((2, 3), (0, 2), (1, 1)), (draw(2, 3).T,)],
+        torch=lambda torch, x: torch.nn.functional.pad(x, (2, 3, 1, 0), value=9.0),
+    ),
+    Case("flatten", lambda x: x.flatten(), lambda m, x: m.reshape(x, (-1,)), unary()),
+    Case(
+        "flatten part",
+        lambda x: x.flatten(1, 2),
+        lambda m, x: m.reshape(x, (2, 6, 2)),
+        each((2, 3, 2, 2), (2, 6, 1, 2)),
+    ),
+    Case("squeeze", lambda x: x.squeeze(), lambda m, x: m.squeeze(x), each((1, 3, 1), (2, 3), (1,), ())),
+    Case("squeeze one", lambda x: x.squeeze(-2), lambda m, x: x[:, 0], each((2, 1, 3), (1, 1, 2))),
+    Case("squeeze none", lambda x: x.squeeze(0), lambda m, x: x, each((2, 1))),
+    Case("unsqueeze", lambda x: x.unsqueeze(-1), lambda m, x: x[..., None], unary()),
+    Case("unsqueeze middle", lambda x: x.unsqueeze(1), lambda m, x: x[:, None], each((3,), (2, 3))),
+    Case(
+        "cat",
+        lambda x, y: x.cat(y, axis=-1),
+        lambda m, x, y: m.concatenate([x, y], -1),
+        pairs_of(((2, 3), (2, 1)), ((2,), (0,))),
+    ),
+    Case(
+        "cat itself", lambda x, y: x.cat(y, x), lambda m, x, y: m.concatenate([x, y, x], 0), pairs_of(((2, 3), (1, 3)))
+    ),
+    Case(
+        "stack",
+        lambda x, y: x.stack(y, x, axis=1),
+        lambda m, x, y: m.stack([x, y, x], 1),
+        pairs_of(((2, 3), (2, 3)), ((2,), (2,))),
+    ),
+    Case(
+        "stack last",
+        lambda x, y: x.stack(y, axis=-1),
+        lambda m, x, y: m.stack([x, y], -1),
+        pairs_of(((2, 3), (2, 3)), ((), ())),
+    ),
+    Case(
+        "split",
+        lambda x: x.split(2, axis=1)[1] * x.split(2, axis=1)[0][:, :1],
+        lambda m, x: x[:, 2:] * x[:, :1],
+        each((2, 3), (2, 4)),
+    ),
+    Case("split sizes", lambda x: x.split((1, 0, 2))[2], lambda m, x: x[1:], each((3,), (3, 2))),
+    Case("tril", lambda x: x.tril(), lambda m, x: m.tril(x), each((3, 3), (2, 4), (2, 3, 2), (0, 2))),
+    Case("tril diagonal", lambda x: x.tril(-1), lambda m, x: m.tril(x, -1), each((3, 3), (2, 4))),
+    Case("triu", lambda x: x.triu(), lambda m, x: m.triu(x), each((3, 3), (4, 2), (2, 3, 2))),
+    Case("triu diagonal", lambda x: x.triu(1), lambda m, x: m.triu(x, 1), each((3, 3), (2, 4))),
+    Case("getitem number", lambda x: x[-1], lambda m, x: x[-1], each((3,), (2, 3), (2, 0))),
+    Case("getitem all numbers", lambda x: x[1, -2], lambda m, x: x[1, -2], each((2, 3))),
+    Case("getitem slices", lambda x: x[1:, ..., ::2], lambda m, x: x[1:, ..., ::2], each((3, 5), (2, 2, 3))),
+    Case(
+        "getitem backwards",
+        lambda x: x[::-2],
+        lambda m, x: x[::-2],
+        each((5,), (4, 2)),
+        torch=lambda t, x: t.flip(x, [0])[::2],
+    ),
+    Case("getitem None", lambda x: x[None, :, None], lambda m, x: x[None, :, None], each((3,), (2, 3))),
+    Case("getitem empty", lambda x: x[2:1], lambda m, x: x[2:1], each((3,), (4, 2))),
+    Case(
+        "getitem view of view",
+        lambda x: x[1:].T[::2][:, None][..., 0],
+        lambda m, x: x[1:, ::2].T[:, None][..., 0],
+        each((3, 4)),
+    ),
+    Case(
+        "getitem array",
+        lambda x: x[ids(x, [2, 0, 2, -1])],
+        lambda m, x: x[m.asarray([2, 0, 2, -1])],
+        each((3,), (3, 2)),
+    ),
+    Case(
+        "getitem 2-D array",
+        lambda x: x[ids(x, [[0, 1], [1, 1]])],
+        lambda m, x: x[m.asarray([[0, 1], [1, 1]])],
+        each((2,), (2, 3)),
+    ),
+    Case(
+        "getitem two arrays",
+        lambda x: x[ids(x, [0, 1, 0]), ids(x, [2, 2, 2])],
+        lambda m, x: x[m.asarray([0, 1, 0]), m.asarray([2, 2, 2])],
+        each((2, 3), (2, 3, 2)),
+    ),
+    Case(
+        "getitem arrays broadcast",
+        lambda x: x[ids(x, [[0], [1]]), ids(x, [2, 2, 0])],
+        lambda m, x: x[m.asarray([[0], [1]]), m.asarray([2, 2, 0])],
+        each((2, 3), (2, 3, 2)),
+    ),
+    Case(
+        "getitem slice and array",
+        lambda x: x[1:, ids(x, [0, 0, 1])],
+        lambda m, x: x[1:, m.asarray([0, 0, 1])],
+        each((3, 2), (2, 2, 2)),
+    ),
+    Case(
+        "getitem array and slice",
+        lambda x: x[ids(x, [1, 1]), ::2],
+        lambda m, x: x[m.asarray([1, 1]), ::2],
+        each((2, 3)),
+    ),
+    Case(
+        "getitem arrays apart",
+        lambda x: x[ids(x, [1, 1]), :, ids(x, [0, 0])],
+        lambda m, x: x[m.asarray([1, 1]), :, m.asarray([0, 0])],
+        each((2, 3, 2)),
+    ),
+    Case(
+        "getitem number and array",
+        lambda x: x[0, ids(x, [1, 1, 0])],
+        lambda m, x: x[0][m.asarray([1, 1, 0])],
+        each((2, 2), (2, 2, 3)),
+    ),
+    Case("getitem 0-d array", lambda x: x[ids(x, 1)], lambda m, x: x[1], each((2,), (2, 3))),
+    Case("getitem no rows", lambda x: x[ids(x, np.zeros(0, int))], lambda m, x: x[:0], each((2,), (2, 3))),
+    Case("getitem mask", lambda x: x[x.detach() > 0.1], lambda m, x: x[x > 0.1], unary()),
+    Case(
+        "getitem row mask",
+        lambda x: x[ids(x, [True, False, True])],
+        lambda m, x: x[m.asarray([0, 2])],
+        each((3,), (3, 2)),
+    ),
+    Case(
+        "getitem slice and mask",
+        lambda x: x[:, ids(x, [True, False, True])],
+        lambda m, x: x[:, m.asarray([0, 2])],
+        each((2, 3), (2, 3, 2)),
+    ),
+    Case(
+        "gather",
+        lambda x: x.gather(1, ids(x, [[2, 2, 0], [0, 1, 0]])),
+        lambda m, x: np.take_along_axis(x, np.array([[2, 2, 0], [0, 1, 0]]), 1),
+        each((2, 3)),
+        torch=lambda torch, x: torch.gather(x, 1, torch.asarray([[2, 2, 0], [0, 1, 0]])),
+    ),
+    Case(
+        "gather few",
+        lambda x: x.gather(-2, ids(x, [[1, 1]])),
+        lambda m, x: x[1:2, :2],
+        each((2, 3), (3, 2)),
+        torch=lambda torch, x: torch.gather(x, 0, torch.asarray([[1, 1]])),
+    ),
+    Case(
+        "one_hot",
+        lambda x: ids(x, [[0, 2], [1, 9]]).one_hot(3) * x,
+        lambda m, x: m.asarray([[[1.0, 0, 0], [0, 0, 1]], [[0, 1, 0], [0, 0, 0]]]) * x,
+        each((3,), (2, 2, 3)),
+    ),
+    Case(
+        "softmax",
+        lambda x: x.softmax(),
+        lambda m, x: m.exp(x) / m.exp(x).sum(-1)[..., None],
+        each((3,), (2, 3), (2, 2, 3), (0, 2)),
+    ),
+    Case(
+        "softmax axis", lambda x: x.softmax(0), lambda m, x: m.exp(x) / m.exp(x).sum(0), each((3,), (2, 3), (2, 2, 3))
+    ),
+    Case(
+        "log_softmax",
+        lambda x: x.log_softmax(),
+        lambda m, x: x - m.log(m.exp(x).sum(-1))[..., None],
+        each((3,), (2, 3), (2, 2, 3), (0, 2)),
+    ),
+    Case(
+        "log_softmax axis",
+        lambda x: x.log_softmax(1),
+        lambda m, x: x - m.log(m.exp(x).sum(1))[:, None],
+        each((2, 3), (2, 3, 2)),
+    ),
+    Case("argmax", lambda x: x.argmax(), lambda m, x: m.argmax(x), each((), (3,), (2, 3)), gradient=False),
+    Case(
+        "argmax axis", lambda x: x.argmax(-1), lambda m, x: m.argmax(x, -1), each((3,), (2, 3), (0, 2)), gradient=False
+    ),
+    Case(
+        "argmax keepdim",
+        lambda x: x.argmax(0, keepdim=True),
+        lambda m, x: m.argmax(x, 0, keepdims=True),
+        each((3,), (2, 3)),
+        torch=lambda torch, x: torch.argmax(x, 0, keepdim=True),
+        gradient=False,
+    ),
+]
+
+
+def reductions() -> list[Case]:
+    """sum, max, min, mean, var, std, logsumexp over all, one, negative and several axes, with and without keepdim."""
+    in_numpy = {
+        "sum": np.sum,
+        "max": np.max,
+        "min": np.min,
+        "mean": np.mean,
+        "var": lambda x, **over: np.var(x, ddof=1, **over),
+        "std": lambda x, **over: np.std(x, ddof=1, **over),
+        "logsumexp": lambda x, **over: np.log(np.sum(np.exp(x), **over)),
+    }
+    in_torch = {"max": "amax", "min": "amin"}
+    cases = []
+    for name, axis, kept in itertools.product(in_numpy, [None, 0, -1, (0, 2), (-2,), (-1, 0, 1)], [False, True]):
+        samples = [(draw(2, 3, 2),), (draw(2, 2, 3).T,)]
+        if name not in ("var", "std"):  # of one number they are 0/0
+            samples += each((2, 1, 2), (1, 1, 1))
+
+        def fn(x, name=name, axis=axis, kept=kept):
+            return getattr(x, name)(axis, keepdim=kept)
+
+        def right(m, x, name=name, axis=axis, kept=kept):
+            axes = {None: tuple(range(x.ndim))}.get(axis, axis)
+            if m is np:
+                return in_numpy[name](x, axis=axes, keepdims=kept)
+            return getattr(m, in_torch.get(name, name))(x, axes, keepdim=kept)
+
+        cases.append(Case(f"{name} over {axis}{' kept' if kept else ''}", fn, right, samples))
+    return cases
+
+
+CASES += reductions()
+CASES += [
+    Case("sum all", lambda x: x.sum(), lambda m, x: m.sum(x), unary()),
+    Case("sum no axis", lambda x: x.sum(()), lambda m, x: x, each((2, 3), ())),
+    Case(
+        "sum empty axis",
+        lambda x: x.sum(1),
+        lambda m, x: m.sum(x, 1),
+        each((2, 0, 3)),
+    ),
+    Case("mean all", lambda x: x.mean(), lambda m, x: m.sum(x) / math.prod(x.shape), each((), (3,), (2, 3))),
+    Case(
+        "var population",
+        lambda x: x.var(correction=0),
+        lambda m, x: m.mean((x - m.mean(x)) ** 2),
+        each((), (3,), (2, 3)),
+    ),
+    Case(
+        "std population",
+        lambda x: x.std(-1, correction=0),
+        lambda m, x: m.sqrt(m.mean((x - m.mean(x)) ** 2)),
+        each((3,), (5,)),
+    ),
+]

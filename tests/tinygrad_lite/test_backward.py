@@ -1,0 +1,423 @@
+"""The graph and the walk back: order, depth, sharing, memory, and the mistakes that must be noticed."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tinygrad_lite import NonFiniteError, Tensor, detect_anomaly, no_grad
+from tinygrad_lite.gradcheck import gradcheck
+from tinygrad_lite.tensor import node
+
+
+def leaf(values, dtype="float64"):
+    return Tensor(values, dtype=dtype, requires_grad=True)
+
+
+def custom(x, backward, name="custom", **options):
+    """x doubled, by a node with a backward function of one's own."""
+    return node(x.data * 2, (x,), backward, name, **options)
+
+
+# --- the walk ---------------------------------------------------------------------------------------------------
+
+
+def test_a_chain_of_100000_operations():
+    x = leaf(1.0)
+    y = x
+    for _ in range(100_000):
+        y = -y
+    y.backward()
+    assert x.grad.item() == 1.0
+
+
+def test_a_long_chain_can_be_dropped_without_a_backward():
+    y = leaf(1.0)
+    for _ in range(100_000):
+        y = -y
+    first = weakref.ref(y)
+    del y  # the destructors of Python must not recurse to their end either
+    assert first() is None
+
+
+def test_diamonds():
+    a = leaf(1.0)
+    b = a + a
+    c = b + b
+    c.backward()
+    assert a.grad.item() == 4.0
+    x = y = leaf(3.0)
+    for _ in range(3):
+        y = y * y + y
+    y.backward()
+    assert x.grad.item() == 7 * 25 * 313  # 2 y + 1 at 3, at 12 and at 156
+
+
+def test_each_node_is_walked_once_however_many_paths_there_are():
+    a = leaf(1.0)
+    calls = []
+
+    def backward(dy):
+        calls.append(dy.item())
+        return (dy * 2,)
+
+    y = custom(a, backward)
+    for _ in range(40):  # 2^40 paths
+        y = y + y
+    y.backward()
+    assert calls == [2.0**40]
+    assert a.grad.item() == 2.0**41
+
+
+OPERATIONS = [
+    lambda x, y: (x + y) * 0.5,
+    lambda x, y: x * y,
+    lambda x, y: (x - y.T) * 0.5,
+    lambda x, y: x @ y * 0.5,
+    lambda x, y: x.tanh(),
+    lambda x, y: y[:, ::-1] * x[0],
+    lambda x, y: x.cat(y)[1:3],
+    lambda x, y: x.sum(0, keepdim=True) * y * 0.5,
+]
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, len(OPERATIONS) - 1), st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=10
+    )
+)
+def test_random_graphs(steps):
+    """Each step combines two earlier results; the loss looks at all of them."""
+
+    def fn(a, b):
+        made = [a, b]
+        for operation, first, second in steps:
+            made.append(OPERATIONS[operation](made[first % len(made)], made[second % len(made)]))
+        return made[0].stack(*made[1:])
+
+    gradcheck(fn, [leaf([[0.3, -0.8], [0.5, 0.9]]), leaf([[-0.6, 0.2], [0.7, -0.4]])], directions=2)
+
+
+def test_gradient_argument():
+    x = leaf([1.0, 2.0])
+    (x * x).backward(Tensor([1.0, 10.0], dtype="float64"))
+    assert x.grad.tolist() == [2.0, 40.0]
+    y = leaf([1.0, 2.0])
+    (y * y).backward(np.array([1.0, 10.0]))
+    assert y.grad.tolist() == [2.0, 40.0]
+    with pytest.raises(RuntimeError, match=r"gradient of shape \(3,\) and dtype float64 .* shape \(2,\)"):
+        (x * x).backward(Tensor(np.ones(3)))
+    with pytest.raises(RuntimeError, match=r"dtype float32 .* dtype float64"):
+        (x * x).backward(Tensor([1.0, 1.0]))
+
+
+def test_a_leaf_is_its_own_loss():
+    x = leaf([[5.0]])
+    x.backward()
+    assert x.grad.tolist() == [[1.0]]
+
+
+def test_refusals():
+    with pytest.raises(RuntimeError, match="computed from nothing that requires a gradient"):
+        (Tensor([1.0]) * 2).sum().backward()
+    with pytest.raises(RuntimeError, match=r"a tensor of shape \(2,\) is no scalar loss; sum it first"):
+        (leaf([1.0, 2.0]) * 2).backward()
+    with pytest.raises(RuntimeError, match="takes part in no gradient computation"):
+        Tensor([1.0]).retain_grad()
+
+
+# --- who gets a gradient ----------------------------------------------------------------------------------------
+
+
+def test_only_leaves_that_ask_get_one():
+    x, w, constant, unused = leaf([1.0]), leaf([2.0]), Tensor([3.0]), leaf([4.0])
+    h = x * w
+    kept = (h * constant).retain_grad()
+    (kept * kept).sum().backward()
+    assert (x.grad.item(), w.grad.item()) == (72.0, 36.0)
+    assert kept.grad.item() == 12.0
+    assert h.grad is constant.grad is unused.grad is None
+    assert not (constant * 2).requires_grad
+
+
+def test_gradients_of_two_graphs_add_up():
+    x = leaf([1.0, 2.0])
+    (x * 3).sum().backward()
+    (x * x).sum().backward()
+    assert x.grad.tolist() == [5.0, 7.0]
+    x.grad = None
+    x.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+
+
+def test_a_gradient_buffer_is_added_into_in_place():
+    x = leaf([1.0, 2.0])
+    buffer = np.array([10.0, 20.0])
+    x.grad = Tensor.wrap(buffer)
+    (x * 3).sum().backward()
+    assert buffer.tolist() == [13.0, 23.0]
+
+
+def test_gradients_share_no_memory():
+    x, y, start = leaf([1.0, 2.0]), leaf([3.0, 4.0]), Tensor([1.0, 1.0], dtype="float64")
+    z = (x + y).retain_grad()
+    z.backward(start)
+    arrays = [x.grad.data, y.grad.data, z.grad.data, start.data]
+    assert not any(np.shares_memory(a, b) for i, a in enumerate(arrays) for b in arrays[:i])
+    assert all(a.flags.writeable for a in arrays)
+    wide = leaf([[1.0]])
+    wide.expand(2, 2).sum().backward()
+    wide.grad[0, 0] = 9.0  # not one of NumPy's read-only stretched views
+    assert wide.grad.tolist() == [[9.0]]
+
+
+def test_no_grad():
+    x = leaf([2.0])
+    with no_grad():
+        y = x * x
+        with no_grad():
+            pass
+        z = x * y
+    assert not y.requires_grad
+    assert not z.requires_grad
+    assert y.op == "mul"
+    assert (x * x).requires_grad
+    with pytest.raises(KeyError), no_grad():
+        raise KeyError
+    assert (x * y).requires_grad  # and after an error too
+    (x * y).backward()
+    assert x.grad.item() == 4.0
+
+
+def test_detach():
+    x = leaf([2.0])
+    y = x * x
+    still = y.detach()
+    assert still.data is y.data
+    assert not still.requires_grad
+    (y * still).backward()  # d(x^2 * 4)/dx
+    assert x.grad.item() == 16.0
+
+
+def test_integers_and_truth_values_pass_nothing_on():
+    x = leaf([1.0, -2.0])
+    for y in (x > 0, x == x, x.cast("int64"), x.argmax(), x.cast(bool)):
+        assert not y.requires_grad
+    ((x > 0) * x).sum().backward()
+    assert x.grad.tolist() == [1.0, 0.0]
+
+
+# --- used up ----------------------------------------------------------------------------------------------------
+
+
+def test_a_second_backward_is_refused_and_changes_nothing():
+    x = leaf([1.0])
+    loss = (x * x).sum()
+    loss.backward()
+    with pytest.raises(
+        RuntimeError, match=r"the graph behind 'sum' was freed by an earlier backward\(\).*add the losses"
+    ):
+        loss.backward()
+    assert x.grad.item() == 2.0
+
+
+def test_a_second_loss_over_a_freed_graph_is_refused_and_changes_nothing():
+    x, other = leaf([1.0]), leaf([5.0])
+    shared = x * x
+    first, second = (shared * 2).sum(), (shared * other + x).sum()
+    first.backward()
+    with pytest.raises(RuntimeError, match="the graph behind 'mul' was freed"):
+        second.backward()
+    assert x.grad.item() == 4.0
+    assert other.grad is None
+    with pytest.raises(RuntimeError, match="freed"):
+        (shared * 3).sum().backward()
+
+
+def test_a_wrong_derivative_fails_where_it_is_made():
+    x = leaf([1.0, 2.0])
+    wrong = {
+        r"backward of 'custom' gave a gradient of shape \(1,\).* shape \(2,\)": lambda dy: (dy[:1],),
+        r"backward of 'custom' gave .* dtype float32 .* dtype float64": lambda dy: (dy.astype(np.float32),),
+        r"backward of 'custom' gave a gradient of shape \(2, 1\)": lambda dy: (dy[:, None],),
+    }
+    for message, backward in wrong.items():
+        with pytest.raises(RuntimeError, match=message):
+            custom(x, backward).sum().backward()
+    assert x.grad is None
+
+
+def test_a_node_may_pass_nothing_on():
+    x, y = leaf([1.0]), leaf([2.0])
+    stopped = custom(x * 3, lambda dy: (None,))
+    (stopped + y).sum().backward()
+    assert x.grad is None
+    assert y.grad.item() == 1.0
+
+
+# --- memory -----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_kept_is_freed_on_the_way_back():
+    alive = []
+
+    def backward(dy):
+        alive.append([ref() is not None for ref in arrays])
+        return (dy * 2,)
+
+    x = leaf(np.ones(4))
+    arrays = []
+    y = custom(x, backward)
+    for _ in range(5):
+        y = y.exp() * 0.1
+        arrays.append(weakref.ref(y.data))
+    loss = y.sum()
+    del y
+    assert all(ref() is not None for ref in arrays)
+    loss.backward()  # the loss itself is still held
+    assert alive == [[False] * 5]
+    assert loss._parents == ()
+
+
+def test_a_training_step_leaves_no_garbage():
+    x, w, b = Tensor.ones(4, 3), leaf(np.ones((3, 2)), "float32"), leaf(np.zeros(2), "float32")
+
+    def step():
+        loss = ((x @ w + b).relu().log_softmax()[:, 0].mean() + w.std() + w[[0, 0]].max()) * 0.5
+        loss.backward()
+        w.grad = b.grad = None
+
+    step()
+    gc.collect()
+    gc.disable()
+    try:
+        step()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_result_does_not_keep_parents_that_need_no_gradient():
+    x = Tensor([1.0])
+    y = (x * 2).exp()
+    assert y._parents == ()
+    assert y._backward is None
+
+
+# --- values that are overwritten --------------------------------------------------------------------------------
+
+OVERWRITTEN = "backward: a value that '{}' still needs was overwritten in place after it was used"
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.__setitem__(0, 9.0),
+        lambda x: x.detach().__setitem__(0, 9.0),
+        lambda x: x[1:].__setitem__(0, 9.0),
+        lambda x: x.reshape(2, 1).T[0].__setitem__(slice(None), 9.0),
+        lambda x: x.detach().unsqueeze(0).permute(1, 0).__setitem__(0, 9.0),
+        lambda x: x.mark_written(),
+    ],
+    ids=["itself", "detached", "a slice", "views of views", "view of detached", "an optimizer"],
+)
+@pytest.mark.parametrize("through", ["itself", "a view"])
+def test_writing_what_is_still_needed_is_noticed(write, through):
+    x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    y = w * (x if through == "itself" else x.reshape(2, 1).T[0])
+    with no_grad():
+        write(x)
+    with pytest.raises(RuntimeError) as caught:
+        y.sum().backward()
+    assert str(caught.value) == OVERWRITTEN.format("mul")
+    assert x.grad is w.grad is None
+
+
+def test_writing_a_constant_that_is_still_needed_is_noticed():
+    mask, w = Tensor([1.0, 0.0]), leaf([3.0, 4.0], "float32")
+    y = (w * mask).sum()
+    mask[0] = 5
+    with pytest.raises(RuntimeError, match="'mul' still needs was overwritten"):
+        y.backward()
+
+
+def test_writing_a_result_that_is_still_needed_is_noticed():
+    y = leaf([1.0]).exp()
+    y.detach()[0] = 9  # exp keeps its result
+    with pytest.raises(RuntimeError, match="'exp' still needs was overwritten"):
+        y.sum().backward()
+
+
+def test_writing_what_is_no_longer_needed_is_allowed():
+    x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    y = (x + w) - w[::-1]  # sums do not look at their summands again
+    z = (w.detach() * 2 + 1)[0]
+    with no_grad():
+        x[0] = 9
+        w[:] = 0
+    y.sum().backward()
+    assert x.grad.tolist() == [1.0, 1.0]
+    assert w.grad.tolist() == [0.0, 0.0]
+    assert z.item() == 7.0
+
+
+def test_writing_between_two_steps_is_allowed():
+    w = leaf([1.0, 2.0])
+    for expected in ([2.0, 4.0], [1.0, 2.0]):
+        (w * w).sum().backward()
+        assert w.grad.tolist() == expected
+        with no_grad():
+            w[:] = w * 0.5
+        w.grad = None
+
+
+# --- looking for the first NaN ----------------------------------------------------------------------------------
+
+
+def test_detect_anomaly_names_the_operation():
+    with detect_anomaly():
+        with pytest.raises(
+            NonFiniteError, match=r"^log made an infinity \(shape \(1,\)\) out of inputs that have none$"
+        ):
+            leaf([0.0]).log()
+        with pytest.raises(NonFiniteError, match=r"^div made a NaN \(shape \(2,\)\)"):
+            Tensor([0.0, 1.0]) / Tensor([0.0, 1.0])
+        with pytest.raises(NonFiniteError, match=r"^cast made an infinity"):
+            Tensor([1e300], dtype="float64").cast("float32")
+    assert Tensor([0.0]).log().item() == -np.inf  # outside it is quiet again
+
+
+def test_detect_anomaly_names_the_operation_in_the_backward_pass():
+    x = leaf([0.0, 4.0])
+    with detect_anomaly():
+        y = x.sqrt().sum()
+        with pytest.raises(NonFiniteError, match=r"^the gradient of sqrt made an infinity"):
+            y.backward()
+
+
+def test_detect_anomaly_is_silent_about_masks_and_about_what_is_passed_on():
+    scores = leaf([[1.0, 2.0], [3.0, 4.0]])
+    with detect_anomaly():
+        mask = Tensor.ones(2, 2, dtype=bool).triu(1)
+        weights = scores.masked_fill(mask, -np.inf).softmax()
+        assert weights.tolist()[0] == [1.0, 0.0]
+        (weights * weights).sum().backward()
+        assert (Tensor([np.nan]) * 2 + 1).shape == (1,)
+        assert (Tensor([np.inf]) + 1).item() == np.inf
+        assert Tensor([np.nan, 1.0]).sum().cast("int64").shape == ()
+    assert np.isfinite(scores.grad.numpy()).all()
+
+
+def test_detect_anomaly_ends_with_its_block():
+    with pytest.raises(NonFiniteError), detect_anomaly():
+        Tensor([0.0]).log()
+    assert Tensor([0.0]).log().item() == -np.inf
+    with detect_anomaly():
+        with detect_anomaly():
+            pass
+        with pytest.raises(NonFiniteError):
+            Tensor([0.0]).log()

@@ -1,0 +1,228 @@
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.device import random_key
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
+
+
+class Net(Module):
+    """Something of everything: a table, a list of modules, a tied matrix, a parameter of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.table = Embedding(5, 4)
+        self.layers = [Linear(4, 4), Linear(4, 4, bias=False)]
+        self.norm = LayerNorm(4)
+        self.drop = Dropout(0.5)
+        self.gain = Parameter(np.ones(3, np.float32))
+        self.head = Linear(4, 5, bias=False)
+        self.head.weight = self.table.weight
+        self.notes = ["a list of something else", 3]
+
+    def forward(self, ids):
+        x = self.table(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.drop(self.norm(x)))
+
+
+NAMES = ["gain", "table.weight", "layers.0.weight", "layers.0.bias", "layers.1.weight", "norm.weight", "norm.bias"]
+
+
+def copies(state):
+    return {name: array.copy() for name, array in state.items()}
+
+
+def test_names_follow_the_attributes_and_lists():
+    assert [name for name, _ in Net().named_parameters()] == NAMES
+    assert [name for name, _ in Net().named_modules()] == [
+        "",
+        "table",
+        "layers.0",
+        "layers.1",
+        "norm",
+        "drop",
+        "head",
+    ]
+
+
+def test_a_tied_parameter_counts_once():
+    net = Net()
+    assert sum(parameter is net.table.weight for parameter in net.parameters()) == 1
+    assert list(net.state_dict()) == NAMES
+    assert net.num_parameters() == 3 + 5 * 4 + (4 * 4 + 4) + 4 * 4 + 4 + 4
+
+
+def test_a_tied_parameter_collects_the_gradients_of_both_uses():
+    net = Net().eval()
+    ids = Tensor([0, 1, 1])
+    net(ids).sum().backward()
+    tied = net.table.weight.grad.numpy().copy()
+    net.zero_grad()
+    net.head.weight = Parameter(net.table.weight.numpy().copy())
+    net(ids).sum().backward()
+    np.testing.assert_allclose(tied, net.table.weight.grad.numpy() + net.head.weight.grad.numpy(), rtol=1e-5)
+
+
+def test_a_linear_layer_by_hand():
+    layer = Linear(2, 3)
+    layer.weight.data[...] = [[1, 2], [3, 4], [5, 6]]
+    layer.bias.data[...] = [0.5, 0, -1]
+    y = layer(Tensor([[1.0, -1.0]]))
+    assert y.tolist() == [[-0.5, -1.0, -2.0]]
+    y.backward(Tensor([[1.0, 10.0, 100.0]]))
+    assert layer.weight.grad.tolist() == [[1, -1], [10, -10], [100, -100]]
+    assert layer.bias.grad.tolist() == [1, 10, 100]
+
+
+def test_an_embedding_and_a_layer_norm_by_hand():
+    table = Embedding(3, 2)
+    table.weight.data[...] = [[1, 2], [3, 4], [5, 6]]
+    assert table(Tensor([2, 0])).tolist() == [[5, 6], [1, 2]]
+    norm = LayerNorm(2, eps=0.0)
+    norm.weight.data[...] = [1, 10]
+    norm.bias.data[...] = [0, 5]
+    assert norm(Tensor([[2.0, 4.0]])).tolist() == [[-1, 15]]
+
+
+def test_without_a_bias_there_is_no_parameter_for_it():
+    assert [name for name, _ in Linear(2, 3, bias=False).named_parameters()] == ["weight"]
+    assert [name for name, _ in LayerNorm(2, bias=False).named_parameters()] == ["weight"]
+
+
+def test_starting_values_are_those_of_torch():
+    """Uniform in +-1/sqrt(inputs) has deviation 1/sqrt(3 inputs); embeddings are normal with deviation 1."""
+    manual_seed(1)
+    layer, table, norm = Linear(100, 200), Embedding(300, 100), LayerNorm(7)
+    for values in (layer.weight.numpy(), layer.bias.numpy()):
+        assert np.abs(values).max() <= 0.1
+    assert layer.weight.numpy().std() == pytest.approx(0.1 / 3**0.5, rel=0.02)
+    assert table.weight.numpy().std() == pytest.approx(1, rel=0.02)
+    assert norm.weight.tolist() == [1.0] * 7
+    assert norm.bias.tolist() == [0.0] * 7
+    assert {parameter.dtype for parameter in (*layer.parameters(), *table.parameters())} == {np.dtype("float32")}
+
+
+def test_starting_values_depend_on_the_seed_only():
+    states = []
+    for seed in (1, 1, 2):
+        manual_seed(seed)
+        states.append(Net().state_dict())
+    first, same, other = states
+    assert all((first[name] == same[name]).all() for name in NAMES)
+    assert (first["layers.0.weight"] != other["layers.0.weight"]).all()
+    assert (first["layers.0.weight"] != first["layers.1.weight"]).all()
+
+
+def test_training_and_using():
+    net = Net()
+    assert net.training
+    assert net.eval() is net
+    assert not any(module.training for _, module in net.named_modules())
+    ids = Tensor([0, 1, 2, 3, 4] * 20)
+    np.testing.assert_array_equal(net(ids).numpy(), net(ids).numpy())
+    net.train()
+    assert all(module.training for _, module in net.named_modules())
+    assert (net(ids).numpy() != net(ids).numpy()).any()
+
+
+def test_dropout_drops_in_training_only():
+    drop, x = Dropout(0.5), Tensor.ones(1000)
+    with random_key(1):
+        assert 400 < (drop(x).numpy() == 0).sum() < 600
+    assert drop.eval()(x) is x
+    assert Dropout(0.0)(x) is x
+
+
+def test_zero_grad_starts_anew():
+    net = Net().eval()
+    net.zero_grad()
+    net(Tensor([1])).sum().backward()
+    once = net.table.weight.grad.numpy().copy()
+    net.zero_grad()
+    assert not net.table.weight.grad.numpy().any()
+    net(Tensor([1])).sum().backward()
+    np.testing.assert_array_equal(net.table.weight.grad.numpy(), once)
+
+
+# --- state ----------------------------------------------------------------------------------------------------
+
+
+def test_a_state_goes_into_another_model():
+    manual_seed(1)
+    one, other = Net().eval(), Net().eval()
+    ids = Tensor([3, 1, 4])
+    assert (one(ids).numpy() != other(ids).numpy()).any()
+    other.load_state_dict(one.state_dict())
+    np.testing.assert_array_equal(one(ids).numpy(), other(ids).numpy())
+    assert other.head.weight is other.table.weight
+    one.gain.data[...] = 7  # copied, not shared
+    assert other.gain.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_loading_takes_arrays_of_any_layout():
+    net = Net()
+    state = {name: np.asfortranarray(array) for name, array in copies(net.state_dict()).items()}
+    state["gain"] = np.arange(6, dtype=np.float32)[::2]
+    net.load_state_dict(state)
+    assert net.gain.tolist() == [0.0, 2.0, 4.0]
+
+
+def test_all_that_does_not_fit_is_listed_and_nothing_is_changed():
+    net = Net()
+    before, state = copies(net.state_dict()), copies(net.state_dict())
+    for array in state.values():
+        array += 1
+    del state["norm.bias"], state["gain"]
+    state["norm.shift"] = np.zeros(4, np.float32)
+    state["layers.1.weight"] = np.zeros((4, 3), np.float32)
+    with pytest.raises(ValueError, match="the state does not fit Net; ") as failure:
+        net.load_state_dict(state)
+    assert str(failure.value).removeprefix("the state does not fit Net; ") == (
+        "missing: gain, norm.bias; unexpected: norm.shift; mis-shaped: layers.1.weight is (4, 3), the model has (4, 4)"
+    )
+    for name, array in net.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_a_state_is_read_only():
+    with pytest.raises(ValueError, match="read-only"):
+        Net().state_dict()["gain"][0] = 1
+
+
+def test_loading_over_a_value_that_a_backward_pass_still_needs_is_noticed():
+    net = Net().eval()
+    loss = net(Tensor([1])).sum()
+    net.load_state_dict(copies(net.state_dict()))
+    with pytest.raises(RuntimeError, match="overwritten in place"):
+        loss.backward()
+
+
+def test_to_another_type_and_device(device):
+    net = Net()
+    before = copies(net.state_dict())
+    net(Tensor([1])).sum().backward()
+    assert net.to(device, "float64") is net
+    assert {(p.device, p.dtype.name, p.grad) for p in net.parameters()} == {(device, "float64", None)}
+    assert net.head.weight is net.table.weight
+    assert net(Tensor([1], device=device)).device == device
+    net.to("cpu", np.float32)
+    for name, array in net.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])
+
+
+def test_a_module_without_forward_says_so():
+    class Nothing(Module):
+        pass
+
+    with pytest.raises(NotImplementedError, match=r"Nothing has no forward\(\)"):
+        Nothing()(1)
+
+
+def test_a_parameter_is_a_leaf_that_learns():
+    parameter = Parameter([1.0, 2.0])
+    assert parameter.requires_grad
+    assert parameter.dtype == np.float32
+    with pytest.raises(TypeError, match="only float32 and float64 have gradients"):
+        Parameter([1, 2])

@@ -1,0 +1,231 @@
+"""Every operation of a tensor: its values against NumPy, its gradients against central differences and PyTorch.
+
+The tests go through the table of `op_cases.py`, so an operation that is added to `ops.py` or to `Tensor` must get a
+row there (a test sees to that). Values at kinks, ties and infinities are in `test_ops_edges.py`.
+"""
+
+import gc
+import inspect
+import itertools
+import math
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.op_cases import CASES, Arrays, draw
+from tinygrad_lite import Tensor, ops
+from tinygrad_lite.gradcheck import gradcheck
+
+# Not in the table, because the test named here has to look at them in another way.
+APART = {"cast": "test_cast", "to_device": "test_to_another_device_and_back"}
+HELPERS = {"promote", "operands", "as_float", "unbroadcast", "one_axis", "erf_array", "raw_index"}
+# Other files test these: what a tensor is, its graph, and the chapters of functional/.
+TENSOR = "arange backward detach device dtype eye full full_like item mark_written ndim numel numpy ones ones_like rand"
+TENSOR += " randn requires_grad_ retain_grad shape tolist wrap xp zeros zeros_like"
+CHAPTERS = "cross_entropy dropout gelu layer_norm linear scaled_dot_product_attention"
+
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
+every_gradient = pytest.mark.parametrize("case", [c for c in CASES if c.gradient], ids=lambda case: case.label)
+
+
+def leaves(arrays: Arrays, device: str = "cpu", gradient: bool = True) -> list[Tensor]:
+    """Tensors over the arrays themselves (so that views stay views), or over copies on another device."""
+    tensors = [Tensor.wrap(x) if device == "cpu" else Tensor(x, device=device) for x in arrays]
+    return [x.requires_grad_(gradient) for x in tensors]
+
+
+def weights(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
+    """Fixed numbers to start a backward pass with, different at every place."""
+    return np.asarray(np.random.default_rng(1).uniform(0.5, 1.5, shape)).astype(dtype)
+
+
+# --- nothing is forgotten ---------------------------------------------------------------------------------------
+
+
+def test_every_operation_is_in_the_table():
+    in_table = {case.op for case in CASES}
+    functions = {
+        name
+        for name, f in vars(ops).items()
+        if inspect.isfunction(f) and f.__module__ == ops.__name__ and name[0] != "_"
+    }
+    assert functions - HELPERS - set(APART) - in_table == set()
+    assert HELPERS | set(APART) <= functions
+    assert set(APART.values()) <= set(globals())
+
+
+def test_every_method_of_a_tensor_is_in_the_table():
+    in_table = {case.op for case in CASES}
+    methods = {name for name in vars(Tensor) if name[0] != "_"}
+    others = {*TENSOR.split(), *CHAPTERS.split()}
+    assert methods - in_table - others == {"cast", "to", "view"}  # view is reshape
+    assert Tensor.view is Tensor.reshape
+    assert others <= methods
+
+
+# --- values and gradients ---------------------------------------------------------------------------------------
+
+
+@every_case
+def test_values_are_numpys(case, device):
+    for arrays in case.samples:
+        inputs = leaves(arrays, device, gradient=False)
+        y = case.fn(*inputs)
+        expected = np.asarray(case.ref(np, *arrays))
+        assert y.shape == expected.shape
+        assert y.dtype == expected.dtype
+        assert y.device == device
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-12, atol=1e-13)
+
+
+@every_gradient
+def test_gradients_are_central_differences(case, device):
+    for arrays in case.samples:
+        gradcheck(case.fn, leaves(arrays, device), tolerance=1e-6, directions=0 if device == "cpu" else 2)
+
+
+@every_gradient
+def test_float32_stays_float32(case):
+    for arrays in case.samples:
+        results = {}
+        for dtype in (np.float32, np.float64):
+            inputs = leaves(tuple(x.astype(np.float32).astype(dtype) for x in arrays))
+            y = case.fn(*inputs)
+            assert y.dtype == dtype
+            y.backward(Tensor(weights(y.shape, dtype)))
+            assert all(x.grad.dtype == dtype and x.grad.shape == x.shape for x in inputs)
+            results[dtype] = [y.numpy(), *(x.grad.numpy() for x in inputs)]
+        for single, double in zip(*results.values(), strict=True):
+            np.testing.assert_allclose(single, double, rtol=3e-5, atol=3e-5)
+
+
+@every_gradient
+def test_neither_inputs_nor_incoming_gradient_are_written(case):
+    for arrays in case.samples:
+        frozen = tuple(x.copy() for x in arrays)
+        for x in frozen:
+            x.flags.writeable = False  # a write would raise
+        inputs = leaves(frozen)
+        y = case.fn(*inputs)
+        start = weights(y.shape)
+        start.flags.writeable = False
+        y.backward(start)
+        assert all(x.grad is not None for x in inputs)
+
+
+@every_gradient
+def test_no_reference_cycle(case):
+    """Memory must come free at once, not when the garbage collector finds time."""
+    gc.disable()
+    try:
+        for walk in (False, True):
+            inputs = leaves(tuple(x.copy() for x in case.samples[0]))
+            y = case.fn(*inputs)
+            if walk:
+                y.backward(weights(y.shape))
+            dead = [weakref.ref(y), weakref.ref(y.data), *(weakref.ref(x) for x in inputs)]
+            del y, inputs
+            assert [ref() for ref in dead] == [None] * len(dead)
+    finally:
+        gc.enable()
+
+
+@every_gradient
+def test_only_the_asked_inputs_get_a_gradient(case):
+    arrays = case.samples[0]
+    for asked in range(len(arrays)):
+        inputs = [Tensor(x).requires_grad_(i == asked) for i, x in enumerate(arrays)]
+        y = case.fn(*inputs)
+        y.backward(weights(y.shape))
+        assert [x.grad is not None for x in inputs] == [i == asked for i in range(len(arrays))]
+
+
+SHAPES = [shape for n in range(4) for shape in itertools.product(*([(1, size) for size in (2, 3, 2)][3 - n :]))]
+STRETCHING = {
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": lambda x, y: x / y,
+    "pow": lambda x, y: x**y,
+    "maximum": lambda x, y: x.maximum(y),
+    "minimum": lambda x, y: x.minimum(y),
+    "where": lambda x, y: Tensor([[True], [False], [True]]).where(x, y),
+}
+
+
+@pytest.mark.parametrize("op", STRETCHING)
+def test_broadcasting_of_all_pairs_of_shapes(op):
+    """dL/dx of a stretched x is the sum of what an x that had the full shape from the start would get."""
+    assert len(SHAPES) == 15
+    fn = STRETCHING[op]
+    for shapes in itertools.product(SHAPES, SHAPES):
+        arrays = tuple(draw(*shape, low=0.5) for shape in shapes)
+        x, y = leaves(arrays)
+        z = fn(x, y)
+        full = leaves(tuple(np.broadcast_to(a, z.shape).copy() for a in arrays))
+        z.backward(weights(z.shape))
+        wide = fn(*full)
+        wide.backward(weights(z.shape))
+        assert np.array_equal(z.numpy(), wide.numpy())
+        for short, long in zip((x, y), full, strict=True):
+            extra = z.ndim - short.ndim
+            axes = (*range(extra), *(i + extra for i, size in enumerate(short.shape) if size == 1))
+            summed = long.grad.numpy().sum(axes, keepdims=True).reshape(short.shape)
+            np.testing.assert_allclose(short.grad.numpy(), summed, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_erf_is_exact_to_the_last_digits(dtype):
+    x = np.concatenate([np.linspace(-7, 7, 4001), [1e-20, -1e-12, 1e-5]]).astype(dtype)
+    right = np.array([math.erf(float(v)) for v in x])
+    y = Tensor(x.astype(dtype)).erf().numpy()
+    units = np.abs(y - right) / np.maximum(np.abs(right), 1e-30) / np.finfo(dtype).eps
+    assert units.max() < 8 if dtype == np.float64 else units.max() < 3
+
+
+def test_cast():
+    x = Tensor([1.5, -2.5], dtype="float64", requires_grad=True)
+    y = x.cast("float32")
+    assert y.dtype == np.float32
+    y.backward(Tensor([2.0, 3.0]))
+    assert x.grad.dtype == np.float64
+    assert x.grad.tolist() == [2.0, 3.0]
+    assert x.cast(np.float64) is x
+    assert x.cast("int64").tolist() == [1, -2]
+    assert not x.cast("int64").requires_grad
+    assert Tensor([0.0, 2.0]).cast(bool).tolist() == [False, True]
+    assert gradcheck(lambda x: x.cast("float64") * x, [Tensor(draw(3), requires_grad=True)]) < 1e-6
+
+
+def test_to_another_device_and_back(device):
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x.to(device)
+    assert y.device == device
+    assert (y is x) == (device == "cpu")
+    z = (y * y).to("cpu")
+    assert z.device == "cpu"
+    z.sum().backward()
+    assert x.grad.device == "cpu"
+    assert x.grad.tolist() == [2.0, 4.0]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("op", sorted({case.op for case in CASES}))
+def test_torch_agrees(op):
+    torch = pytest.importorskip("torch")
+    for case in CASES:
+        for arrays in case.samples if case.op == op else []:
+            ours = leaves(arrays, gradient=case.gradient)
+            theirs = [torch.tensor(x.copy(), requires_grad=case.gradient) for x in arrays]
+            y = case.fn(*ours)
+            z = (case.torch or case.ref)(torch, *theirs)
+            np.testing.assert_allclose(y.numpy(), z.detach().numpy(), rtol=1e-9, atol=1e-12)
+            if not case.gradient:
+                continue
+            start = weights(y.shape)
+            y.backward(start)
+            z.backward(torch.tensor(start))
+            for x, t in zip(ours, theirs, strict=True):
+                np.testing.assert_allclose(x.grad.numpy(), t.grad.numpy(), rtol=1e-9, atol=1e-12)

@@ -1,0 +1,515 @@
+"""The operations where it is easy to be wrong: kinks, ties, infinities, NaN, dtypes, and calls that must be refused.
+
+Warnings are errors in this test suite, so each test here also shows that no warning is given.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor, ops
+
+inf, nan = math.inf, math.nan
+
+
+@dataclass(frozen=True)
+class Edge:
+    """An operation at hard values: what comes out, and what each input gets if dL/dy is 1 (or `start`)."""
+
+    label: str
+    fn: Callable[..., Any]  # takes our tensors and, if `torch` is "same", torch's as well
+    inputs: list[list]
+    y: Any
+    gradients: list[list]
+    torch: Any = "same"  # a function of torch tensors, or None where PyTorch differs (`why` says how)
+    start: Any = 1.0
+    why: str = ""
+
+
+ln2 = math.log(2)
+EDGES = [
+    Edge("relu", lambda x: x.relu(), [[-0.0, 0.0, 1, -1, inf, -inf]], [0, 0, 1, 0, inf, 0], [[0, 0, 1, 0, 1, 0]]),
+    Edge("abs", lambda x: x.abs(), [[-2, -0.0, 0.0, 3, -inf]], [2, 0, 0, 3, inf], [[-1, 0, 0, 1, -1]]),
+    Edge(
+        "clip at its bounds",
+        lambda x: x.clip(-1, 1),
+        [[-1, 1, -1.5, 1.5, 0, inf, -inf, nan]],
+        [-1, 1, -1, 1, 0, 1, -1, nan],
+        [[1, 1, 0, 0, 1, 0, 0, 0]],
+    ),
+    Edge("clip with bounds crossed", lambda x: x.clip(1, -1), [[-2, 0, 2]], [-1, -1, -1], [[0, 0, 0]]),
+    Edge(
+        "maximum of equals",
+        lambda x, y: x.maximum(y),
+        [[1, 2, 2, inf, -inf, 0.0], [1, 3, 0, inf, -inf, -0.0]],
+        [1, 3, 2, inf, -inf, 0],
+        [[0.5, 0, 1, 0.5, 0.5, 0.5], [0.5, 1, 0, 0.5, 0.5, 0.5]],
+    ),
+    Edge(
+        "minimum of equals",
+        lambda x, y: x.minimum(y),
+        [[1, 2, 2, inf, -inf], [1, 3, 0, inf, 0]],
+        [1, 2, 0, inf, -inf],
+        [[0.5, 1, 0, 0.5, 1], [0.5, 0, 1, 0.5, 0]],
+    ),
+    Edge("max of equals", lambda x: x.max(), [[1, 3, 3, 2]], 3, [[0, 0.5, 0.5, 0]], torch=lambda x: x.amax()),
+    Edge(
+        "max along an axis",
+        lambda x: x.max(1),
+        [[[1, 1, 1], [-inf, -inf, 0], [-inf, -inf, -inf]]],
+        [1, 0, -inf],
+        [[[1, 1, 1], [0, 0, 3], [1, 1, 1]]],
+        torch=lambda x: x.amax(1),
+        start=[3.0, 3.0, 3.0],
+    ),
+    Edge("min of equals", lambda x: x.min(), [[1, 1, 2]], 1, [[0.5, 0.5, 0]], torch=lambda x: x.amin()),
+    Edge("sqrt", lambda x: x.sqrt(), [[0, -1, inf, 4]], [0, nan, inf, 2], [[inf, nan, 0, 0.25]]),
+    Edge("log", lambda x: x.log(), [[0, -0.0, -1, inf, 1]], [-inf, -inf, nan, inf, 0], [[inf, -inf, -1, 0, 1]]),
+    Edge("exp", lambda x: x.exp(), [[0, 1e3, -1e3, inf, -inf]], [1, inf, 0, inf, 0], [[1, inf, 0, inf, 0]]),
+    Edge(
+        "division by zero and infinity",
+        lambda x, y: x / y,
+        [[1, -1, 0, inf, 1], [0, 0, 0, inf, inf]],
+        [inf, -inf, nan, nan, 0],
+        [[inf, inf, inf, 0, 0], [-inf, inf, nan, nan, 0]],
+    ),
+    Edge("inf - inf", lambda x, y: x - y, [[inf, inf], [inf, -inf]], [nan, inf], [[1, 1], [-1, -1]]),
+    Edge("inf + -inf", lambda x, y: x + y, [[inf, inf], [-inf, inf]], [nan, inf], [[1, 1], [1, 1]]),
+    Edge("0 * inf", lambda x, y: x * y, [[0, 1], [inf, nan]], [nan, nan], [[inf, nan], [0, 1]]),
+    Edge("sum of inf and -inf", lambda x: x.sum(), [[inf, -inf, 1]], nan, [[1, 1, 1]]),
+    Edge("whole powers of negative numbers", lambda x: x**3, [[-2, -1, 0, -0.0]], [-8, -1, 0, 0], [[12, 3, 0, 0]]),
+    Edge("negative powers", lambda x: x**-1, [[-2, 0, inf]], [-0.5, inf, 0], [[-0.25, -inf, 0]]),
+    Edge("broken powers of negative numbers", lambda x: x**0.5, [[-2, 0, 4]], [nan, 0, 2], [[nan, inf, 0.25]]),
+    Edge("x ** 0", lambda x: x**0, [[0, -1, inf, nan]], [1, 1, 1, 1], [[0, 0, 0, 0]]),
+    Edge("x ** 1 at 0", lambda x: x**1, [[0, -2]], [0, -2], [[1, 1]]),
+    Edge("0 ** y", lambda y: 0.0**y, [[0, 1, 2.5, -1]], [1, 0, 0, inf], [[0, 0, 0, -inf]]),
+    Edge(
+        "x ** y",
+        lambda x, y: x**y,
+        [[0, -2, -2, 0, 2], [0, 2, 3, 2, 0]],
+        [1, 4, -8, 0, 1],
+        [[0, -4, 12, 0, 0], [0, nan, nan, 0, ln2]],
+    ),
+    Edge("tanh far out", lambda x: x.tanh(), [[50, -50, inf, -inf]], [1, -1, 1, -1], [[0, 0, 0, 0]]),
+    Edge("erf far out", lambda x: x.erf(), [[0, 30, inf, -inf]], [0, 1, 1, -1], [[2 / math.sqrt(math.pi), 0, 0, 0]]),
+    Edge("sigmoid far out", lambda x: x.sigmoid(), [[1e4, -1e4, inf, -inf]], [1, 0, 1, 0], [[0, 0, 0, 0]]),
+    Edge(
+        "silu far out",
+        lambda x: x.silu(),
+        [[1e4, -1e4, inf]],
+        [1e4, 0, inf],
+        [[1, 0, nan]],
+        torch=lambda x: x * x.sigmoid(),
+    ),
+    Edge("std of equals", lambda x: x.std(), [[2, 2, 2]], 0, [[0, 0, 0]]),
+    Edge(
+        "std of equals along an axis",
+        lambda x: x.std(-1),
+        [[[2, 2], [0, 2]]],
+        [0, math.sqrt(2)],
+        [[[0, 0], [-math.sqrt(0.5), math.sqrt(0.5)]]],
+    ),
+    Edge("var of one number", lambda x: x.var(), [[2]], nan, [[nan]], torch=None, why="torch gives NaN with a warning"),
+    Edge("mean of nothing", lambda x: x.mean(), [[]], nan, [[]]),
+    Edge("sum of nothing", lambda x: x.sum(), [[]], 0, [[]]),
+    Edge(
+        "softmax far out",
+        lambda x: x.softmax(-1),
+        [[[1e4, -1e4, 0], [1e4, 1e4, -inf], [-1e4, -1e4, -1e4]]],
+        [[1, 0, 0], [0.5, 0.5, 0], [1 / 3] * 3],
+        [[[0, 0, 0], [-0.25, 0.25, 0], [-1 / 3, 0, 1 / 3]]],
+        start=[[1.0, 2.0, 3.0]] * 3,
+    ),
+    Edge(
+        "softmax of nothing but -inf",
+        lambda x: x.softmax(),
+        [[[-inf, -inf], [0, 0]]],
+        [[0, 0], [0.5, 0.5]],
+        [[[0, 0], [-0.25, 0.25]]],
+        torch=None,
+        start=[[1.0, 2.0]] * 2,
+        why="torch gives NaN; a query that may attend to nothing gets nothing here",
+    ),
+    Edge(
+        "log_softmax far out",
+        lambda x: x.log_softmax(-1),
+        [[[1e4, -1e4], [0, -inf]]],
+        [[0, -2e4], [0, -inf]],
+        [[[-1, 1], [-1, 1]]],
+    ),
+    Edge(
+        "logsumexp far out",
+        lambda x: x.logsumexp(-1),
+        [[[1e4, 1e4], [-1e4, -inf], [0, -1e4]]],
+        [1e4 + ln2, -1e4, 0],
+        [[[0.5, 0.5], [1, 0], [1, 0]]],
+    ),
+    Edge("mask with -inf", lambda x: x.masked_fill(x > 1, -inf), [[1, 2]], [1, -inf], [[1, 0]]),
+    Edge(
+        "where does not look at the other side",
+        lambda x: (x > 0).where(x.log(), 0.0) if isinstance(x, Tensor) else x.log().where(x > 0, 0.0),
+        [[1, -1]],
+        [0, 0],
+        [[1, 0]],
+    ),
+    Edge(
+        "repeated index",
+        lambda x: x[[0, 0, 1]],
+        [[1, 2, 3]],
+        [1, 1, 2],
+        [[3, 3, 0]],
+        start=[1.0, 2.0, 3.0],
+    ),
+    Edge("empty list as index", lambda x: x[[]], [[1, 2]], [], [[0, 0]]),
+    Edge("list of truth values as index", lambda x: x[[True, False]], [[1, 2]], [1], [[1, 0]]),
+    Edge("truth value as index", lambda x: x[True], [[1, 2]], [[1, 2]], [[1, 1]]),
+]
+every_edge = pytest.mark.parametrize("edge", EDGES, ids=lambda edge: edge.label)
+
+
+@every_edge
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_value_and_gradient(edge, dtype):
+    inputs = [Tensor(x, dtype=dtype, requires_grad=True) for x in edge.inputs]
+    y = edge.fn(*inputs)
+    tolerance = {"rtol": 1e-14, "atol": 1e-15} if dtype == np.float64 else {"rtol": 1e-6, "atol": 1e-7}
+    np.testing.assert_allclose(y.numpy(), np.array(edge.y, dtype), **tolerance)
+    y.backward(Tensor(np.broadcast_to(np.array(edge.start, dtype), y.shape)))
+    for x, dx in zip(inputs, edge.gradients, strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), np.array(dx, dtype), **tolerance)
+
+
+@pytest.mark.torch
+@every_edge
+def test_torch_has_the_same(edge):
+    torch = pytest.importorskip("torch")
+    if edge.torch is None:
+        pytest.skip(edge.why)
+    inputs = [torch.tensor(x, dtype=torch.float64, requires_grad=True) for x in edge.inputs]
+    y = (edge.fn if edge.torch == "same" else edge.torch)(*inputs)
+    np.testing.assert_allclose(y.detach().numpy(), np.array(edge.y, float), rtol=1e-12, atol=1e-15)
+    y.backward(torch.broadcast_to(torch.tensor(edge.start, dtype=torch.float64), y.shape))
+    for x, dx in zip(inputs, edge.gradients, strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), np.array(dx, float), rtol=1e-12, atol=1e-15)
+
+
+@pytest.mark.parametrize(
+    ("fn", "expected"),
+    [
+        (lambda x: x.max(), nan),
+        (lambda x: x.min(), nan),
+        (lambda x: x.sum(), nan),
+        (lambda x: x.argmax(), 1),
+        (lambda x: x.relu().sum(), nan),
+        (lambda x: x.maximum(0).sum(), nan),
+        (lambda x: (x < 9).sum(), 2),
+        (lambda x: (x == x).sum(), 2),
+        (lambda x: (x != x).sum(), 1),
+        (lambda x: x.softmax().sum(), nan),
+    ],
+)
+def test_nan_goes_on(fn, expected):
+    np.testing.assert_equal(fn(Tensor([1.0, nan, 2.0])).item(), expected)
+
+
+def test_overflow_is_infinity_without_a_warning():
+    big = Tensor([3e38, 3e38])
+    assert (big + big).tolist() == (big * 10).tolist() == [inf, inf]
+    assert big.sum().item() == inf
+    assert (big.reshape(1, 2) @ big).tolist() == [inf]
+    assert (big - -big).tolist() == [inf, inf]
+    assert (big**2).tolist() == [inf, inf]
+    assert Tensor([1e300], dtype="float64").cast("float32").tolist() == [inf]
+    assert np.isnan((Tensor([[inf, 0.0]]) @ Tensor([[0.0], [1.0]])).item())
+    assert Tensor([nan]).cast("int64").shape == (1,)
+
+
+# --- dtypes -----------------------------------------------------------------------------------------------------
+
+NAMES = ["bool", "uint8", "int8", "int32", "int64", "float32", "float64"]
+CATEGORY_WINS = {
+    ("float32", "int64"): "float32",
+    ("float32", "bool"): "float32",
+    ("float32", "float64"): "float64",
+    ("int32", "int64"): "int64",
+    ("int32", "bool"): "int32",
+    ("uint8", "int8"): "int16",
+    ("int64", "float64"): "float64",
+    ("bool", "bool"): "bool",
+}
+
+
+@pytest.mark.parametrize(("a", "b"), CATEGORY_WINS)
+def test_promotion(a, b):
+    x, y = Tensor.ones(2, dtype=a), Tensor.ones(2, dtype=b)
+    expected = np.dtype(CATEGORY_WINS[a, b])
+    assert (x + y).dtype == (y + x).dtype == expected
+    assert (x * y).dtype == x.maximum(y).dtype == (x @ y).dtype == x.cat(y).dtype == expected
+    assert Tensor([True, False]).where(x, y).dtype == expected
+    assert (x / y).dtype == (expected if expected.kind == "f" else np.float32)
+    assert (x == y).dtype == bool
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("a", NAMES)
+def test_promotion_is_torchs(a):
+    torch = pytest.importorskip("torch")
+    for b in NAMES:
+        x, y = Tensor.ones(2, dtype=a), Tensor.ones(2, dtype=b)
+        p, q = torch.ones(2, dtype=getattr(torch, a)), torch.ones(2, dtype=getattr(torch, b))
+        for fn in (lambda x, y: x + y, lambda x, y: x * y, lambda x, y: x / y, lambda x, y: x < y):
+            assert str(fn(p, q).dtype) == f"torch.{fn(x, y).dtype}"
+        for number in (True, 2, 2.5):
+            for fn in (lambda x, n: x + n, lambda x, n: n * x, lambda x, n: x / n):
+                assert str(fn(p, number).dtype) == f"torch.{fn(x, number).dtype}"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number", "expected"),
+    [
+        ("float32", 2, "float32"),
+        ("float32", 2.5, "float32"),
+        ("float32", math.pi, "float32"),
+        ("float32", np.float64(2.5), "float32"),
+        ("float32", np.int64(2), "float32"),
+        ("float32", np.array(2.5), "float32"),
+        ("float32", np.array([2.5, 1.0]), "float64"),
+        ("float64", 2, "float64"),
+        ("float64", np.float32(2), "float64"),
+        ("int64", 2, "int64"),
+        ("int32", 2, "int32"),
+        ("int64", 2.5, "float32"),
+        ("int64", True, "int64"),
+        ("bool", 2, "int64"),
+        ("bool", 2.5, "float32"),
+        ("bool", True, "bool"),
+        ("uint8", np.array(2), "uint8"),
+    ],
+)
+def test_numbers_take_the_tensors_type_if_they_can(dtype, number, expected):
+    x = Tensor.ones(2, dtype=dtype)
+    assert (x + number).dtype == expected
+    assert (number + x).dtype == expected
+    np.testing.assert_allclose((x * number).numpy(), np.ones(2) * number, rtol=1e-7)
+
+
+def test_numpy_array_on_the_left():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    array = np.array([10.0, 20.0], np.float32)
+    assert (array + x).tolist() == [11.0, 22.0]
+    assert (array - x).tolist() == [9.0, 18.0]
+    assert (array * x).tolist() == [10.0, 40.0]
+    assert (array / x).tolist() == [10.0, 10.0]
+    assert (array < x).tolist() == [False, False]
+    assert (np.float64(3) - x).dtype == np.float32
+    y = array * x
+    array[:] = 0  # the tensor made from it is a copy
+    y.sum().backward()
+    assert x.grad.tolist() == [10.0, 20.0]
+
+
+def test_integers_become_float32_where_they_leave_the_whole_numbers():
+    x = Tensor([1, 2])
+    for y in (x.exp(), x.log(), x.sqrt(), x.tanh(), x.sin(), x.cos(), x.erf(), x / 2, x.mean(), x.std(), x.softmax()):
+        assert y.dtype == np.float32
+    assert (x / 0).tolist() == [inf, inf]
+    for y in (
+        x + 1,
+        x * x,
+        -x,
+        x**2,
+        x.abs(),
+        x.relu(),
+        x.sum(),
+        x.max(),
+        x.min(),
+        x.clip(1, 2),
+        x @ x,
+        x.reshape(2, 1).tril(),
+    ):
+        assert y.dtype == np.int64
+    assert x.clip(0.5, 1.5).dtype == np.float32
+    assert x.clip(0.5, 1.5).tolist() == [1.0, 1.5]
+    assert x.clip(high=1).tolist() == [1, 1]
+    assert Tensor([True, True]).sum().item() == 2
+
+
+def test_small_integers_and_truth_values_keep_their_type():
+    small = Tensor(np.array([[0, 1], [255, 7]], np.uint8))
+    assert (small.min().item(), small.max().item()) == (0, 255)
+    mask = Tensor.ones(2, 2, dtype=bool)
+    for x in (small, mask):
+        for y in (x.tril(), x.triu(), x.max(), x.min(), x[0], x.T, x.relu(), x.pad([(1, 1), (0, 0)])):
+            assert y.dtype == x.dtype
+    assert mask.tril().tolist() == [[True, False], [True, True]]
+    assert (~mask.tril()).tolist() == [[False, True], [False, False]]
+
+
+def test_float16_is_for_storage_only():
+    x = Tensor([1.5, 2.5], requires_grad=True)
+    half = x.cast("float16")
+    assert half.dtype == np.float16
+    assert half.tolist() == [1.5, 2.5]
+    (half.cast("float32") * 2).sum().backward()
+    assert x.grad.dtype == np.float32
+    assert x.grad.tolist() == [2.0, 2.0]
+    for fn in (
+        lambda h: h + h,
+        lambda h: h * 2,
+        lambda h: h.exp(),
+        lambda h: h.erf(),
+        lambda h: h.sum(),
+        lambda h: h.T,
+    ):
+        with pytest.raises(TypeError, match=r"^\w+: float16 is for storage only; use .cast\('float32'\) first$"):
+            fn(Tensor.ones(2, 2, dtype="float16"))
+    with pytest.raises(TypeError, match="only float32 and float64 have gradients, not float16"):
+        Tensor([1.0], dtype="float16", requires_grad=True)
+
+
+# --- calls that must be refused, and what they say --------------------------------------------------------------
+
+
+def tensor(*shape):
+    return Tensor.ones(*shape)
+
+
+@pytest.mark.parametrize(
+    ("error", "call", "message"),
+    [
+        (ValueError, lambda: tensor(3, 4) @ tensor(5, 6), "matmul: (3, 4) @ (5, 6): inner sizes 4 and 5 differ"),
+        (ValueError, lambda: tensor(3) @ tensor(4), "matmul: (3,) @ (4,): inner sizes 3 and 4 differ"),
+        (ValueError, lambda: tensor(2, 3) @ tensor(2), "matmul: (2, 3) @ (2,): inner sizes 3 and 2 differ"),
+        (
+            ValueError,
+            lambda: tensor(2, 3, 4) @ tensor(3, 4, 2),
+            "matmul: (2, 3, 4) @ (3, 4, 2): the axes before the last two do not broadcast",
+        ),
+        (
+            ValueError,
+            lambda: tensor(2) @ tensor(),
+            "matmul: (2,) @ (): a single number has no axis to multiply over",
+        ),
+        (TypeError, lambda: tensor(2) @ np.ones(2), "matmul: both factors must be tensors"),
+        (TypeError, lambda: np.ones(2) @ tensor(2), "matmul: both factors must be tensors"),
+        (
+            ValueError,
+            lambda: tensor(2, 3) + tensor(4),
+            "add: shapes (2, 3) and (4,) do not broadcast against each other",
+        ),
+        (ValueError, lambda: tensor(2) ** tensor(3), "pow: shapes (2,) and (3,) do not broadcast against each other"),
+        (ValueError, lambda: tensor(2) < tensor(3), "less: shapes (2,) and (3,) do not broadcast against each other"),
+        (
+            ValueError,
+            lambda: tensor(2).where(tensor(3), 0),
+            "where: a condition of shape (2,) does not broadcast against (3,) and ()",
+        ),
+        (
+            TypeError,
+            lambda: tensor(2).masked_fill(np.ones(2), 0),
+            "where: the condition must be a tensor, not a ndarray",
+        ),
+        (TypeError, lambda: tensor(2) + None, "a NoneType cannot be combined with a tensor: use a number or a Tensor"),
+        (TypeError, lambda: tensor(2) * [1, 2], "a list cannot be combined with a tensor: use a number or a Tensor"),
+        (TypeError, lambda: tensor(2) == "a", "a str cannot be combined with a tensor: use a number or a Tensor"),
+        (ValueError, lambda: tensor(2, 3).reshape(4, -1), "reshape: 6 elements of shape (2, 3) do not fill (4, -1)"),
+        (ValueError, lambda: tensor(6).reshape(-1, -1), "reshape: 6 elements of shape (6,) do not fill (-1, -1)"),
+        (
+            ValueError,
+            lambda: tensor(2, 3).permute(0, 0),
+            "permute: (0, 0) does not name each axis of a tensor of 2 axes once",
+        ),
+        (ValueError, lambda: tensor(2, 3).permute(0, 2), "permute: there is no axis 2 in a tensor of 2 axes"),
+        (ValueError, lambda: tensor(3).T, "transpose: there is no axis 1 in a tensor of 1 axes"),
+        (ValueError, lambda: tensor(2, 3).flatten(0, 2), "flatten: there is no axis 2 in a tensor of 2 axes"),
+        (ValueError, lambda: tensor(2).squeeze(1), "squeeze: there is no axis 1 in a tensor of 1 axes"),
+        (ValueError, lambda: tensor(2).unsqueeze(3), "unsqueeze: there is no axis 3 in a tensor of 2 axes"),
+        (ValueError, lambda: tensor(2).sum(1), "sum: there is no axis 1 in a tensor of 1 axes"),
+        (ValueError, lambda: tensor(2).max((0, -2)), "max: there is no axis -2 in a tensor of 1 axes"),
+        (ValueError, lambda: tensor(2).argmax(5), "argmax: there is no axis 5 in a tensor of 1 axes"),
+        (
+            ValueError,
+            lambda: tensor(2, 3).expand(4, 3),
+            "expand: a tensor of shape (2, 3) cannot be stretched to (4, 3)",
+        ),
+        (ValueError, lambda: tensor(2).expand(-1, 2), "expand: a tensor of shape (2,) cannot be stretched to (-1, 2)"),
+        (
+            ValueError,
+            lambda: tensor(2).pad([(1, -1)]),
+            "pad: needs a pair of numbers >= 0 for each of 1 axes, not [(1, -1)]",
+        ),
+        (
+            ValueError,
+            lambda: tensor(2, 2).pad([(1, 1)]),
+            "pad: needs a pair of numbers >= 0 for each of 2 axes, not [(1, 1)]",
+        ),
+        (
+            ValueError,
+            lambda: tensor(2, 3).cat(tensor(3, 2), axis=1),
+            "cat: shapes (2, 3), (3, 2) differ in more than axis 1",
+        ),
+        (ValueError, lambda: tensor(2).cat(tensor(2, 1)), "cat: shapes (2,), (2, 1) differ in more than axis 0"),
+        (ValueError, lambda: tensor(2).cat(tensor(2), axis=1), "cat: there is no axis 1 in a tensor of 1 axes"),
+        (ValueError, lambda: tensor(5).split((2, 2)), "split: sizes [2, 2] add up to 4, the axis has 5"),
+        (ValueError, lambda: tensor(2, 2).gather(0, Tensor([0])), "gather: index has 1 axes, the tensor has 2"),
+        (
+            IndexError,
+            lambda: tensor(2)[5],
+            "getitem: index 5 is out of bounds for axis 0 with size 2 (a tensor of shape (2,))",
+        ),
+        (
+            ValueError,
+            lambda: tensor(0, 3).max(),
+            "max: nothing to choose from in a tensor of shape (0, 3) over axes (0, 1)",
+        ),
+        (
+            ValueError,
+            lambda: tensor(0, 3).min(0),
+            "min: nothing to choose from in a tensor of shape (0, 3) over axes (0,)",
+        ),
+        (
+            ValueError,
+            lambda: tensor(0).argmax(),
+            "argmax: nothing to choose from in a tensor of shape (0,) over axes (0,)",
+        ),
+        (ValueError, lambda: tensor(2, 3).item(), "item: the tensor of shape (2, 3) has 6 elements, not 1"),
+        (ValueError, lambda: float(tensor(0)), "item: the tensor of shape (0,) has 0 elements, not 1"),
+        (
+            ValueError,
+            lambda: bool(tensor(2)),
+            "a tensor of shape (2,) is neither true nor false: use (t != 0).max()",
+        ),
+        (TypeError, lambda: len(Tensor(1.0)), "len() of a 0-d tensor"),
+    ],
+)
+def test_refused_with_a_clear_sentence(error, call, message):
+    with pytest.raises(error) as caught:
+        call()
+    assert str(caught.value) == message
+
+
+def test_too_many_or_wrong_indices_name_the_shape():
+    for index in ((0, 0), 0.5, Tensor([0.5]), Tensor([True, False, True])):
+        with pytest.raises(IndexError, match=r"^getitem: .* \(a tensor of shape \(2,\)\)$"):
+            tensor(2)[index]
+
+
+def test_an_index_may_be_reused_after_the_forward_pass():
+    x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
+    index = np.array([0, 0])
+    y = x[index]
+    index[:] = 2
+    y.sum().backward()
+    assert x.grad.tolist() == [2.0, 0.0, 0.0]
+
+
+def test_unbroadcast_sums_what_was_stretched():
+    dy = np.arange(24.0).reshape(2, 3, 4)
+    assert ops.unbroadcast(dy, (2, 3, 4)) is dy
+    assert np.array_equal(ops.unbroadcast(dy, (3, 1)), dy.sum((0, 2))[:, None])
+    assert ops.unbroadcast(dy, ()).item() == dy.sum()
+    assert ops.unbroadcast(np.ones((0, 3)), (1, 3)).tolist() == [[0.0, 0.0, 0.0]]

@@ -1,0 +1,383 @@
+import math
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite.nn import Linear, Module, Parameter
+from tinygrad_lite.optim import SGD, Adam, AdamW, constant, cosine, decay_groups, inverse_square_root
+
+rng = np.random.default_rng(7)
+
+
+class Net(Module):
+    """Two matrices and two vectors."""
+
+    def __init__(self, dtype="float64"):
+        super().__init__()
+        self.layers = [Linear(3, 4), Linear(4, 2)]
+        self.to("cpu", dtype)
+
+    def forward(self, x):
+        return self.layers[1](self.layers[0](x).tanh())
+
+
+def copies(net):
+    return {name: parameter.numpy().copy() for name, parameter in net.named_parameters()}
+
+
+def random_gradients(net, count):
+    return [{name: rng.standard_normal(p.shape) for name, p in net.named_parameters()} for _ in range(count)]
+
+
+def follow(net, optimizer, gradients):
+    """Let the optimizer make one update for each set of gradients, and return the parameters."""
+    for step in gradients:
+        optimizer.zero_grad()
+        for name, parameter in net.named_parameters():
+            parameter.grad.data += step[name]
+        optimizer.step()
+    return copies(net)
+
+
+# --- updates against plain formulas, one parameter at a time --------------------------------------------------
+
+
+def plain_sgd(w, gradients, lr, momentum, decay):
+    velocity = 0.0
+    for g in gradients:
+        velocity = momentum * velocity + g + decay * w
+        w = w - lr * velocity
+    return w
+
+
+def plain_adam(w, gradients, lr, betas, eps, decay, decoupled):
+    """Kingma, Ba 2015, algorithm 1; decoupled: Loshchilov, Hutter 2019, algorithm 2, with lr on the decay."""
+    m = v = np.zeros_like(w)
+    for t, g in enumerate(gradients, start=1):
+        if not decoupled:
+            g = g + decay * w
+        m = betas[0] * m + (1 - betas[0]) * g
+        v = betas[1] * v + (1 - betas[1]) * g**2
+        pull = decay * w if decoupled else 0.0
+        w = w - lr * (m / (1 - betas[0] ** t) / (np.sqrt(v / (1 - betas[1] ** t)) + eps) + pull)
+    return w
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_sgd(momentum):
+    net = Net()
+    start, gradients = copies(net), random_gradients(net, 6)
+    after = follow(net, SGD(decay_groups(net, 0.2), lr=0.1, momentum=momentum), gradients)
+    for name, w in start.items():
+        decay = 0.2 if w.ndim == 2 else 0.0
+        expected = plain_sgd(w, [g[name] for g in gradients], 0.1, momentum, decay)
+        np.testing.assert_allclose(after[name], expected, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("kind", [Adam, AdamW])
+@pytest.mark.parametrize("betas", [(0.9, 0.99), (0.0, 0.0)])
+def test_adam(kind, betas):
+    net = Net()
+    start, gradients = copies(net), random_gradients(net, 8)
+    after = follow(net, kind(decay_groups(net, 0.2), lr=0.05, betas=betas, eps=1e-3), gradients)
+    for name, w in start.items():
+        decay = 0.2 if w.ndim == 2 else 0.0
+        expected = plain_adam(w, [g[name] for g in gradients], 0.05, betas, 1e-3, decay, kind is AdamW)
+        np.testing.assert_allclose(after[name], expected, rtol=1e-11, atol=1e-13)
+
+
+def test_weight_decay_without_groups_is_for_all_parameters():
+    net = Net()
+    start, gradients = copies(net), random_gradients(net, 2)
+    after = follow(net, AdamW(net.named_parameters(), lr=0.05, weight_decay=0.3), gradients)
+    for name, w in start.items():
+        expected = plain_adam(w, [g[name] for g in gradients], 0.05, (0.9, 0.999), 1e-8, 0.3, True)
+        np.testing.assert_allclose(after[name], expected, rtol=1e-11, atol=1e-13)
+
+
+def test_adamw_decays_without_gradients_and_adam_scales_what_it_adds():
+    """The difference between the two: with no gradient AdamW shrinks w by lr * decay, Adam moves it by lr."""
+    for kind, expected in ((AdamW, 2 - 0.1 * 0.5 * 2), (Adam, 2 - 0.1)):
+        w = Parameter(np.array([2.0]))
+        kind([("w", w)], lr=0.1, weight_decay=0.5).step()
+        assert w.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_the_learning_rate_can_be_changed_at_any_time():
+    w = Parameter(np.array([1.0]))
+    optimizer = SGD([("w", w)], lr=0.1)
+    for lr in (0.5, 0.25, 0.0):
+        optimizer.lr = lr
+        optimizer.zero_grad()
+        w.grad.data += 1
+        optimizer.step()
+    assert w.item() == 1 - 0.5 - 0.25
+
+
+def test_decay_is_for_matrices_only():
+    matrices, vectors = decay_groups(Net(), 0.1)
+    assert [name for name, _ in matrices["params"]] == ["layers.0.weight", "layers.1.weight"]
+    assert [name for name, _ in vectors["params"]] == ["layers.0.bias", "layers.1.bias"]
+    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.1, 0.0)
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_a_loss_falls(kind):
+    net = Net()
+    optimizer = kind(net.named_parameters(), lr=0.05)
+    x, wanted = Tensor(rng.standard_normal((20, 3))), Tensor(rng.standard_normal((20, 2)))
+    losses = []
+    for _ in range(60):
+        optimizer.zero_grad()
+        loss = ((net(x) - wanted) ** 2).mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.9 * losses[0]
+
+
+# --- one flat array -------------------------------------------------------------------------------------------
+
+
+def test_parameters_and_gradients_are_views_of_the_flat_arrays():
+    net = Net("float32")
+    before, optimizer = copies(net), AdamW(decay_groups(net, 0.1), lr=0.1)
+    names = [name for name, _ in net.named_parameters()]
+    assert sorted(optimizer.places) == sorted(names)
+    for name, parameter in net.named_parameters():
+        np.testing.assert_array_equal(parameter.numpy(), before[name])
+        np.testing.assert_array_equal(optimizer.values.numpy()[optimizer.places[name]], before[name].ravel())
+    for _ in range(3):
+        for parameter in net.parameters():
+            assert np.shares_memory(parameter.data, optimizer.values.data)
+            assert np.shares_memory(parameter.grad.data, optimizer.gradients.data)
+        optimizer.zero_grad()
+        net(Tensor.ones(5, 3)).sum().backward()
+        optimizer.step()
+    assert optimizer.values.numel() == net.num_parameters()
+
+
+def test_gradients_of_several_backward_passes_add_up():
+    net, x = Net(), Tensor(rng.standard_normal((5, 3)))
+    optimizer = SGD(net.named_parameters(), lr=0.1)
+    net(x).sum().backward()
+    once = optimizer.gradients.numpy().copy()
+    net(x).sum().backward()
+    np.testing.assert_allclose(optimizer.gradients.numpy(), 2 * once)
+    optimizer.zero_grad()
+    assert not optimizer.gradients.numpy().any()
+
+
+def test_zero_grad_of_the_model_is_that_of_the_optimizer():
+    net = Net()
+    optimizer = SGD(net.named_parameters(), lr=0.1)
+    for _ in range(2):
+        net.zero_grad()
+        net(Tensor.ones(5, 3, dtype=np.float64)).sum().backward()
+        np.testing.assert_array_equal(
+            optimizer.gradients.numpy()[optimizer.places["layers.1.bias"]], net.layers[1].bias.grad.numpy()
+        )
+        assert net.layers[1].bias.grad.tolist() == [5.0, 5.0]
+
+
+def test_a_step_between_forward_and_backward_is_noticed():
+    net = Net()
+    optimizer = SGD(net.named_parameters(), lr=0.1)
+    loss = net(Tensor.ones(5, 3, dtype=np.float64)).sum()
+    optimizer.step()
+    with pytest.raises(RuntimeError, match="overwritten in place"):
+        loss.backward()
+
+
+def test_loading_weights_after_the_optimizer_was_made_reaches_the_flat_array():
+    net = Net()
+    optimizer = SGD(net.named_parameters(), lr=0.1)
+    state = {name: array + 1 for name, array in copies(net).items()}
+    net.load_state_dict(state)
+    for name, place in optimizer.places.items():
+        np.testing.assert_array_equal(optimizer.values.numpy()[place], state[name].ravel())
+
+
+def test_no_parameters_and_parameters_of_two_types():
+    with pytest.raises(ValueError, match="optimizer: there are no parameters"):
+        AdamW([], lr=0.1)
+    mixed = [("a", Parameter([1.0])), ("b", Parameter(np.ones(2)))]
+    with pytest.raises(ValueError, match="parameter b is float64 on cpu, others are float32 on cpu"):
+        AdamW(mixed, lr=0.1)
+
+
+# --- clipping -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_clipping_by_global_norm(dtype):
+    net = Net(dtype)
+    optimizer = SGD(net.named_parameters(), lr=0.1)
+    (gradients,) = random_gradients(net, 1)
+    norm = math.sqrt(sum((g**2).sum() for g in gradients.values()))
+
+    def clip(max_norm):
+        for name, parameter in net.named_parameters():
+            parameter.grad.data[...] = gradients[name]
+        return optimizer.clip_grad_norm(max_norm), {n: p.grad.numpy().copy() for n, p in net.named_parameters()}
+
+    for max_norm, factor in ((norm / 4, 1 / 4), (norm * 2, 1), (0, 1)):
+        measured, after = clip(max_norm)
+        assert measured == pytest.approx(norm, rel=1e-5)
+        for name, g in gradients.items():
+            np.testing.assert_allclose(after[name], g * factor, rtol=1e-5)
+
+
+def test_clipping_no_gradient():
+    optimizer = SGD([("w", Parameter([1.0, 2.0]))], lr=0.1)
+    assert optimizer.clip_grad_norm(1.0) == 0.0
+    assert optimizer.gradients.tolist() == [0.0, 0.0]
+
+
+def test_a_gradient_that_is_not_finite_shows_in_the_norm():
+    w = Parameter([1.0, 2.0])
+    optimizer = SGD([("w", w)], lr=0.1)
+    w.grad.data[...] = [1, math.inf]
+    assert optimizer.clip_grad_norm(0) == math.inf
+    w.grad.data[...] = [1, math.nan]
+    assert math.isnan(optimizer.clip_grad_norm(1.0))
+
+
+# --- state ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+def test_a_restored_optimizer_goes_on_bit_for_bit(kind):
+    options = {"momentum": 0.9} if kind is SGD else {}
+
+    def make():
+        net = Net("float32")
+        return net, kind(decay_groups(net, 0.1), lr=0.01, **options)
+
+    net, optimizer = make()
+    gradients = random_gradients(net, 7)
+    follow(net, optimizer, gradients[:4])
+    weights = copies(net)
+    state = {name: array.copy() for name, array in optimizer.state_dict().items()}
+    uninterrupted = follow(net, optimizer, gradients[4:])
+
+    other, restored = make()
+    other.load_state_dict(weights)
+    restored.load_state_dict(state, steps=4)
+    resumed = follow(other, restored, gradients[4:])
+    assert restored.steps == optimizer.steps == 7
+    for name, w in uninterrupted.items():
+        np.testing.assert_array_equal(resumed[name], w)
+    for name, array in optimizer.state_dict().items():
+        np.testing.assert_array_equal(restored.state_dict()[name], array)
+
+
+def test_the_state_goes_by_names_and_has_the_shapes_of_the_parameters():
+    net = Net()
+    state = AdamW(decay_groups(net, 0.1), lr=0.1).state_dict()
+    shapes = {name: p.shape for name, p in net.named_parameters()}
+    assert {name: array.shape for name, array in state.items()} == {
+        f"{moment}.{name}": shape for moment in ("exp_avg", "exp_avg_sq") for name, shape in shapes.items()
+    }
+
+
+def test_a_state_that_does_not_fit():
+    net = Net()
+    optimizer = AdamW(net.named_parameters(), lr=0.1)
+    state = {name: array + 1 for name, array in optimizer.state_dict().items()}
+    fewer = {name: array for name, array in state.items() if name != "exp_avg.layers.0.bias"}
+    with pytest.raises(ValueError, match=r"does not fit: exp_avg\.layers\.0\.bias$"):
+        optimizer.load_state_dict(fewer, 3)
+    with pytest.raises(ValueError, match=r"does not fit: momentum$"):
+        optimizer.load_state_dict(state | {"momentum": np.zeros(2)}, 3)
+    with pytest.raises(ValueError, match=r"does not fit: exp_avg_sq\.layers\.1\.bias$"):
+        optimizer.load_state_dict(state | {"exp_avg_sq.layers.1.bias": np.zeros(3)}, 3)
+    assert optimizer.steps == 0
+    assert not any(array.any() for array in optimizer.state_dict().values())
+
+
+# --- learning rate over time ----------------------------------------------------------------------------------
+
+
+def test_constant():
+    assert [constant(step, 0.3) for step in (0, 1, 1000)] == [0.3, 0.3, 0.3]
+    assert [constant(step, 1.0, 3) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
+
+
+def test_cosine_at_its_corners():
+    rates = [cosine(step, 1e-3, 100, 2000, 1e-4) for step in range(2500)]
+    assert rates[0] == pytest.approx(1e-3 / 101)
+    assert rates[99] == pytest.approx(1e-3 * 100 / 101)
+    assert rates[100] == pytest.approx(1e-3)
+    assert rates[(100 + 2000) // 2] == pytest.approx((1e-3 + 1e-4) / 2)
+    assert rates[1999] > rates[2000] == rates[2499] == 1e-4
+    np.testing.assert_allclose(np.diff(rates[:100]), 1e-3 / 101, rtol=1e-9)  # a straight line up
+    assert (np.diff(rates[100:2001]) < 0).all()
+    for step in (150, 777, 1900):
+        angle = math.pi * (step - 100) / 1900
+        assert rates[step] == pytest.approx(1e-4 + (1e-3 - 1e-4) * math.cos(angle / 2) ** 2)
+
+
+def test_cosine_without_warm_up_and_without_room_to_fall():
+    assert cosine(0, 1e-3, 0, 10, 0.0) == 1e-3
+    assert cosine(10, 1e-3, 0, 10, 0.0) == 0.0
+    assert cosine(5, 1e-3, 5, 5, 1e-4) == 1e-4
+    assert cosine(4, 1.0, 8, 5, 0.1) == pytest.approx(5 / 9)
+    assert cosine(8, 1.0, 8, 5, 0.1) == 0.1
+
+
+def test_inverse_square_root_is_the_formula_of_the_2017_paper():
+    """lrate = d_model^-0.5 * min(step_num^-0.5, step_num * warmup_steps^-1.5), step_num counted from 1 (eq. 3)."""
+    d_model, warmup = 512, 400
+    peak = (d_model * warmup) ** -0.5
+    rates = [inverse_square_root(step, peak, warmup) for step in range(3000)]
+    for step_num in (1, 2, 399, 400, 401, 2999):
+        paper = d_model**-0.5 * min(step_num**-0.5, step_num * warmup**-1.5)
+        assert rates[step_num - 1] == pytest.approx(paper, rel=1e-12)
+    assert int(np.argmax(rates)) == warmup - 1
+    assert max(rates) == pytest.approx(peak)
+    assert rates[4 * warmup - 1] == pytest.approx(peak / 2)
+    assert inverse_square_root(0, 0.5, 0) == 0.5
+
+
+# --- torch ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW"])
+def test_torch_agrees_over_20_steps(name):
+    torch = pytest.importorskip("torch")
+    net = Net()
+    groups, options = decay_groups(net, 0.2), {"momentum": 0.9} if name == "SGD" else {"betas": (0.9, 0.95)}
+    theirs = {n: torch.nn.Parameter(torch.tensor(p.numpy().copy())) for n, p in net.named_parameters()}
+    their_groups = [group | {"params": [theirs[n] for n, _ in group["params"]]} for group in groups]
+    gradients = random_gradients(net, 20)
+    other = getattr(torch.optim, name)(their_groups, lr=0.02, **options)
+    for step in gradients:
+        for n, parameter in theirs.items():
+            parameter.grad = torch.tensor(step[n])
+        other.step()
+    after = follow(net, {"SGD": SGD, "Adam": Adam, "AdamW": AdamW}[name](groups, lr=0.02, **options), gradients)
+    for n, w in after.items():
+        np.testing.assert_allclose(w, theirs[n].detach().numpy(), atol=1e-12)
+
+
+@pytest.mark.torch
+def test_torch_clips_by_the_same_norm():
+    torch = pytest.importorskip("torch")
+    numbers = rng.standard_normal(50)
+    w, theirs = Parameter(np.zeros(50)), torch.nn.Parameter(torch.zeros(50, dtype=torch.float64))
+    optimizer = SGD([("w", w)], lr=0.1)
+    w.grad.data[...] = numbers
+    theirs.grad = torch.tensor(numbers)
+    assert optimizer.clip_grad_norm(0.7) == pytest.approx(torch.nn.utils.clip_grad_norm_([theirs], 0.7).item())
+    np.testing.assert_allclose(w.grad.numpy(), theirs.grad.numpy(), rtol=1e-5)  # torch adds 1e-6 to the norm
+
+
+def test_writing_under_no_grad_and_the_optimizer_share_one_memory():
+    w = Parameter([1.0, 2.0])
+    optimizer = SGD([("w", w)], lr=0.1)
+    with no_grad():
+        w[0] = 5.0
+    assert optimizer.values.tolist() == [5.0, 2.0]

@@ -1,0 +1,234 @@
+"""What a tensor is: how it is made, what it says about itself, and when it may be written into."""
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor, manual_seed, no_grad
+from tinygrad_lite.device import DeviceError, random_key
+
+# --- creation ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "dtype", "shape"),
+    [
+        (1.5, "float32", ()),
+        (3, "int64", ()),
+        (True, "bool", ()),
+        ([1, 2], "int64", (2,)),
+        ([1, 2.5], "float32", (2,)),
+        ([[1.0], [2.0]], "float32", (2, 1)),
+        ([True, False], "bool", (2,)),
+        ([], "float32", (0,)),
+        ((1.0, 2.0), "float32", (2,)),
+        (range(3), "int64", (3,)),
+        (np.float64(1.5), "float64", ()),
+        (np.ones(2), "float64", (2,)),
+        (np.ones(2, np.uint8), "uint8", (2,)),
+        (np.ones(2, np.float16), "float16", (2,)),
+    ],
+)
+def test_dtype_and_shape_of_data(data, dtype, shape):
+    x = Tensor(data)
+    assert (x.dtype, x.shape, x.device) == (np.dtype(dtype), shape, "cpu")
+    assert (x.ndim, x.numel(), x.xp) == (len(shape), int(np.prod(shape)), np)
+    assert x.tolist() == np.asarray(data).tolist()
+    assert not x.requires_grad
+    assert x.grad is None
+
+
+def test_data_is_copied_and_wrap_does_not_copy():
+    array = np.zeros(2)
+    copy, same = Tensor(array), Tensor.wrap(array)
+    array[0] = 7
+    assert copy.tolist() == [0, 0]
+    assert same.tolist() == [7, 0]
+    assert same.data is array
+
+
+@pytest.mark.parametrize("data", ["abc", ["a"], 1j, [None], [Tensor(1.0)]])
+def test_what_is_no_number_is_refused(data):
+    with pytest.raises(TypeError, match="are not numbers"):
+        Tensor(data)
+
+
+def test_a_tensor_of_a_tensor_is_refused():
+    with pytest.raises(TypeError, match=r"use tensor.detach\(\), tensor.cast\(dtype\) or tensor.to\(device\)"):
+        Tensor(Tensor(1.0))
+
+
+def test_requires_grad_only_for_floats():
+    assert Tensor([1.0], requires_grad=True).requires_grad
+    for dtype in ("int64", "bool", "float16"):
+        with pytest.raises(TypeError, match=f"only float32 and float64 have gradients, not {dtype}"):
+            Tensor([1], dtype=dtype, requires_grad=True)
+        assert not Tensor([1], dtype=dtype).requires_grad_(False).requires_grad
+    x = Tensor([1.0])
+    assert x.requires_grad_() is x
+    assert not x.requires_grad_(False).requires_grad
+    with pytest.raises(RuntimeError, match="only for leaves"):
+        (x.requires_grad_() * 2).requires_grad_(False)
+
+
+def test_unknown_device_is_refused():
+    with pytest.raises(DeviceError, match="there is no device 'tpu'"):
+        Tensor([1.0], device="tpu")
+
+
+def test_creation(device):
+    def check(x, values, dtype):
+        assert x.tolist() == values
+        assert x.dtype == dtype
+        assert x.device == device
+
+    check(Tensor([1, 2], device=device), [1, 2], np.int64)
+    check(Tensor([1, 2], dtype="float64", device=device), [1, 2], np.float64)
+    check(Tensor.zeros(2, 1, device=device), [[0], [0]], np.float32)
+    check(Tensor.zeros((2, 1), dtype=np.int64, device=device), [[0], [0]], np.int64)
+    check(Tensor.zeros(device=device), 0, np.float32)
+    check(Tensor.ones([2], dtype=bool, device=device), [True, True], np.bool_)
+    check(Tensor.full((2,), 2.5, device=device), [2.5, 2.5], np.float32)
+    check(Tensor.full((1, 1), 7, device=device), [[7]], np.int64)
+    check(Tensor.full((1,), 7, dtype="float64", device=device), [7], np.float64)
+    check(Tensor.arange(3, device=device), [0, 1, 2], np.int64)
+    check(Tensor.arange(1, 6, 2, device=device), [1, 3, 5], np.int64)
+    check(Tensor.arange(0.5, 2, device=device), [0.5, 1.5], np.float32)
+    check(Tensor.arange(3, 0, -1, device=device), [3, 2, 1], np.int64)
+    check(Tensor.eye(2, device=device), [[1, 0], [0, 1]], np.float32)
+    like = Tensor([[1, 2]], dtype="float64", device=device)
+    check(like.zeros_like(), [[0, 0]], np.float64)
+    check(like.ones_like(), [[1, 1]], np.float64)
+    check(like.full_like(3), [[3, 3]], np.float64)
+
+
+def test_random_numbers_come_again_with_the_seed(device):
+    def draws():
+        return [Tensor.rand(2, 3, device=device), Tensor.randn((4,), device=device), Tensor.rand(2, 3, device=device)]
+
+    manual_seed(7)
+    first = draws()
+    manual_seed(7)
+    again = draws()
+    manual_seed(8)
+    other = draws()
+    assert [x.tolist() for x in first] == [x.tolist() for x in again]
+    assert first[0].tolist() != other[0].tolist()
+    assert first[0].tolist() != first[2].tolist()
+    assert [x.shape for x in first] == [(2, 3), (4,), (2, 3)]
+    assert all(x.dtype == np.float32 and x.device == device for x in first)
+    manual_seed(7)
+    assert first[0].tolist() == Tensor.rand(2, 3).tolist()  # drawn on the host, the same on every device
+
+
+def test_random_numbers_are_what_they_should_be():
+    with random_key(1, 2):
+        uniform, normal = Tensor.rand(20000, dtype="float64"), Tensor.randn(20000, dtype="float64")
+    assert uniform.min().item() >= 0
+    assert uniform.max().item() < 1
+    assert abs(uniform.mean().item() - 1 / 2) < 4 * (1 / 12 / 20000) ** 0.5  # four standard errors
+    assert abs(uniform.var().item() - 1 / 12) < 0.003
+    assert abs(normal.mean().item()) < 4 / 20000**0.5
+    assert abs(normal.var().item() - 1) < 0.04
+
+
+# --- what it says about itself ----------------------------------------------------------------------------------
+
+
+def test_repr_shows_values_shape_dtype_device_and_op():
+    x = Tensor([[1.0, 2.5]], requires_grad=True)
+    assert repr(x) == "Tensor([[1.  2.5]], shape=(1, 2), dtype=float32, device=cpu, requires_grad=True)"
+    assert repr(x * 2) == "Tensor([[2. 5.]], shape=(1, 2), dtype=float32, device=cpu, op=mul)"
+    assert repr(x.detach()) == "Tensor([[1.  2.5]], shape=(1, 2), dtype=float32, device=cpu)"
+    assert repr(x.sum()) == "Tensor(3.5, shape=(), dtype=float32, device=cpu, op=sum)"
+    assert repr(Tensor([True])) == "Tensor([ True], shape=(1,), dtype=bool, device=cpu)"
+    assert repr(Tensor.zeros(0, 3)).endswith("shape=(0, 3), dtype=float32, device=cpu)")
+    assert len(repr(Tensor.zeros(1000, 1000))) < 1000
+
+
+def test_repr_names_the_device(device):
+    assert f"device={device}" in repr(Tensor([1.0], device=device))
+
+
+def test_python_numbers():
+    assert Tensor([[2.5]]).item() == 2.5
+    assert isinstance(Tensor(2.5).item(), float)
+    assert isinstance(Tensor(2).item(), int)
+    assert isinstance(Tensor(True).item(), bool)
+    assert float(Tensor(2)) == 2.0
+    assert int(Tensor([2.9])) == 2
+    assert bool(Tensor([1.0]))
+    assert not Tensor(0)
+    assert f"{Tensor(0.25).item():.1%}" == "25.0%"
+
+
+def test_length_and_iteration():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    assert len(x) == 2
+    rows = list(x)
+    assert [row.tolist() for row in rows] == [[1.0, 2.0], [3.0, 4.0]]
+    (rows[0] * rows[1]).sum().backward()
+    assert x.grad.tolist() == [[3.0, 4.0], [1.0, 2.0]]
+    assert 4.0 in Tensor([3.0, 4.0])
+
+
+def test_a_tensor_can_be_in_sets_and_dicts():
+    x, y = Tensor([1.0, 2.0]), Tensor([1.0, 2.0])
+    assert len({x, y, x}) == 2
+    assert {x: "x", y: "y"}[y] == "y"
+
+
+def test_numpy_is_a_read_only_view():
+    x = Tensor([1.0, 2.0])
+    view = x.numpy()
+    assert np.shares_memory(view, x.data)
+    with pytest.raises(ValueError, match="read-only"):
+        view[0] = 5
+    x[0] = 5  # the tensor itself stays writable
+    assert view.tolist() == [5.0, 2.0]
+
+
+def test_numpy_and_tolist_come_from_any_device(device):
+    x = Tensor([[1.0, 2.0]], device=device)
+    assert type(x.numpy()) is np.ndarray
+    assert x.numpy().flags.writeable is False
+    assert x.tolist() == [[1.0, 2.0]]
+
+
+def test_tensors_on_two_devices_do_not_mix(device):
+    if device == "cpu":
+        return
+    x, y = Tensor([[1.0]], requires_grad=True), Tensor([[1.0]], device=device)
+    for fn in (lambda: x + y, lambda: y * x, lambda: x @ y, lambda: x.cat(y), lambda: (y > 0).where(x, 0.0)):
+        with pytest.raises(ValueError, match=rf"tensors on (cpu and {device}|{device} and cpu) cannot be combined"):
+            fn()
+
+
+# --- writing ----------------------------------------------------------------------------------------------------
+
+
+def test_a_constant_can_be_written():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    x[0] = 0
+    x[Tensor([1, 1]), Tensor([0, 1])] = Tensor([7.0, 8.0])
+    x[x > 7.5] = -1.0
+    assert x.tolist() == [[0.0, 0.0], [7.0, -1.0]]
+
+
+def test_a_view_of_a_constant_writes_into_it():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    x.T[0] = Tensor([8.0, 9.0])
+    x[1][1] = 0
+    assert x.tolist() == [[8.0, 2.0], [9.0, 0.0]]
+
+
+def test_a_leaf_can_be_written_under_no_grad_only():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"cannot write into a tensor that gradients flow through: use where\(\)"):
+        w[0] = 5
+    with no_grad():
+        w[0] = 5
+    assert w.tolist() == [5.0, 2.0]
+    y = w * 2
+    with no_grad(), pytest.raises(RuntimeError, match="cannot write into a tensor that gradients flow through"):
+        y[0] = 5
+    assert y.tolist() == [10.0, 4.0]

@@ -1,0 +1,225 @@
+import math
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor, manual_seed, no_grad
+from tinygrad_lite import functional as F
+from tinygrad_lite.device import random_key
+from tinygrad_lite.gradcheck import gradcheck
+from tinygrad_lite.nn import Linear, Module
+from tinygrad_lite.transformer import (
+    Block,
+    FeedForward,
+    KVCache,
+    MultiHeadAttention,
+    init_gpt2,
+    sinusoidal_positions,
+)
+
+rng = np.random.default_rng(8)
+
+
+def normal(*shape, requires_grad=False):
+    return Tensor(rng.standard_normal(shape), requires_grad=requires_grad)
+
+
+# --- positions ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("width", [1, 2, 6, 7, 128])
+def test_sinusoidal_positions_are_the_formula(width):
+    codes = sinusoidal_positions(50, width)
+    assert codes.shape == (50, width)
+    assert codes.dtype == np.float32
+    for position in (0, 1, 7, 49):
+        for i in range(width):
+            angle = position / 10000 ** (2 * (i // 2) / width)
+            assert codes[position, i] == pytest.approx((math.sin, math.cos)[i % 2](angle), abs=1e-6)
+
+
+def test_moving_on_turns_every_pair_by_a_fixed_angle():
+    """PE[pos + k] = R_k PE[pos], with one rotation per pair that depends on k only."""
+    width, k = 8, 5
+    pairs = sinusoidal_positions(40, width).astype(np.float64).reshape(40, width // 2, 2)
+    angle = k * 10000.0 ** (-np.arange(0, width, 2) / width)
+    sin, cos = np.sin(angle), np.cos(angle)
+    turned = np.stack([pairs[..., 0] * cos + pairs[..., 1] * sin, pairs[..., 1] * cos - pairs[..., 0] * sin], axis=-1)
+    np.testing.assert_allclose(turned[:-k], pairs[k:], atol=1e-6)
+
+
+def test_nearby_positions_are_more_alike_than_distant_ones():
+    codes = sinusoidal_positions(100, 64)
+    likeness = codes @ codes[0]
+    assert likeness[0] == pytest.approx(32)
+    assert likeness[0] > likeness[1] > likeness[3] > likeness[50:].max()
+
+
+# --- attention ------------------------------------------------------------------------------------------------
+
+
+def by_hand(layer, x, memory, allowed):
+    """Each head's projections as slices of the whole, softmax as a formula, heads side by side."""
+    width = x.shape[-1] // layer.n_head
+    q, k, v = (
+        source @ projection.weight.numpy().T + projection.bias.numpy()
+        for source, projection in ((x, layer.query), (memory, layer.key), (memory, layer.value))
+    )
+    heads = []
+    for h in range(layer.n_head):
+        part = slice(h * width, (h + 1) * width)
+        scores = np.einsum("btd,bsd->bts", q[..., part], k[..., part]) / math.sqrt(width)
+        weights = np.where(allowed, np.exp(scores), 0)
+        heads.append(weights / weights.sum(-1, keepdims=True) @ v[..., part])
+    return np.concatenate(heads, axis=-1) @ layer.output.weight.numpy().T + layer.output.bias.numpy()
+
+
+@pytest.mark.parametrize("n_head", [1, 2, 4])
+def test_self_attention_by_hand(n_head):
+    layer, x = MultiHeadAttention(8, n_head).to("cpu", "float64"), normal(2, 5, 8)
+    everything = np.ones((5, 5), bool)
+    np.testing.assert_allclose(layer(x).numpy(), by_hand(layer, x.numpy(), x.numpy(), everything), atol=1e-13)
+    expected = by_hand(layer, x.numpy(), x.numpy(), np.tril(everything))
+    np.testing.assert_allclose(layer(x, is_causal=True).numpy(), expected, atol=1e-13)
+
+
+def test_cross_attention_by_hand():
+    layer, x, memory = MultiHeadAttention(8, 2).to("cpu", "float64"), normal(2, 3, 8), normal(2, 6, 8)
+    padding = np.arange(6) < np.array([4, 6])[:, None]  # (B, S)
+    y = layer(x, memory, Tensor(padding[:, None, None, :]))
+    expected = by_hand(layer, x.numpy(), memory.numpy(), padding[:, None, :])
+    np.testing.assert_allclose(y.numpy(), expected, atol=1e-13)
+
+
+def test_what_is_masked_does_not_matter():
+    layer, x, memory = MultiHeadAttention(8, 2).to("cpu", "float64"), normal(2, 3, 8), normal(2, 6, 8)
+    mask = Tensor((np.arange(6) < 4)[None, None, None, :])
+    changed = memory.numpy().copy()
+    changed[:, 4:] = 1e6
+    np.testing.assert_array_equal(layer(x, memory, mask).numpy(), layer(x, Tensor(changed), mask).numpy())
+
+
+def test_attention_weights_are_dropped_in_training_only():
+    layer, x = MultiHeadAttention(8, 2, dropout=0.5), Tensor.randn(2, 5, 8)
+    with random_key(1):
+        one, another = layer(x).numpy(), layer(x).numpy()
+    assert (one != another).any()
+    layer.eval()
+    np.testing.assert_array_equal(layer(x).numpy(), layer(x).numpy())
+
+
+def test_heads_must_share_the_width_evenly():
+    with pytest.raises(ValueError, match="n_embd 10 cannot be cut into n_head 3 heads of one size"):
+        MultiHeadAttention(10, 3)
+
+
+# --- the cache ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pieces", [[1] * 7, [4, 3], [2, 1, 4], [7]])
+def test_a_cache_changes_nothing(pieces):
+    layer, x = MultiHeadAttention(8, 2).to("cpu", "float64"), normal(3, 7, 8)
+    with no_grad():
+        whole = layer(x, is_causal=True).numpy()
+        cache, done = KVCache(7), []
+        for part in x.split(pieces, axis=1):
+            done.append(layer(part, is_causal=True, cache=cache).numpy())
+    assert cache.length == 7
+    np.testing.assert_allclose(np.concatenate(done, axis=1), whole, atol=1e-13)
+
+
+def test_a_cache_that_is_full_says_so_and_stays_as_it_was():
+    cache, piece = KVCache(5), Tensor.ones(1, 2, 3, 4)
+    cache.extend(piece, piece)
+    with pytest.raises(ValueError, match="KVCache: 6 positions do not fit into a cache of 5"):
+        cache.extend(piece, piece)
+    assert cache.length == 3
+    keys, _ = cache.extend(piece[:, :, :2], piece[:, :, :2])
+    assert keys.shape == (1, 2, 5, 4)
+
+
+def test_selected_rows_go_their_own_way(device):
+    cache = KVCache(4)
+    numbers = Tensor(np.arange(3.0).reshape(3, 1, 1, 1), device=device)
+    cache.extend(numbers, numbers * 10)
+    chosen = cache.select(np.array([2, 0, 2]))
+    assert chosen.length == 1
+    keys, values = chosen.extend(numbers + 5, numbers)
+    assert keys[:, 0, :, 0].tolist() == [[2, 5], [0, 6], [2, 7]]
+    assert values[:, 0, :, 0].tolist() == [[20, 0], [0, 1], [20, 2]]
+    keys, _ = cache.extend(numbers + 90, numbers)
+    assert keys[:, 0, :, 0].tolist() == [[0, 90], [1, 91], [2, 92]]
+
+
+def test_an_empty_cache_can_be_selected_from():
+    assert KVCache(4).select(np.array([0, 0])).length == 0
+
+
+# --- feed-forward and block -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("activation", ["gelu", "relu"])
+def test_feed_forward_by_hand(activation):
+    layer, x = FeedForward(4, 12, activation=activation).to("cpu", "float64"), normal(2, 3, 4)
+    hidden = F.linear(x, layer.up.weight, layer.up.bias)
+    hidden = hidden.gelu() if activation == "gelu" else hidden.relu()
+    np.testing.assert_allclose(layer(x).numpy(), F.linear(hidden, layer.down.weight, layer.down.bias).numpy())
+    alone = layer(x[:, 1:2]).numpy()
+    np.testing.assert_allclose(layer(x).numpy()[:, 1:2], alone, atol=1e-14)  # each position for itself
+
+
+class Rectify(Module):
+    """A mixer that is no attention."""
+
+    def forward(self, x, factor=1.0):
+        return x.relu() * factor
+
+
+def normalised(x):
+    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+
+
+def test_pre_norm_and_post_norm():
+    x = normal(2, 3, 6)
+    a = x.numpy()
+
+    def block(norm_first):
+        return Block(Rectify(), Rectify(), 6, norm_first=norm_first).to("cpu", "float64")
+
+    inner = a + np.maximum(normalised(a), 0)
+    np.testing.assert_allclose(block(True)(x).numpy(), inner + np.maximum(normalised(inner), 0), atol=1e-13)
+    inner = normalised(a + np.maximum(a, 0))
+    np.testing.assert_allclose(block(False)(x).numpy(), normalised(inner + np.maximum(inner, 0)), atol=1e-13)
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_arguments_for_mixing_reach_the_mixer(norm_first):
+    block, x = Block(Rectify(), Rectify(), 6, norm_first=norm_first).to("cpu", "float64"), normal(2, 3, 6)
+    assert np.abs(block(x).numpy() - block(x, factor=2.0).numpy()).max() > 0.01
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_the_gradients_of_a_whole_block(norm_first):
+    manual_seed(1)
+    block = Block(MultiHeadAttention(4, 2, 0.2), FeedForward(4, 8, 0.2), 4, norm_first=norm_first).to("cpu", "float64")
+    x = normal(2, 3, 4, requires_grad=True)
+    gradcheck(lambda x, *parameters: block(x, is_causal=True), [x, *block.parameters()], directions=2)
+
+
+# --- initialisation -------------------------------------------------------------------------------------------
+
+
+def test_initialisation_is_that_of_gpt_2():
+    manual_seed(1)
+    block = Block(MultiHeadAttention(128, 4), FeedForward(128, 512), 128)
+    init_gpt2(block, n_layer=8)
+    calm = {"mixer.output", "mlp.down"}
+    for name, module in block.named_modules():
+        if isinstance(module, Linear):
+            deviation = 0.02 / math.sqrt(16) if name in calm else 0.02
+            assert module.weight.numpy().std() == pytest.approx(deviation, rel=0.03), name
+            assert abs(module.weight.numpy().mean()) < deviation / 20
+            assert module.weight.dtype == np.float32
+            assert not module.bias.numpy().any()
+    assert block.mixer_norm.weight.tolist() == [1.0] * 128
+    assert block.mixer_norm.bias.tolist() == [0.0] * 128

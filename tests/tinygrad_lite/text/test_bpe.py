@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.text import bpe
 from tinygrad_lite.text.bpe import MAX_WORD, BPETokenizer, split_words
+from tinygrad_lite.text.corpora import load_corpus
 from tinygrad_lite.text.tokenizer import Tokenizer
 
 TEXT = st.text(st.characters() | st.characters(categories=["Cs"]))  # with unpaired surrogates
@@ -84,6 +85,23 @@ def test_dna_has_no_words_but_is_cut_by_the_same_rule():
     tokenizer = BPETokenizer.train("AACGCACTATATA", 256 + 2)
     assert [tokenizer.render(i) for i in (256, 257)] == ["TA", "AC"]
     assert " ".join(map(tokenizer.render, tokenizer.encode("AACGCACTATATA"))) == "A AC G C AC TA TA TA"
+
+
+def test_a_line_of_forty_characters_is_seven_tokens_once_its_words_are_known():
+    line = "Mit Worten läßt sich trefflich streiten,"
+    tokenizer = BPETokenizer.train(f"{line} {line}", 256 + 40)
+    assert len(line) == 40
+    shown = [tokenizer.render(token) for token in tokenizer.encode(line)]
+    assert shown == ["Mit", " Worten", " läßt", " sich", " trefflich", " streiten", ","]
+
+
+@pytest.mark.network
+def test_the_same_line_after_learning_from_goethe_is_at_most_ten_tokens():
+    line = "Mit Worten läßt sich trefflich streiten,"
+    tokenizer = BPETokenizer.train(load_corpus("goethe").text, 2611)
+    ids = tokenizer.encode(line)
+    assert len(ids) <= 10
+    assert tokenizer.decode(ids) == line
 
 
 def test_equally_frequent_pairs_shorter_first_then_first_in_the_text():

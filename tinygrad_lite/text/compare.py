@@ -1,0 +1,215 @@
+"""What does the choice of tokens cost, and what does it buy? All tokenizers side by side, on one text.
+
+    python -m tinygrad_lite.text.compare my.txt                      any UTF-8 text
+    python -m tinygrad_lite.text.compare goethe --vocab_size 4096    a corpus by name
+    python -m tinygrad_lite.text.compare my.txt --sample 0           the table alone
+
+Each tokenizer learns from the first nine tenths of the text, with the same --vocab_size where the size can be chosen,
+and is measured on the last tenth, which it has not seen:
+
+- characters per token: a model's time per character, and how much text fits into its context, depend on it;
+- unknown: the share of the characters that become <unk> (with a word, all of its characters are lost);
+- seconds to learn the vocabulary, and megabytes (10^6 bytes of UTF-8) per second to turn text into tokens.
+
+For `bpe-w`, which keeps no white space but one blank after each word, the characters of the text as it was are
+counted all the same. Then a passage of the held-out text follows, cut into tokens by each: in two colours by turns on
+a terminal, and otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Ends of lines
+are shown as \\n, and other characters that cannot be printed, or parts of characters, as \\x and their code.
+
+Which is best cannot be read from this table alone: fewer tokens are fewer steps, but each is a choice among more. What
+a model makes of them shows in its loss in bits per character (`gpt/data.py`), which does not depend on the tokens.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinygrad_lite.errors import CorpusError, OptionError, UserError
+from tinygrad_lite.options import build, option, parse_command_line
+from tinygrad_lite.run import say
+from tinygrad_lite.text.bpe import BPETokenizer
+from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.text.corpora import CORPORA, Corpus, announce, load_corpus, load_files
+from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.text.tokenizer import CharTokenizer, Tokenizer, to_utf8
+from tinygrad_lite.text.word import WordTokenizer
+
+HELD_OUT = 0.1  # share of the characters at the end of the text, as in training
+
+# How each kind learns from a text and a vocabulary size, in the order of the table.
+LEARN: dict[str, Callable[[str, int], Tokenizer]] = {
+    CharTokenizer.kind: lambda text, vocab_size: CharTokenizer.train(text),
+    ByteTokenizer.kind: lambda text, vocab_size: ByteTokenizer(),
+    BPETokenizer.kind: BPETokenizer.train,
+    EndOfWordTokenizer.kind: EndOfWordTokenizer.train,
+    WordTokenizer.kind: WordTokenizer.train,
+}
+
+# Black on cyan and black on yellow: both colours are set, so it can be read whatever the terminal's own are.
+COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
+RESET = "\x1b[0m"
+
+
+@dataclass
+class CompareOptions:
+    """Everything that the comparison can be asked for."""
+
+    vocab_size: int = option(
+        2048, "size of the vocabularies of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257
+    )
+    sample: int = option(200, "length of the passage to show as tokens; 0: none", unit="characters", low=0)
+
+
+@dataclass
+class Measured:
+    """One row of the table.
+
+    Attributes:
+        characters_per_token, unknown: on held-out text; unknown is a share of its characters.
+        seconds: to learn the vocabulary.
+        speed: of encoding the held-out text, in 10^6 bytes per second.
+    """
+
+    tokenizer: Tokenizer
+    characters_per_token: float
+    unknown: float
+    seconds: float
+    speed: float
+
+
+def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Measured:
+    """Learn a tokenizer of this kind from one text, and see how it does on another one.
+
+    Raises: TokenizerError if the vocabulary is too small for this kind.
+    """
+    began = time.perf_counter()
+    tokenizer = LEARN[kind](text, vocab_size)
+    learned = time.perf_counter()
+    ids = tokenizer.encode(held_out)
+    encoded = time.perf_counter()
+    lost = sum(n * len(what) for what, n in tokenizer.unknown(held_out).items())
+    return Measured(
+        tokenizer=tokenizer,
+        characters_per_token=len(held_out) / len(ids),
+        unknown=lost / len(held_out),
+        seconds=learned - began,
+        speed=len(to_utf8(held_out)) / 1e6 / max(encoded - learned, 1e-9),  # a clock may be too coarse to see it
+    )
+
+
+def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
+    r"""A text as its tokens, in two colours by turns, or with a mark between them.
+
+    >>> print(show_tokens(WordTokenizer.train("Ach, ich", 9), "Ach, du,\nich", colour=False))
+    Ach|,| |<unk>|,|<unk>|ich
+    >>> print(show_tokens(ByteTokenizer(), "nä\nja", colour=False))
+    n|\xc3|\xa4|\n|
+    j|a
+    """
+    shown = []
+    for i, token in enumerate(tokenizer.encode(text)):
+        # The end of a line is shown, and then it happens, too.
+        end = "\n" if b"\n" in tokenizer.token_bytes(token) else ""
+        if colour:
+            shown.append(COLOURS[i % 2] + tokenizer.render(token) + RESET + end)
+        else:
+            shown.append(tokenizer.render(token) + "|" + end)
+    return "".join(shown) if colour else "".join(shown).removesuffix("|")
+
+
+def wants_colour() -> bool:
+    """Whether stdout is a terminal, and the user has not asked for no colours (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+# --- the command ----------------------------------------------------------------------------------------------
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    # Whatever is in a text can be printed, on every terminal and into every pipe.
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    parsed = parse_command_line(
+        CompareOptions,
+        argv,
+        prog="python -m tinygrad_lite.text.compare",
+        description="Learn every kind of tokenizer from a text, and compare them on its last tenth.",
+        epilog="FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA),
+        positional="FILE",
+    )
+    options = build(CompareOptions, ("command line", parsed.values))
+    if parsed.positional is None:
+        raise OptionError("name a text: python -m tinygrad_lite.text.compare FILE")
+    text, held_out = split(read_corpus(parsed.positional))
+
+    print("tokenizer  vocabulary  characters per token  unknown  learned in      encodes")
+    tokenizers = []
+    for kind in LEARN:
+        row = measure(kind, text, held_out, options.vocab_size)
+        tokenizers.append(row.tokenizer)
+        print(
+            f"{kind:<9} {row.tokenizer.vocab_size:>11,} {row.characters_per_token:>21.2f} {row.unknown:>8.2%} "
+            f"{row.seconds:>9.2f} s {row.speed:>7.1f} MB/s",
+            flush=True,
+        )
+    if options.sample:
+        passage = first_lines(held_out, options.sample)
+        for tokenizer in tokenizers:
+            print(f"\n{tokenizer.kind}: {len(passage):,} characters, {len(tokenizer.encode(passage)):,} tokens")
+            print(show_tokens(tokenizer, passage, wants_colour()))
+    return 0
+
+
+def read_corpus(name: str) -> Corpus:
+    """The text from a file, or by the name of a corpus; where it is from is said on stderr."""
+    if name in CORPORA:
+        return load_corpus(name)
+    corpus = load_files([name])
+    announce(corpus)
+    return corpus
+
+
+def split(corpus: Corpus) -> tuple[str, str]:
+    """What is learned from and what is held out.
+
+    Raises: CorpusError if either has no word in it.
+    """
+    cut = round(len(corpus.text) * (1 - HELD_OUT))
+    text, held_out = corpus.text[:cut], corpus.text[cut:]
+    if not text.strip() or not held_out.strip():
+        raise CorpusError(
+            f"the text is too short: its first {len(text):,} characters are to learn from and its last "
+            f"{len(held_out):,} to measure with, and both must have a word in them; take a longer text"
+        )
+    return text, held_out
+
+
+def first_lines(text: str, length: int) -> str:
+    """So many characters from the first line that is there from its beginning; from the very first if there is none.
+
+    >>> first_lines("rebt.\\n\\nWer immer strebend sich", 9)
+    'Wer immer'
+    """
+    _, _, rest = text.partition("\n")
+    return (rest.strip("\n") or text)[:length]
+
+
+def run() -> None:
+    """Call `main` and turn the errors that a user can mend into one sentence."""
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except UserError as error:
+        say(f"text.compare: {error}")
+        sys.exit(2 if isinstance(error, OptionError) else 1)
+    except KeyboardInterrupt:
+        say("text.compare: stopped")
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    run()

@@ -44,6 +44,8 @@ def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
     np.seterr(all="ignore")  # the loop looks for NaN and infinity itself, and says where they came from
+    # Whatever a model writes can be printed, on every terminal and into every pipe.
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     options, checkpoint, folder = read_options(argv)
     set_composed(options.composed)
     if options.dry_run:
@@ -85,6 +87,21 @@ def train(
     bar = tqdm(total=last, initial=first, unit="step", file=sys.stderr, dynamic_ncols=True, disable=None)
     busy, logged = 0.0, first  # seconds of training since the last log, and the step of that log
     for step in range(first, last + 1):
+        began = time.perf_counter()
+        optimizer.zero_grad()
+        loss = 0.0
+        for micro_step, batch in enumerate(data.micro_batches(step, options.batch_size, micro_steps)):
+            with random_key(options.seed, step, micro_step):
+                share = model.loss(batch) / micro_steps  # the mean of the means of equal parts is the mean of all
+            share.backward()
+            loss += share.item()
+        grad_norm = optimizer.clip_grad_norm(options.grad_clip)
+        # Before saving, and at the end too: a model that gives NaN must not replace the last good checkpoint.
+        if not math.isfinite(loss + grad_norm):
+            bar.close()
+            raise UserError(explain_non_finite(options, data, model, optimizer, step, loss, grad_norm, folder))
+        busy += time.perf_counter() - began
+
         if step % options.eval_interval == 0 or step == last:
             # Save before evaluating: if the evaluation fails, the work is not lost.
             save_checkpoint(folder.last, to_checkpoint(options, data, model, optimizer, best_loss))
@@ -101,17 +118,6 @@ def train(
 
         began = time.perf_counter()
         optimizer.lr = options.learning_rate_at(step)
-        optimizer.zero_grad()
-        loss = 0.0
-        for micro_step, batch in enumerate(data.micro_batches(step, options.batch_size, micro_steps)):
-            with random_key(options.seed, step, micro_step):
-                share = model.loss(batch) / micro_steps  # the mean of the means of equal parts is the mean of all
-            share.backward()
-            loss += share.item()
-        grad_norm = optimizer.clip_grad_norm(options.grad_clip)
-        if not math.isfinite(loss + grad_norm):
-            bar.close()
-            raise UserError(explain_non_finite(options, data, model, optimizer, step, loss, grad_norm, folder))
         optimizer.step()
         busy += time.perf_counter() - began
 

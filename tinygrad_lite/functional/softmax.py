@@ -14,9 +14,9 @@ from tinygrad_lite.tensor import Axis, Tensor
 
 
 def _shift(x: Tensor, axis: Axis) -> Tensor:
-    """The largest element along the axis, as a constant; 0 where all are -inf, since -inf - -inf is NaN."""
+    """The largest element along the axis, as a constant; 0 where it is infinite, since inf - inf is NaN."""
     largest = x.detach().max(axis, keepdim=True)
-    return largest.masked_fill(largest == -math.inf, 0.0)
+    return largest.masked_fill(largest.abs() == math.inf, 0.0)
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:

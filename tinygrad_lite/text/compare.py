@@ -28,10 +28,9 @@ from dataclasses import dataclass
 
 from tinygrad_lite.errors import CorpusError, OptionError, UserError
 from tinygrad_lite.options import build, option, parse_command_line
-from tinygrad_lite.run import say
 from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.corpora import CORPORA, Corpus, announce, load_corpus, load_files
+from tinygrad_lite.text.corpora import CORPORA, Corpus, announce, load_corpus, load_files, print_to_stderr
 from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.text.tokenizer import CharTokenizer, Tokenizer, to_utf8
 from tinygrad_lite.text.word import WordTokenizer
@@ -155,7 +154,7 @@ def main(argv: list[str]) -> int:
             flush=True,
         )
     if options.sample:
-        passage = first_lines(held_out, options.sample)
+        passage = first_words(held_out, options.sample)
         for tokenizer in tokenizers:
             print(f"\n{tokenizer.kind}: {len(passage):,} characters, {len(tokenizer.encode(passage)):,} tokens")
             print(show_tokens(tokenizer, passage, wants_colour()))
@@ -186,14 +185,21 @@ def split(corpus: Corpus) -> tuple[str, str]:
     return text, held_out
 
 
-def first_lines(text: str, length: int) -> str:
-    """So many characters from the first line that is there from its beginning; from the very first if there is none.
+def first_words(text: str, length: int) -> str:
+    """At most so many characters of a text, without half a word at either end if that can be.
 
-    >>> first_lines("rebt.\\n\\nWer immer strebend sich", 9)
+    They begin with the first line that is there from its beginning, since the cut before the held-out text may go
+    through a word.
+
+    >>> first_words("rebt.\\n\\nWer immer strebend sich", 12)
     'Wer immer'
     """
     _, _, rest = text.partition("\n")
-    return (rest.strip("\n") or text)[:length]
+    rest = rest.strip("\n") or text
+    end = min(length, len(rest))
+    while 0 < end < len(rest) and rest[end - 1].isalnum() and rest[end].isalnum():
+        end -= 1
+    return rest[:end].rstrip() or rest[:length]
 
 
 def run() -> None:
@@ -201,10 +207,10 @@ def run() -> None:
     try:
         sys.exit(main(sys.argv[1:]))
     except UserError as error:
-        say(f"text.compare: {error}")
+        print_to_stderr(f"text.compare: {error}")
         sys.exit(2 if isinstance(error, OptionError) else 1)
     except KeyboardInterrupt:
-        say("text.compare: stopped")
+        print_to_stderr("text.compare: stopped")
         sys.exit(130)
     except BrokenPipeError:
         sys.stderr.close()

@@ -96,12 +96,12 @@ def test_a_line_of_forty_characters_is_seven_tokens_once_its_words_are_known():
 
 
 @pytest.mark.network
-def test_the_same_line_after_learning_from_goethe_is_at_most_ten_tokens():
+def test_the_same_line_after_learning_from_goethe():
+    # The lecture's nine tokens have ids up to 2610; the size of its vocabulary is not told, and the texts differ.
     line = "Mit Worten läßt sich trefflich streiten,"
-    tokenizer = BPETokenizer.train(load_corpus("goethe").text, 2611)
-    ids = tokenizer.encode(line)
-    assert len(ids) <= 10
-    assert tokenizer.decode(ids) == line
+    tokenizer = BPETokenizer.train(load_corpus("goethe").text, 4096)
+    shown = [tokenizer.render(token) for token in tokenizer.encode(line)]
+    assert shown == ["Mit", " W", "orten", " läßt", " sich", " treff", "lich", " streiten", ","]
 
 
 def test_equally_frequent_pairs_shorter_first_then_first_in_the_text():

@@ -18,11 +18,12 @@ import numpy as np
 
 from gpt.model import GPT
 from tinygrad_lite.checkpoint import Checkpoint, describe, load_checkpoint
-from tinygrad_lite.device import get_device
+from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError, UserError
 from tinygrad_lite.options import build, option, parse_command_line
 from tinygrad_lite.run import newest_checkpoint, say, tune_memory
 from tinygrad_lite.text.beam import beam_search
+from tinygrad_lite.text.cleaning import normalise
 from tinygrad_lite.text.decoding import generate
 from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
 
@@ -85,8 +86,10 @@ def main(argv: list[str]) -> int:
     checkpoint = load_checkpoint(path)
     say(f"{path}: {describe(checkpoint)}")
     device = get_device(options.device).name
+    if options.device == "auto":
+        say(f"--device auto takes {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     tokenizer, model = load(checkpoint, device)
-    prompt = read_prompt(options.start)
+    prompt = normalise(read_prompt(options.start))  # as the text was that the model learned from
     ids = encode(tokenizer, prompt)
     if options.beam:
         show_beam(options, model, tokenizer, prompt, ids)
@@ -217,6 +220,9 @@ def run() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:  # the disk is full, a file was taken away
+        say(f"sample.py: {error}")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from gpt.config import GPTOptions
+from gpt.config import GPTConfig, GPTOptions
 from gpt.data import TextData, prepare
 from gpt.model import GPT
 from tinygrad_lite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
-from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.options import build, difference, find_preset, list_presets, parse_command_line, read_preset
@@ -223,7 +223,14 @@ def read_options(argv: list[str]) -> tuple[GPTOptions, Checkpoint | None, RunFol
 def resumed_options(checkpoint: Checkpoint, given: dict, folder: RunFolder) -> GPTOptions:
     """The settings of the run that goes on, with what the command line changes; prints the changes."""
     before = build(GPTOptions, (f"checkpoint {folder.last}", checkpoint.training))
-    options = build(GPTOptions, (f"checkpoint {folder.last}", checkpoint.training), ("command line", given))
+    # The checkpoint holds no path; which files the text was in, options.json says.
+    text = {} if "dataset" in given else {"text": folder.noted_options().get("text", [])}
+    options = build(
+        GPTOptions,
+        (f"checkpoint {folder.last}", checkpoint.training),
+        (str(folder.options), text),
+        ("command line", given),
+    )
     for name in sorted(FIXED & given.keys()):
         old, new = getattr(before, name), getattr(options, name)
         if old != new:
@@ -233,8 +240,6 @@ def resumed_options(checkpoint: Checkpoint, given: dict, folder: RunFolder) -> G
             )
     for line in difference(checkpoint.training, saved_options(options)):
         say(f"changed: {line}")
-    if not options.text:
-        options.text = folder.noted_options().get("text", [])
     if options.max_iters < checkpoint.step:
         raise OptionError(
             f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
@@ -245,7 +250,10 @@ def resumed_options(checkpoint: Checkpoint, given: dict, folder: RunFolder) -> G
 def make_model(options: GPTOptions, data: TextData, checkpoint: Checkpoint | None) -> GPT:
     """A new model whose weights depend on the seed only, or the one that the checkpoint holds."""
     if checkpoint:
-        return GPT.from_checkpoint(checkpoint, options.device, options.dropout)
+        model = GPT.from_checkpoint(checkpoint, options.device, options.dropout)
+        if model.config != options.model_config(data.tokenizer.vocab_size):
+            raise CheckpointError("the checkpoint's model is not the one that its tokenizer and settings describe")
+        return model
     with random_key(options.seed):
         model = GPT(options.model_config(data.tokenizer.vocab_size))
     model.to(options.device, np.dtype(options.dtype))
@@ -304,7 +312,7 @@ def dry_run(options: GPTOptions, checkpoint: Checkpoint | None) -> int:
     """Print what a run would be: size, memory, tokens per step, schedule. Reads no text and writes nothing."""
     vocab_size, about = options.vocab_size, ""
     if checkpoint:
-        vocab_size = checkpoint.model["vocab_size"]
+        vocab_size = GPTConfig.from_json(checkpoint.model).vocab_size
     elif options.tokenizer == "char":
         vocab_size, about = 100, " with 100 different characters; the text decides"
     config = options.model_config(vocab_size)
@@ -369,6 +377,9 @@ def run() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:  # the disk is full, a file was taken away
+        say(f"train.py: {error}")
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ Format: https://huggingface.co/docs/safetensors, read and written by the `safete
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -113,7 +114,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
         raise CheckpointError(f"{path} is no readable checkpoint ({error}): truncated, or another format") from None
     try:
         info = json.loads(metadata[KEY])
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{path}: its description is not JSON ({error})") from None
     return _checked(path, info, tensors)
 
@@ -132,7 +133,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
         "training": dict,
         "tokenizer": dict,
         "step": int,
-        "best_loss": (int, float, type(None)),
+        "best_loss": (float, type(None)),
         "corpus_sha256": str,
     }
     for name, kind in kinds.items():
@@ -140,6 +141,8 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
             raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")
     if info["step"] < 0:
         raise CheckpointError(f"{path}: its step is {info['step']}")
+    if not 0 <= (info["best_loss"] or 0) < math.inf:  # NaN compares with nothing: no later loss would be the best
+        raise CheckpointError(f"{path}: its best loss is {info['best_loss']}")
     parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}}
     for name, array in tensors.items():
         part, _, rest = name.partition(".")

@@ -99,7 +99,7 @@ class RunFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.path / "lock", "a", encoding="utf-8")
+            file = open(self.path / "lock", "a", encoding="utf-8")  # noqa: SIM115 (closed by the `with` below)
         except OSError as error:
             raise OptionError(f"--out_dir {self.path} cannot be written ({error.strerror}): choose another") from None
         with file:  # the lock ends when the file is closed, even if the process is killed

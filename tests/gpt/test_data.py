@@ -1,0 +1,97 @@
+"""Text becomes batches: targets are the ids moved on by one, and the held-out end is never learned from."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gpt.config import GPTOptions
+from gpt.data import TextData, prepare
+from tinygrad_lite.errors import CorpusError
+
+TEXT = "".join(chr(97 + (i * i + i // 7) % 26) for i in range(2000))
+
+
+@pytest.fixture
+def data(tmp_path) -> TextData:
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT, encoding="utf-8")
+    return prepare(GPTOptions(text=[str(path)], block_size=16))
+
+
+def test_the_split_is_a_contiguous_tenth_at_the_end(data):
+    assert data.tokenizer.decode(data.train) == TEXT[:1800]
+    assert data.tokenizer.decode(data.held_out) == TEXT[1800:]
+
+
+def test_targets_are_the_next_tokens_of_the_training_part(data):
+    ids, targets = data.batch(step=3, sequences=50)
+    assert ids.shape == targets.shape == (50, 16)
+    np.testing.assert_array_equal(ids[:, 1:], targets[:, :-1])
+    for row, last in zip(ids, targets[:, -1], strict=True):
+        assert data.tokenizer.decode([*row, last]) in TEXT[:1800]
+
+
+def test_every_window_can_be_drawn(data):
+    ids, targets = data.batch(0, 60_000)
+    first = {tuple(row) for row in ids}
+    windows = {tuple(data.train[i : i + 16].tolist()) for i in range(len(data.train) - 16)}
+    assert first == windows
+    assert tuple(data.train[-16:].tolist()) in {tuple(row) for row in targets}
+
+
+def test_micro_batches_are_the_pieces_of_one_batch(data):
+    ids, targets = data.batch(5, 12)
+    parts = list(data.micro_batches(5, 4, 3))
+    np.testing.assert_array_equal(np.concatenate([part[0].numpy() for part in parts]), ids)
+    np.testing.assert_array_equal(np.concatenate([part[1].numpy() for part in parts]), targets)
+
+
+def test_batches_depend_on_the_step_and_nothing_else(data):
+    first = data.batch(1, 4)[0]
+    data.batch(2, 4)
+    list(data.validation_batches(3, 0))
+    np.testing.assert_array_equal(data.batch(1, 4)[0], first)
+    assert not np.array_equal(data.batch(2, 4)[0], first)
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 100])
+def test_validation_predicts_every_held_out_token_but_the_first_once(data, batch_size):
+    batches = list(data.validation_batches(batch_size, 0))
+    targets = np.concatenate([target.numpy().ravel() for _, target in batches])
+    np.testing.assert_array_equal(targets, data.held_out[1:])
+
+
+def test_a_number_of_windows_is_spread_evenly_and_fixed(data):
+    few = list(data.validation_batches(2, 4))
+    assert sum(len(ids) for ids, _ in few) == 4
+    again = list(data.validation_batches(2, 4))
+    for (a, _), (b, _) in zip(few, again, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+    np.testing.assert_array_equal(few[0][0].numpy()[0], data.held_out[:16])
+
+
+def test_bits_per_character_of_bytes_and_characters(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("abcdefgh" * 200, encoding="utf-8")
+    characters = prepare(GPTOptions(text=[str(path)], block_size=8))
+    assert characters.bits_per_character(math.log(2)) == pytest.approx(1.0)
+    pairs = prepare(GPTOptions(text=[str(path)], block_size=8, tokenizer="bpe", vocab_size=300))
+    assert pairs.chars_per_token > 1
+    assert pairs.bits_per_character(math.log(2)) == pytest.approx(1 / pairs.chars_per_token)
+
+
+def test_a_given_tokenizer_is_used_and_unknown_characters_survive(data, tmp_path):
+    path = tmp_path / "other.txt"
+    path.write_text("ÄÖÜ abc " * 100, encoding="utf-8")
+    other = prepare(GPTOptions(text=[str(path)], block_size=16), data.tokenizer)
+    assert other.tokenizer is data.tokenizer
+    assert other.train.max() == data.tokenizer.specials["<unk>"]
+
+
+def test_too_short_a_text_is_refused_with_both_lengths(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("x" * 50, encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"45 tokens to learn from and 5 held out.*at least 65"):
+        prepare(GPTOptions(text=[str(path)], block_size=64))
+    assert len(prepare(GPTOptions(text=[str(path)], block_size=44)).train) == 45

@@ -1,0 +1,256 @@
+"""sample.py: takes the right checkpoint, goes on from any prompt, and refuses what makes no sense in one sentence."""
+
+import io
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import sample
+from tests.scripts import folder, run_train  # noqa: F401 (folder is a fixture)
+from tinygrad_lite.checkpoint import load_checkpoint, save_checkpoint
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
+
+ROOT = Path(__file__).parent.parent
+BEST = "out/goethe-char/best.safetensors"
+
+
+@pytest.fixture
+def trained(folder):  # noqa: F811
+    """A working folder with a trained run."""
+    run_train("--max_iters", 40, "--learning_rate", "1e-2", "--eval_interval", 40)
+    return folder
+
+
+def written(capsys, *arguments: object) -> str:
+    """What sample.py writes to stdout."""
+    capsys.readouterr()
+    assert sample.main([str(argument) for argument in arguments]) == 0
+    return capsys.readouterr().out
+
+
+def in_a_process(*arguments, **options):
+    command = [sys.executable, str(ROOT / "sample.py"), *arguments]
+    return subprocess.run(command, capture_output=True, check=False, **options)
+
+
+# --- what is written ----------------------------------------------------------------------------------------------
+
+
+def test_stdout_holds_the_prompt_and_the_text_only(trained, capsys):
+    text = written(capsys, "--start", "Es irrt", "--max_new_tokens", 20)
+    assert text.startswith("Es irrt")
+    assert len(text) == len("Es irrt") + 20 + 1
+    assert text.endswith("\n")
+
+
+def test_the_seed_decides(trained, capsys):
+    first, again = (written(capsys, "--seed", 3, "--max_new_tokens", 30) for _ in range(2))
+    assert first == again
+    assert first != written(capsys, "--seed", 4, "--max_new_tokens", 30)
+
+
+@pytest.mark.parametrize("length", [5, 30])  # the context holds 8 tokens
+def test_greedy_is_temperature_0_and_a_beam_of_1_and_needs_no_cache(trained, capsys, length):
+    common = ("--start", "Grau", "--max_new_tokens", length)
+    greedy = written(capsys, *common, "--greedy")
+    assert written(capsys, *common, "--temperature", 0) == greedy
+    assert written(capsys, *common, "--beam", 1) == greedy
+    assert written(capsys, *common, "--greedy", "--use_cache=False") == greedy
+
+
+def test_several_samples_differ_and_the_first_is_that_of_one(trained, capsys):
+    common = ("--start", "Grau", "--max_new_tokens", 25)
+    three = written(capsys, *common, "--num_samples", 3)
+    texts = ["Grau" + part for part in three.split("Grau")[1:]]
+    assert len(texts) == 3
+    assert len(set(texts)) == 3
+    assert texts[0] == written(capsys, *common)
+
+
+def test_a_beam_shows_text_log_prob_length_and_score(trained, capsys):
+    sample.main(["--start", "Grau", "--beam", "4", "--n_best", "3", "--max_new_tokens", "6"])
+    out, err = capsys.readouterr()
+    assert out.count("Grau") >= 3
+    for number in (1, 2, 3):
+        assert f"--- {number}: log-prob -" in err
+    assert "length 6 tokens, score -" in err
+
+
+def test_nothing_new_is_the_prompt_alone(trained, capsys):
+    assert written(capsys, "--start", "Grau", "--max_new_tokens", 0) == "Grau\n"
+
+
+# --- prompts ------------------------------------------------------------------------------------------------------
+
+
+def test_a_prompt_from_a_file_and_from_stdin(trained, capsys, monkeypatch):
+    expected = written(capsys, "--start", "Väter", "--max_new_tokens", 10)
+    (trained / "prompt.txt").write_text("Väter", encoding="utf-8")
+    assert written(capsys, "--start", "FILE:prompt.txt", "--max_new_tokens", 10) == expected
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("Väter".encode())))
+    assert written(capsys, "--start", "-", "--max_new_tokens", 10) == expected
+
+
+def test_unknown_characters_are_named_once_and_a_text_follows(trained, capsys):
+    assert sample.main(["--start", "Grau €α€", "--max_new_tokens", "10"]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("Grau €α€")
+    assert err.count("warning") == 1
+    assert "'€'" in err
+    assert "'α'" in err
+
+
+def test_an_empty_prompt_works(trained, capsys):
+    assert len(written(capsys, "--start", "", "--max_new_tokens", 10)) == 11
+
+
+def test_a_prompt_longer_than_the_context_works(trained, capsys):
+    prompt = "Was du ererbt von deinen Vätern hast"
+    assert written(capsys, "--start", prompt, "--max_new_tokens", 5).startswith(prompt)
+
+
+def test_prompts_that_cannot_be_read(trained, monkeypatch):
+    with pytest.raises(OptionError, match="cannot be read"):
+        sample.main(["--start", "FILE:missing.txt"])
+    (trained / "latin.txt").write_bytes("schön".encode("latin-1"))
+    with pytest.raises(OptionError, match=r"not UTF-8 text \(byte 3\)"):
+        sample.main(["--start", "FILE:latin.txt"])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="arguments are bytes on POSIX only")
+def test_any_bytes_in_any_locale_are_written(trained):
+    env = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+    done = in_a_process(BEST, "--start", b"Gr\xff\xc3\xa4u", "--max_new_tokens", "5", env=env)
+    assert done.returncode == 0, done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="pipes as on POSIX")
+def test_a_closed_pipe_ends_quietly(trained):
+    command = [sys.executable, str(ROOT / "sample.py"), BEST, "--max_new_tokens", "100000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(5)
+    process.stdout.close()
+    err = process.stderr.read()
+    assert process.wait(timeout=60) == 141
+    assert b"Traceback" not in err
+    process.stderr.close()
+
+
+# --- which checkpoint ---------------------------------------------------------------------------------------------
+
+
+def test_the_newest_checkpoint_is_taken_or_the_one_named(trained, capsys):
+    run_train("--max_iters", 2, "--seed", 5, out="out/other")
+    sample.main(["--max_new_tokens", "1"])
+    assert "out/other/" in capsys.readouterr().err
+    for arguments in ([BEST], ["out/goethe-char"], ["--out_dir", "out/goethe-char"]):
+        sample.main([*arguments, "--max_new_tokens", "1"])
+        assert "out/goethe-char/" in capsys.readouterr().err
+    with pytest.raises(OptionError, match="which checkpoint"):
+        sample.main([BEST, "--out_dir", "out/other"])
+
+
+def test_no_checkpoint_at_all(folder):  # noqa: F811
+    with pytest.raises(CheckpointError, match="python train.py"):
+        sample.main([])
+    with pytest.raises(CheckpointError, match="there is no checkpoint nowhere"):
+        sample.main(["nowhere"])
+
+
+def broken(path: Path, how: str) -> None:
+    """Write a checkpoint that is wrong in one way."""
+    whole = Path(BEST).read_bytes()
+    checkpoint = load_checkpoint(Path(BEST))
+    if how.startswith("cut"):
+        path.write_bytes(whole[: len(whole) * int(how[3:]) // 100])
+    elif how == "pickle":
+        path.write_bytes(b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94.")
+    elif how == "foreign":
+        save_file({"w": np.zeros(3, np.float32)}, path)
+    else:
+        if how == "mis-shaped":
+            weight = checkpoint.weights["position_embedding.weight"]
+            checkpoint.weights["position_embedding.weight"] = weight.T.copy()
+        elif how == "missing":
+            del checkpoint.weights["final_norm.weight"]
+        elif how == "nan":
+            checkpoint.weights["final_norm.weight"] = checkpoint.weights["final_norm.weight"] * np.float32("nan")
+        elif how == "tokenizer":
+            checkpoint.tokenizer["characters"].pop()
+        elif how == "settings":
+            checkpoint.model["n_embd"] = 10**9
+        elif how == "family":
+            checkpoint.family = "rnn"
+        save_checkpoint(path, checkpoint)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("cut0", "no readable checkpoint"),
+        ("cut1", "no readable checkpoint"),
+        ("cut50", "no readable checkpoint"),
+        ("cut99", "no readable checkpoint"),
+        ("pickle", "no readable checkpoint"),
+        ("foreign", "not a checkpoint of this project"),
+        ("mis-shaped", "mis-shaped: position_embedding.weight"),
+        ("missing", "parameters, it holds"),
+        ("nan", "NaN or infinity"),
+        ("tokenizer", "tokens, its model"),
+        ("settings", "cannot be|parameters, it holds"),
+        ("family", "'rnn', not a GPT"),
+    ],
+)
+def test_a_broken_checkpoint_is_refused_with_the_reason(trained, how, reason):
+    path = Path("broken.safetensors")
+    broken(path, how)
+    with pytest.raises(CheckpointError, match=reason):
+        sample.main([str(path)])
+
+
+# --- options ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--temperature", "-1"],
+        ["--temperature", "inf"],
+        ["--top_k", "-1"],
+        ["--top_p", "0"],
+        ["--top_p", "1.1"],
+        ["--max_new_tokens", "-1"],
+        ["--num_samples", "0"],
+        ["--seed", "-1"],
+        ["--beam", "-1"],
+        ["--beam", "2", "--n_best", "3"],
+        ["--beam", "2", "--length_penalty", "-1"],
+        ["--beam", "2", "--temperature", "0.5"],
+        ["--n_best", "2"],
+        ["--length_penalty", "1"],
+        ["--temprature", "1"],
+        ["--device", "tpu"],
+    ],
+)
+def test_settings_out_of_range_end_with_one_sentence(trained, arguments):
+    with pytest.raises(UserError) as refused:
+        sample.main(arguments)
+    assert "\n" not in str(refused.value)
+    assert arguments[-2].removeprefix("--")[:4] in str(refused.value)
+
+
+def test_a_mistake_exits_with_status_2_and_one_line(trained):
+    done = in_a_process("--top_p", "2", text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("settings", [("--temperature", "1e-6"), ("--temperature", "1e6"), ("--top_k", "1")])
+def test_extreme_settings_still_write(trained, capsys, settings):
+    assert len(written(capsys, *settings, "--max_new_tokens", 12)) == 14  # a line break, the text, a line break

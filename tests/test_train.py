@@ -1,0 +1,466 @@
+"""train.py as a user meets it: what a run does, writes, says and refuses."""
+
+import errno
+import os
+import re
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import train
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script, undone
+from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.device import DeviceError, why_no_cuda
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.run import METRICS, RunFolder
+from tinygrad_lite.text import fetch
+
+DEFAULT_VAL_LOSS = 1.71  # nats per token: what the README says that the default run reaches
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    """A folder with a text in it, and a cache without any."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text.txt").write_text(made_up_text(), encoding="utf-8")
+    with undone():
+        yield tmp_path
+
+
+def weights(folder: RunFolder) -> np.ndarray:
+    """All weights of the last checkpoint in one array."""
+    return np.concatenate([array.ravel() for array in load_checkpoint(folder.last).weights.values()])
+
+
+# --- what a run does ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("max_iters", "evaluated"), [(0, [0]), (1, [0, 1]), (8, [0, 4, 8]), (10, [0, 4, 8, 10])])
+def test_a_run_makes_exactly_max_iters_updates_and_evaluates_at_its_end(max_iters, evaluated, monkeypatch):
+    made, step = [], Optimizer.step
+    monkeypatch.setattr(Optimizer, "step", lambda self: (made.append(self.lr), step(self)))
+    run = run_training(max_iters=max_iters)
+    assert len(made) == max_iters
+    last, best = load_checkpoint(run.last), load_checkpoint(run.best)
+    assert last.step == max_iters
+    validation = losses(run, "val_loss")
+    assert list(validation) == evaluated
+    assert list(losses(run)) == list(range(1, max_iters + 1))
+    assert best.best_loss == pytest.approx(min(validation.values()), rel=1e-5)
+    assert validation[best.step] == min(validation.values())
+
+
+def test_an_evaluation_is_save_last_evaluate_save_best_if_better(monkeypatch):
+    events, scores = [], iter([3.0, 2.0, 2.5])
+    save = train.save_checkpoint
+
+    def noted_save(path, checkpoint):
+        events.append((path.stem, checkpoint.step, checkpoint.best_loss))
+        save(path, checkpoint)
+
+    def evaluate(*_):
+        events.append("evaluate")
+        return next(scores)
+
+    monkeypatch.setattr(train, "save_checkpoint", noted_save)
+    monkeypatch.setattr(train, "evaluate", evaluate)
+    run_training(max_iters=8)
+    assert events == [
+        ("last", 0, None),
+        "evaluate",
+        ("best", 0, 3.0),
+        ("last", 4, 3.0),
+        "evaluate",
+        ("best", 4, 2.0),
+        ("last", 8, 2.0),
+        "evaluate",
+    ]
+
+
+def test_a_run_learns():
+    run = run_training(max_iters=60, eval_interval=20, eval_iters=0)
+    first, *_, last = losses(run, "val_loss").values()
+    assert last < first - 0.5
+
+
+def test_metrics_are_complete_and_numbers():
+    run = run_training(max_iters=7, log_interval=3)
+    table = rows(run)
+    assert tuple(table[0]) == METRICS
+    of_updates = [row for row in table if row["loss"]]
+    of_evaluations = [row for row in table if row["val_loss"]]
+    assert [row["step"] for row in of_updates] == ["3", "6", "7"]
+    assert [row["step"] for row in of_evaluations] == ["0", "4", "7"]
+    assert len(of_updates) + len(of_evaluations) == len(table)
+    for row in of_updates:
+        assert all(float(row[name]) > 0 for name in METRICS[1:5])
+        assert not row["val_loss"]
+    for row in of_evaluations:  # a token is a character here
+        assert float(row["bits_per_char"]) == pytest.approx(float(row["val_loss"]) / np.log(2), rel=1e-4)
+
+
+def test_accumulated_micro_steps_are_one_large_batch():
+    one = run_training(max_iters=6, batch_size=12, out_dir="one")
+    three = run_training(max_iters=6, batch_size=4, gradient_accumulation_steps=3, out_dir="three")
+    for step, loss in losses(one).items():
+        assert losses(three)[step] == pytest.approx(loss, abs=1e-5)  # six digits are written
+    assert np.abs(weights(one) - weights(three)).max() < 1e-6
+    other = run_training(max_iters=6, batch_size=4, out_dir="other")
+    assert np.abs(weights(one) - weights(other)).max() > 1e-4
+
+
+def test_the_learning_rate_is_that_of_the_schedule():
+    run = run_training(max_iters=6, warmup_iters=2, min_lr=1e-3)
+    rates = losses(run, "learning_rate")
+    assert rates[1] == pytest.approx(1e-2 / 3, rel=1e-5)
+    assert rates[3] == pytest.approx(1e-2, rel=1e-5)
+    assert rates[6] == pytest.approx(1e-3 + (1 + np.cos(np.pi * 3 / 4)) / 2 * 9e-3, rel=1e-5)
+
+
+def test_the_same_command_gives_the_same_bytes():
+    settings = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5}
+    one, two = (run_training(out_dir=name, **settings) for name in ("one", "two"))
+    assert one.last.read_bytes() == two.last.read_bytes()
+    assert one.best.read_bytes() == two.best.read_bytes()
+    assert run_training(out_dir="three", seed=2, **settings).last.read_bytes() != one.last.read_bytes()
+    assert run_training(out_dir="four", **settings | {"dropout": 0.1}).last.read_bytes() != one.last.read_bytes()
+
+
+def test_evaluation_and_samples_do_not_disturb_the_training():
+    often = run_training(dropout=0.2, eval_interval=1, sample_tokens=3, eval_iters=1, out_dir="often")
+    seldom = run_training(dropout=0.2, eval_interval=10, out_dir="seldom")
+    assert (losses(often), weights(often).tobytes()) == (losses(seldom), weights(seldom).tobytes())
+
+
+def test_the_validation_loss_depends_on_nothing_but_the_weights():
+    options = train.build(train.GPTOptions, ("test", {"text": ["text.txt"], "block_size": 8, "dropout": 0.3}))
+    data = train.prepare(options)
+    model = train.make_model(options, data, None)
+    assert model.training
+    first = train.evaluate(options, data, model)
+    assert model.training
+    model.loss(next(data.micro_batches(0, 2, 1))).backward()  # draws random numbers
+    assert train.evaluate(options, data, model) == first
+
+
+def test_composed_operations_give_the_same_losses():
+    fused = run_training(out_dir="fused", dropout=0.2)
+    composed = run_training(out_dir="composed", dropout=0.2, composed=True)
+    for column in ("loss", "val_loss"):
+        for step, loss in losses(fused, column).items():
+            assert losses(composed, column)[step] == pytest.approx(loss, abs=1e-4)
+
+
+def test_float64_weights():
+    checkpoint = load_checkpoint(run_training(dtype="float64", max_iters=2).last)
+    assert {array.dtype for array in [*checkpoint.weights.values(), *checkpoint.optimizer.values()]} == {np.float64}
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
+@pytest.mark.parametrize("schedule", ["cosine", "inverse_square_root", "constant"])
+def test_every_optimizer_and_schedule_runs(optimizer, schedule):
+    run = run_training(optimizer=optimizer, schedule=schedule, max_iters=3, positions="sinusoidal", bias=True)
+    assert load_checkpoint(run.last).step == 3
+
+
+# --- where its words go ---------------------------------------------------------------------------------------
+
+
+def test_samples_go_to_stdout_and_all_else_to_stderr(capsys):
+    run_training(sample_tokens=12, max_iters=4)
+    written = capsys.readouterr()
+    assert written.out.count("\n\n") >= 2  # two evaluations, a blank line after each sample
+    for word in ("corpus", "parameters", "validation loss", "bits per character", "sample.py"):
+        assert word in written.err
+        assert word not in written.out
+    run_training(max_iters=4, overwrite=True)
+    assert capsys.readouterr().out == ""
+
+
+def test_a_named_corpus_comes_from_the_cache(capsys):
+    fetch.store("goethe", made_up_text(), {"source": "this test", "licence": "none"})
+    named = run_training(text=None, out_dir=None, max_iters=1)  # out_dir is None only for the command line
+    assert "from this test" in capsys.readouterr().err
+    assert named.path.name == "None"
+    assert load_checkpoint(RunFolder("out/goethe-char").last).step == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="sets a POSIX locale")
+def test_a_terminal_without_umlauts_is_no_obstacle():
+    words = [*arguments(max_iters=1, sample_tokens=60), "--eval_iters=1"]
+    status, out, err = finish(script("train.py", *words, PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0"))
+    assert (status, "Traceback" in err) == (0, False)
+    assert set("üöß") & set(out)
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_stdout_that_takes_nothing_is_one_sentence():
+    with open("/dev/full", "wb") as full:
+        process = script("train.py", *arguments(max_iters=1, sample_tokens=5))
+        process.stdout.close()
+        status, _, err = process.wait(timeout=60), full, process.stderr.read().decode("utf-8")
+    process.stderr.close()
+    assert status in (1, 141)
+    assert "Traceback" not in err
+
+
+# --- what it refuses ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", r"empty"),
+        (b" \n\n ", r"empty"),
+        (b"Gr\xfcn ist des Lebens", r"bad\.txt is not UTF-8 .*byte offset 2"),
+        (b"ach " * 5, r"18 tokens to learn from and 2 held out, .*--block_size 64 needs at least 65"),
+    ],
+)
+def test_a_text_that_will_not_do(content, sentence, workplace):
+    (workplace / "bad.txt").write_bytes(content)
+    with pytest.raises(CorpusError, match=sentence):
+        train.main(arguments(text="bad.txt", block_size=64))
+    assert not (workplace / "run").exists()
+
+
+def test_a_text_that_is_not_there():
+    with pytest.raises(CorpusError, match=r"there is no file nowhere\.txt"):
+        train.main(arguments(text="nowhere.txt"))
+
+
+def test_the_shortest_text_that_will_do():
+    """With T + 1 tokens to learn from there is exactly one window."""
+    (text := os.path.abspath("short.txt")) and open(text, "w", encoding="utf-8").write("abcdefghij")  # noqa: SIM115
+    with pytest.raises(CorpusError, match="9 tokens to learn from and 1 held out"):
+        train.main(arguments(text=text))
+    with open(text, "w", encoding="utf-8") as file:
+        file.write("abcdefghijklmno")
+    run = run_training(text=text, block_size=12, max_iters=2)
+    assert load_checkpoint(run.last).step == 2
+
+
+def test_a_width_that_the_heads_cannot_share(workplace):
+    with pytest.raises(OptionError, match="--n_embd 16 is no multiple of --n_head 3"):
+        train.main(arguments(n_head=3, text="nowhere.txt"))
+
+
+@pytest.mark.skipif(not why_no_cuda(), reason="there is a GPU")
+def test_a_device_that_is_not_there_is_refused_and_auto_says_what_it_took(capsys, workplace):
+    with pytest.raises(DeviceError, match=r"device cuda"):
+        train.main(arguments(device="cuda"))
+    assert not (workplace / "run").exists()
+    run = run_training(device="auto", max_iters=1)
+    assert "--device auto takes cpu (device cuda" in capsys.readouterr().err
+    assert load_checkpoint(run.last).training["device"] == "cpu"
+
+
+def test_a_folder_that_holds_a_run_is_left_alone(workplace):
+    run = run_training(max_iters=2)
+    before = contents(run.path)
+    with pytest.raises(OptionError, match=r"run already holds gpt with .* after 2 steps.*--resume.*--overwrite"):
+        train.main(arguments(max_iters=3))
+    assert contents(run.path) == before
+    run.last.unlink()  # the best alone is a run too
+    with pytest.raises(OptionError, match="already holds a run"):
+        train.main(arguments(max_iters=3))
+
+
+def test_overwrite_starts_anew_but_not_before_the_text_is_read(workplace):
+    run = run_training(max_iters=4)
+    before = contents(run.path)
+    with pytest.raises(CorpusError):
+        train.main(arguments(text="nowhere.txt", overwrite=True))
+    with pytest.raises(OptionError):
+        train.main(arguments(n_head=3, overwrite=True))
+    assert contents(run.path) == before
+    run_training(max_iters=1, overwrite=True, seed=5)
+    assert load_checkpoint(run.last).step == 1
+    assert list(losses(run)) == [1]
+
+
+def test_a_folder_in_which_another_run_is_at_work(workplace):
+    run = RunFolder("run")
+    with run.locked(), pytest.raises(OptionError, match="another run is training in run"):
+        train.main(arguments())
+    assert list(contents(run.path)) == ["lock"]
+    run_training(max_iters=1)
+
+
+def test_a_folder_that_cannot_be_made(workplace):
+    (workplace / "run").write_text("a file", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"--out_dir run cannot be written \(File exists\)"):
+        train.main(arguments())
+
+
+def test_init_from_names_its_two_meanings():
+    with pytest.raises(OptionError, match="use 'scratch' or 'resume'"):
+        train.main(arguments(init_from="gpt2"))
+
+
+def test_the_process_ends_with_a_status_and_one_sentence():
+    for changes, status in (({"text": "nowhere.txt"}, 1), ({"init_from": "gpt2"}, 2)):
+        code, out, err = finish(script("train.py", *arguments(**changes)))
+        assert (code, out) == (status, "")
+        assert err.startswith("train.py: ")
+        assert err.count("\n") == 1
+
+
+# --- NaN and infinity -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("eval_interval", [1, 4, 100])
+def test_a_learning_rate_that_blows_up_stops_and_spares_the_checkpoints(eval_interval):
+    """The check comes before every save: neither file ever holds the broken model."""
+    with pytest.raises(UserError, match=r"step 1: the loss is .*gradient of layer_norm made .*are from before"):
+        train.main(arguments(learning_rate=1e30, warmup_iters=0, eval_interval=eval_interval))
+    run = RunFolder("run")
+    assert load_checkpoint(run.last).step == load_checkpoint(run.best).step == 0
+    assert train.main(["--resume", "--out_dir=run", "--learning_rate=1e-3", "--max_iters=3", "--min_lr=0"]) == 0
+
+
+def test_a_model_broken_by_the_last_update_is_not_saved_either():
+    with pytest.raises(UserError, match="step 1: "):
+        train.main(arguments(learning_rate=1e30, warmup_iters=0, max_iters=1))
+    assert load_checkpoint(RunFolder("run").last).step == 0
+
+
+def test_a_weight_that_became_nan_is_named(monkeypatch):
+    step = Optimizer.step
+
+    def break_a_weight(self):
+        step(self)
+        if self.steps == 6:
+            self.named["blocks.0.mlp.up.weight" if "blocks.0.mlp.up.weight" in self.named else name_of(self)].data[
+                0, 0
+            ] = np.nan
+
+    def name_of(optimizer):
+        return next(name for name in optimizer.named if name.startswith("blocks.0.") and "norm" not in name)
+
+    monkeypatch.setattr(Optimizer, "step", break_a_weight)
+    with pytest.raises(UserError, match=r"step 6: the loss is nan .*already broken the parameter blocks\.0\."):
+        train.main(arguments())
+    assert load_checkpoint(RunFolder("run").last).step == 4
+
+
+def test_the_operation_that_made_the_first_nan_is_named(monkeypatch):
+    """A loss that overflows at step 5, whatever the weights."""
+    loss, calls = GPT.loss, []
+
+    def overflowing(self, batch):
+        calls.append(self.training)
+        return (loss(self, batch) * 1e30).exp() if sum(calls) > 5 and self.training else loss(self, batch)
+
+    monkeypatch.setattr(GPT, "loss", overflowing)
+    with pytest.raises(UserError, match=r"step 5: the loss is inf .*exp made an infinity"):
+        train.main(arguments())
+
+
+# --- the disk -------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(monkeypatch):
+    """The third save finds the disk full; the files of the saves before it stay as they are."""
+    replaced, replace = [], os.replace
+
+    def full(source, target):
+        if "last" in str(target):
+            replaced.append(target)
+            if len(replaced) == 2:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(CheckpointError, match=r"cannot write run.last\.safetensors \(No space left on device\)"):
+        train.main(arguments())
+    run = RunFolder("run")
+    assert load_checkpoint(run.last).step == 0
+    assert sorted(contents(run.path)) == [
+        "best.safetensors",
+        "last.safetensors",
+        "lock",
+        "metrics.csv",
+        "options.json",
+    ]
+
+
+# --- the dry run ----------------------------------------------------------------------------------------------
+
+
+def test_a_dry_run_tells_the_truth_and_touches_nothing(workplace, capsys, monkeypatch):
+    monkeypatch.setattr(fetch, "debian_files", lambda *_: pytest.fail("a dry run fetches no corpus"))
+    monkeypatch.setattr(fetch, "https_text", lambda *_: pytest.fail("a dry run fetches no corpus"))
+    before = sorted(path.name for path in workplace.iterdir())
+    words = ["goethe-bpe", "--dry_run", "--gradient_accumulation_steps=3", "--vocab_size=300", "--bias"]
+    assert train.main(words) == 0
+    said = capsys.readouterr()
+    assert said.out == ""
+    config = GPTConfig(300, block_size=64, n_layer=4, n_head=4, n_embd=128, bias=True)
+    count = GPT(config).num_parameters()
+    assert f"parameters       {count:,}\n" in said.err
+    assert f"{4 * count * 4 / 2**20:,.0f} MiB weights, gradients and two moments" in said.err
+    assert f"{config.activations(12) * 4 / 2**20:,.0f} MiB activations" in said.err
+    assert "2,304 = 3 micro-steps x 12 sequences x 64 tokens" in said.err
+    assert "2,000, evaluation every 250" in said.err
+    schedule = dict(re.findall(r"^ +([\d,]+): (\S+)$", said.err, re.MULTILINE))
+    assert list(schedule) == ["0", "100", "500", "1,000", "1,500", "2,000"]
+    assert (schedule["100"], schedule["2,000"]) == ("0.001", "0.0001")
+    assert sorted(path.name for path in workplace.iterdir()) == before
+
+
+def test_a_dry_run_of_characters_says_that_the_text_decides(capsys):
+    assert train.main(arguments(dry_run=True)) == 0
+    config = GPTConfig(100, block_size=8, n_layer=1, n_head=2, n_embd=16)
+    assert f"{config.num_parameters():,} with 100 different characters; the text decides" in capsys.readouterr().err
+
+
+def test_a_dry_run_of_a_run_that_goes_on_knows_its_vocabulary(capsys):
+    run = run_training(max_iters=2)
+    before = contents(run.path)
+    count = load_checkpoint(run.last)
+    assert train.main(["--resume", "--out_dir=run", "--dry_run"]) == 0
+    assert f"parameters       {sum(w.size for w in count.weights.values()):,}\n" in capsys.readouterr().err
+    assert contents(run.path) == before
+
+
+@pytest.mark.parametrize(
+    ("dropout", "margin", "settings"),
+    [
+        (0.0, 0.08, {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64}),
+        (0.0, 0.08, {"n_layer": 1, "n_head": 8, "n_embd": 32, "block_size": 128, "bias": True}),
+        (0.2, 0.35, {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64}),
+    ],
+)
+def test_the_estimate_of_memory_is_near_what_a_step_keeps(dropout, margin, settings):
+    """Measured after the forward pass, which has then kept all that the backward pass will need."""
+    config = GPTConfig(80, dropout=dropout, **settings)
+    manual_seed(1)
+    model, rng = GPT(config), np.random.default_rng(0)
+    batch = tuple(Tensor(rng.integers(0, 80, (4, config.block_size))) for _ in range(2))
+    model.loss(batch).backward()  # what is made only once is made now
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    loss = model.loss(batch)
+    kept = tracemalloc.get_traced_memory()[0] - before
+    tracemalloc.stop()
+    loss.backward()
+    assert config.activations(4) * 4 == pytest.approx(kept, rel=margin)
+
+
+# --- the README's number --------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.network
+def test_the_default_run_reaches_what_the_readme_says(monkeypatch):
+    monkeypatch.delenv("TINYGRAD_LITE_CACHE")
+    assert train.main([]) == 0
+    run = RunFolder("out/goethe-char")
+    assert losses(run, "val_loss")[2000] == pytest.approx(DEFAULT_VAL_LOSS, abs=0.02)
+    assert load_checkpoint(run.best).best_loss <= losses(run, "val_loss")[2000] + 1e-5

@@ -1,0 +1,93 @@
+"""Tiny training runs on a made-up text, for the tests of the two scripts."""
+
+import csv
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+import train
+from tinygrad_lite.functional.registry import set_composed
+from tinygrad_lite.run import RunFolder
+
+ROOT = Path(__file__).parent.parent
+WORDS = ["Es", "irrt", "der", "Mensch,", "so", "lang", "er", "strebt.\n", "Grün", "ist", "nur", "des", "Lebens", "goldner", "Baum;", "süß", "ruht", "die", "Höh"]
+SMALL = {
+    "text": "text.txt",
+    "out_dir": "run",
+    "n_layer": 1,
+    "n_head": 2,
+    "n_embd": 16,
+    "block_size": 8,
+    "batch_size": 4,
+    "max_iters": 10,
+    "warmup_iters": 2,
+    "learning_rate": 1e-2,
+    "eval_interval": 4,
+    "eval_iters": 3,
+    "log_interval": 1,
+    "sample_tokens": 0,
+}
+
+
+def made_up_text(words: int = 500, seed: int = 1) -> str:
+    """Words in random order: something that a model can learn a little about."""
+    return " ".join(np.random.default_rng(seed).choice(WORDS, words)) + "\n"
+
+
+def arguments(**changes: object) -> list[str]:
+    """The command line of a tiny run; a value of None leaves the option out."""
+    return [f"--{name}={value}" for name, value in (SMALL | changes).items() if value is not None]
+
+
+def run_training(**changes: object) -> RunFolder:
+    """Train to the end, and return the run's folder."""
+    assert train.main(arguments(**changes)) == 0
+    return RunFolder((SMALL | changes)["out_dir"])
+
+
+def rows(folder: RunFolder) -> list[dict[str, str]]:
+    """The rows of metrics.csv."""
+    with open(folder.metrics, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def losses(folder: RunFolder, column: str = "loss") -> dict[int, float]:
+    """The numbers in one column of metrics.csv, by step."""
+    return {int(row["step"]): float(row[column]) for row in rows(folder) if row[column]}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """All files of a folder, with what is in them."""
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def script(name: str, *words: str | bytes, **settings: str) -> subprocess.Popen:
+    """Start a script in another process, with these environment variables besides our own."""
+    return subprocess.Popen(
+        [sys.executable, str(ROOT / name), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
+    )
+
+
+def finish(process: subprocess.Popen) -> tuple[int, str, str]:
+    """Wait for a process: its exit status, and what it wrote to stdout and stderr."""
+    out, err = process.communicate(timeout=60)
+    return process.returncode, out.decode("utf-8"), err.decode("utf-8")
+
+
+@contextmanager
+def undone() -> Iterator[None]:
+    """Undo at the end what the scripts set for their whole process."""
+    with np.errstate():
+        try:
+            yield
+        finally:
+            set_composed(False)

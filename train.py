@@ -224,7 +224,7 @@ def resumed_options(checkpoint: Checkpoint, given: dict, folder: RunFolder) -> G
     """The settings of the run that goes on, with what the command line changes; prints the changes."""
     before = build(GPTOptions, (f"checkpoint {folder.last}", checkpoint.training))
     # The checkpoint holds no path; which files the text was in, options.json says.
-    text = {} if "dataset" in given else {"text": folder.noted_options().get("text", [])}
+    text = {} if {"text", "dataset"} & given.keys() else {"text": folder.noted_options().get("text", [])}
     options = build(
         GPTOptions,
         (f"checkpoint {folder.last}", checkpoint.training),
@@ -315,6 +315,8 @@ def dry_run(options: GPTOptions, checkpoint: Checkpoint | None) -> int:
         vocab_size = GPTConfig.from_json(checkpoint.model).vocab_size
     elif options.tokenizer == "char":
         vocab_size, about = 100, " with 100 different characters; the text decides"
+    elif options.tokenizer == "byte":
+        vocab_size = 256
     config = options.model_config(vocab_size)
     parameters, numbers = config.num_parameters(), config.activations(options.batch_size)
     bytes_each, mib = np.dtype(options.dtype).itemsize, 1 / 2**20

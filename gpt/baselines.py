@@ -72,7 +72,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt.data import HELD_OUT, TextData
+from gpt.data import TextData, split
 from gpt.model import GPT
 from tinygrad_lite.checkpoint import describe, load_checkpoint
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
@@ -262,7 +262,7 @@ def main(argv: list[str]) -> int:
     options = build(BaselineOptions, ("command line", parsed.values))
     orders = read_orders(options.orders)
     corpus = read_corpus(options)
-    train, held_out = split(corpus)
+    train, held_out = cut(corpus)
     gpt = find_gpt(options.checkpoint, corpus)
     say(f"{len(train):,} characters to learn from, {len(held_out):,} held out")
 
@@ -303,18 +303,18 @@ def read_corpus(options: BaselineOptions) -> Corpus:
     return corpus
 
 
-def split(corpus: Corpus) -> tuple[str, str]:
-    """What is learned from and what is held out, cut at the same character as in `gpt.data.prepare`.
+def cut(corpus: Corpus) -> tuple[str, str]:
+    """What is learned from and what is held out, as in training.
 
     Raises: CorpusError if nothing is left to predict.
     """
-    cut = round(len(corpus.text) * (1 - HELD_OUT))
-    if len(corpus.text) - cut < 2:
+    train, held_out = split(corpus.text)
+    if len(held_out) < 2:
         raise CorpusError(
-            f"the text is too short: of its {len(corpus.text)} characters {len(corpus.text) - cut} are held out, and "
+            f"the text is too short: of its {len(corpus.text)} characters {len(held_out)} are held out, and "
             "it takes at least 2 to predict one from the other; take a longer text"
         )
-    return corpus.text[:cut], corpus.text[cut:]
+    return train, held_out
 
 
 def print_row(name: str, context: str, numbers: int, bits: float) -> None:

@@ -9,6 +9,9 @@ from tinygrad_lite.options import option
 from tinygrad_lite.training import TrainOptions
 
 
+TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word")
+
+
 @dataclass(frozen=True)
 class GPTConfig:
     """The shape of a GPT. Weights fit only a model with the same values (but for dropout)."""
@@ -69,8 +72,12 @@ class GPTOptions(TrainOptions):
 
     dataset: str = option("goethe", "text to learn from, by name: goethe, faust, faust2, werther", group="data")
     text: list[str] = option([], "files to learn from instead, any UTF-8 text", unit="files", group="data")
-    tokenizer: str = option("char", "what a token is", choices=("char", "bpe"), group="data")
-    vocab_size: int = option(1024, "tokens of the bpe vocabulary", unit="tokens", low=257, high=1_000_000, group="data")
+    tokenizer: str = option(
+        "char", "what a token is (bpe-w: with an end-of-word mark)", choices=TOKENIZERS, group="data"
+    )
+    vocab_size: int = option(
+        1024, "size of a learned vocabulary: bpe, bpe-w, word", unit="tokens", low=2, high=1_000_000, group="data"
+    )
 
     n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
     n_head: int = option(4, "attention heads per block", low=1, group="model")

@@ -24,8 +24,11 @@ from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.text.bpe import BPETokenizer
+from tinygrad_lite.text.byte import ByteTokenizer
 from tinygrad_lite.text.corpora import Corpus, announce, load_corpus, load_files
+from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.text.tokenizer import CharTokenizer, Tokenizer
+from tinygrad_lite.text.word import WordTokenizer
 
 HELD_OUT = 0.1  # share of the characters at the end of the text
 
@@ -91,11 +94,28 @@ class TextData:
         return Tensor(ids, np.int64, self.device), Tensor(targets, np.int64, self.device)
 
 
+def split(text: str) -> tuple[str, str]:
+    """The part of a text to learn from, and the part that is held out."""
+    cut = round(len(text) * (1 - HELD_OUT))
+    return text[:cut], text[cut:]
+
+
+def learn_tokenizer(options: GPTOptions, text: str) -> Tokenizer:
+    """The tokenizer that the options ask for.
+
+    Words and merges are learned from the part of the text that is not held out. The character vocabulary is that of
+    the whole text: which letters there are is no knowledge about the held-out part worth speaking of.
+    """
+    if options.tokenizer == "char":
+        return CharTokenizer.train(text)
+    if options.tokenizer == "byte":
+        return ByteTokenizer()
+    kinds = {"bpe": BPETokenizer, "bpe-w": EndOfWordTokenizer, "word": WordTokenizer}
+    return kinds[options.tokenizer].train(split(text)[0], options.vocab_size)
+
+
 def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData:
     """Get the text, learn a tokenizer from it (unless one is given), and tokenize.
-
-    The merges of BPE are learned from the part that is not held out. The character vocabulary is that of the whole
-    text: which letters there are is no knowledge about the held-out text worth speaking of.
 
     Raises: CorpusError if the text is too short for one context.
     """
@@ -104,12 +124,9 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         announce(corpus)
     else:
         corpus = load_corpus(options.dataset)
-    cut = round(len(corpus.text) * (1 - HELD_OUT))
-    train_text, held_out_text = corpus.text[:cut], corpus.text[cut:]
-    if tokenizer is None and options.tokenizer == "char":
-        tokenizer = CharTokenizer.train(corpus.text)
-    elif tokenizer is None:
-        tokenizer = BPETokenizer.train(train_text, options.vocab_size)
+    train_text, held_out_text = split(corpus.text)
+    if tokenizer is None:
+        tokenizer = learn_tokenizer(options, corpus.text)
     kind = np.uint16 if tokenizer.vocab_size <= 65536 else np.int32
     train = np.array(tokenizer.encode(train_text), kind)
     held_out = np.array(tokenizer.encode(held_out_text), kind)

@@ -157,9 +157,9 @@ def test_the_newest_checkpoint_is_taken_or_the_one_named(trained, capsys):
 
 
 def test_no_checkpoint_at_all(folder):  # noqa: F811
-    with pytest.raises(CheckpointError, match="python train.py"):
+    with pytest.raises(CheckpointError, match=r"python train\.py"):
         sample.main([])
-    with pytest.raises(CheckpointError, match="there is no checkpoint nowhere"):
+    with pytest.raises(CheckpointError, match=r"there is no checkpoint nowhere"):
         sample.main(["nowhere"])
 
 

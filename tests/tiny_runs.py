@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 
@@ -15,7 +16,27 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.run import RunFolder
 
 ROOT = Path(__file__).parent.parent
-WORDS = ["Es", "irrt", "der", "Mensch,", "so", "lang", "er", "strebt.\n", "Grün", "ist", "nur", "des", "Lebens", "goldner", "Baum;", "süß", "ruht", "die", "Höh"]
+WORDS = [
+    "Es",
+    "irrt",
+    "der",
+    "Mensch,",
+    "so",
+    "lang",
+    "er",
+    "strebt.\n",
+    "Grün",
+    "ist",
+    "nur",
+    "des",
+    "Lebens",
+    "goldner",
+    "Baum;",
+    "süß",
+    "ruht",
+    "die",
+    "Höh",
+]
 SMALL = {
     "text": "text.txt",
     "out_dir": "run",
@@ -66,12 +87,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def script(name: str, *words: str | bytes, **settings: str) -> subprocess.Popen:
+def script(name: str, *words: str | bytes, stdout: int | IO = subprocess.PIPE, **settings: str) -> subprocess.Popen:
     """Start a script in another process, with these environment variables besides our own."""
     return subprocess.Popen(
         [sys.executable, str(ROOT / name), *words],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
     )
@@ -80,7 +101,7 @@ def script(name: str, *words: str | bytes, **settings: str) -> subprocess.Popen:
 def finish(process: subprocess.Popen) -> tuple[int, str, str]:
     """Wait for a process: its exit status, and what it wrote to stdout and stderr."""
     out, err = process.communicate(timeout=60)
-    return process.returncode, out.decode("utf-8"), err.decode("utf-8")
+    return process.returncode, (out or b"").decode("utf-8"), err.decode("utf-8")
 
 
 @contextmanager

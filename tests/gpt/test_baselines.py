@@ -205,7 +205,7 @@ def rows(printed):
 
 def test_the_split_is_that_of_training(folder):
     corpus = load_files(["faust.txt"])
-    train, held_out = baselines.split(corpus)
+    train, held_out = baselines.cut(corpus)
     data = prepare(GPTOptions(text=["faust.txt"]))
     assert data.tokenizer.decode(data.train) == train
     assert data.tokenizer.decode(data.held_out) == held_out
@@ -218,7 +218,7 @@ def test_the_command_prints_all_orders(folder, capsys):
     assert list(found) == ["uniform", "1-gram", "2-gram", "3-gram", "4-gram", "5-gram", "6-gram"]
     corpus = load_files(["faust.txt"])
     vocab_size = len(set(corpus.text))
-    train, held_out = baselines.split(corpus)
+    train, held_out = baselines.cut(corpus)
     assert found["uniform"] == round(math.log2(vocab_size), 3)
     assert found["4-gram"] == round(KneserNey(train, 4, vocab_size).bits_per_character(held_out), 3)
     assert "no GPT under out/ learned from this text" in err

@@ -98,9 +98,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatch
         raise OSError(30, "Read-only file system")
 
     for name in ("fsync", "replace"):
-        with monkeypatch.context() as patch, pytest.raises(CheckpointError, match="Read-only file system"):
+        with monkeypatch.context() as patch:
             patch.setattr(os, name, refuse)
-            save_checkpoint(path, example())
+            with pytest.raises(CheckpointError, match="Read-only file system"):
+                save_checkpoint(path, example())
         assert path.read_bytes() == before
         assert [p.name for p in tmp_path.iterdir()] == ["last.safetensors"]
 

@@ -1,0 +1,278 @@
+"""A run that was stopped and goes on is the run that was never stopped: the same losses, the same bytes."""
+
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+
+import train
+from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script, undone
+from tinygrad_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.run import RunFolder
+
+RESUME = ["--resume", "--out_dir=run"]
+
+
+@pytest.fixture(autouse=True)
+def workplace(tmp_path, monkeypatch):
+    """A folder with a text in it, and a cache without any."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text.txt").write_text(made_up_text(), encoding="utf-8")
+    with undone():
+        yield tmp_path
+
+
+def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
+    """Send this process a signal after so many updates, once."""
+    step = Optimizer.step
+
+    def step_and_stop(self):
+        step(self)
+        if self.steps == steps:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(Optimizer, "step", step_and_stop)
+
+
+def same(one: RunFolder, two: RunFolder) -> None:
+    """The same bytes in the checkpoints, and the same table but for the speed."""
+    assert one.last.read_bytes() == two.last.read_bytes()
+    assert one.best.read_bytes() == two.best.read_bytes()
+    tables = [[{**row, "tokens_per_second": ""} for row in rows(run)] for run in (one, two)]
+    assert tables[0] == tables[1]
+
+
+# --- going on -------------------------------------------------------------------------------------------------
+
+
+CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2}
+BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "bias": True, "log_interval": 3}
+SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
+
+
+@pytest.mark.parametrize("settings", [CHAR, BPE, SGD])
+@pytest.mark.parametrize("stop", [1, 4, 6, 9])  # an evaluation is at 4 and at 8
+def test_a_stopped_run_goes_on_bit_for_bit(settings, stop, monkeypatch, capsys):
+    whole = run_training(out_dir="whole", **settings)
+    with monkeypatch.context() as patch:
+        stop_after(patch, stop)
+        assert train.main(arguments(**settings)) == 130
+    assert f"stopped by SIGINT after {stop} steps; saved run" in capsys.readouterr().err
+    run = RunFolder("run")
+    assert load_checkpoint(run.last).step == stop
+    assert train.main(RESUME) == 0
+    said = capsys.readouterr().err
+    assert f"resuming after {stop} steps" in said
+    assert "changed" not in said
+    assert "warning" not in said
+    same(run, whole)
+
+
+def test_a_run_may_be_stopped_again_and_again(monkeypatch):
+    whole = run_training(out_dir="whole", **CHAR)
+    words = arguments(**CHAR)
+    for stop in (2, 3, 8):
+        with monkeypatch.context() as patch:
+            stop_after(patch, stop)
+            assert train.main(words) == 130
+        words = RESUME
+    assert train.main(RESUME) == 0
+    same(RunFolder("run"), whole)
+
+
+@pytest.mark.parametrize("where", ["evaluate", "report", "step"])
+def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(where, monkeypatch):
+    """Nothing is saved at the end, the log has rows too many, and `best` may be newer than `last` says."""
+    whole = run_training(out_dir="whole", **CHAR)
+    calls, place = [], (Optimizer if where == "step" else train)
+    function = getattr(place, where)
+
+    def killed(*values):
+        calls.append(where)
+        if len(calls) == (7 if where == "step" else 2):
+            raise MemoryError
+        return function(*values)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(place, where, killed)
+        with pytest.raises(MemoryError):
+            train.main(arguments(**CHAR))
+    run = RunFolder("run")
+    assert load_checkpoint(run.last).step == 4
+    assert train.main(RESUME) == 0
+    same(run, whole)
+
+
+def test_a_finished_run_can_be_made_longer(capsys):
+    """With a constant learning rate, which does not know how long the run will be."""
+    settings = {"schedule": "constant", "dropout": 0.1}
+    whole = run_training(out_dir="whole", max_iters=12, **settings)
+    run = run_training(max_iters=8, **settings)
+    assert train.main([*RESUME, "--max_iters=12"]) == 0
+    assert "changed: max_iters: 8 -> 12" in capsys.readouterr().err
+    same(run, whole)
+
+
+def test_a_finished_run_that_goes_on_makes_no_step():
+    run = run_training()
+    before = contents(run.path)
+    assert train.main(RESUME) == 0
+    after = contents(run.path)
+    before["options.json"] = after["options.json"]  # notes how it was started
+    assert after == before
+
+
+def test_the_text_is_found_from_another_folder(workplace, monkeypatch, capsys):
+    whole = run_training(out_dir=workplace / "whole")
+    run = run_training(out_dir=workplace / "run", max_iters=8, lr_decay_iters=10)
+    (workplace / "elsewhere").mkdir()
+    monkeypatch.chdir(workplace / "elsewhere")
+    assert train.main(["--resume", f"--out_dir={run.path}", "--max_iters=10", "--lr_decay_iters=none"]) == 0
+    same(run, whole)
+    assert str(workplace) not in run.last.read_bytes().decode("latin-1")
+
+
+def test_a_changed_text_is_said(workplace, capsys):
+    run_training(max_iters=2)
+    (workplace / "text.txt").write_text(made_up_text(seed=2), encoding="utf-8")
+    assert train.main([*RESUME, "--max_iters=4"]) == 0
+    assert "warning: the text is not the one that this run learned from so far" in capsys.readouterr().err
+
+
+def test_a_named_text_instead_of_the_files(workplace, capsys):
+    """--dataset on the command line counts, though the run began with files."""
+    run_training(max_iters=2)
+    (workplace / "other.txt").write_text(made_up_text(seed=2), encoding="utf-8")
+    assert train.main([*RESUME, "--max_iters=4", "--dataset=other"]) == 0
+    said = capsys.readouterr().err
+    assert "changed: dataset: goethe -> other" in said
+    assert "from local file other.txt" in said
+    assert json.loads(RunFolder("run").options.read_text(encoding="utf-8"))["text"] == []
+
+
+# --- what may change and what may not -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "n_layer=2",
+        "n_head=4",
+        "n_embd=32",
+        "block_size=16",
+        "bias=True",
+        "positions=sinusoidal",
+        "tokenizer=bpe",
+        "vocab_size=400",
+        "dtype=float64",
+    ],
+)
+def test_a_changed_model_is_refused_by_name(change):
+    run = run_training(max_iters=2)
+    before = contents(run.path)
+    name, value = change.split("=")
+    with pytest.raises(OptionError, match=f"cannot resume with --{name} {value}: the run in run has "):
+        train.main([*RESUME, f"--{change}"])
+    assert contents(run.path) == before
+
+
+def test_the_same_model_may_be_named_again():
+    run_training(max_iters=2)
+    assert train.main([*RESUME, "--n_layer=1", "--n_embd=16", "--max_iters=3"]) == 0
+
+
+def test_other_changes_are_shown_as_a_diff(capsys):
+    run_training(max_iters=2)
+    assert train.main([*RESUME, "--max_iters=4", "--dropout=0.1", "--learning_rate=0.002"]) == 0
+    changes = re.findall(r"^changed: (.*)$", capsys.readouterr().err, re.MULTILINE)
+    assert changes == ["dropout: 0.0 -> 0.1", "learning_rate: 0.01 -> 0.002", "max_iters: 2 -> 4"]
+    checkpoint = load_checkpoint(RunFolder("run").last)
+    assert (checkpoint.model["dropout"], checkpoint.training["learning_rate"]) == (0.1, 0.002)
+
+
+def test_a_run_cannot_be_made_shorter_than_it_is():
+    run_training(max_iters=4)
+    with pytest.raises(OptionError, match=r"--max_iters 3: the run in run has already made 4 steps"):
+        train.main([*RESUME, "--max_iters=3"])
+
+
+def test_another_kind_of_optimizer_does_not_fit():
+    run_training(max_iters=2)
+    with pytest.raises(OptionError, match="was --optimizer changed"):
+        train.main([*RESUME, "--max_iters=4", "--optimizer=sgd"])
+
+
+def test_there_must_be_a_run():
+    with pytest.raises(CheckpointError, match=r"there is no checkpoint run.last\.safetensors"):
+        train.main(RESUME)
+
+
+def test_a_run_at_work_is_not_joined():
+    run = run_training(max_iters=2)
+    with run.locked(), pytest.raises(OptionError, match="another run is training in run"):
+        train.main([*RESUME, "--max_iters=4"])
+
+
+@pytest.mark.parametrize("note", ["[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
+def test_without_its_notes_a_run_asks_for_the_text(note, workplace):
+    """options.json is for people to read and maybe to break; what it says is checked."""
+    run = run_training(max_iters=2)
+    run.options.unlink()
+    if note is not None:
+        run.options.write_text(note, encoding="utf-8")
+    with pytest.raises(train.UserError):
+        train.main([*RESUME, "--max_iters=4", *(() if note and "text" in note else ["--dataset=gone"])])
+    assert train.main([*RESUME, "--max_iters=4", "--text=text.txt"]) == 0
+
+
+@pytest.mark.parametrize("field", ["block_size", "n_head"])
+def test_a_checkpoint_that_contradicts_itself(field):
+    run = run_training(max_iters=2)
+    checkpoint = load_checkpoint(run.last)
+    checkpoint.training[field] *= 2
+    save_checkpoint(run.last, checkpoint)
+    with pytest.raises(CheckpointError, match="not the one that its tokenizer and settings describe"):
+        train.main([*RESUME, "--max_iters=4"])
+
+
+def test_a_checkpoint_whose_tokenizer_has_too_many_tokens():
+    run = run_training(max_iters=2)
+    checkpoint = load_checkpoint(run.last)
+    checkpoint.tokenizer["characters"].append("\U0001f600")
+    save_checkpoint(run.last, checkpoint)
+    with pytest.raises(CheckpointError, match="not the one that its tokenizer and settings describe"):
+        train.main([*RESUME, "--max_iters=4"])
+
+
+# --- signals to a process -------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_says_how_to_go_on(number, status):
+    run = RunFolder("run")
+    process = script("train.py", *arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000))
+    deadline = time.monotonic() + 60
+    while not (run.metrics.exists() and losses(run)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.send_signal(number)
+    code, _, err = finish(process)
+    assert code == status
+    assert "Traceback" not in err
+    stopped = int(re.search(rf"stopped by {number.name} after ([\d,]+) steps", err)[1].replace(",", ""))
+    assert load_checkpoint(run.last).step == stopped > 0
+    assert train.main([*RESUME, f"--max_iters={stopped + 2}"]) == 0
+    assert list(losses(run)) == list(range(1, stopped + 3))
+
+
+def test_a_second_ctrl_c_stops_at_once(monkeypatch):
+    monkeypatch.setattr(train, "report", lambda *_: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+    with pytest.raises(KeyboardInterrupt):
+        train.main(arguments())
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

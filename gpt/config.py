@@ -8,7 +8,6 @@ from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.options import option
 from tinygrad_lite.training import TrainOptions
 
-
 TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word")
 
 

@@ -11,22 +11,7 @@ TEXT = (
     "Es irrt der Mensch, solang er strebt.\nGrau, teurer Freund, ist alle Theorie,\n"
     "und grün des Lebens goldner Baum.\nWas du ererbt von deinen Vätern hast, erwirb es, um es zu besitzen.\n"
 ) * 12
-TINY = [
-    "--n_layer",
-    "1",
-    "--n_head",
-    "2",
-    "--n_embd",
-    "16",
-    "--block_size",
-    "8",
-    "--batch_size",
-    "4",
-    "--sample_tokens",
-    "5",
-    "--warmup_iters",
-    "2",
-]
+TINY = "--n_layer 1 --n_head 2 --n_embd 16 --block_size 8 --batch_size 4 --sample_tokens 5 --warmup_iters 2".split()
 
 
 @pytest.fixture

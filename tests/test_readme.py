@@ -17,20 +17,7 @@ from tinygrad_lite.text import fetch
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 40
-TINY = [
-    "--n_layer",
-    "1",
-    "--n_head",
-    "2",
-    "--n_embd",
-    "16",
-    "--block_size",
-    "16",
-    "--batch_size",
-    "2",
-    "--vocab_size",
-    "300",
-]
+TINY = "--n_layer 1 --n_head 2 --n_embd 16 --block_size 16 --batch_size 2 --vocab_size 300".split()
 SHORT = ["--eval_interval", "2", "--eval_iters", "2", "--sample_tokens", "5"]
 
 

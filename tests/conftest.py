@@ -3,6 +3,7 @@
 import pytest
 
 from tests.standin import standin_device
+from tests.tiny_runs import made_up_text, undone
 from tinygrad_lite.device import why_no_cuda
 
 
@@ -16,3 +17,13 @@ def device(request):
     if request.param == "cuda" and why_no_cuda():
         pytest.skip(why_no_cuda())
     yield request.param
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """A working folder with text.txt in it, and an empty cache of corpora."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
+    with undone():
+        yield tmp_path

@@ -11,6 +11,7 @@ import pytest
 
 import sample
 import train
+from tests.tiny_runs import undone
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.text import fetch
 
@@ -36,7 +37,8 @@ def newcomer(tmp_path, monkeypatch):
     fetch.store("goethe", TEXT, {"source": "this test", "licence": "none"})
     (tmp_path / "my.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
-    return tmp_path
+    with undone():
+        yield tmp_path
 
 
 def test_every_training_and_sampling_command_works(newcomer, monkeypatch, capsys):

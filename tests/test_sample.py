@@ -2,6 +2,8 @@
 
 import io
 import os
+import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,19 +13,29 @@ import pytest
 from safetensors.numpy import save_file
 
 import sample
-from tests.scripts import folder, run_train  # noqa: F401 (folder is a fixture)
+from tests.tiny_runs import finish, made_up_text, run_training, script, undone
 from tinygrad_lite.checkpoint import load_checkpoint, save_checkpoint
+from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 
 ROOT = Path(__file__).parent.parent
 BEST = "out/goethe-char/best.safetensors"
 
 
+@pytest.fixture(scope="module")
+def long_trained(tmp_path_factory):
+    """A run's folder; made once, because nobody changes it."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "text.txt").write_text(made_up_text(), encoding="utf-8")
+    with undone():
+        return run_training(text=folder / "text.txt", out_dir=folder / "run", max_iters=40, eval_interval=40).path
+
+
 @pytest.fixture
-def trained(folder):  # noqa: F811
-    """A working folder with a trained run."""
-    run_train("--max_iters", 40, "--learning_rate", "1e-2", "--eval_interval", 40)
-    return folder
+def trained(workplace, long_trained):
+    """A working folder with a copy of the trained run."""
+    shutil.copytree(long_trained, "out/goethe-char")
+    return workplace
 
 
 def written(capsys, *arguments: object) -> str:
@@ -70,6 +82,7 @@ def test_several_samples_differ_and_the_first_is_that_of_one(trained, capsys):
     assert len(texts) == 3
     assert len(set(texts)) == 3
     assert texts[0] == written(capsys, *common)
+    assert written(capsys, *common, "--num_samples", 2) == texts[0] + texts[1]
 
 
 def test_a_beam_shows_text_log_prob_length_and_score(trained, capsys):
@@ -146,7 +159,7 @@ def test_a_closed_pipe_ends_quietly(trained):
 
 
 def test_the_newest_checkpoint_is_taken_or_the_one_named(trained, capsys):
-    run_train("--max_iters", 2, "--seed", 5, out="out/other")
+    run_training(max_iters=2, seed=5, out_dir="out/other")
     sample.main(["--max_new_tokens", "1"])
     assert "out/other/" in capsys.readouterr().err
     for arguments in ([BEST], ["out/goethe-char"], ["--out_dir", "out/goethe-char"]):
@@ -156,7 +169,7 @@ def test_the_newest_checkpoint_is_taken_or_the_one_named(trained, capsys):
         sample.main([BEST, "--out_dir", "out/other"])
 
 
-def test_no_checkpoint_at_all(folder):  # noqa: F811
+def test_no_checkpoint_at_all(workplace):
     with pytest.raises(CheckpointError, match=r"python train\.py"):
         sample.main([])
     with pytest.raises(CheckpointError, match=r"there is no checkpoint nowhere"):
@@ -254,3 +267,94 @@ def test_a_mistake_exits_with_status_2_and_one_line(trained):
 @pytest.mark.parametrize("settings", [("--temperature", "1e-6"), ("--temperature", "1e6"), ("--top_k", "1")])
 def test_extreme_settings_still_write(trained, capsys, settings):
     assert len(written(capsys, *settings, "--max_new_tokens", 12)) == 14  # a line break, the text, a line break
+
+
+# --- more about prompts, processes and files ----------------------------------------------------------------------
+
+
+def test_prompts_are_read_in_the_form_that_the_model_learned(trained, capsys):
+    """A byte order mark, another line end, an ä made of two characters: the same text to a reader."""
+    expected = written(capsys, "--start", "Grün\nist", "--greedy", "--max_new_tokens", 12)
+    (trained / "prompt.txt").write_bytes("\ufeffGru\u0308n\r\nist".encode())
+    sample.main(["--start", "FILE:prompt.txt", "--greedy", "--max_new_tokens", "12"])
+    out, err = capsys.readouterr()
+    assert out == expected
+    assert "warning" not in err
+
+
+def test_of_many_unknown_characters_some_are_named(trained, capsys):
+    sample.main(["--start", "".join(map(chr, range(0x4E00, 0x4E64))), "--max_new_tokens", "1"])
+    err = capsys.readouterr().err
+    assert err.count("'") == 2 * 20
+    assert "...; it reads them as unknown" in err
+
+
+def test_bytes_on_stdin_that_are_no_text(trained, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Gr\xfcn")))
+    with pytest.raises(OptionError, match=r"stdin is not UTF-8 text \(byte 2\)"):
+        sample.main(["--start", "-"])
+
+
+def test_a_prompt_that_looks_like_a_special_token_is_text(trained, capsys):
+    """Nothing a user writes is read as <unk>, and nothing that is written is one."""
+    out = written(capsys, "--start", "<unk>", "--temperature", 100, "--top_k", 0, "--max_new_tokens", 300)
+    assert out.startswith("<unk>")
+    assert "\ufffd" not in out
+
+
+def test_the_numbers_of_a_beam_fit_together(trained, capsys):
+    sample.main(["--start", "Es", "--beam", "4", "--n_best", "4", "--max_new_tokens", "9", "--length_penalty", "0.6"])
+    found = re.findall(r"log-prob (\S+) nats, length (\d+) tokens, score (\S+) \(", capsys.readouterr().err)
+    scores = [float(score) for _, _, score in found]
+    assert len(scores) == 4
+    assert scores == sorted(scores, reverse=True)
+    for log_prob, length, score in found:
+        assert int(length) == 9
+        assert float(score) == pytest.approx(float(log_prob) / ((5 + 9) / 6) ** 0.6, abs=1e-3)
+
+
+def test_bpe_text_is_whole_characters(workplace, capsys):
+    run_training(tokenizer="bpe", vocab_size=290, max_iters=5, out_dir="out/bpe")
+    text = written(capsys, "--start", "süße Höh", "--max_new_tokens", 40, "--temperature", "1.5")
+    assert text.startswith("süße Höh")
+    assert len(text) > len("süße Höh") + 10
+
+
+@pytest.mark.skipif(not why_no_cuda(), reason="there is a GPU")
+def test_devices(trained, capsys):
+    with pytest.raises(UserError, match="device cuda"):
+        sample.main(["--device", "cuda"])
+    capsys.readouterr()
+    text = written(capsys, "--max_new_tokens", 5)
+    assert sample.main(["--device", "auto", "--max_new_tokens", "5"]) == 0
+    out, err = capsys.readouterr()
+    assert out == text
+    assert "--device auto takes cpu (device cuda" in err
+
+
+@pytest.mark.parametrize("what", ["truncated", "pickle", "empty", "folder"])
+def test_a_process_that_finds_no_checkpoint_says_so_in_one_sentence(trained, what):
+    path = Path("broken.safetensors")
+    if what == "folder":
+        path.mkdir()
+    else:
+        path.write_bytes({"truncated": Path(BEST).read_bytes()[:999], "pickle": b"\x80\x04N.", "empty": b""}[what])
+    status, out, err = finish(script("sample.py", str(path)))
+    assert (status, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("sample.py: ")
+    assert "broken.safetensors" in err
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_is_one_sentence(trained):
+    with open("/dev/full", "wb") as full:
+        process = script("sample.py", "--max_new_tokens", "5", stdout=full)
+    status, _, err = finish(process)
+    assert (status, err.splitlines()[-1]) == (1, "sample.py: [Errno 28] No space left on device")
+
+
+def test_sampling_changes_no_file_and_needs_no_text(trained, capsys):
+    (trained / "text.txt").unlink()
+    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    written(capsys, "--max_new_tokens", 3)
+    assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before

@@ -9,7 +9,7 @@ import time
 import pytest
 
 import train
-from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script, undone
+from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.optim import Optimizer
@@ -18,14 +18,7 @@ from tinygrad_lite.run import RunFolder
 RESUME = ["--resume", "--out_dir=run"]
 
 
-@pytest.fixture(autouse=True)
-def workplace(tmp_path, monkeypatch):
-    """A folder with a text in it, and a cache without any."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
-    (tmp_path / "text.txt").write_text(made_up_text(), encoding="utf-8")
-    with undone():
-        yield tmp_path
+pytestmark = pytest.mark.usefixtures("workplace")
 
 
 def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:

@@ -110,7 +110,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
             if KEY not in metadata:
                 raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of this project")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (safetensors.SafetensorError, OSError, TypeError, ValueError) as error:
+    except (safetensors.SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
+        # The last three come of types that NumPy does not have, such as float8.
         raise CheckpointError(f"{path} is no readable checkpoint ({error}): truncated, or another format") from None
     try:
         info = json.loads(metadata[KEY])

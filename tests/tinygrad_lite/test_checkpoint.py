@@ -117,6 +117,10 @@ def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatch
         ({"step": "5"}, "'step'"),
         ({"model": []}, "'model'"),
         ({"best_loss": "low"}, "'best_loss'"),
+        ({"best_loss": 3}, "'best_loss'"),
+        ({"best_loss": float("nan")}, "best loss is nan"),
+        ({"best_loss": float("inf")}, "best loss is inf"),
+        ({"family": 7}, "'family'"),
         ({"tokenizer": None}, "'tokenizer'"),
     ],
 )
@@ -159,4 +163,41 @@ def test_no_truncation_is_taken_for_a_checkpoint(tmp_path):
 def test_a_folder_or_a_missing_file_is_no_checkpoint(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(CheckpointError, match="no checkpoint"):
+            load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("description", "reason"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("9" * 10_000, "not JSON"),  # too long a number for Python
+        ("[]", "not a JSON object"),
+        ("null", "not a JSON object"),
+    ],
+)
+def test_a_description_that_is_none_is_refused(tmp_path, description, reason):
+    path = tmp_path / "last.safetensors"
+    safetensors.numpy.save_file({"model.w": np.zeros(2, np.float32)}, path, {KEY: description})
+    with pytest.raises(CheckpointError, match=reason):
+        load_checkpoint(path)
+
+
+def by_hand(path, head: bytes, data: bytes = b"", length: int | None = None) -> None:
+    """Write a safetensors file byte by byte, as no library would."""
+    path.write_bytes(struct.pack("<Q", len(head) if length is None else length) + head + data)
+
+
+def test_files_that_no_library_would_write(tmp_path):
+    path = tmp_path / "last.safetensors"
+    info = json.dumps({KEY: "{}"})
+    tensor = '"model.w": {"dtype": "%s", "shape": %s, "data_offsets": [0, 4]}'
+    for kind, shape in (("BF16", "[2]"), ("F8_E4M3", "[4]"), ("F32", "[1000000000000]"), ("X", "[1]"), ("F32", "[-1]")):
+        by_hand(path, f'{{"__metadata__": {info}, {tensor % (kind, shape)}}}'.encode(), b"\0" * 4)
+        with pytest.raises(CheckpointError):
+            load_checkpoint(path)
+    for length in (2**63, 2**40, 0):
+        by_hand(path, b"{}", length=length)
+        with pytest.raises(CheckpointError, match="no readable checkpoint"):
             load_checkpoint(path)

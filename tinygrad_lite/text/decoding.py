@@ -1,4 +1,4 @@
-"""From log-probabilities to tokens: greedy decoding and sampling with temperature, top-k and top-p.
+"""From log-probabilities to tokens: greedy decoding and sampling with temperature, top-k, top-p and min-p.
 
 A language model says how probable each token is as the next one. Decoding chooses one, tells the model, and asks
 again. The algorithms here and in `beam.py` see the model only as a function
@@ -20,6 +20,7 @@ import numpy as np
 
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import DecodingError
+from tinygrad_lite.text.processors import Repetition
 
 
 class State(Protocol):
@@ -41,6 +42,9 @@ def check_settings(
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    no_repeat_ngram_size: int = 0,
     seed: int = 0,
     first_row: int = 0,
     beam: int = 1,
@@ -66,6 +70,16 @@ def check_settings(
         ),
         (top_k >= 0, f"top_k is {top_k}, but must be 0 or more (0 keeps every token)"),
         (0 < top_p <= 1, f"top_p is {top_p}, but must be above 0 and at most 1 (1 keeps every token)"),
+        (0 <= min_p <= 1, f"min_p is {min_p}, but must be from 0 to 1 (0 keeps every token)"),
+        # Above 100, log-probabilities times it could be more than a float can hold; usual are 1 to 1.5.
+        (
+            0 < repetition_penalty <= 100,
+            f"repetition_penalty is {repetition_penalty}, but must be above 0 and at most 100 (1 is none)",
+        ),
+        (
+            no_repeat_ngram_size >= 0,
+            f"no_repeat_ngram_size is {no_repeat_ngram_size}, but must be 0 or more (0 allows all repetition)",
+        ),
         (seed >= 0, f"seed is {seed}, but must be 0 or more"),
         (first_row >= 0, f"first_row is {first_row}, but must be 0 or more"),
         (beam >= 1, f"beam is {beam}, but must be 1 or more (1 is greedy decoding)"),
@@ -89,26 +103,32 @@ def check_settings(
 # --- filters -------------------------------------------------------------------------------------------------
 
 
-def filter_tokens(log_probs: np.ndarray, temperature: float, top_k: int = 0, top_p: float = 1.0) -> np.ndarray:
+def filter_tokens(
+    log_probs: np.ndarray, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
+) -> np.ndarray:
     """Sharpen or flatten the distribution, then take away improbable tokens.
 
     1. temperature T: p_i ∝ p_i^(1/T), so l_i / T for logarithms; below 1 sharpens, above 1 flattens.
     2. top-k: the k most probable tokens stay (0: all).
     3. top-p: of what is left, renormalised, the smallest set whose probability reaches top_p stays (1: all).
+    4. min-p: tokens with p_i >= min_p * max p stay (0: all). A share of the largest probability: many tokens stay
+       where the model is unsure, few where it is sure.
 
-    The order is that of Hugging Face's transformers, and it matters: a high temperature widens the top-p set. Of
-    equally probable tokens the lower ids stay.
+    The order is that of Hugging Face's transformers, and it matters: a high temperature widens the sets of top-p and
+    min-p. Of equally probable tokens top-k and top-p keep the lower ids, min-p all.
 
     Args:
         log_probs: (B, V) float64, at least one finite per row.
         temperature: above 0.
     Returns: (B, V), log-probabilities up to a constant: the largest of a row is 0, tokens taken away are -inf.
     Reference: top-k: Fan, Lewis, Dauphin 2018, section 5.4 (arXiv:1805.04833); top-p ("nucleus"): Holtzman et al.
-    2020, section 3.1 (arXiv:1904.09751).
+    2020, section 3.1 (arXiv:1904.09751); min-p: Nguyen et al. 2024 (arXiv:2407.01082).
 
     >>> p = np.array([[0.5, 0.25, 0.15, 0.1]])
     >>> np.exp(filter_tokens(np.log(p), temperature=1.0, top_k=3, top_p=0.8)).tolist()
     [[1.0, 0.5, 0.0, 0.0]]
+    >>> np.exp(filter_tokens(np.log(p), temperature=1.0, min_p=0.3)).round(9).tolist()
+    [[1.0, 0.5, 0.3, 0.0]]
     """
     with np.errstate(over="ignore"):  # at a temperature near 0 everything below the maximum becomes -inf: right
         values = (log_probs - log_probs.max(axis=-1, keepdims=True)) / temperature
@@ -116,6 +136,8 @@ def filter_tokens(log_probs: np.ndarray, temperature: float, top_k: int = 0, top
         values = np.where(largest(values, top_k), values, -np.inf)
     if top_p < 1.0:
         values = np.where(_nucleus(values, top_p), values, -np.inf)
+    if min_p > 0.0:  # the largest value is 0
+        values = np.where(values >= math.log(min_p) - _ROUNDING, values, -np.inf)
     return values
 
 
@@ -164,6 +186,10 @@ def generate(
     temperature: float = 1.0,
     top_k: int = 0,
     top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    no_repeat_ngram_size: int = 0,
+    prompt: np.ndarray | None = None,
     seed: int = 0,
     first_row: int = 0,
     stop_token: int | None = None,
@@ -172,15 +198,18 @@ def generate(
     """Continue every row of a batch token by token, and give each step's tokens as soon as they are chosen.
 
     Each token is drawn from the distribution that `filter_tokens` leaves; at temperature 0 it is the most probable
-    one (of equals the lowest id), and top_k, top_p and seed do not matter. The draw of a token depends on the seed,
-    its row and its position in the row, and on nothing else: a row's text is the same whatever its neighbours are
-    (as far as the model's log-probabilities are).
+    one (of equals the lowest id), and top_k, top_p, min_p and seed do not matter. The draw of a token depends on the
+    seed, its row and its position in the row, and on nothing else: a row's text is the same whatever its neighbours
+    are (as far as the model's log-probabilities are).
 
     Args:
         step: the model, see the top of this file. It is not called again once the last token is chosen.
         log_probs, state: (B, V) and the model's state after the prompt.
         max_new_tokens: tokens per row; 0 gives nothing.
-        top_k, top_p: which tokens stay in the draw; 0 and 1 keep all.
+        top_k, top_p, min_p: which tokens stay in the draw; 0, 1 and 0 keep all.
+        repetition_penalty, no_repeat_ngram_size: against repetition, see `processors.py`; 1 and 0 change nothing.
+            They come before temperature and the filters.
+        prompt: (B, n) the tokens that the model has read, which count as said for these two; nothing if None.
         first_row: the number of the batch's first row, where a batch is a part of more rows.
         stop_token: ends its row, which then repeats it until all rows have ended.
         forbidden: ids never chosen, such as the special tokens; taken away before the filters.
@@ -197,6 +226,9 @@ def generate(
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
         seed=seed,
         first_row=first_row,
         vocab_size=log_probs.shape[-1],
@@ -208,10 +240,13 @@ def generate(
         if temperature == 0:
             return values.argmax(axis=-1)
         uniform = [keyed_rng(seed, "sample", int(row), position).random() for row in first_row + rows]
-        return draw(filter_tokens(values, temperature, top_k, top_p), np.array(uniform))
+        return draw(filter_tokens(values, temperature, top_k, top_p, min_p), np.array(uniform))
 
+    repetition = None
+    if repetition_penalty != 1 or no_repeat_ngram_size:
+        repetition = Repetition(*log_probs.shape, repetition_penalty, no_repeat_ngram_size, prompt)
     # A generator's body runs only when its first value is asked for; settings are to be refused before that.
-    return _token_by_token(step, log_probs, state, choose, max_new_tokens, stop_token, forbidden)
+    return _token_by_token(step, log_probs, state, choose, repetition, max_new_tokens, stop_token, forbidden)
 
 
 def _token_by_token(
@@ -219,6 +254,7 @@ def _token_by_token(
     log_probs: np.ndarray,
     state: State,
     choose: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+    repetition: Repetition | None,
     max_new_tokens: int,
     stop_token: int | None,
     forbidden: Collection[int],
@@ -231,11 +267,16 @@ def _token_by_token(
         if position > 0:
             log_probs, state = step(tokens, state)
         values = permitted(log_probs[open_rows], forbidden)
+        if repetition is not None:
+            values = repetition.discourage(values, open_rows)
         impossible = open_rows[np.isneginf(values.max(axis=-1))]
         if len(impossible):
-            raise DecodingError(f"row {impossible[0]}: no token can follow, all are forbidden or of probability 0")
+            reason = "all are forbidden or of probability 0" + (", or have followed before" if repetition else "")
+            raise DecodingError(f"row {impossible[0]}: no token can follow, {reason}")
         tokens = np.full(len(log_probs), filler)
         tokens[open_rows] = choose(values, open_rows, position)
+        if repetition is not None:
+            repetition.note(tokens[open_rows], open_rows)
         yield tokens
         open_rows = open_rows[tokens[open_rows] != filler]
         if len(open_rows) == 0:

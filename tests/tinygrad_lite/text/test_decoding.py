@@ -68,6 +68,24 @@ def test_top_p_is_the_smallest_set_that_reaches_p(weights, fortieths):
     assert kept(filter_tokens(log_probs, 1.0, top_p=float(top_p))) == [smallest]
 
 
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any), st.integers(0, 40))
+@example([6, 3, 0], 20)  # 3 is half of 6, though not in floats by way of logarithms
+def test_min_p_is_a_share_of_the_largest_probability(weights, fortieths):
+    smallest = Fraction(fortieths, 40) * max(weights)
+    with np.errstate(divide="ignore"):
+        log_probs = np.log(np.array([weights], float) / sum(weights))
+    expected = {i for i, weight in enumerate(weights) if weight and weight >= smallest}
+    assert kept(filter_tokens(log_probs, 1.0, min_p=fortieths / 40)) == [expected]
+
+
+def test_min_p_comes_after_temperature_and_after_top_p():
+    p = np.array([[0.5, 0.2, 0.18, 0.12]])
+    assert kept(filter_tokens(np.log(p), 1.0, min_p=0.38)) == [{0, 1}]
+    assert kept(filter_tokens(np.log(p), 1000.0, min_p=0.38)) == [{0, 1, 2, 3}]  # nearly uniform by then
+    # If min-p came first, 0.5 and 0.2 would be left, of which 0.5 alone is more than 0.7.
+    assert kept(filter_tokens(np.log(p), 1.0, top_p=0.7, min_p=0.38)) == [{0, 1}]
+
+
 def test_the_filters_take_each_row_by_itself():
     table = random_table(30, seed=1)
     together = filter_tokens(table, 0.7, top_k=9, top_p=0.8)
@@ -256,6 +274,14 @@ def test_the_models_array_stays_as_it_is():
         ("top_p", 0.0),
         ("top_p", 1.01),
         ("top_p", math.nan),
+        ("min_p", -0.1),
+        ("min_p", 1.1),
+        ("min_p", math.nan),
+        ("repetition_penalty", 0.0),
+        ("repetition_penalty", -1.0),
+        ("repetition_penalty", math.inf),
+        ("repetition_penalty", math.nan),
+        ("no_repeat_ngram_size", -1),
         ("seed", -1),
         ("first_row", -1),
     ],
@@ -287,6 +313,8 @@ def test_check_settings_names_what_is_wrong(settings, message):
 
 def test_the_ends_of_the_ranges_are_allowed():
     check_settings(max_new_tokens=0, temperature=0, top_k=0, top_p=1, seed=0, first_row=0, beam=1, n_best=1)
+    check_settings(min_p=0, repetition_penalty=1e-300, no_repeat_ngram_size=0)
+    check_settings(min_p=1, repetition_penalty=100)
     check_settings(temperature=1e308, top_p=1e-300, beam=4, n_best=4, length_penalty=10, vocab_size=1)
 
 

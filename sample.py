@@ -5,62 +5,40 @@
     python sample.py --start FILE:prompt.txt           the prompt from a file; --start - reads it from stdin
     python sample.py --greedy                          always the most probable token
     python sample.py --beam 4 --n_best 3               search for the most probable continuations
+    python sample.py --stop . !                        end before the first of these strings
+    python sample.py --interactive                     write by turns, settings changeable in between
+    python sample.py --score my.txt                    bits per character of a text instead of writing one
     python sample.py --help                            all options
 
-The prompt and the text go to stdout, everything else to stderr.
+The prompt and the text go to stdout (with --score, its numbers), everything else to stderr.
 """
 
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
+from gpt.interactive import converse
 from gpt.model import GPT
+from gpt.sample_options import SampleOptions, check_combination
+from gpt.score import score
 from tinygrad_lite.checkpoint import Checkpoint, describe, load_checkpoint
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError, UserError
-from tinygrad_lite.options import build, option, parse_command_line
+from tinygrad_lite.options import build, parse_command_line
 from tinygrad_lite.run import newest_checkpoint, say, tune_memory
 from tinygrad_lite.text.beam import beam_search
 from tinygrad_lite.text.cleaning import normalise
+from tinygrad_lite.text.compare import wants_colour
+from tinygrad_lite.text.corpora import load_files
 from tinygrad_lite.text.decoding import generate
+from tinygrad_lite.text.probabilities import LEGEND, Probabilities
+from tinygrad_lite.text.stopping import StopText
 from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
 
 OUT = Path("out")
-
-
-@dataclass
-class SampleOptions:
-    """Everything that `sample.py` can be asked for."""
-
-    start: str = option("\n", "the prompt; FILE:path reads it from a file, - from stdin", group="text")
-    max_new_tokens: int = option(500, "length of the continuation", unit="tokens", low=0, group="text")
-    num_samples: int = option(1, "continuations to write, one after the other", low=1, group="text")
-    seed: int = option(1337, "start of the random numbers; the same seed writes the same text", low=0, group="text")
-
-    temperature: float = option(
-        0.8, "below 1 the probable becomes more probable, above 1 less; 0: greedy", low=0.0, group="sampling"
-    )
-    top_k: int = option(
-        200, "draw from so many most probable tokens only; 0: all", unit="tokens", low=0, group="sampling"
-    )
-    top_p: float = option(
-        1.0, "draw from the smallest set of tokens with this probability", above=0.0, high=1.0, group="sampling"
-    )
-    greedy: bool = option(False, "always take the most probable token", group="sampling")
-
-    beam: int = option(0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, group="beam")
-    length_penalty: float = option(
-        0.6, "exponent that makes longer hypotheses cheaper; 0: none", low=0.0, high=10.0, group="beam"
-    )
-    n_best: int = option(1, "hypotheses to show, at most the beam's width", unit="hypotheses", low=1, group="beam")
-
-    out_dir: str = option("", "folder of the run to take; empty: the newest checkpoint under out/", group="run")
-    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
-    use_cache: bool = option(
-        True, "keep keys and values of earlier tokens; without, the same text, slower", group="run"
-    )
 
 
 def main(argv: list[str]) -> int:
@@ -89,25 +67,24 @@ def main(argv: list[str]) -> int:
     if options.device == "auto":
         say(f"--device auto takes {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     tokenizer, model = load(checkpoint, device)
+    if options.score:
+        show_score(options, model, tokenizer)
+        return 0
+    if options.show_probs and not sys.stdout.isatty():
+        say("note: --show_probs does nothing here: stdout is not a terminal")
+    elif options.show_probs and wants_colour():
+        say(LEGEND)
     prompt = normalise(read_prompt(options.start))  # as the text was that the model learned from
+    if options.interactive:
+        show_conversation(options, model, tokenizer, prompt if "start" in parsed.values else "")
+        return 0
+    warn_of_unknown(tokenizer, prompt)
     ids = encode(tokenizer, prompt)
     if options.beam:
         show_beam(options, model, tokenizer, prompt, ids)
     else:
         show_samples(options, model, tokenizer, prompt, ids)
     return 0
-
-
-def check_combination(options: SampleOptions, given: dict) -> None:
-    """Refuse options that contradict each other."""
-    drawing = [f"--{name}" for name in ("temperature", "top_k", "top_p", "greedy", "num_samples") if name in given]
-    if options.beam and drawing:
-        raise OptionError(f"--beam searches for the most probable text, {drawing[0]} is for drawing one: choose")
-    searching = [f"--{name}" for name in ("length_penalty", "n_best") if name in given]
-    if not options.beam and searching:
-        raise OptionError(f"{searching[0]} is for beam search: give --beam too, for example --beam 4")
-    if options.beam and options.n_best > options.beam:
-        raise OptionError(f"--n_best {options.n_best}: a beam of {options.beam} keeps no more than {options.beam}")
 
 
 def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
@@ -148,11 +125,15 @@ def read_prompt(start: str) -> str:
 
 
 def encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The prompt's tokens, at least one; a warning names characters that the model never saw."""
-    if unknown := tokenizer.unknown(prompt):
+    """The prompt's tokens, at least one, because the model cannot start from none."""
+    return tokenizer.encode(prompt) or tokenizer.encode("\n") or [0]
+
+
+def warn_of_unknown(tokenizer: Tokenizer, text: str) -> None:
+    """Name the characters that the model never saw."""
+    if unknown := tokenizer.unknown(text):
         shown = " ".join(repr(character) for character in sorted(unknown)[:20]) + (" ..." if len(unknown) > 20 else "")
         say(f"warning: the model never saw {shown}; it reads them as unknown")
-    return tokenizer.encode(prompt) or tokenizer.encode("\n") or [0]
 
 
 def show_samples(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
@@ -161,23 +142,50 @@ def show_samples(options: SampleOptions, model: GPT, tokenizer: Tokenizer, promp
         if options.num_samples > 1:
             say(f"--- sample {number + 1} of {options.num_samples}")
         write(prompt)
-        log_probs, state = model.start(np.array([ids]), options.use_cache)
-        stream = StreamDecoder(tokenizer)
-        tokens = generate(
-            model.step,
-            log_probs,
-            state,
-            max_new_tokens=options.max_new_tokens,
-            temperature=0.0 if options.greedy else options.temperature,
-            top_k=options.top_k,
-            top_p=options.top_p,
-            seed=options.seed,
-            first_row=number,  # each sample has its own random numbers
-            forbidden=tuple(tokenizer.specials.values()),
-        )
-        for row in tokens:
-            write(stream.push(int(row[0])))
-        write(stream.finish() + "\n")
+        for _ in write_continuation(options, model, tokenizer, ids, number):
+            pass
+
+
+def write_continuation(
+    options: SampleOptions, model: GPT, tokenizer: Tokenizer, ids: list[int], number: int
+) -> Iterator[str]:
+    """Write one continuation as it is generated, and give each piece of it, without colours, once it is written."""
+    log_probs, state = model.start(np.array([ids]), options.use_cache)
+    step, paint, probabilities = model.step, str, None
+    if options.show_probs and sys.stdout.isatty():
+        probabilities = Probabilities(tokenizer, log_probs, wants_colour())
+        step, paint = probabilities.watch(model.step), probabilities.paint
+    stream, stop = StreamDecoder(tokenizer), StopText(options.stop_strings())
+    tokens = generate(
+        step,
+        log_probs,
+        state,
+        max_new_tokens=options.max_new_tokens,
+        temperature=0.0 if options.greedy else options.temperature,
+        top_k=options.top_k,
+        top_p=options.top_p,
+        min_p=options.min_p,
+        repetition_penalty=options.repetition_penalty,
+        no_repeat_ngram_size=options.no_repeat_ngram_size,
+        prompt=np.array([ids]),
+        seed=options.seed,
+        first_row=number,  # each continuation has its own random numbers
+        forbidden=tuple(tokenizer.specials.values()),
+    )
+    for row in tokens:
+        text = stream.push(int(row[0]))
+        if probabilities:
+            probabilities.note(int(row[0]), text)
+        text = stop.push(text)
+        write(paint(text))
+        yield text
+        if stop.found:
+            break
+    rest = stop.push(stream.finish()) + stop.finish()
+    write(paint(rest) + "\n")
+    yield rest
+    if probabilities:
+        say(probabilities.table())
 
 
 def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
@@ -199,6 +207,27 @@ def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: 
             f"(log-prob / ((5 + length) / 6)^{options.length_penalty:g})"
         )
         write(prompt + tokenizer.decode(found.tokens) + "\n")
+
+
+def show_conversation(options: SampleOptions, model: GPT, tokenizer: Tokenizer, start: str) -> None:
+    """Write by turns with someone who types lines."""
+
+    def reply(settings: SampleOptions, text: str, turn: int) -> Iterator[str]:
+        return write_continuation(settings, model, tokenizer, encode(tokenizer, text), turn)
+
+    if start:
+        warn_of_unknown(tokenizer, start)
+        write(start.removesuffix("\n") + "\n")
+    converse(options, start, reply, check=partial(warn_of_unknown, tokenizer))
+
+
+def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None:
+    """Write what a text costs the model, and name what of it the model never saw."""
+    corpus = load_files([options.score])
+    warn_of_unknown(tokenizer, corpus.text)
+    found = score(model, tokenizer, corpus)
+    write(f"{found.bits_per_character:.4f} bits per character, {found.nats_per_token:.4f} nats per token\n")
+    say(f"{found.characters:,} characters, {found.tokens:,} tokens, in windows of {model.config.block_size}")
 
 
 def write(text: str) -> None:

@@ -23,7 +23,16 @@ LAYERS = [
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite.options", "tinygrad_lite.checkpoint", "tinygrad_lite.text", "tinygrad_lite.text.*"],
     ["tinygrad_lite.training", "tinygrad_lite.run"],
-    ["gpt", "gpt.config", "gpt.data", "gpt.model", "gpt.baselines"],
+    [
+        "gpt",
+        "gpt.config",
+        "gpt.data",
+        "gpt.model",
+        "gpt.sample_options",
+        "gpt.score",
+        "gpt.interactive",
+        "gpt.baselines",
+    ],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],
 ]

@@ -1,0 +1,129 @@
+"""A conversation with the model, line by line: what was said before stays its context.
+
+A GPT only goes on with a text, so a conversation is one text that two write by turns. Each line that is typed is added
+to it, with its line break, and then the model goes on for max_new_tokens, or to a stop string. As soon as the text is
+longer than the model's context, the oldest part is forgotten.
+
+A line that begins with / is a command and no part of the text: it changes a setting for the turns that follow.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.options import parse_command_line
+from tinygrad_lite.run import say
+from tinygrad_lite.text.cleaning import normalise
+
+SETTINGS = (
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "greedy",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "max_new_tokens",
+    "seed",
+    "stop",
+)
+HELP = f"""a line is added to the text, and the model goes on; after an empty line it goes on without
+/NAME VALUE  change a setting: {", ".join(SETTINGS)}
+/stop        without a value: no stop strings any more
+/settings    show them all
+/reset       forget what was said; the settings stay
+/quit        end, as Ctrl-D does; Ctrl-C ends an answer
+a line with a blank before its / is text"""
+
+Reply = Callable[[Any, str, int], Iterator[str]]
+
+
+class Conversation:
+    """The text so far and the settings for what follows.
+
+    Args:
+        options: a dataclass of options that has at least SETTINGS.
+        start: what the conversation begins with.
+        reply: reply(options, text, turn) writes what the model says after the text, and gives it in pieces as it is
+            written; the turn, counted from 0, is for its random numbers.
+        check: check(line) may warn about a line of text.
+    """
+
+    def __init__(self, options: Any, start: str, reply: Reply, check: Callable[[str], None]) -> None:
+        self.options = options
+        self.text = self._start = start
+        self.turn = 0
+        self._reply, self._check = reply, check
+
+    def take(self, line: str) -> bool:
+        """Obey a command, or answer a line of text; whether the conversation goes on."""
+        words = line.strip()
+        if line.startswith("/"):
+            return self._obey(words[1:])
+        if words:
+            self._check(line)
+            self.text += ("" if self.text.endswith("\n") or not self.text else "\n") + line + "\n"
+        pieces = []
+        try:
+            for piece in self._reply(self.options, self.text, self.turn):
+                pieces.append(piece)
+        except KeyboardInterrupt:
+            say("")
+        finally:  # what was written has been said, even if the answer was cut short
+            self.text += "".join(pieces)
+            self.turn += 1
+        return True
+
+    def _obey(self, command: str) -> bool:
+        name, _, value = command.partition(" ")
+        name = name.replace("-", "_")
+        if name == "quit":
+            return False
+        if name == "help":
+            say(HELP)
+        elif name == "settings":
+            say("  ".join(f"{name} {getattr(self.options, name)}" for name in SETTINGS))
+        elif name == "reset":
+            self.text, self.turn = self._start, 0
+            say("what was said is forgotten")
+        elif name in SETTINGS:
+            self._change(name, value)
+        else:
+            raise OptionError(f"there is no command /{name}: /help lists all")
+        return True
+
+    def _change(self, name: str, value: str) -> None:
+        """Set one option, with the same checks as on the command line."""
+        try:
+            words = shlex.split(value)
+        except ValueError:
+            raise OptionError(f"/{name} {value}: a quotation mark is missing") from None
+        if name == "stop" and not words:
+            self.options = dataclasses.replace(self.options, stop=[])
+        else:
+            parsed = parse_command_line(type(self.options), [f"--{name}", *words], prog="/help", description="")
+            self.options = dataclasses.replace(self.options, **parsed.values)
+        say(f"{name} is {getattr(self.options, name)}")
+
+
+def converse(options: Any, start: str, reply: Reply, check: Callable[[str], None]) -> None:
+    """Read lines from stdin and answer each, to the end of the input or /quit; a mistake is said and forgotten."""
+    conversation = Conversation(options, start, reply, check)
+    say("type a line; /help explains more, /quit ends")
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            say("")
+            return
+        try:
+            if not conversation.take(normalise(line).rstrip("\n")):
+                return
+        except UserError as error:
+            say(str(error))

@@ -1,0 +1,95 @@
+"""What `sample.py` can be asked for, and which of it does not go together.
+
+The names are nanoGPT's wherever nanoGPT has one, and otherwise those of Hugging Face's transformers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.options import option
+from tinygrad_lite.text.cleaning import normalise
+
+
+@dataclass
+class SampleOptions:
+    """Everything that `sample.py` can be asked for."""
+
+    start: str = option("\n", "the prompt; FILE:path reads it from a file, - from stdin", group="text")
+    max_new_tokens: int = option(500, "length of the continuation", unit="tokens", low=0, group="text")
+    num_samples: int = option(1, "continuations to write, one after the other", low=1, group="text")
+    seed: int = option(1337, "start of the random numbers; the same seed writes the same text", low=0, group="text")
+    stop: list[str] = option([], "strings, \\n is a line break: the text ends before the first of them", group="text")
+    show_probs: bool = option(
+        False, "colour tokens by their probability, list the entropy of each position; on a terminal", group="text"
+    )
+    interactive: bool = option(False, "write by turns; every line typed is added to the text", group="text")
+    score: str = option("", "file of which to measure bits per character, instead of writing text", group="text")
+
+    temperature: float = option(
+        0.8, "below 1 the probable becomes more probable, above 1 less; 0: greedy", low=0.0, group="sampling"
+    )
+    top_k: int = option(
+        200, "draw from so many most probable tokens only; 0: all", unit="tokens", low=0, group="sampling"
+    )
+    top_p: float = option(
+        1.0, "draw from the smallest set of tokens with this probability", above=0.0, high=1.0, group="sampling"
+    )
+    min_p: float = option(
+        0.0, "draw from tokens with this share of the largest probability", low=0.0, high=1.0, group="sampling"
+    )
+    repetition_penalty: float = option(
+        1.0, "power to which the probability of old tokens is raised; 1: none", above=0.0, high=100.0, group="sampling"
+    )
+    no_repeat_ngram_size: int = option(
+        0, "no sequence of so many tokens comes twice; 0: any may", unit="tokens", low=0, group="sampling"
+    )
+    greedy: bool = option(False, "always take the most probable token", group="sampling")
+
+    beam: int = option(0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, group="beam")
+    length_penalty: float = option(
+        0.6, "exponent that makes longer hypotheses cheaper; 0: none", low=0.0, high=10.0, group="beam"
+    )
+    n_best: int = option(1, "hypotheses to show, at most the beam's width", unit="hypotheses", low=1, group="beam")
+
+    out_dir: str = option("", "folder of the run to take; empty: the newest checkpoint under out/", group="run")
+    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
+    use_cache: bool = option(
+        True, "keep keys and values of earlier tokens; without, the same text, slower", group="run"
+    )
+
+    def stop_strings(self) -> list[str]:
+        r"""The stop strings in the form of the text that the model learned from; a written \n is a line break.
+
+        >>> SampleOptions(stop=["Ende", r"\n"]).stop_strings()
+        ['Ende', '\n']
+        """
+        return [normalise(text.replace(r"\n", "\n")) for text in self.stop]
+
+
+# Options that only a text drawn token by token takes.
+DRAWING = (
+    *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size", "greedy"),
+    *("num_samples", "stop", "show_probs", "interactive"),
+)
+
+
+def check_combination(options: SampleOptions, given: dict) -> None:
+    """Refuse options that contradict each other."""
+    writing = [f"--{name}" for name in given if name not in ("score", "out_dir", "device")]
+    if options.score and writing:
+        raise OptionError(f"--score measures a text and writes none, {writing[0]} is for writing one: choose")
+    if "" in options.stop_strings():
+        raise OptionError("--stop '': an empty string stands everywhere: give at least one character")
+    if options.interactive and (options.start == "-" or "num_samples" in given):
+        clash = "--start -" if options.start == "-" else "--num_samples"
+        raise OptionError(f"--interactive answers each line from stdin once, so {clash} does not go with it")
+    drawing = [f"--{name}" for name in DRAWING if name in given]
+    if options.beam and drawing:
+        raise OptionError(f"--beam searches for the most probable text, {drawing[0]} is for drawing one: choose")
+    searching = [f"--{name}" for name in ("length_penalty", "n_best") if name in given]
+    if not options.beam and searching:
+        raise OptionError(f"{searching[0]} is for beam search: give --beam too, for example --beam 4")
+    if options.beam and options.n_best > options.beam:
+        raise OptionError(f"--n_best {options.n_best}: a beam of {options.beam} keeps no more than {options.beam}")

@@ -1,0 +1,66 @@
+"""How well does a model know a text? Its loss on any text, as training measures it on the held-out one.
+
+The text is read in windows as long as the model's context, one after the other, and every token but the first is
+predicted once, from those before it in its window. The mean of -ln p(token) is the loss in nats per token; it depends
+on how the tokenizer cuts the text. Bits per character do not, so they can be compared:
+
+    bits per character = nats per token / ln 2 / characters per token
+
+A character that the model never saw counts as the token <unk>, that is, with the probability that *something* unknown
+comes; which character it is would cost more. A text with many of them looks easier than it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpt.data import TextData
+from gpt.model import GPT
+from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.tensor import no_grad
+from tinygrad_lite.text.corpora import Corpus
+from tinygrad_lite.text.tokenizer import Tokenizer
+
+BATCH_SIZE = 16  # windows that the GPT reads at once; the result depends on it by rounding only
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a text costs a model."""
+
+    characters: int
+    tokens: int
+    nats_per_token: float
+    bits_per_character: float
+
+
+def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus) -> Score:
+    """The loss of a model on a whole text.
+
+    Raises: CorpusError if the text has less than two tokens, so that there is none to predict.
+    """
+    tokens = np.array(tokenizer.encode(corpus.text))
+    if len(tokens) < 2:
+        raise CorpusError(
+            f"{corpus.name} is one token long, and it takes two to predict one from the other: take a longer text"
+        )
+    data = TextData(
+        corpus=corpus,
+        tokenizer=tokenizer,
+        train=tokens[:0],  # nothing is learned here
+        held_out=tokens,
+        chars_per_token=len(corpus.text) / len(tokens),
+        block_size=model.config.block_size,
+        seed=0,
+        device=model.token_embedding.weight.device,
+    )
+    model.eval()
+    nats, count = 0.0, 0
+    with no_grad():
+        for ids, targets in data.validation_batches(BATCH_SIZE, eval_iters=0):
+            nats += model.loss((ids, targets)).item() * targets.numel()
+            count += targets.numel()
+    nats_per_token = nats / count
+    return Score(len(corpus.text), len(tokens), nats_per_token, data.bits_per_character(nats_per_token))

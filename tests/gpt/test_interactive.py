@@ -1,0 +1,141 @@
+"""A conversation keeps what was said, obeys commands, and survives mistakes."""
+
+import io
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from gpt.interactive import SETTINGS, Conversation, converse
+from gpt.sample_options import SampleOptions
+from tinygrad_lite.errors import DecodingError, OptionError
+
+
+class Parrot:
+    """Answers with the number of the turn, in two pieces, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+        self.options: list[SampleOptions] = []
+        self.lines: list[str] = []
+        self.error: BaseException | None = None
+
+    def __call__(self, options: SampleOptions, text: str, turn: int) -> Iterator[str]:
+        self.asked.append((text, turn))
+        self.options.append(options)
+        yield "Ara"
+        if self.error:
+            raise self.error
+        yield str(turn)
+
+
+def conversation(start: str = "") -> tuple[Conversation, Parrot]:
+    parrot = Parrot()
+    return Conversation(SampleOptions(), start, parrot, parrot.lines.append), parrot
+
+
+def test_what_was_said_stays_the_context():
+    talk, parrot = conversation()
+    for line in ("Guten Tag", "Und?"):
+        assert talk.take(line)
+    assert parrot.asked == [("Guten Tag\n", 0), ("Guten Tag\nAra0\nUnd?\n", 1)]
+    assert talk.text == "Guten Tag\nAra0\nUnd?\nAra1"
+    assert parrot.lines == ["Guten Tag", "Und?"]
+
+
+def test_after_an_empty_line_the_model_goes_on_where_it_was():
+    talk, parrot = conversation()
+    for line in ("Tag", "", "  "):
+        talk.take(line)
+    assert parrot.asked[1:] == [("Tag\nAra0", 1), ("Tag\nAra0Ara1", 2)]
+
+
+def test_a_start_comes_before_everything_and_survives_a_reset(capsys):
+    talk, parrot = conversation("Faust:")
+    talk.take("Tag")
+    talk.take("/reset")
+    talk.take("Tag")
+    assert parrot.asked == [("Faust:\nTag\n", 0)] * 2
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "value"),
+    [
+        ("/temperature 0.5", "temperature", 0.5),
+        ("/top_k 20", "top_k", 20),
+        ("/top-k  20 ", "top_k", 20),
+        ("/greedy", "greedy", True),
+        ("/greedy off", "greedy", False),
+        ("/stop 'a b' c", "stop", ["a b", "c"]),
+        ("/stop", "stop", []),
+        ("/min_p 0.1", "min_p", 0.1),
+    ],
+)
+def test_settings_change_for_the_turns_that_follow(command, name, value, capsys):
+    talk, parrot = conversation()
+    talk.take("Tag")
+    assert talk.take(command)
+    talk.take("Tag")
+    assert getattr(parrot.options[1], name) == value
+    assert parrot.options[0] == SampleOptions()
+    assert "/" not in talk.text
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", f"{name} is {value}\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ("/temperature -1", "--temperature -1: must be at least 0"),
+        ("/temperature", "--temperature needs a value"),
+        ("/temperature 1 2", "unexpected argument '2'"),
+        ("/top_k viel", "--top_k viel: must be a whole number"),
+        ("/stop 'a", "quotation mark"),
+        ("/beam 4", "there is no command /beam: /help"),
+        ("/", "there is no command /: /help"),
+    ],
+)
+def test_a_wrong_command_changes_nothing(command, message):
+    talk, parrot = conversation()
+    with pytest.raises(OptionError, match=message):
+        talk.take(command)
+    assert (talk.options, talk.text, parrot.asked) == (SampleOptions(), "", [])
+
+
+def test_a_line_with_a_blank_before_the_slash_is_text():
+    talk, parrot = conversation()
+    talk.take(" /quit")
+    assert parrot.asked == [(" /quit\n", 0)]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), DecodingError("no token can follow")])
+def test_an_answer_that_is_cut_short_has_been_said_all_the_same(error):
+    talk, parrot = conversation()
+    parrot.error = error
+    if isinstance(error, KeyboardInterrupt):
+        assert talk.take("Tag")
+    else:
+        with pytest.raises(DecodingError):
+            talk.take("Tag")
+    assert (talk.text, talk.turn) == ("Tag\nAra", 1)
+
+
+def test_help_and_settings_name_every_setting(capsys):
+    talk, _ = conversation()
+    for command in ("/help", "/settings"):
+        assert talk.take(command)
+        err = capsys.readouterr().err
+        assert all(name in err for name in SETTINGS)
+
+
+@pytest.mark.parametrize("end", ["", "/quit\nnever read\n"])
+def test_lines_are_read_to_the_end_and_mistakes_are_said(monkeypatch, capsys, end):
+    parrot = Parrot()
+    lines = f"Gru\u0308n\r\n/foo\n/temperature 2\nTag\n{end}"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    converse(SampleOptions(), "", parrot, parrot.lines.append)
+    assert parrot.lines == ["Grün", "Tag"]
+    assert [options.temperature for options in parrot.options] == [0.8, 2.0]
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "there is no command /foo" in err

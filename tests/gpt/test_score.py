@@ -1,0 +1,56 @@
+"""The score of a text is the loss that training measures, and the product of the probabilities of its tokens."""
+
+import math
+
+import numpy as np
+import pytest
+
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from gpt.score import score
+from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.text.bpe import BPETokenizer
+from tinygrad_lite.text.corpora import Corpus
+from tinygrad_lite.text.tokenizer import CharTokenizer
+
+TEXT = "Es irrt der Mensch, so lang er strebt. Grün ist nur des Lebens goldner Baum."
+
+
+def small_gpt(vocab_size: int) -> GPT:
+    model = GPT(GPTConfig(vocab_size=vocab_size, n_layer=1, n_head=2, n_embd=8, block_size=7))
+    model.to("cpu", np.float64)
+    rng = np.random.default_rng(0)
+    model.load_state_dict({name: rng.normal(size=value.shape) for name, value in model.state_dict().items()})
+    return model
+
+
+def corpus(text: str) -> Corpus:
+    return Corpus("text.txt", text, "a test", "none", "0" * 64)
+
+
+@pytest.mark.parametrize("kind", ["char", "bpe"])
+def test_bits_are_those_of_the_tokens_one_by_one(kind):
+    tokenizer = CharTokenizer.train(TEXT) if kind == "char" else BPETokenizer.train(TEXT, 290)
+    model = small_gpt(tokenizer.vocab_size)
+    ids, nats = tokenizer.encode(TEXT), 0.0
+    for position in range(1, len(ids)):
+        window = (position - 1) // 7 * 7  # where the window starts in which this token is a target
+        log_probs, _ = model.start(np.array([ids[window:position]]))
+        nats -= log_probs[0, ids[position]]
+    found = score(model, tokenizer, corpus(TEXT))
+    assert (found.characters, found.tokens) == (len(TEXT), len(ids))
+    assert found.nats_per_token == pytest.approx(nats / (len(ids) - 1), rel=1e-12)
+    expected = nats / (len(ids) - 1) / math.log(2) * len(ids) / len(TEXT)
+    assert found.bits_per_character == pytest.approx(expected, rel=1e-12)
+
+
+def test_unknown_characters_have_a_score():
+    tokenizer = CharTokenizer.train("Es irt")
+    found = score(small_gpt(tokenizer.vocab_size), tokenizer, corpus("Es €rrt"))
+    assert math.isfinite(found.bits_per_character)
+
+
+def test_one_token_is_too_short():
+    tokenizer = CharTokenizer.train(TEXT)
+    with pytest.raises(CorpusError, match=r"text\.txt is one token long"):
+        score(small_gpt(tokenizer.vocab_size), tokenizer, corpus("E"))

@@ -1,0 +1,217 @@
+"""sample.py beyond plain writing: stop strings, probabilities, conversations, scores, and what contradicts what."""
+
+import io
+import re
+import shutil
+import sys
+
+import pytest
+
+import sample
+from tests.tiny_runs import finish, made_up_text, rows, run_training, script, undone
+from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.run import RunFolder
+
+ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@pytest.fixture(scope="module")
+def long_trained(tmp_path_factory):
+    """A run's folder; made once, because nobody changes it."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "text.txt").write_text(made_up_text(), encoding="utf-8")
+    with undone():
+        settings = {"max_iters": 20, "eval_interval": 20, "eval_iters": 0}
+        return run_training(text=folder / "text.txt", out_dir=folder / "run", **settings).path
+
+
+@pytest.fixture
+def trained(workplace, long_trained):
+    """A working folder with a copy of the trained run."""
+    shutil.copytree(long_trained, "out/run")
+    return workplace
+
+
+def written(capsys, *arguments: object) -> tuple[str, str]:
+    """What sample.py writes to stdout and to stderr."""
+    capsys.readouterr()
+    assert sample.main([str(argument) for argument in arguments]) == 0
+    return capsys.readouterr()
+
+
+def talked(monkeypatch, capsys, lines: str, *arguments: object) -> tuple[str, str]:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
+    return written(capsys, "--interactive", *arguments)
+
+
+# --- how to draw --------------------------------------------------------------------------------------------------
+
+
+def test_the_settings_reach_the_draw(trained, capsys):
+    common = ("--start", "Grau", "--max_new_tokens", 60)
+    greedy, _ = written(capsys, *common, "--greedy")
+    assert written(capsys, *common, "--min_p", 1)[0] == greedy
+    text, _ = written(capsys, *common, "--greedy", "--no_repeat_ngram_size", 3)
+    grams = [text.strip()[i : i + 3] for i in range(len(text.strip()) - 2)]
+    assert len(set(grams)) == len(grams)
+    assert text != greedy
+    varied, _ = written(capsys, *common, "--greedy", "--repetition_penalty", 5)
+    assert len(set(varied)) > len(set(greedy))
+
+
+# --- stop strings -------------------------------------------------------------------------------------------------
+
+
+def test_a_text_ends_before_the_first_stop_string(trained, capsys):
+    common = ("--start", "Grau", "--max_new_tokens", 80, "--temperature", 1.5)
+    text, _ = written(capsys, *common)
+    body = text.removeprefix("Grau").removesuffix("\n")
+    stop = body[30:33]  # three tokens
+    assert written(capsys, *common, "--stop", stop, "€€")[0] == "Grau" + body[: body.index(stop)] + "\n"
+    assert written(capsys, *common, "--stop", "€€")[0] == text
+
+
+def test_the_prompt_stops_nothing_and_a_line_break_can_be_written(trained, capsys):
+    text, _ = written(capsys, "--start", "ab", "--max_new_tokens", 9, "--stop", "ab")
+    assert len(text) > 4
+    sample.main(["--start", "strebt.", "--max_new_tokens", "300", "--stop", r"\n"])
+    assert capsys.readouterr().out.count("\n") == 1
+
+
+# --- probabilities ------------------------------------------------------------------------------------------------
+
+
+def pretend_terminal(monkeypatch) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+
+
+COMMON = ("--start", "Grau", "--max_new_tokens", 20)
+
+
+def test_without_a_terminal_show_probs_changes_nothing(trained, capsys):
+    plain, _ = written(capsys, *COMMON)
+    out, err = written(capsys, *COMMON, "--show_probs")
+    assert out == plain
+    assert "--show_probs does nothing here" in err
+    assert "entropy" not in err
+
+
+@pytest.mark.parametrize("stop", [(), ("--stop", "e")])
+def test_on_a_terminal_tokens_are_coloured_and_entropies_listed(trained, capsys, monkeypatch, stop):
+    pretend_terminal(monkeypatch)
+    plain, _ = written(capsys, *COMMON, *stop)
+    out, err = written(capsys, *COMMON, *stop, "--show_probs")
+    assert ESCAPES.sub("", out) == plain
+    assert out.startswith("Grau\x1b[")
+    lines = err[err.index("position") :].splitlines()
+    assert [line.split()[0] for line in lines[1:-1]] == [str(i + 1) for i in range(len(lines) - 2)]
+    assert len(lines) - 2 == 20 or stop
+    assert lines[-1].startswith("mean entropy")
+
+
+def test_no_color_is_respected(trained, capsys, monkeypatch):
+    pretend_terminal(monkeypatch)
+    monkeypatch.setenv("NO_COLOR", "1")
+    out, err = written(capsys, *COMMON, "--show_probs")
+    assert "\x1b" not in out + err
+    assert "entropy" in err
+
+
+# --- conversations ------------------------------------------------------------------------------------------------
+
+
+def test_a_conversation_has_its_history_as_context(trained, capsys, monkeypatch):
+    settings = ("--max_new_tokens", 4, "--greedy")
+    out, err = talked(monkeypatch, capsys, "Es\nder\n", *settings)
+    first, second = out[:4], out[5:9]  # each with a line break after it
+    assert written(capsys, "--start", "Es\n", *settings)[0] == f"Es\n{first}\n"
+    assert written(capsys, "--start", f"Es\n{first}\nder\n", *settings)[0] == f"Es\n{first}\nder\n{second}\n"
+    assert "> " in err
+    assert ">" not in out
+
+
+def test_settings_change_in_mid_conversation(trained, capsys, monkeypatch):
+    lines = "/max_new_tokens 3\nEs\n/temperature -1\n/max_new_tokens 0\nEs\n/quit\nEs\n"
+    out, err = talked(monkeypatch, capsys, lines)
+    assert len(out) == 3 + 1 + 1
+    assert "--temperature -1: must be at least 0" in err
+
+
+def test_after_a_reset_everything_is_as_at_the_start(trained, capsys, monkeypatch):
+    once, _ = talked(monkeypatch, capsys, "Es\n", "--start", "Der", "--max_new_tokens", 12)
+    twice, _ = talked(monkeypatch, capsys, "Es\n/reset\nEs\n", "--start", "Der", "--max_new_tokens", 12)
+    assert once.startswith("Der\n")
+    assert twice == once + once.removeprefix("Der\n")
+
+
+def test_an_unknown_character_is_named_once(trained, capsys, monkeypatch):
+    _, err = talked(monkeypatch, capsys, "€\nEs\n", "--max_new_tokens", 2)
+    assert err.count("warning") == 1
+
+
+def test_an_empty_stop_string_does_not_end_the_conversation(trained, capsys, monkeypatch):
+    out, err = talked(monkeypatch, capsys, "/stop ''\nEs\n/stop\nEs\n", "--max_new_tokens", 2)
+    assert "stop string is empty" in err
+    assert len(out) == 3
+
+
+# --- scores -------------------------------------------------------------------------------------------------------
+
+
+def test_the_score_of_the_held_out_text_is_that_of_training(trained, capsys):
+    text = made_up_text()
+    (trained / "held.txt").write_text(text[round(len(text) * 0.9) :], encoding="utf-8")
+    out, err = written(capsys, "out/run/last.safetensors", "--score", "held.txt")
+    bits, nats = map(float, re.fullmatch(r"(\S+) bits per character, (\S+) nats per token\n", out).groups())
+    noted = [row for row in rows(RunFolder("out/run")) if row["val_loss"]][-1]
+    assert nats == pytest.approx(float(noted["val_loss"]), abs=1e-4)
+    assert bits == pytest.approx(float(noted["bits_per_char"]), abs=1e-4)
+    assert "in windows of 8" in err
+
+
+def test_what_the_model_never_saw_is_named(trained, capsys):
+    (trained / "odd.txt").write_text("Grün €α€", encoding="utf-8")
+    _, err = written(capsys, "--score", "odd.txt")
+    assert "never saw 'α' '€';" in err
+
+
+def test_a_score_needs_a_text(trained):
+    with pytest.raises(CorpusError, match=r"no file missing\.txt"):
+        sample.main(["--score", "missing.txt"])
+
+
+# --- what contradicts what ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--score", "text.txt", "--temperature", "1"], "--temperature"),
+        (["--score", "text.txt", "--interactive"], "--interactive"),
+        (["--score", "text.txt", "--show_probs"], "--show_probs"),
+        (["--score", "text.txt", "--beam", "2"], "--beam"),
+        (["--interactive", "--beam", "2"], "--interactive"),
+        (["--interactive", "--num_samples", "2"], "--num_samples"),
+        (["--interactive", "--start", "-"], "--start -"),
+        (["--beam", "2", "--stop", "."], "--stop"),
+        (["--beam", "2", "--min_p", "0.1"], "--min_p"),
+        (["--beam", "2", "--repetition_penalty", "1.2"], "--repetition_penalty"),
+        (["--beam", "2", "--no_repeat_ngram_size", "2"], "--no_repeat_ngram_size"),
+        (["--stop", ""], "--stop"),
+        (["--stop"], "--stop"),
+        (["--min_p", "1.5"], "--min_p"),
+        (["--repetition_penalty", "0"], "--repetition_penalty"),
+        (["--no_repeat_ngram_size", "-1"], "--no_repeat_ngram_size"),
+    ],
+)
+def test_contradictions_are_one_sentence(workplace, arguments, named):
+    with pytest.raises(OptionError, match=named) as refused:
+        sample.main(arguments)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_contradiction_exits_with_status_2(workplace):
+    status, out, err = finish(script("sample.py", "--score", "text.txt", "--greedy"))
+    assert (status, out, err.count("\n")) == (2, "", 1)

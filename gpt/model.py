@@ -10,6 +10,7 @@ References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of na
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -79,10 +80,12 @@ class GPT(Module):
             raise CheckpointError(f"the checkpoint does not fit its own settings: {error}") from None
         return model
 
-    def forward(self, ids: Tensor, caches: list[KVCache] | None = None) -> Tensor:
+    def forward(self, ids: Tensor, caches: list[KVCache] | None = None, padding: np.ndarray | None = None) -> Tensor:
         """The logits of the token that follows each position: (B, T) integers -> (B, T, V).
 
-        With caches (one per layer, from `new_caches`), ids are the tokens after those that the caches hold.
+        With caches (one per layer, from `new_caches`), ids are the tokens after those that the caches hold. With
+        padding (B,), each row begins with so many positions, of those in the caches and ids together, that are not
+        text: nothing looks at them, and positions are counted from behind them. What they predict means nothing.
 
         Raises: ValueError if there are more positions than block_size.
         """
@@ -90,18 +93,26 @@ class GPT(Module):
         length = past + ids.shape[1]
         if length > self.config.block_size:
             raise ValueError(f"GPT: {length} positions do not fit into block_size {self.config.block_size}")
-        x = self.dropout(self._embed(ids, past))  # (B, T, C)
+        mask = None
+        if padding is not None:
+            is_text = np.arange(length) >= padding[:, None]  # (B, S)
+            mask = Tensor(is_text[:, None, None], device=ids.device)  # for all heads and queries
+        x = self.dropout(self._embed(ids, past, padding))  # (B, T, C)
         for layer, block in enumerate(self.blocks):
-            x = block(x, is_causal=True, cache=caches[layer] if caches else None)
+            x = block(x, mask=mask, is_causal=True, cache=caches[layer] if caches else None)
         return self.lm_head(self.final_norm(x))
 
-    def _embed(self, ids: Tensor, past: int) -> Tensor:
+    def _embed(self, ids: Tensor, past: int, padding: np.ndarray | None) -> Tensor:
         """What a token is plus where it stands: (B, T) -> (B, T, C)."""
         tokens, end = self.token_embedding(ids), past + ids.shape[1]
+        # One row of positions for all, or one for each; those of padding do not matter, but must exist.
+        places = slice(past, end) if padding is None else np.maximum(np.arange(past, end) - padding[:, None], 0)
         if self.config.positions == "learned":
-            return tokens + self.position_embedding.weight[past:end]
+            if padding is None:
+                return tokens + self.position_embedding.weight[places]
+            return tokens + self.position_embedding(Tensor(places, device=ids.device))
         # Fixed codes have size 1; the embeddings are lifted to their scale (Vaswani et al. 2017, section 3.4).
-        codes = sinusoidal_positions(end, self.config.n_embd)[past:].astype(tokens.dtype)
+        codes = sinusoidal_positions(end, self.config.n_embd)[places].astype(tokens.dtype)
         return tokens * self.config.n_embd**0.5 + Tensor.wrap(get_device(ids.device).from_host(codes))
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -115,41 +126,69 @@ class GPT(Module):
         """An empty key-value cache for each layer."""
         return [KVCache(self.config.block_size) for _ in self.blocks]
 
-    def start(self, ids: np.ndarray, use_cache: bool = True) -> tuple[np.ndarray, GPTState]:
-        """Read a prompt (B, T), T >= 1: log-probabilities (B, V) of what follows, and the state to go on from."""
-        window = ids[:, -self.config.block_size :]
-        state = GPTState(window, self.new_caches() if use_cache else None)
-        return self._log_probs(window, state.caches), state
+    def start(
+        self, prompts: np.ndarray | Sequence[Sequence[int]], use_cache: bool = True
+    ) -> tuple[np.ndarray, GPTState]:
+        """Read a prompt per row: log-probabilities (B, V) of what follows, and the state to go on from.
+
+        Args:
+            prompts: (B, T) token ids, or a list of B prompts of any lengths of at least 1. Each row is predicted as
+                it would be alone, up to rounding.
+        Raises: ValueError if a prompt is empty.
+        """
+        if not all(len(prompt) for prompt in prompts):
+            raise ValueError("GPT: a prompt is empty, but a prediction needs at least one token to start from")
+        return self._read([np.asarray(prompt)[-self.config.block_size :] for prompt in prompts], use_cache)
 
     def step(self, tokens: np.ndarray, state: GPTState) -> tuple[np.ndarray, GPTState]:
         """Append one token per row (B,): log-probabilities (B, V) of what follows, and the new state.
 
-        When the context is full, go on from its last half: the positions start anew at 0, so everything about
-        those tokens has to be computed again, but then block_size / 2 tokens follow without such a break.
+        When the context of a row is full, go on from its last half: the positions start anew at 0, so everything
+        about those tokens has to be computed again, but then block_size / 2 tokens follow without such a break.
         """
         window = np.concatenate([state.window, tokens[:, None]], axis=1)
-        caches, new = state.caches, tokens[:, None]
+        state = GPTState(window, state.caches, state.padding)
         if window.shape[1] > self.config.block_size:
-            window = new = window[:, -max(1, self.config.block_size // 2) :]
-            caches = self.new_caches() if caches is not None else None
-        state = GPTState(window, caches)
-        return self._log_probs(new if caches is not None else window, caches), state
+            half = max(1, self.config.block_size // 2)
+            texts = [text[-half:] if len(text) > self.config.block_size else text for text in state.texts()]
+            return self._read(texts, state.caches is not None)
+        new = window if state.caches is None else tokens[:, None]
+        return self._log_probs(new, state), state
 
-    def _log_probs(self, ids: np.ndarray, caches: list[KVCache] | None) -> np.ndarray:
+    def _read(self, texts: list[np.ndarray], use_cache: bool) -> tuple[np.ndarray, GPTState]:
+        """Read a text per row from its beginning. Shorter ones are padded on the left, so that all end together."""
+        width = max(map(len, texts))
+        padding = np.array([width - len(text) for text in texts])
+        window = np.stack([np.pad(text, (width - len(text), 0)) for text in texts])
+        state = GPTState(window, self.new_caches() if use_cache else None, padding if padding.any() else None)
+        return self._log_probs(window, state), state
+
+    def _log_probs(self, ids: np.ndarray, state: GPTState) -> np.ndarray:
+        """Of what follows ids (B, n), the tokens of the state that are not in its caches yet: (B, V)."""
         device = self.token_embedding.weight.device
         with no_grad():
-            logits = self(Tensor(ids, device=device), caches)[:, -1]
+            logits = self(Tensor(ids, device=device), state.caches, state.padding)[:, -1]
             return logits.log_softmax().numpy()
 
 
 @dataclass
 class GPTState:
-    """What generation has read so far: the tokens (B, n) within the context, and their keys and values."""
+    """What generation has read so far: the tokens (B, n) within the context, and their keys and values.
+
+    Where texts differ in length, the shorter rows begin with padding: so many positions (B,) that are not text.
+    """
 
     window: np.ndarray
     caches: list[KVCache] | None
+    padding: np.ndarray | None = None
+
+    def texts(self) -> list[np.ndarray]:
+        """The tokens of each row, without padding."""
+        if self.padding is None:
+            return list(self.window)
+        return [row[start:] for row, start in zip(self.window, self.padding, strict=True)]
 
     def select(self, rows: np.ndarray) -> GPTState:
         """The state of these rows, in this order; a row may be taken several times."""
         caches = None if self.caches is None else [cache.select(rows) for cache in self.caches]
-        return GPTState(self.window[rows], caches)
+        return GPTState(self.window[rows], caches, None if self.padding is None else self.padding[rows])

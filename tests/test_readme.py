@@ -56,7 +56,8 @@ def test_every_training_and_sampling_command_works(newcomer, monkeypatch, capsys
             ran += run_training(arguments)
         else:
             assert script == "sample.py"
-            arguments += [] if "--max_new_tokens" in arguments else ["--max_new_tokens", "8"]
+            if "--max_new_tokens" not in arguments and "--score" not in arguments:
+                arguments += ["--max_new_tokens", "8"]
             assert sample.main(arguments) == 0
             assert capsys.readouterr().out.strip()
             ran += 1

@@ -235,6 +235,62 @@ def test_rows_can_be_taken_out_of_a_state(use_cache):
     np.testing.assert_allclose(log_probs, expected, atol=1e-13)
 
 
+# Shorter and longer than the context of 8 tokens.
+UNEQUAL = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7], [9, 3, 2, 3, 8, 4, 6, 2, 6, 4, 3, 3, 8], [2, 7]]
+
+
+@both_positions
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"temperature": 1.0, "seed": 5}])
+def test_a_batch_of_unequal_prompts_is_written_as_one_by_one(positions, use_cache, settings):
+    """30 tokens in a context of 8: each row runs full several times, and each at another step."""
+    model = lively(positions=positions)
+    together = written(model, UNEQUAL, use_cache, **settings)
+    for row, prompt in enumerate(UNEQUAL):
+        alone = written(model, [prompt], use_cache, first_row=row, **settings)
+        np.testing.assert_array_equal(together[row : row + 1], alone)
+
+
+@both_positions
+@pytest.mark.parametrize("use_cache", [True, False])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-4)])
+def test_a_batch_of_unequal_prompts_is_predicted_as_one_by_one(positions, use_cache, dtype, tolerance):
+    model = lively(dtype, positions=positions)
+    log_probs, state = model.start(UNEQUAL, use_cache)
+    alone = [model.start([prompt], use_cache) for prompt in UNEQUAL]
+    for _ in range(20):
+        np.testing.assert_allclose(log_probs, np.concatenate([row for row, _ in alone]), rtol=0, atol=tolerance)
+        tokens = ids(len(UNEQUAL)).numpy()
+        log_probs, state = model.step(tokens, state)
+        alone = [model.step(token, before) for token, (_, before) in zip(tokens[:, None], alone, strict=True)]
+        for text, (_, one) in zip(state.texts(), alone, strict=True):
+            np.testing.assert_array_equal(text, one.window[0])
+
+
+@pytest.mark.parametrize("use_cache", [True, False])
+def test_rows_of_unequal_lengths_can_be_taken_out_of_a_state(use_cache):
+    model = lively()
+    _, state = model.start(UNEQUAL, use_cache)
+    rows, following = np.array([4, 0, 4]), np.array([4, 9, 1])
+    log_probs, _ = model.step(following, state.select(rows))
+    for row, token, found in zip(rows, following, log_probs, strict=True):
+        expected, _ = model.start([[*UNEQUAL[row], token]])
+        np.testing.assert_allclose(found, expected[0], atol=1e-12)
+
+
+def test_unequal_prompts_on_every_device(device):
+    model = lively("float32").to(device)
+    log_probs, state = model.start(UNEQUAL)
+    expected, _ = lively("float32").start(UNEQUAL)
+    np.testing.assert_allclose(log_probs, expected, atol=1e-5)
+    model.step(np.array([1, 2, 3, 4, 5]), state)
+
+
+def test_an_empty_prompt_is_refused():
+    with pytest.raises(ValueError, match="a prompt is empty"):
+        lively().start([[1, 2], []])
+
+
 # --- from a checkpoint ----------------------------------------------------------------------------------------
 
 

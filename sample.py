@@ -25,10 +25,11 @@ from gpt.model import GPT
 from gpt.sample_options import SampleOptions, check_combination
 from gpt.score import score
 from tinygrad_lite.checkpoint import Checkpoint, describe, load_checkpoint
+from tinygrad_lite.console import run_command, say
 from tinygrad_lite.device import get_device, why_no_cuda
-from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.options import build, parse_command_line
-from tinygrad_lite.run import newest_checkpoint, say, tune_memory
+from tinygrad_lite.run import newest_checkpoint, tune_memory
 from tinygrad_lite.text.beam import beam_search
 from tinygrad_lite.text.cleaning import normalise
 from tinygrad_lite.text.compare import wants_colour
@@ -236,23 +237,5 @@ def write(text: str) -> None:
     sys.stdout.flush()
 
 
-def run() -> None:
-    """Call `main` and turn the errors that a user can mend into one sentence."""
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except UserError as error:
-        say(f"sample.py: {error}")
-        sys.exit(2 if isinstance(error, (OptionError, DecodingError)) else 1)
-    except KeyboardInterrupt:
-        say("")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
-    except OSError as error:  # the disk is full, a file was taken away
-        say(f"sample.py: {error}")
-        sys.exit(1)
-
-
 if __name__ == "__main__":
-    run()
+    run_command("sample.py", main)

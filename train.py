@@ -22,12 +22,13 @@ from gpt.config import GPTConfig, GPTOptions
 from gpt.data import TextData, prepare
 from gpt.model import GPT
 from tinygrad_lite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tinygrad_lite.console import run_command, say
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.options import build, difference, find_preset, list_presets, parse_command_line, read_preset
-from tinygrad_lite.run import RunFolder, StopRequest, say, tune_memory
+from tinygrad_lite.run import RunFolder, StopRequest, tune_memory
 from tinygrad_lite.tensor import NonFiniteError, detect_anomaly, no_grad
 from tinygrad_lite.text.decoding import generate
 from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
@@ -367,22 +368,5 @@ def explain_non_finite(
     )
 
 
-def run() -> None:
-    """Call `main` and turn the errors that a user can mend into one sentence."""
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except UserError as error:
-        say(f"train.py: {error}")
-        sys.exit(2 if isinstance(error, OptionError) else 1)
-    except KeyboardInterrupt:
-        say("train.py: stopped")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(141)
-    except OSError as error:  # the disk is full, a file was taken away
-        say(f"train.py: {error}")
-        sys.exit(1)
-
-
 if __name__ == "__main__":
-    run()
+    run_command("train.py", main)

@@ -65,26 +65,23 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
-from gpt.data import TextData, split
+from gpt.data import split
 from gpt.model import GPT
+from gpt.score import score
 from tinygrad_lite.checkpoint import describe, load_checkpoint
+from tinygrad_lite.console import run_command, say
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.options import build, option, parse_command_line
-from tinygrad_lite.run import newest_checkpoint, say
-from tinygrad_lite.tensor import no_grad
+from tinygrad_lite.run import newest_checkpoint
 from tinygrad_lite.text.corpora import Corpus, announce, load_corpus, load_files
 from tinygrad_lite.text.tokenizer import Tokenizer
 
 OUT = Path("out")
 MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams as the text has characters
-BATCH_SIZE = 16  # windows that the GPT reads at once; the result does not depend on it
 
 
 @dataclass
@@ -227,27 +224,6 @@ def load_gpt(path: Path, corpus: Corpus) -> Trained:
     return Trained(f"{path}, {describe(checkpoint)}", model, tokenizer)
 
 
-def gpt_bits_per_character(gpt: Trained, corpus: Corpus, held_out: str) -> float:
-    """The loss of a GPT on the held-out text, all of it, in its own tokens and windows, as training measures it."""
-    tokens = np.array(gpt.tokenizer.encode(held_out))
-    data = TextData(
-        corpus=corpus,
-        tokenizer=gpt.tokenizer,
-        train=tokens[:0],  # nothing is learned here
-        held_out=tokens,
-        chars_per_token=len(held_out) / len(tokens),
-        block_size=gpt.model.config.block_size,
-        seed=0,
-    )
-    gpt.model.eval()
-    nats, count = 0.0, 0
-    with no_grad():
-        for ids, targets in data.validation_batches(BATCH_SIZE, eval_iters=0):
-            nats += gpt.model.loss((ids, targets)).item() * targets.numel()
-            count += targets.numel()
-    return data.bits_per_character(nats / count)
-
-
 # --- the command ----------------------------------------------------------------------------------------------
 
 
@@ -277,7 +253,8 @@ def main(argv: list[str]) -> int:
         say(f"no GPT under {OUT}/ learned from this text; train one with: python train.py")
         return 0
     context, numbers = f"{gpt.model.config.block_size} tokens", gpt.model.num_parameters()
-    print_row("GPT", context, numbers, gpt_bits_per_character(gpt, corpus, held_out))
+    found = score(gpt.model, gpt.tokenizer, replace(corpus, text=held_out))
+    print_row("GPT", context, numbers, found.bits_per_character)
     say(f"GPT: {gpt.about}")
     return 0
 
@@ -322,20 +299,5 @@ def print_row(name: str, context: str, numbers: int, bits: float) -> None:
     print(f"{name:<8} {context:>14} {numbers:>12,} {bits:>20.3f}", flush=True)
 
 
-def run() -> None:
-    """Call `main` and turn the errors that a user can mend into one sentence."""
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except UserError as error:
-        say(f"gpt.baselines: {error}")
-        sys.exit(2 if isinstance(error, OptionError) else 1)
-    except KeyboardInterrupt:
-        say("gpt.baselines: stopped")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
-
-
 if __name__ == "__main__":
-    run()
+    run_command("gpt.baselines", main)

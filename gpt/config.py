@@ -8,6 +8,7 @@ from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.options import option
 from tinygrad_lite.training import TrainOptions
 
+ACTIVATIONS = ("gelu", "gelu_tanh")
 TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word")
 
 
@@ -23,6 +24,15 @@ class GPTConfig:
     dropout: float = 0.0
     bias: bool = False
     positions: str = "learned"  # or "sinusoidal"
+    # What GPT-2's own weights need. Checkpoints of the time before have none of these fields.
+    activation: str = "gelu"  # or "gelu_tanh", its approximation
+    norm_eps: float = 1e-5  # keeps a norm from dividing by 0
+    n_inner: int = 0  # F, the width inside a feed-forward; 0: 4 C
+
+    @property
+    def n_hidden(self) -> int:
+        """F, with what 0 stands for."""
+        return self.n_inner or 4 * self.n_embd
 
     def to_json(self) -> dict:
         """The settings as a dictionary."""
@@ -35,21 +45,29 @@ class GPTConfig:
         Raises: CheckpointError if a field is missing, unknown, or of a wrong type or range.
         """
         own = {field.name: field.type for field in fields(GPTConfig)}
+        data = {"activation": "gelu", "norm_eps": 1e-5, "n_inner": 0} | data
         if data.keys() != own.keys():
             raise CheckpointError(f"the model's settings are {sorted(data)}, expected {sorted(own)}")
         for name, kind in own.items():
-            value = data[name]
+            value, lowest = data[name], 0 if name == "n_inner" else 1
             right = type(value).__name__ == kind or (kind == "float" and type(value) is int)
-            if not right or (kind == "int" and not 1 <= value <= 10_000_000):
+            if not right or (kind == "int" and not lowest <= value <= 10_000_000):
                 raise CheckpointError(f"the model's setting {name} cannot be {value!r}")
+        if data["activation"] not in ACTIVATIONS:
+            known = ", ".join(ACTIVATIONS)
+            raise CheckpointError(f"the model's setting activation cannot be {data['activation']!r}, known are {known}")
+        if not 0 < data["norm_eps"] < 1:
+            raise CheckpointError(
+                f"the model's setting norm_eps cannot be {data['norm_eps']!r}: it lies between 0 and 1"
+            )
         if data["n_embd"] % data["n_head"] or data["positions"] not in ("learned", "sinusoidal"):
             raise CheckpointError(f"the model's settings do not fit together: {data}")
         return GPTConfig(**data)
 
     def num_parameters(self) -> int:
         """How many numbers such a model learns, without making one."""
-        c, norm = self.n_embd, self.n_embd * (2 if self.bias else 1)
-        block = 12 * c * c + 2 * norm + (9 * c if self.bias else 0)  # attention 4 C^2, feed-forward 8 C^2
+        c, f, norm = self.n_embd, self.n_hidden, self.n_embd * (2 if self.bias else 1)
+        block = 4 * c * c + 2 * c * f + 2 * norm + (5 * c + f if self.bias else 0)  # attention, feed-forward, norms
         positions = self.block_size * c if self.positions == "learned" else 0
         return self.vocab_size * c + positions + self.n_layer * block + norm
 
@@ -57,11 +75,13 @@ class GPTConfig:
         """About how many numbers a training micro-step keeps for its backward pass (fused operations).
 
         Per token and block: two norms (input and output) 4 C, queries, keys and values 3 C, attention's output and
-        projection 2 C, two sums 2 C, the last projection C, the feed-forward's three F = 4 C wide arrays 12 C, and
-        the attention weights H T.
+        projection 2 C, two sums 2 C, the last projection C, the feed-forward's three F wide arrays 3 F, and the
+        attention weights H T.
         """
         c = self.n_embd
-        per_token = self.n_layer * (24 * c + self.n_head * self.block_size) + 4 * c + 2 * self.vocab_size
+        per_token = (
+            self.n_layer * (12 * c + 3 * self.n_hidden + self.n_head * self.block_size) + 4 * c + 2 * self.vocab_size
+        )
         return batch_size * self.block_size * per_token
 
 

@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tinygrad_lite.console import say
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.options import parse_command_line
-from tinygrad_lite.run import say
 from tinygrad_lite.text.cleaning import normalise
 
 SETTINGS = (

@@ -46,13 +46,14 @@ class GPT(Module):
         self.blocks = [
             Block(
                 MultiHeadAttention(width, config.n_head, config.dropout, config.bias),
-                FeedForward(width, 4 * width, config.dropout, config.bias),
+                FeedForward(width, config.n_hidden, config.dropout, config.bias, config.activation),
                 width,
                 config.bias,
+                eps=config.norm_eps,
             )
             for _ in range(config.n_layer)
         ]
-        self.final_norm = LayerNorm(width, config.bias)
+        self.final_norm = LayerNorm(width, config.bias, config.norm_eps)
         self.lm_head = Linear(width, config.vocab_size, bias=False)
         # Tied: the row that stands for a token at the input also scores it at the output (Press, Wolf 2017).
         self.lm_head.weight = self.token_embedding.weight

@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 # From the bottom to the top: a module imports from layers below its own. Within one layer it may import another
 # module too, as long as no circle arises. A name with ".*" stands for all modules of a package.
 LAYERS = [
-    ["tinygrad_lite.errors"],
+    ["tinygrad_lite.errors", "tinygrad_lite.console"],
     ["tinygrad_lite.device"],
     ["tinygrad_lite.tensor", "tinygrad_lite.ops", "tinygrad_lite.functional", "tinygrad_lite.functional.*"],
     ["tinygrad_lite"],  # __init__.py, the names that users import
@@ -32,6 +32,8 @@ LAYERS = [
         "gpt.score",
         "gpt.interactive",
         "gpt.baselines",
+        "gpt.pretrained",
+        "gpt.export",
     ],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],
@@ -127,8 +129,9 @@ def test_the_circle_is_closed_by_the_last_line_of_tensor():
 
 
 def test_the_library_needs_few_others():
-    """numpy, safetensors and tqdm are installed with it; CuPy may be; torch is for the benchmarks."""
-    known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample", "numpy", "safetensors", "tqdm", "cupy"}
+    """numpy, safetensors and tqdm are installed with it; CuPy and tokenizers may be; torch is for the benchmarks."""
+    known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
+    known |= {"numpy", "safetensors", "tqdm", "cupy", "tokenizers"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(TREES[module])} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"
@@ -137,6 +140,13 @@ def test_the_library_needs_few_others():
 def test_cupy_is_imported_in_device_alone():
     importers = {module for module in FILES for target, _ in imports(TREES[module]) if target.split(".")[0] == "cupy"}
     assert {module for module in importers if not module.startswith("tinygrad_lite.cuda")} == {"tinygrad_lite.device"}
+
+
+def test_tokenizers_is_imported_in_one_file_and_only_when_it_is_needed():
+    users = {m for m in FILES for target, _ in imports(TREES[m]) if target.split(".")[0] == "tokenizers"}
+    assert users == {"tinygrad_lite.text.huggingface"}
+    at_once = [node for node in TREES["tinygrad_lite.text.huggingface"].body if isinstance(node, ast.Import)]
+    assert "tokenizers" not in {alias.name for node in at_once for alias in node.names}
 
 
 # --- what no file may contain ---------------------------------------------------------------------------------

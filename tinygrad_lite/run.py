@@ -10,7 +10,6 @@ import ctypes
 import json
 import os
 import signal
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -168,8 +167,3 @@ def newest_checkpoint(folder: Path) -> Path:
     if not found:
         raise CheckpointError(f"there is no checkpoint under {folder}/: train one with: python train.py")
     return found[-1]
-
-
-def say(*words: Any) -> None:
-    """Print for people, to stderr: stdout is for text that a model wrote."""
-    print(*words, file=sys.stderr, flush=True)

@@ -7,6 +7,7 @@ Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762), sections 3.
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -131,7 +132,8 @@ class MultiHeadAttention(Module):
 class FeedForward(Module):
     """Two linear maps with a non-linearity between, applied to each position alone: C -> F -> C.
 
-    y = activation(x W1 + b1) W2 + b2. The 2017 paper takes ReLU, GPT takes GELU; F is 4 C in both.
+    y = activation(x W1 + b1) W2 + b2. The 2017 paper takes ReLU, GPT takes GELU ("gelu_tanh" is the form of
+    GPT-2's weights); F is 4 C in both.
 
     Reference: Vaswani et al. 2017, section 3.3, eq. 2.
     """
@@ -143,7 +145,11 @@ class FeedForward(Module):
         self.up = Linear(n_embd, n_hidden, bias)
         self.down = Linear(n_hidden, n_embd, bias)
         self.dropout = Dropout(dropout)
-        self.activation = {"gelu": Tensor.gelu, "relu": Tensor.relu}[activation]
+        self.activation = {
+            "gelu": Tensor.gelu,
+            "gelu_tanh": functools.partial(Tensor.gelu, approximate="tanh"),
+            "relu": Tensor.relu,
+        }[activation]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.dropout(self.down(self.activation(self.up(x))))
@@ -161,11 +167,19 @@ class Block(Module):
     References: Vaswani et al. 2017, section 3.1; Xiong et al. 2020 (arXiv:2002.04745) on where to put the norm.
     """
 
-    def __init__(self, mixer: Module, mlp: Module, n_embd: int, bias: bool = True, norm_first: bool = True) -> None:
+    def __init__(
+        self,
+        mixer: Module,
+        mlp: Module,
+        n_embd: int,
+        bias: bool = True,
+        norm_first: bool = True,
+        eps: float = 1e-5,
+    ) -> None:
         super().__init__()
-        self.mixer_norm = LayerNorm(n_embd, bias)
+        self.mixer_norm = LayerNorm(n_embd, bias, eps)
         self.mixer = mixer
-        self.mlp_norm = LayerNorm(n_embd, bias)
+        self.mlp_norm = LayerNorm(n_embd, bias, eps)
         self.mlp = mlp
         self.norm_first = norm_first
 

@@ -1,14 +1,17 @@
-"""The whole GPT against the same GPT in PyTorch: gradients, and a stretch of training."""
+"""The whole GPT against the same GPT in PyTorch: gradients, a stretch of training, and the command that compares."""
 
 import math
+import re
 
 import numpy as np
 import pytest
 
-from gpt.config import GPTConfig
+from benchmarks.compare_torch import Update, main, our_side, torch_side
+from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
-from tinygrad_lite import Tensor, optim
+from tinygrad_lite import Tensor
 from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.functional.registry import set_composed
 
 torch = pytest.importorskip("torch")
@@ -66,44 +69,70 @@ def test_gradients_equal_those_of_torch(dtype, allowed, bias, positions, version
     assert sum(gradient.size for gradient in ours.values()) == sum(gradient.size for gradient in theirs.values())
 
 
-def train_both(steps: int, sequences: int, **settings) -> tuple[list[float], list[float]]:
-    """Losses of both over some steps from the same weights, on the same batches."""
-    model = make_model(**settings)
-    twin = from_ours(model)
-    optimizer = optim.AdamW(optim.decay_groups(model, 0.1), lr=1e-3, betas=(0.9, 0.99))
-    twin_optimizer = twin.make_optimizer(1e-3, (0.9, 0.99), 0.1)
-    losses: tuple[list[float], list[float]] = ([], [])
-    for step in range(steps):
-        ids, targets = batch_of(step, sequences, model.config.block_size)
-        rate = optim.cosine(step, 1e-3, steps // 10, steps, 1e-4)
-        optimizer.lr = rate
-        optimizer.zero_grad()
-        loss = model.loss((Tensor(ids), Tensor(targets)))
-        loss.backward()
-        optimizer.clip_grad_norm(1.0)
-        optimizer.step()
-        losses[0].append(loss.item())
-        for group in twin_optimizer.param_groups:
-            group["lr"] = rate
-        twin_optimizer.zero_grad()
-        twin_loss = twin.loss(torch.tensor(ids), torch.tensor(targets))
-        twin_loss.backward()
-        torch.nn.utils.clip_grad_norm_(twin.parameters(), 1.0)
-        twin_optimizer.step()
-        losses[1].append(twin_loss.item())
-    return losses
-
-
-def check_losses(ours: list[float], theirs: list[float]) -> None:
+def check_training(options: GPTOptions, model: GPT) -> None:
+    """Train both from the same weights on the same batches; their losses must stay together."""
+    twin_update, _ = torch_side(options, model)  # first, because it copies the weights that our side will change
+    update, _ = our_side(options, model)
+    ours, theirs = (losses_of(side, options) for side in (update, twin_update))
     assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) <= 1e-3
     assert ours[0] == pytest.approx(math.log(70), abs=0.3)
     assert ours[-1] < 0.8 * ours[0]  # it learned something, so the comparison means something
 
 
+def losses_of(update: Update, options: GPTOptions) -> list[float]:
+    # One side after the other: taking turns by single steps, their idle threads would fight for the cores.
+    losses = []
+    for step in range(options.max_iters):
+        ids, targets = batch_of(step, options.batch_size, options.block_size)
+        losses.append(update((Tensor(ids), Tensor(targets)), options.learning_rate_at(step)))
+    return losses
+
+
 def test_200_steps_of_training_go_as_in_torch():
-    check_losses(*train_both(200, 8, n_layer=2, n_head=2, n_embd=32, block_size=32, bias=True))
+    settings = {"n_layer": 2, "n_head": 2, "n_embd": 32, "block_size": 32, "bias": True}
+    options = GPTOptions(max_iters=200, warmup_iters=20, batch_size=8, **settings)
+    assert (options.beta1, options.beta2, options.grad_clip, options.weight_decay) == (0.9, 0.99, 1.0, 0.1)
+    check_training(options, make_model(**settings))
 
 
 @pytest.mark.slow
 def test_200_steps_of_the_default_model_go_as_in_torch():
-    check_losses(*train_both(200, 12))
+    check_training(GPTOptions(max_iters=200, warmup_iters=20), make_model())
+
+
+def test_the_command_compares_two_processes(tmp_path, monkeypatch, capfd):
+    text = "".join(chr(97 + (i * i) % 23) + " " * (i % 5 == 0) for i in range(3000))
+    (tmp_path / "text.txt").write_text(text, encoding="utf-8", newline="\n")
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    small = ["--n_layer", "1", "--n_head", "2", "--n_embd", "8", "--block_size", "16", "--threads", "1"]
+    assert main(["--text", str(tmp_path / "text.txt"), "--max_iters", "60", *small]) == 0
+    table = capfd.readouterr().out
+    losses = re.search(r"validation loss, nats +(\S+) +(\S+) ", table)
+    assert losses, table
+    ours, theirs = map(float, losses.groups())
+    assert 0 < ours < math.log(24)
+    assert ours == pytest.approx(theirs, abs=1e-4)
+    apart = re.search(r"first 200 steps (\S+), all (\S+)", table)
+    assert 0 < float(apart[2]) <= 1e-4  # 0 would mean that one model was compared with itself
+    assert f"torch {torch.__version__}" in table
+
+
+@pytest.mark.parametrize(
+    "argv", [["--optimizer", "sgd"], ["--gradient_accumulation_steps", "2"], ["--composed"], ["--max_iters", "0"]]
+)
+def test_the_command_refuses_what_it_could_not_compare(argv):
+    with pytest.raises(OptionError, match=argv[0]):
+        main(argv)
+
+
+def test_a_side_that_fails_is_reported_once(tmp_path, capfd):
+    with pytest.raises(SystemExit) as ended:
+        main(["--text", str(tmp_path / "absent.txt")])
+    assert ended.value.code == 1
+    assert capfd.readouterr().err.count("absent.txt") == 1
+
+
+def test_a_missing_torch_is_one_sentence(monkeypatch):
+    monkeypatch.setattr("benchmarks.compare_torch.find_spec", lambda name: None)
+    with pytest.raises(UserError, match="not installed: pip install"):
+        main([])

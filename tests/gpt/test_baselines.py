@@ -17,6 +17,7 @@ from gpt.config import GPTOptions
 from gpt.data import prepare
 from gpt.model import GPT
 from tinygrad_lite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from tinygrad_lite.console import run_command
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.tensor import no_grad
@@ -298,7 +299,7 @@ def test_a_text_with_nothing_held_out_is_refused(folder):
 def test_errors_are_one_sentence(folder, capsys, monkeypatch, arguments, status, sentence):
     monkeypatch.setattr("sys.argv", ["baselines", *arguments])
     with pytest.raises(SystemExit) as stopped:
-        baselines.run()
+        run_command("gpt.baselines", baselines.main)
     out, err = capsys.readouterr()
     assert stopped.value.code == status
     assert out == ""

@@ -3,12 +3,14 @@
 import dataclasses
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.options import build, list_presets, read_preset
+from tinygrad_lite.tensor import Tensor
 
 PRESETS = Path(__file__).parent.parent.parent / "presets"
 SMALL = GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=6, dropout=0.1)
@@ -34,6 +36,14 @@ def test_json_and_back():
         ({"positions": ["learned"]}, "positions cannot be"),
         ({"positions": "rotary"}, "do not fit together"),
         ({"n_head": 4}, "do not fit together"),
+        ({"activation": "relu"}, "activation cannot be 'relu', known are gelu, gelu_tanh"),
+        ({"activation": None}, "activation cannot be None"),
+        ({"norm_eps": 0.0}, r"norm_eps cannot be 0\.0: it lies between 0 and 1"),
+        ({"norm_eps": float("nan")}, "norm_eps cannot be nan"),
+        ({"norm_eps": "small"}, "norm_eps cannot be 'small'"),
+        ({"n_inner": -1}, "n_inner cannot be -1"),
+        ({"n_inner": 4.0}, r"n_inner cannot be 4\.0"),
+        ({"n_inner": 10**12}, "n_inner cannot be 1000000000000"),
         ({"extra": 1}, "expected"),
     ],
 )
@@ -42,8 +52,27 @@ def test_settings_that_no_gpt_has(change, reason):
         GPTConfig.from_json({**SMALL.to_json(), **change})
 
 
-@pytest.mark.parametrize("missing", [field.name for field in dataclasses.fields(GPTConfig)])
-def test_no_setting_may_be_missing(missing):
+LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5}  # fields that old checkpoints do not have
+
+
+def test_a_checkpoint_without_the_later_settings_is_a_gpt_with_the_usual_ones():
+    old = {name: value for name, value in SMALL.to_json().items() if name not in LATER}
+    assert GPTConfig.from_json(old) == SMALL
+    changed = dataclasses.replace(SMALL, **LATER)
+    assert GPTConfig.from_json(changed.to_json()) == changed != SMALL
+
+
+def test_the_model_is_made_of_the_later_settings():
+    model = GPT(dataclasses.replace(SMALL, **LATER))
+    norms = [model.final_norm, *(norm for block in model.blocks for norm in (block.mixer_norm, block.mlp_norm))]
+    assert {norm.eps for norm in norms} == {1e-6}
+    mlp, x = model.blocks[0].mlp, Tensor(np.linspace(-3, 3, 6))
+    assert mlp.up.weight.shape == (5, 6)
+    np.testing.assert_array_equal(mlp.activation(x).numpy(), x.gelu("tanh").numpy())
+
+
+@pytest.mark.parametrize("missing", [f.name for f in dataclasses.fields(GPTConfig) if f.name not in LATER])
+def test_no_other_setting_may_be_missing(missing):
     settings = SMALL.to_json()
     del settings[missing]
     with pytest.raises(CheckpointError, match="the model's settings are"):
@@ -52,20 +81,32 @@ def test_no_setting_may_be_missing(missing):
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
-def test_the_number_of_parameters_is_that_of_the_model(bias, positions):
-    config = dataclasses.replace(SMALL, bias=bias, positions=positions)
+@pytest.mark.parametrize("n_inner", [0, 1, 25])
+def test_the_number_of_parameters_is_that_of_the_model(bias, positions, n_inner):
+    config = dataclasses.replace(SMALL, bias=bias, positions=positions, n_inner=n_inner)
     assert config.num_parameters() == GPT(config).num_parameters()
 
 
-def test_gpt2_small_has_its_124_million_parameters():
-    """GPT-2's own number is 124,439,808: 12 layers, width 768, context 1,024, with biases."""
-    assert GPTConfig(50257, 1024, 12, 12, 768, bias=True).num_parameters() == 124_439_808
+@pytest.mark.parametrize(
+    ("n_layer", "n_head", "n_embd", "expected"),
+    [
+        (12, 12, 768, 124_439_808),
+        (24, 16, 1024, 354_823_168),
+        (36, 20, 1280, 774_030_080),
+        (48, 25, 1600, 1_557_611_200),
+    ],
+)
+def test_the_four_sizes_of_gpt2(n_layer, n_head, n_embd, expected):
+    """Small, medium, large and XL: context 1,024 and biases in all; only the formula runs, no model is made."""
+    assert GPTConfig(50257, 1024, n_layer, n_head, n_embd, bias=True).num_parameters() == expected
 
 
 def test_activations_grow_with_what_they_are_made_of():
     assert SMALL.activations(6) == 6 * SMALL.activations(1)
     assert dataclasses.replace(SMALL, n_layer=3).activations(1) > SMALL.activations(1)
     longer = dataclasses.replace(SMALL, block_size=14)
+    wider = dataclasses.replace(SMALL, n_inner=4 * 6 + 10)
+    assert wider.activations(2) - SMALL.activations(2) == 2 * 7 * 2 * 3 * 10  # tokens, layers, three arrays
     assert longer.activations(1) > 2 * SMALL.activations(1)  # attention grows with the square
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.tiny_runs import ROOT
 from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.run import METRICS, RunFolder, StopRequest, newest_checkpoint, say, tune_memory
+from tinygrad_lite.run import METRICS, RunFolder, StopRequest, newest_checkpoint, tune_memory
 
 
 @pytest.fixture
@@ -185,11 +185,6 @@ def test_an_error_inside_gives_the_signals_back():
 
 
 # --- the rest -------------------------------------------------------------------------------------------------
-
-
-def test_words_for_people_go_to_stderr(capsys):
-    say("two", "words")
-    assert capsys.readouterr() == ("", "two words\n")
 
 
 def test_tuning_the_memory_is_safe_everywhere(monkeypatch):

@@ -26,11 +26,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tinygrad_lite.errors import CorpusError, OptionError, UserError
+from tinygrad_lite.console import run_command
+from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.options import build, option, parse_command_line
 from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.corpora import CORPORA, Corpus, announce, load_corpus, load_files, print_to_stderr
+from tinygrad_lite.text.corpora import CORPORA, Corpus, announce, load_corpus, load_files
 from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.text.tokenizer import CharTokenizer, Tokenizer, to_utf8
 from tinygrad_lite.text.word import WordTokenizer
@@ -202,20 +203,5 @@ def first_words(text: str, length: int) -> str:
     return rest[:end].rstrip() or rest[:length]
 
 
-def run() -> None:
-    """Call `main` and turn the errors that a user can mend into one sentence."""
-    try:
-        sys.exit(main(sys.argv[1:]))
-    except UserError as error:
-        print_to_stderr(f"text.compare: {error}")
-        sys.exit(2 if isinstance(error, OptionError) else 1)
-    except KeyboardInterrupt:
-        print_to_stderr("text.compare: stopped")
-        sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(141)
-
-
 if __name__ == "__main__":
-    run()
+    run_command("text.compare", main)

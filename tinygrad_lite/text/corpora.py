@@ -15,11 +15,11 @@ says which text a number was measured on.
 """
 
 import difflib
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tinygrad_lite import console
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.text import fetch
 from tinygrad_lite.text.cleaning import goethe_text, gutenberg_text, normalise
@@ -55,15 +55,10 @@ class Recipe:
     instead: str | None = None
 
 
-def print_to_stderr(line: str) -> None:
-    """Keep what is said about a text out of stdout, which belongs to the text itself."""
-    print(line, file=sys.stderr)
-
-
 # ------------------------------------------------------------------------------------------ finding a text
 
 
-def load_corpus(name: str, say: Callable[[str], None] = print_to_stderr) -> Corpus:
+def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
     """Find a corpus by name, or fetch it, and say its size in characters, its source and its licence.
 
     Args:
@@ -97,7 +92,7 @@ def load_corpus(name: str, say: Callable[[str], None] = print_to_stderr) -> Corp
     return corpus
 
 
-def announce(corpus: Corpus, say: Callable[[str], None] = print_to_stderr) -> None:
+def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
     """Say the size of a corpus, where it is from and under which licence."""
     say(f"corpus {corpus.name}: {len(corpus.text):,} characters from {corpus.source}")
     say(f"licence: {corpus.licence}")

@@ -150,11 +150,12 @@ class Tokenizer:
         from tinygrad_lite.text.bpe import BPETokenizer
         from tinygrad_lite.text.byte import ByteTokenizer
         from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
+        from tinygrad_lite.text.huggingface import HFTokenizer
         from tinygrad_lite.text.word import WordTokenizer
 
         if not isinstance(data, dict):
             raise TokenizerError(f"a tokenizer is kept as a JSON object, not as {reprlib.repr(data)}")
-        classes = (CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer, EndOfWordTokenizer)
+        classes = (CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer, EndOfWordTokenizer, HFTokenizer)
         kinds = {cls.kind: cls for cls in classes}
         kind = data.get("kind")
         if not isinstance(kind, str) or kind not in kinds:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tinygrad_lite.console import run_command
 from tinygrad_lite.text import compare
 from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.byte import ByteTokenizer
@@ -167,7 +168,7 @@ def test_mistakes_are_one_sentence_and_a_status(tmp_path, monkeypatch, capsys, a
         places += ["--vocab_size", "300"]
     monkeypatch.setattr(sys, "argv", ["compare", *places])
     with pytest.raises(SystemExit) as caught:
-        compare.run()
+        run_command("text.compare", compare.main)
     assert caught.value.code == status
     *_, last = capsys.readouterr().err.splitlines()
     assert last.startswith("text.compare: ")

@@ -1,0 +1,146 @@
+"""Give a trained GPT away: write it in the layout in which Hugging Face keeps GPT-2, which many programs read.
+
+    python -m gpt.export out/goethe-char/best.safetensors goethe-gpt2
+
+The folder then holds
+
+    config.json                       the settings, by GPT-2's names
+    model.safetensors                 the weights, by GPT-2's names and in its orientation (`gpt/pretrained.py`)
+    tinygrad_lite_tokenizer.json      our tokenizer
+    tokenizer.json                    only if the model began as a GPT-2 that came with one
+
+transformers' `GPT2LMHeadModel.from_pretrained("goethe-gpt2")` computes the same logits from it. GPT-2 has a bias in
+every linear map and norm; a model without them gets zeros there. It has learned positions only, so a model with
+sinusoidal ones cannot be written.
+
+Our own byte-level BPE is not written as a `tokenizer.json`: the two programs would cut text into words by regular
+expressions whose classes of Unicode characters are not exactly the same, so some text would get other tokens.
+Encode with our tokenizer and hand over ids, as with the other kinds.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save as to_bytes
+
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from gpt.pretrained import ACTIVATIONS, OWN_TOKENIZER, WEIGHTS, gpt2_shapes, layer_names
+from tinygrad_lite.checkpoint import Checkpoint, describe, load_checkpoint
+from tinygrad_lite.console import run_command, say
+from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.run import newest_checkpoint
+from tinygrad_lite.text.huggingface import GPT2_SPECIAL, HFTokenizer
+from tinygrad_lite.text.tokenizer import Tokenizer
+
+USAGE = "usage: python -m gpt.export CHECKPOINT DIR    (a .safetensors file or a run's folder; a new folder)"
+
+
+def main(argv: list[str]) -> int:
+    if argv in (["--help"], ["-h"]):
+        print(__doc__)
+        return 0
+    if len(argv) != 2 or any(word.startswith("-") for word in argv):
+        raise OptionError(f"two arguments are needed, a checkpoint and a folder; {USAGE}")
+    source, folder = map(Path, argv)
+    checkpoint = load_checkpoint(newest_checkpoint(source) if source.is_dir() else source)
+    export(checkpoint, folder)
+    say(f"{folder}/: {describe(checkpoint)}, in the layout of GPT-2")
+    return 0
+
+
+def export(checkpoint: Checkpoint, folder: Path) -> None:
+    """Write a trained GPT into a new or empty folder.
+
+    Raises: CheckpointError if it is no GPT, has positions that GPT-2 has not, or if the folder cannot be written.
+    """
+    model = GPT.from_checkpoint(checkpoint)  # which checks that settings and weights fit together
+    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
+    config = GPTConfig.from_json(checkpoint.model)  # with the dropout of the training
+    dtype = model.token_embedding.weight.dtype.name
+    end = tokenizer.specials.get("<eos>", tokenizer.specials.get(GPT2_SPECIAL))
+    settings = gpt2_config(config, dtype, end)
+    weights = to_gpt2_weights(model)
+    files = {
+        "config.json": _as_json(settings),
+        OWN_TOKENIZER: _as_json(tokenizer.to_json()),
+        WEIGHTS: to_bytes(weights, {"format": "pt"}),  # transformers refuses a file that does not say which program's
+    }
+    if isinstance(tokenizer, HFTokenizer):
+        files["tokenizer.json"] = tokenizer.definition.encode("utf-8")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise CheckpointError(f"{folder} is not empty: name a new folder, so that nothing in it is overwritten")
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+    except OSError as error:
+        raise CheckpointError(f"cannot write into {folder} ({error.strerror}): name another folder") from None
+
+
+def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any]:
+    """Our settings by GPT-2's names.
+
+    Args:
+        dtype: of the weights.
+        end: the id of the token that ends a text, None if there is none.
+    Raises: CheckpointError if the positions are not learned.
+    """
+    if config.positions != "learned":
+        raise CheckpointError(
+            f"the model has {config.positions} positions, but the layout of GPT-2 has room for learned ones only: "
+            "train one with --positions learned to export it"
+        )
+    return {
+        "architectures": ["GPT2LMHeadModel"],
+        "model_type": "gpt2",
+        "vocab_size": config.vocab_size,
+        "n_positions": config.block_size,
+        "n_embd": config.n_embd,
+        "n_layer": config.n_layer,
+        "n_head": config.n_head,
+        "n_inner": config.n_inner or None,
+        "activation_function": next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation),
+        "layer_norm_epsilon": config.norm_eps,
+        "embd_pdrop": config.dropout,
+        "attn_pdrop": config.dropout,
+        "resid_pdrop": config.dropout,
+        "tie_word_embeddings": True,
+        "bos_token_id": end,  # left out, it would be GPT-2's 50256
+        "eos_token_id": end,
+        "dtype": dtype,
+    }
+
+
+def to_gpt2_weights(model: GPT) -> dict[str, np.ndarray]:
+    """The weights by GPT-2's names, in its orientation, with zeros for the biases that a model without has not."""
+    ours = model.state_dict()
+    dtype = ours["token_embedding.weight"].dtype
+    parts = layer_names(model.config.n_layer)
+    theirs = {}
+    for name, shape in gpt2_shapes(model.config).items():
+        their_part, _, kind = name.rpartition(".")
+        our_part = parts[their_part]
+        sources = [our_part]
+        if their_part.endswith("c_attn"):
+            sources = [f"{our_part}.query", f"{our_part}.key", f"{our_part}.value"]
+        if kind == "bias" and f"{sources[0]}.bias" not in ours:
+            array = np.zeros(shape, dtype)
+        else:
+            array = np.concatenate([ours[f"{source}.{kind}"] for source in sources])
+        if "c_" in their_part:  # a linear map
+            array = array.T  # (out, in) -> (in, out)
+        theirs[f"transformer.{name}"] = np.ascontiguousarray(array)
+    return theirs
+
+
+def _as_json(data: dict[str, Any]) -> bytes:
+    return (json.dumps(data, indent=2, sort_keys=True) + "\n").encode("utf-8")
+
+
+if __name__ == "__main__":
+    run_command("gpt.export", main)

@@ -1,0 +1,112 @@
+"""Small folders in Hugging Face's GPT-2 layout, and GPT-2 itself in plain NumPy, for the tests of both directions.
+
+`forward` is written from the paper and the layout alone, in float64 and without a line of the library, so that it can
+tell whether the library reads such a folder rightly.
+"""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from tinygrad_lite.checkpoint import Checkpoint
+
+SETTINGS = {
+    "model_type": "gpt2",
+    "vocab_size": 23,
+    "n_positions": 16,
+    "n_embd": 12,
+    "n_layer": 2,
+    "n_head": 3,
+    "activation_function": "gelu_new",
+    "layer_norm_epsilon": 1e-5,
+}
+
+
+def random_weights(settings: dict, dtype: str = "float64") -> dict[str, np.ndarray]:
+    """Weights by GPT-2's names, (in, out), large enough that every part of the model matters."""
+    rng = np.random.default_rng(7)
+    c = settings["n_embd"]
+    f = settings.get("n_inner") or 4 * c
+    shapes = {"wte.weight": (settings["vocab_size"], c), "wpe.weight": (settings["n_positions"], c)}
+    for i in range(settings["n_layer"]):
+        maps = {"attn.c_attn": (c, 3 * c), "attn.c_proj": (c, c), "mlp.c_fc": (c, f), "mlp.c_proj": (f, c)}
+        for name, shape in maps.items():
+            shapes |= {f"h.{i}.{name}.weight": shape, f"h.{i}.{name}.bias": shape[1:]}
+        for name in ("ln_1", "ln_2"):
+            shapes |= {f"h.{i}.{name}.weight": (c,), f"h.{i}.{name}.bias": (c,)}
+    shapes |= {"ln_f.weight": (c,), "ln_f.bias": (c,)}
+    return {name: (0.4 * rng.standard_normal(shape)).astype(dtype) for name, shape in shapes.items()}
+
+
+def write_folder(folder: Path, weights: dict[str, np.ndarray], **changes: object) -> Path:
+    """Write config.json, with these changes (None leaves a setting out), and model.safetensors."""
+    folder.mkdir(exist_ok=True)
+    settings = {name: value for name, value in (SETTINGS | changes).items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> np.ndarray:
+    """The logits (T, V) of GPT-2 for one text of T ids, position by position in attention."""
+    heads, width = settings["n_head"], settings["n_embd"] // settings["n_head"]
+
+    def linear(name: str, x: np.ndarray) -> np.ndarray:
+        return x @ weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    def norm(name: str, x: np.ndarray) -> np.ndarray:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        scale = np.sqrt((centred**2).mean(axis=-1, keepdims=True) + settings["layer_norm_epsilon"])
+        return centred / scale * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    def activation(x: np.ndarray) -> np.ndarray:
+        if settings["activation_function"] == "gelu":
+            return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+        return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))
+
+    def attention(name: str, x: np.ndarray) -> np.ndarray:
+        query, key, value = np.split(linear(f"{name}.c_attn", x), 3, axis=-1)
+        y = np.zeros_like(x)
+        for h in range(heads):
+            part = slice(h * width, (h + 1) * width)
+            for t in range(len(x)):
+                scores = key[: t + 1, part] @ query[t, part] / math.sqrt(width)
+                shares = np.exp(scores - scores.max())
+                y[t, part] = shares / shares.sum() @ value[: t + 1, part]
+        return linear(f"{name}.c_proj", y)
+
+    x = weights["wte.weight"][ids] + weights["wpe.weight"][: len(ids)]
+    for i in range(settings["n_layer"]):
+        x = x + attention(f"h.{i}.attn", norm(f"h.{i}.ln_1", x))
+        x = x + linear(f"h.{i}.mlp.c_proj", activation(linear(f"h.{i}.mlp.c_fc", norm(f"h.{i}.ln_2", x))))
+    return norm("ln_f", x) @ weights["wte.weight"].T
+
+
+def as_checkpoint(config: GPTConfig, weights: dict[str, np.ndarray], tokenizer: dict | None = None) -> Checkpoint:
+    """A checkpoint of these weights, as if a run had just begun with them."""
+    return Checkpoint(
+        family="gpt",
+        model=config.to_json(),
+        training={},
+        tokenizer=tokenizer or {},
+        step=0,
+        best_loss=None,
+        corpus_sha256="",
+        weights=weights,
+        optimizer={},
+    )
+
+
+def greedy(model: GPT, ids: list[int], length: int) -> list[int]:
+    """The ids that follow, always the most probable one, with the model's key-value cache."""
+    log_probs, state = model.start(np.array([ids]))
+    text = []
+    for _ in range(length):
+        text.append(int(log_probs[0].argmax()))
+        log_probs, state = model.step(np.array(text[-1:]), state)
+    return text

@@ -1,0 +1,211 @@
+"""A folder in the layout of GPT-2 becomes our model: same logits and same text as GPT-2 written independently."""
+
+import json
+import struct
+
+import numpy as np
+import pytest
+from safetensors.numpy import save
+
+from gpt.model import GPT
+from gpt.pretrained import OWN_TOKENIZER, gpt2_shapes, load_gpt2, read_config
+from tests.gpt.gpt2_folders import SETTINGS, as_checkpoint, forward, greedy, random_weights, write_folder
+from tinygrad_lite.errors import CheckpointError, TokenizerError
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.text.tokenizer import CharTokenizer
+
+IDS = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+def load_model(folder):
+    config, weights, _ = load_gpt2(folder)
+    model = GPT.from_checkpoint(as_checkpoint(config, weights))
+    model.eval()
+    return model
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"activation_function": "gelu"},
+        {"activation_function": "gelu_pytorch_tanh", "n_inner": 7},
+        {"n_layer": 1, "n_head": 1, "n_embd": 4, "vocab_size": 5 * 2, "n_positions": 12},
+        {"n_layer": 3, "n_head": 4, "n_embd": 8, "layer_norm_epsilon": 0.3, "n_inner": 40},
+    ],
+)
+def test_logits_and_greedy_text_are_those_of_gpt2_in_plain_numpy(tmp_path, changes):
+    settings = SETTINGS | changes
+    weights = random_weights(settings)
+    model = load_model(write_folder(tmp_path, weights, **changes))
+    logits = model(Tensor(np.array([IDS]))).numpy()[0]
+    np.testing.assert_allclose(logits, forward(weights, settings, IDS), rtol=0, atol=1e-10)
+
+    text = IDS[:4]
+    for _ in range(8):
+        text.append(int(forward(weights, settings, text)[-1].argmax()))
+    assert greedy(model, IDS[:4], 8) == text[4:]
+
+
+def test_what_other_programs_add_makes_no_difference(tmp_path):
+    """The prefix of GPT2LMHeadModel, the causal mask as a buffer, and the tied matrix a second time."""
+    weights = random_weights(SETTINGS, "float32")
+    plain = load_gpt2(write_folder(tmp_path / "plain", weights))
+    mask = np.tril(np.ones((1, 1, 16, 16), bool))
+    extra = {"h.0.attn.bias": mask, "h.1.attn.masked_bias": np.float32([-1e4])}
+    full = {f"transformer.{name}": array for name, array in (weights | extra).items()}
+    full["lm_head.weight"] = weights["wte.weight"]
+    config, loaded, tokenizer = load_gpt2(write_folder(tmp_path / "full", full))
+    assert config == plain[0]
+    assert tokenizer is None
+    assert loaded.keys() == plain[1].keys() == GPT(config).state_dict().keys()
+    for name, array in loaded.items():
+        np.testing.assert_array_equal(array, plain[1][name])
+
+
+def test_a_config_may_leave_out_what_is_as_in_gpt2_small(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "gpt2", "n_ctx": 1024}', encoding="utf-8")
+    config = read_config(tmp_path / "config.json")
+    assert config.num_parameters() == 124_439_808
+    assert (config.activation, config.norm_eps, config.bias) == ("gelu_tanh", 1e-5, True)
+    assert sum(int(np.prod(shape)) for shape in gpt2_shapes(config).values()) == 124_439_808
+
+
+def test_float16_becomes_float32(tmp_path):
+    weights = random_weights(SETTINGS, "float16")
+    _, loaded, _ = load_gpt2(write_folder(tmp_path, weights))
+    assert {array.dtype.name for array in loaded.values()} == {"float32"}
+    np.testing.assert_array_equal(loaded["blocks.1.mlp.up.weight"].T, weights["h.1.mlp.c_fc.weight"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model_type": "llama"}, "model_type is 'llama', but this program computes only models where it is 'gpt2'"),
+        ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
+        ({"scale_attn_weights": False}, "scale_attn_weights is False"),
+        ({"add_cross_attention": True}, "add_cross_attention is True"),
+        ({"activation_function": "relu"}, "activation_function is 'relu', but this program knows only gelu_new"),
+        ({"activation_function": ["gelu"]}, "activation_function is"),
+        ({"n_layer": "2"}, "n_layer cannot be '2'"),
+        ({"n_head": 5}, "do not fit together"),
+        ({"layer_norm_epsilon": 0}, "norm_eps cannot be 0"),
+        ({"n_inner": -4}, "n_inner cannot be -4"),
+        ({"n_layer": 3}, r"lacks h\.2\.ln_1\.weight.*and 7 more"),
+        ({"n_layer": 10_000_000}, "holds 28 tensors, too few for n_layer 10000000"),
+        ({"n_layer": 1}, r"holds the unknown h\.1\.attn"),
+        ({"n_positions": 17}, r"wpe\.weight has the shape \(16, 12\), config\.json says \(17, 12\)"),
+        ({"n_inner": 9}, r"c_fc\.weight has the shape"),
+    ],
+)
+def test_a_model_that_ours_is_not(tmp_path, changes, reason):
+    folder = write_folder(tmp_path, random_weights(SETTINGS), **changes)
+    with pytest.raises(CheckpointError, match=reason):
+        load_gpt2(folder)
+
+
+def test_an_output_matrix_of_its_own_is_refused(tmp_path):
+    weights = random_weights(SETTINGS)
+    weights["lm_head.weight"] = weights["wte.weight"] + 1
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight is not wte\.weight"):
+        load_gpt2(write_folder(tmp_path, weights))
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (np.full((23, 12), np.nan), "holds NaN or infinity"),
+        (np.ones((23, 12), np.int64), "of the type int64"),
+    ],
+)
+def test_numbers_that_are_no_weights(tmp_path, array, reason):
+    folder = write_folder(tmp_path, random_weights(SETTINGS) | {"wte.weight": array})
+    with pytest.raises(CheckpointError, match=reason):
+        load_gpt2(folder)
+
+
+def test_bfloat16_gets_a_sentence(tmp_path):
+    """NumPy has no such type. The file is made by renaming another type of two bytes in its header."""
+    folder = write_folder(tmp_path, random_weights(SETTINGS))
+    data = save({"wte.weight": np.zeros((23, 12), np.uint16)})
+    size = struct.unpack("<Q", data[:8])[0]
+    header = data[8 : 8 + size].replace(b'"U16"', b'"BF16"').rstrip()
+    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data[8 + size :])
+    with pytest.raises(CheckpointError, match=r"cannot be read \(.*bfloat16.*\): .* save it as float32"):
+        load_gpt2(folder)
+
+
+def test_files_that_are_missing_or_damaged(tmp_path):
+    with pytest.raises(CheckpointError, match=r"there is no .*config\.json: a pretrained GPT-2 is a folder with"):
+        load_gpt2(tmp_path)
+    folder = write_folder(tmp_path, random_weights(SETTINGS))
+    (folder / "model.safetensors").write_bytes(b"\x08")
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load_gpt2(folder)
+    (folder / "model.safetensors").unlink()
+    (folder / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(CheckpointError, match=r"has no model\.safetensors.*save_pretrained\("):
+        load_gpt2(folder)
+    (folder / "config.json").write_text("{", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="no readable JSON"):
+        load_gpt2(folder)
+    (folder / "config.json").write_text("[]", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="no JSON object"):
+        load_gpt2(folder)
+
+
+def test_our_own_tokenizer_comes_first_and_must_fit(tmp_path):
+    folder = write_folder(tmp_path, random_weights(SETTINGS))
+    path = folder / OWN_TOKENIZER
+    fits = CharTokenizer([chr(97 + i) for i in range(22)])
+    (folder / "tokenizer.json").write_text("never read", encoding="utf-8")
+    path.write_text(json.dumps(fits.to_json()), encoding="utf-8")
+    assert load_gpt2(folder)[2].encode("abz") == [0, 1, 22]
+    path.write_text(json.dumps(CharTokenizer.train("abc").to_json()), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"has 4 tokens, the model of config\.json 23"):
+        load_gpt2(folder)
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(CheckpointError, match="no readable JSON"):
+        load_gpt2(folder)
+    path.write_text('{"kind": "none"}', encoding="utf-8")
+    with pytest.raises(TokenizerError, match="no such kind"):
+        load_gpt2(folder)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("activation", ["gelu_new", "gelu"])
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"n_layer": 2, "n_head": 3, "n_embd": 12},
+        {"n_layer": 1, "n_head": 1, "n_embd": 8, "n_inner": 20, "vocab_size": 50},
+        {"n_layer": 3, "n_head": 4, "n_embd": 32, "n_positions": 32, "layer_norm_epsilon": 1e-6},
+    ],
+)
+def test_logits_and_greedy_text_are_those_of_transformers(tmp_path, activation, sizes):
+    transformers = pytest.importorskip("transformers")
+    torch = pytest.importorskip("torch")
+    settings = SETTINGS | sizes | {"activation_function": activation, "bos_token_id": None, "eos_token_id": None}
+    torch.manual_seed(5)
+    theirs = transformers.GPT2LMHeadModel(transformers.GPT2Config(**settings, initializer_range=0.4)).eval()
+    theirs.save_pretrained(tmp_path)
+    ours = load_model(tmp_path)
+    with torch.no_grad():
+        expected = theirs(torch.tensor([IDS])).logits[0].numpy()
+        text = theirs.generate(torch.tensor([IDS[:4]]), max_new_tokens=8, do_sample=False)[0].tolist()
+    np.testing.assert_allclose(ours(Tensor(np.array([IDS]))).numpy()[0], expected, rtol=0, atol=1e-4)
+    assert greedy(ours, IDS[:4], 8) == text[4:]
+
+
+def test_the_tokenizer_in_a_folder_is_read_with_the_models_number_of_ids(tmp_path):
+    pytest.importorskip("tokenizers")
+    folder = write_folder(tmp_path, random_weights(SETTINGS))
+    (folder / "vocab.json").write_text('{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}', encoding="utf-8")
+    (folder / "merges.txt").write_text("#version: 0.2\na b\n", encoding="utf-8")
+    tokenizer = load_gpt2(folder)[2]
+    assert (tokenizer.kind, tokenizer.vocab_size) == ("hf", 23)
+    assert tokenizer.encode("aab") == [0, 2]
+    write_folder(folder, random_weights(SETTINGS | {"vocab_size": 3}), vocab_size=3)
+    with pytest.raises(TokenizerError, match="ids up to 3, which do not fit into 3 tokens"):
+        load_gpt2(folder)

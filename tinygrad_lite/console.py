@@ -1,0 +1,41 @@
+"""How a command talks to people: what it says, and how it ends when something goes wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from tinygrad_lite.errors import DecodingError, OptionError, UserError
+
+
+def say(*words: Any) -> None:
+    """Print for people, to stderr: stdout is for text that a model wrote, and for tables."""
+    print(*words, file=sys.stderr, flush=True)
+
+
+def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
+    """Call `main` with the command line and end the process with the status that it returns.
+
+    What a user can mend becomes one sentence instead of a traceback. Status 2: the command line was wrong; 1: anything
+    else that a user can mend; 130 and 141: what a shell expects after Ctrl-C, and when the reader of a pipe has gone.
+
+    Args:
+        name: of the command, put before the sentence.
+    """
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except UserError as error:
+        say(f"{name}: {error}")
+        sys.exit(2 if isinstance(error, (OptionError, DecodingError)) else 1)
+    except KeyboardInterrupt:
+        say(f"\n{name}: stopped")
+        sys.exit(130)
+    except BrokenPipeError:
+        # Python would flush stdout once more at the end, and complain: let it write to nowhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:  # the disk is full, a file was taken away
+        say(f"{name}: {error}")
+        sys.exit(1)

@@ -2,6 +2,7 @@
 
     python sample.py --start "Habe nun, ach!"          go on from a prompt, with the newest checkpoint under out/
     python sample.py out/goethe-char/best.safetensors  with this one
+    python sample.py gpt2/                             with pretrained weights in Hugging Face's GPT-2 layout
     python sample.py --start FILE:prompt.txt           the prompt from a file; --start - reads it from stdin
     python sample.py --greedy                          always the most probable token
     python sample.py --beam 4 --n_best 3               search for the most probable continuations
@@ -24,12 +25,12 @@ from gpt.interactive import converse
 from gpt.model import GPT
 from gpt.sample_options import SampleOptions, check_combination
 from gpt.score import score
-from tinygrad_lite.checkpoint import Checkpoint, describe, load_checkpoint
+from gpt.trained import load_trained
 from tinygrad_lite.console import run_command, say
 from tinygrad_lite.device import get_device, why_no_cuda
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.options import build, parse_command_line
-from tinygrad_lite.run import newest_checkpoint, tune_memory
+from tinygrad_lite.run import tune_memory
 from tinygrad_lite.text.beam import beam_search
 from tinygrad_lite.text.cleaning import normalise
 from tinygrad_lite.text.compare import wants_colour
@@ -61,13 +62,12 @@ def main(argv: list[str]) -> int:
     options = build(SampleOptions, ("command line", parsed.values))
     check_combination(options, parsed.values)
 
-    path = find_checkpoint(parsed.positional, options)
-    checkpoint = load_checkpoint(path)
-    say(f"{path}: {describe(checkpoint)}")
     device = get_device(options.device).name
+    trained = load_trained(find_checkpoint(parsed.positional, options))
+    say(trained.about)
     if options.device == "auto":
         say(f"--device auto takes {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
-    tokenizer, model = load(checkpoint, device)
+    tokenizer, model = trained.tokenizer, trained.make_model(device)
     if options.score:
         show_score(options, model, tokenizer)
         return 0
@@ -89,25 +89,10 @@ def main(argv: list[str]) -> int:
 
 
 def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
-    """The checkpoint named on the command line (a file, or a run's folder), or the newest one."""
+    """The file or folder named on the command line, or the folder in which the newest checkpoint is looked for."""
     if named and options.out_dir:
         raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: which checkpoint?")
-    place = Path(named or options.out_dir or OUT)
-    if place.is_dir() or not (named or options.out_dir):
-        return newest_checkpoint(place)
-    return place
-
-
-def load(checkpoint: Checkpoint, device: str) -> tuple[Tokenizer, GPT]:
-    """The tokenizer and the model that a checkpoint holds."""
-    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
-    model = GPT.from_checkpoint(checkpoint, device)
-    model.eval()
-    if tokenizer.vocab_size != model.config.vocab_size:
-        raise CheckpointError(
-            f"the checkpoint's tokenizer has {tokenizer.vocab_size} tokens, its model {model.config.vocab_size}"
-        )
-    return tokenizer, model
+    return Path(named or options.out_dir or OUT)
 
 
 def read_prompt(start: str) -> str:

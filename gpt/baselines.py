@@ -70,15 +70,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from gpt.data import split
-from gpt.model import GPT
 from gpt.score import score
-from tinygrad_lite.checkpoint import describe, load_checkpoint
+from gpt.trained import Trained, load_trained
 from tinygrad_lite.console import run_command, say
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.options import build, option, parse_command_line
-from tinygrad_lite.run import newest_checkpoint
 from tinygrad_lite.text.corpora import Corpus, announce, load_corpus, load_files
-from tinygrad_lite.text.tokenizer import Tokenizer
 
 OUT = Path("out")
 MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams as the text has characters
@@ -182,23 +179,13 @@ class KneserNey:
 # --- the GPT beside them --------------------------------------------------------------------------------------
 
 
-@dataclass
-class Trained:
-    """A GPT from a checkpoint, with the tokenizer that it needs and one line on where it is from."""
-
-    about: str
-    model: GPT
-    tokenizer: Tokenizer
-
-
 def find_gpt(named: str, corpus: Corpus) -> Trained | None:
     """The GPT in the named checkpoint (a file, or a run's folder), or else the newest that learned from this text.
 
     Raises: CheckpointError if the named one is missing, damaged, or learned from another text.
     """
     if named:
-        path = newest_checkpoint(Path(named)) if Path(named).is_dir() else Path(named)
-        return load_gpt(path, corpus)
+        return load_gpt(Path(named), corpus)
     found = sorted(OUT.glob("**/*.safetensors"), key=lambda path: (path.stat().st_mtime_ns, path.name))
     for path in reversed(found):
         try:
@@ -210,18 +197,12 @@ def find_gpt(named: str, corpus: Corpus) -> Trained | None:
 
 def load_gpt(path: Path, corpus: Corpus) -> Trained:
     """Read a checkpoint, and refuse one of another text: it may have learned what is held out here."""
-    checkpoint = load_checkpoint(path)
-    if checkpoint.corpus_sha256 != corpus.sha256:
+    trained = load_trained(path)
+    if trained.corpus_sha256 != corpus.sha256:
         raise CheckpointError(
-            f"{path} learned from another text than {corpus.name}; its own is named with --dataset or --text"
+            f"{trained.path} learned from another text than {corpus.name}; its own is named with --dataset or --text"
         )
-    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
-    model = GPT.from_checkpoint(checkpoint)
-    if tokenizer.vocab_size != model.config.vocab_size:
-        raise CheckpointError(
-            f"{path}: its tokenizer has {tokenizer.vocab_size} tokens, its model {model.config.vocab_size}"
-        )
-    return Trained(f"{path}, {describe(checkpoint)}", model, tokenizer)
+    return trained
 
 
 # --- the command ----------------------------------------------------------------------------------------------
@@ -252,8 +233,8 @@ def main(argv: list[str]) -> int:
     if gpt is None:
         say(f"no GPT under {OUT}/ learned from this text; train one with: python train.py")
         return 0
-    context, numbers = f"{gpt.model.config.block_size} tokens", gpt.model.num_parameters()
-    found = score(gpt.model, gpt.tokenizer, replace(corpus, text=held_out))
+    context, numbers = f"{gpt.config.block_size} tokens", gpt.config.num_parameters()
+    found = score(gpt.make_model(), gpt.tokenizer, replace(corpus, text=held_out))
     print_row("GPT", context, numbers, found.bits_per_character)
     say(f"GPT: {gpt.about}")
     return 0

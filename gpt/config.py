@@ -9,7 +9,7 @@ from tinygrad_lite.options import option
 from tinygrad_lite.training import TrainOptions
 
 ACTIVATIONS = ("gelu", "gelu_tanh")
-TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word")
+TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "hf")
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,19 @@ class GPTConfig:
         positions = self.block_size * c if self.positions == "learned" else 0
         return self.vocab_size * c + positions + self.n_layer * block + norm
 
+    def flops_per_token(self) -> int:
+        """Floating-point operations of the matrix products with which one token is learned.
+
+        Forward, a map of (C, F) costs a token C F multiplications and as many additions, and attention 2 C T of
+        either in each block (scores, and the weighted sum of values). Backward costs twice that: once for the
+        gradient of the input, once for that of the weights. Norms, softmax, GELU and the optimizer are not counted.
+
+        Reference: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B.
+        """
+        c, f = self.n_embd, self.n_hidden
+        block = 4 * c * c + 2 * c * f + 2 * c * self.block_size
+        return 3 * 2 * (self.n_layer * block + c * self.vocab_size)
+
     def activations(self, batch_size: int) -> int:
         """About how many numbers a training micro-step keeps for its backward pass (fused operations).
 
@@ -92,7 +105,10 @@ class GPTOptions(TrainOptions):
     dataset: str = option("goethe", "text to learn from, by name: goethe, faust, faust2, werther", group="data")
     text: list[str] = option([], "files to learn from instead, any UTF-8 text", unit="files", group="data")
     tokenizer: str = option(
-        "char", "what a token is (bpe-w: with an end-of-word mark)", choices=TOKENIZERS, group="data"
+        "char",
+        "what a token is (bpe-w: with an end-of-word mark; hf: only what pretrained weights bring along)",
+        choices=TOKENIZERS,
+        group="data",
     )
     vocab_size: int = option(
         1024, "size of a learned vocabulary: bpe, bpe-w, word", unit="tokens", low=2, high=1_000_000, group="data"
@@ -105,6 +121,9 @@ class GPTOptions(TrainOptions):
     dropout: float = option(0.0, "probability of dropping an element in training", low=0.0, below=1.0, group="model")
     bias: bool = option(False, "whether linear maps and norms have a bias", group="model")
     positions: str = option("learned", "how a token knows its place", choices=("learned", "sinusoidal"), group="model")
+    activation: str = option("gelu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
+    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
+    norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
 
     def model_config(self, vocab_size: int) -> GPTConfig:
         """The model's settings for a vocabulary of this size.
@@ -115,13 +134,5 @@ class GPTOptions(TrainOptions):
             raise OptionError(
                 f"--n_embd {self.n_embd} is no multiple of --n_head {self.n_head}: every head needs the same width"
             )
-        return GPTConfig(
-            vocab_size=vocab_size,
-            block_size=self.block_size,
-            n_layer=self.n_layer,
-            n_head=self.n_head,
-            n_embd=self.n_embd,
-            dropout=self.dropout,
-            bias=self.bias,
-            positions=self.positions,
-        )
+        own = {field.name for field in fields(GPTConfig)} - {"vocab_size"}
+        return GPTConfig(vocab_size, **{name: getattr(self, name) for name in own})

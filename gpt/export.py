@@ -30,12 +30,10 @@ from safetensors.numpy import save as to_bytes
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.pretrained import ACTIVATIONS, OWN_TOKENIZER, WEIGHTS, gpt2_shapes, layer_names
-from tinygrad_lite.checkpoint import Checkpoint, describe, load_checkpoint
+from gpt.trained import Trained, load_trained
 from tinygrad_lite.console import run_command, say
 from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.run import newest_checkpoint
 from tinygrad_lite.text.huggingface import GPT2_SPECIAL, HFTokenizer
-from tinygrad_lite.text.tokenizer import Tokenizer
 
 USAGE = "usage: python -m gpt.export CHECKPOINT DIR    (a .safetensors file or a run's folder; a new folder)"
 
@@ -47,23 +45,21 @@ def main(argv: list[str]) -> int:
     if len(argv) != 2 or any(word.startswith("-") for word in argv):
         raise OptionError(f"two arguments are needed, a checkpoint and a folder; {USAGE}")
     source, folder = map(Path, argv)
-    checkpoint = load_checkpoint(newest_checkpoint(source) if source.is_dir() else source)
-    export(checkpoint, folder)
-    say(f"{folder}/: {describe(checkpoint)}, in the layout of GPT-2")
+    trained = load_trained(source)
+    export(trained, folder)
+    say(f"{trained.about}; now in the layout of GPT-2 in {folder}/")
     return 0
 
 
-def export(checkpoint: Checkpoint, folder: Path) -> None:
+def export(trained: Trained, folder: Path) -> None:
     """Write a trained GPT into a new or empty folder.
 
-    Raises: CheckpointError if it is no GPT, has positions that GPT-2 has not, or if the folder cannot be written.
+    Raises: CheckpointError if it has positions that GPT-2 has not, or if the folder cannot be written.
     """
-    model = GPT.from_checkpoint(checkpoint)  # which checks that settings and weights fit together
-    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
-    config = GPTConfig.from_json(checkpoint.model)  # with the dropout of the training
+    model, tokenizer = trained.make_model(), trained.tokenizer  # which checks that settings and weights fit together
     dtype = model.token_embedding.weight.dtype.name
     end = tokenizer.specials.get("<eos>", tokenizer.specials.get(GPT2_SPECIAL))
-    settings = gpt2_config(config, dtype, end)
+    settings = gpt2_config(trained.config, dtype, end)
     weights = to_gpt2_weights(model)
     files = {
         "config.json": _as_json(settings),

@@ -10,14 +10,13 @@ References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of na
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from gpt.config import GPTConfig
 from tinygrad_lite import functional as F
-from tinygrad_lite.checkpoint import Checkpoint
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
@@ -60,25 +59,22 @@ class GPT(Module):
         init_gpt2(self, config.n_layer)
 
     @staticmethod
-    def from_checkpoint(checkpoint: Checkpoint, device: str = "cpu", dropout: float = 0.0) -> GPT:
-        """The trained model that a checkpoint holds, with this dropout if it is trained further.
+    def from_weights(config: GPTConfig, weights: Mapping[str, np.ndarray], device: str = "cpu") -> GPT:
+        """A model with these settings and weights, which keep their type.
 
-        Raises: CheckpointError if its settings or weights do not describe a GPT.
+        Raises: CheckpointError if the weights are not those of such a model.
         """
-        if checkpoint.family != "gpt":
-            raise CheckpointError(f"the checkpoint holds a model of the family {checkpoint.family!r}, not a GPT")
-        config = GPTConfig.from_json(checkpoint.model)
-        stored = sum(array.size for array in checkpoint.weights.values())
+        stored = sum(array.size for array in weights.values())
         if stored != config.num_parameters():  # before memory is taken for what the settings claim
             raise CheckpointError(
-                f"the checkpoint's settings make a GPT of {config.num_parameters():,} parameters, it holds {stored:,}"
+                f"the settings make a GPT of {config.num_parameters():,} parameters, there are {stored:,}"
             )
-        model = GPT(replace(config, dropout=dropout))
-        model.to(device, next(iter(checkpoint.weights.values())).dtype)
+        model = GPT(config)
+        model.to(device, next(iter(weights.values())).dtype)
         try:
-            model.load_state_dict(checkpoint.weights)
+            model.load_state_dict(weights)
         except ValueError as error:
-            raise CheckpointError(f"the checkpoint does not fit its own settings: {error}") from None
+            raise CheckpointError(f"the weights do not fit the model's settings: {error}") from None
         return model
 
     def forward(self, ids: Tensor, caches: list[KVCache] | None = None, padding: np.ndarray | None = None) -> Tensor:

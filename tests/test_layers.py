@@ -34,6 +34,8 @@ LAYERS = [
         "gpt.baselines",
         "gpt.pretrained",
         "gpt.export",
+        "gpt.trained",
+        "gpt.start",
     ],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],

@@ -213,10 +213,10 @@ def broken(path: Path, how: str) -> None:
         ("pickle", "no readable checkpoint"),
         ("foreign", "not a checkpoint of this project"),
         ("mis-shaped", "mis-shaped: position_embedding.weight"),
-        ("missing", "parameters, it holds"),
+        ("missing", "parameters, there are"),
         ("nan", "NaN or infinity"),
         ("tokenizer", "tokens, its model"),
-        ("settings", "cannot be|parameters, it holds"),
+        ("settings", "cannot be|parameters, there are"),
         ("family", "'rnn', not a GPT"),
     ],
 )

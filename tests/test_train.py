@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import train
+from gpt import start
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
@@ -17,6 +18,7 @@ from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.options import build
 from tinygrad_lite.run import METRICS, RunFolder
 from tinygrad_lite.text import fetch
 
@@ -99,6 +101,44 @@ def test_metrics_are_complete_and_numbers():
         assert float(row["bits_per_char"]) == pytest.approx(float(row["val_loss"]) / np.log(2), rel=1e-4)
 
 
+def test_what_was_shown_at_the_evaluations_is_kept_in_a_file(capsys):
+    run = run_training(sample_tokens=7, max_iters=8)
+    out, err = capsys.readouterr()
+    headings = [line for line in err.splitlines() if re.match(r"step \d+: validation loss", line)]
+    blocks = run.samples.read_text(encoding="utf-8").split("=== ")[1:]
+    assert [block.splitlines()[0] for block in blocks] == headings
+    assert len(headings) == 3
+    assert "".join(block.partition("\n")[2] for block in blocks).split() == out.split()
+
+
+def test_a_run_without_progress_stops_when_its_patience_ends(capsys):
+    run = run_training(patience=3, eval_interval=1, max_iters=50, learning_rate=1e-30)
+    assert load_checkpoint(run.last).step <= 5
+    assert "stopped early: no better validation loss since step" in capsys.readouterr().err
+
+
+def test_checkpoints_of_the_last_evaluations_are_kept(monkeypatch):
+    run = run_training(keep=2, eval_interval=3)
+    assert [load_checkpoint(path).step for path in run.kept()] == [9, 10]
+    assert run.kept()[-1].read_bytes() == run.last.read_bytes()
+
+
+def test_speed_is_told_as_a_share_of_what_the_machine_can_do():
+    run = run_training(max_iters=3)
+    rate = train.matmul_rate("cpu", "float32")
+    config = GPTConfig.from_json(load_checkpoint(run.last).model)
+    for row in rows(run):
+        if row["loss"]:
+            expected = float(row["tokens_per_second"]) * config.flops_per_token() / rate
+            assert float(row["matmul_share"]) == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("min_lr", [0.02, 1])
+def test_a_learning_rate_that_would_end_above_its_peak(min_lr):
+    with pytest.raises(OptionError, match=r"--min_lr \S+ is above --learning_rate 0\.01"):
+        train.main(arguments(min_lr=min_lr))
+
+
 def test_accumulated_micro_steps_are_one_large_batch(monkeypatch):
     exact, log = {}, RunFolder.log  # metrics.csv has six digits only
 
@@ -142,6 +182,7 @@ def test_every_micro_step_drops_other_elements(monkeypatch):
         return random_key(*key)
 
     monkeypatch.setattr(train, "random_key", noted_key)
+    monkeypatch.setattr(start, "random_key", noted_key)
     run_training(dropout=0.2, gradient_accumulation_steps=2, max_iters=5, seed=7)
     # The first makes the weights; the last two belong to the check before the last save.
     assert keys == [(7,), *((7, step, micro_step) for step in range(5 + 1) for micro_step in range(2))]
@@ -154,11 +195,10 @@ def test_evaluation_and_samples_do_not_disturb_the_training():
 
 
 def test_the_validation_loss_depends_on_nothing_but_the_weights():
-    options = train.build(
-        train.GPTOptions, ("test", {"text": ["text.txt"], "n_layer": 1, "n_embd": 16, "dropout": 0.3})
-    )
+    settings = {"text": ["text.txt"], "n_layer": 1, "n_embd": 16, "dropout": 0.3}
+    options = build(train.GPTOptions, ("test", settings))
     data = train.prepare(options)
-    model = train.make_model(options, data, None)
+    model = start.Start(options, RunFolder("run")).make_model(data)
     assert model.training
     first = train.evaluate(options, data, model)
     assert model.training
@@ -311,8 +351,8 @@ def test_a_folder_that_cannot_be_made(workplace):
         train.main(arguments())
 
 
-def test_init_from_names_its_two_meanings():
-    with pytest.raises(OptionError, match="use 'scratch' or 'resume'"):
+def test_init_from_names_its_meanings():
+    with pytest.raises(OptionError, match="takes 'scratch', 'resume', a checkpoint or the folder of a run"):
         train.main(arguments(init_from="gpt2"))
 
 

@@ -37,14 +37,18 @@ def same(one: RunFolder, two: RunFolder) -> None:
     """The same bytes in the checkpoints, and the same table but for the speed."""
     assert one.last.read_bytes() == two.last.read_bytes()
     assert one.best.read_bytes() == two.best.read_bytes()
-    tables = [[{**row, "tokens_per_second": ""} for row in rows(run)] for run in (one, two)]
+    tables = [[{**row, "tokens_per_second": "", "matmul_share": ""} for row in rows(run)] for run in (one, two)]
     assert tables[0] == tables[1]
+    assert one.samples.exists() == two.samples.exists()
+    if one.samples.exists():
+        assert one.samples.read_bytes() == two.samples.read_bytes()
+    assert {path.name: path.read_bytes() for path in one.kept()} == {p.name: p.read_bytes() for p in two.kept()}
 
 
 # --- going on -------------------------------------------------------------------------------------------------
 
 
-CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2}
+CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}
 BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "bias": True, "log_interval": 3}
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
 
@@ -110,6 +114,20 @@ def test_a_finished_run_can_be_made_longer(capsys):
     assert train.main([*RESUME, "--max_iters=12"]) == 0
     assert "changed: max_iters: 8 -> 12" in capsys.readouterr().err
     same(run, whole)
+
+
+def test_the_patience_of_a_stopped_run_goes_on(monkeypatch, capsys):
+    settings = {"patience": 2, "eval_interval": 2, "max_iters": 40, "learning_rate": 3.0, "warmup_iters": 0}
+    whole = run_training(out_dir="whole", **settings)
+    end = load_checkpoint(whole.last).step
+    assert end == load_checkpoint(whole.best).best_step + 4 < 40
+    stop_after(monkeypatch, end - 1)
+    assert train.main(arguments(**settings)) == 130
+    assert train.main(RESUME) == 0
+    assert f"stopped early: no better validation loss since step {end - 4}" in capsys.readouterr().err
+    same(RunFolder("run"), whole)
+    assert train.main(RESUME) == 0  # and stops at once again, because nothing has changed
+    assert load_checkpoint(whole.last).step == end
 
 
 def test_a_finished_run_that_goes_on_makes_no_step():

@@ -44,6 +44,7 @@ class Checkpoint:
     tokenizer: dict[str, Any]
     step: int
     best_loss: float | None  # lowest validation loss so far, in nats per token; none before the first evaluation
+    best_step: int | None  # the step of that evaluation
     corpus_sha256: str
     weights: dict[str, np.ndarray] = field(repr=False)
     optimizer: dict[str, np.ndarray] = field(repr=False)
@@ -128,6 +129,8 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
         raise CheckpointError(
             f"{path} has format version {info.get('format_version')!r}, this program reads version {FORMAT_VERSION}"
         )
+    if "best_step" not in info:  # checkpoints of the time before have none
+        info["best_step"] = None if info.get("best_loss") is None else info.get("step")
     kinds = {
         "family": str,
         "model": dict,
@@ -135,6 +138,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
         "tokenizer": dict,
         "step": int,
         "best_loss": (float, type(None)),
+        "best_step": (int, type(None)),
         "corpus_sha256": str,
     }
     for name, kind in kinds.items():

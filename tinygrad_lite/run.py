@@ -7,19 +7,27 @@ from __future__ import annotations
 
 import csv
 import ctypes
+import functools
 import json
+import math
 import os
+import re
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
+import numpy as np
+
 from tinygrad_lite.checkpoint import describe, load_checkpoint, write_atomically
+from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
 
-METRICS = ("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char")
+METRICS = tuple("step loss learning_rate grad_norm tokens_per_second val_loss bits_per_char matmul_share".split())
+SAMPLE_HEADING = re.compile(r"^=== step ([0-9,]+): ", re.MULTILINE)
 
 
 def tune_memory() -> bool:
@@ -69,13 +77,14 @@ class StopRequest:
 
 
 class RunFolder:
-    """The folder of one run: `last` and `best` checkpoint, metrics.csv, and options.json for people and `--resume`."""
+    """The folder of one run: its checkpoints, metrics.csv, samples.txt, and options.json for people and `--resume`."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.last = self.path / "last.safetensors"
         self.best = self.path / "best.safetensors"
         self.metrics = self.path / "metrics.csv"
+        self.samples = self.path / "samples.txt"
         self.options = self.path / "options.json"
 
     def refuse_if_used(self) -> None:
@@ -119,7 +128,7 @@ class RunFolder:
 
     def begin(self, options: dict[str, Any]) -> None:
         """Start a new run: remove the files of an older one, note the options, open metrics.csv."""
-        for old in (self.last, self.best, self.metrics, self.options):
+        for old in (self.last, self.best, *self.kept(), self.metrics, self.samples, self.options):
             old.unlink(missing_ok=True)
         self.note_options(options)
         with open(self.metrics, "w", encoding="utf-8", newline="") as file:
@@ -138,8 +147,8 @@ class RunFolder:
             return {}
         return noted if isinstance(noted, dict) else {}
 
-    def rewind_metrics(self, step: int) -> None:
-        """Drop the rows that the run will write again when it goes on after `step` updates."""
+    def rewind(self, step: int) -> None:
+        """Drop what the run will write again when it goes on after `step` updates: rows of metrics.csv, samples."""
         rows = [METRICS]
         if self.metrics.exists():
             with open(self.metrics, encoding="utf-8", newline="") as file:
@@ -149,6 +158,11 @@ class RunFolder:
                     if number < step or (number == step and row.get("loss")):
                         rows.append(tuple(row.get(name) or "" for name in METRICS))
         write_atomically(self.metrics, "".join(",".join(row) + "\n" for row in rows).encode())
+        if self.samples.exists():
+            text = self.samples.read_text(encoding="utf-8", errors="replace")
+            headings = SAMPLE_HEADING.finditer(text)
+            end = next((h.start() for h in headings if int(h[1].replace(",", "")) >= step), len(text))
+            write_atomically(self.samples, text[:end].encode("utf-8"))
 
     def log(self, **values: float) -> None:
         """Append one row to metrics.csv; what is not given stays empty."""
@@ -156,6 +170,24 @@ class RunFolder:
         row[0] = str(int(values["step"]))
         with open(self.metrics, "a", encoding="utf-8", newline="") as file:
             csv.writer(file, lineterminator="\n").writerow(row)
+
+    def add_sample(self, heading: str, text: str) -> None:
+        """Append to samples.txt what the model wrote; the heading begins with "step 250: "."""
+        with open(self.samples, "a", encoding="utf-8", newline="\n") as file:
+            file.write(f"=== {heading}\n{text}\n\n")
+
+    def kept(self) -> list[Path]:
+        """The checkpoints of single evaluations that are kept beside last and best, the oldest first."""
+        return sorted(self.path.glob("step-*.safetensors"))
+
+    def keep(self, step: int, number: int) -> None:
+        """Keep `last` as the checkpoint of this step, and of all such ones only the latest `number`."""
+        path = self.path / f"step-{step:08d}.safetensors"
+        if number:
+            if not path.exists():  # a run that goes on evaluates once more where it stopped
+                write_atomically(path, self.last.read_bytes())
+            for old in self.kept()[:-number]:
+                old.unlink(missing_ok=True)
 
 
 def newest_checkpoint(folder: Path) -> Path:
@@ -167,3 +199,21 @@ def newest_checkpoint(folder: Path) -> Path:
     if not found:
         raise CheckpointError(f"there is no checkpoint under {folder}/: train one with: python train.py")
     return found[-1]
+
+
+@functools.cache
+def matmul_rate(device: str, dtype: str) -> float:
+    """What the machine can do at best: floating-point operations per second of a product of two large matrices.
+
+    A training step that did nothing but such products would run at this rate; its share of it (metrics.csv,
+    matmul_share) says how much time goes elsewhere. Takes about a tenth of a second.
+    """
+    place = get_device(device)
+    a = place.from_host(np.full((1024, 1024), 0.5, dtype))
+    best = math.inf
+    for _ in range(6):
+        began = time.perf_counter()
+        a @ a
+        place.synchronize()
+        best = min(best, time.perf_counter() - began)
+    return 2 * 1024**3 / best

@@ -19,7 +19,8 @@ class TrainOptions:
     out_dir: str = option("", "folder of this run's files; empty: out/<preset>", group="run")
     init_from: str = option(
         "scratch",
-        "where to start: 'scratch', or 'resume' (same as --resume) to go on with out_dir",
+        "where to start: 'scratch'; 'resume' (same as --resume) to go on with out_dir; or trained weights to start "
+        "from: a checkpoint, a run's folder, or a folder in Hugging Face's GPT-2 layout",
         group="run",
     )
     overwrite: bool = option(False, "start anew in a folder that already holds a run", group="run")
@@ -47,7 +48,9 @@ class TrainOptions:
     lr_decay_iters: int | None = option(
         None, "step at which the cosine ends; none: max_iters", unit="steps", low=1, group="training"
     )
-    min_lr: float = option(1e-4, "learning rate at the end of the cosine", low=0.0, group="training")
+    min_lr: float | None = option(
+        None, "learning rate at the end of the cosine; none: a tenth of learning_rate", low=0.0, group="training"
+    )
     beta1: float = option(0.9, "memory of the gradient's running mean", low=0.0, below=1.0, group="training")
     beta2: float = option(0.99, "memory of the squared gradient's running mean", low=0.0, below=1.0, group="training")
     weight_decay: float = option(0.1, "pull of the matrices towards 0", low=0.0, group="training")
@@ -63,6 +66,16 @@ class TrainOptions:
         low=0,
         group="evaluation",
     )
+    patience: int = option(
+        0,
+        "stop after so many evaluations in a row without a better validation loss; 0: never",
+        unit="evaluations",
+        low=0,
+        group="evaluation",
+    )
+    keep: int = option(
+        0, "checkpoints to keep beside last and best: those of the latest evaluations", low=0, group="evaluation"
+    )
     log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
     sample_tokens: int = option(
         160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0, group="evaluation"
@@ -75,7 +88,8 @@ class TrainOptions:
         if self.schedule == "inverse_square_root":
             return optim.inverse_square_root(step, self.learning_rate, self.warmup_iters)
         decay_iters = self.lr_decay_iters or self.max_iters
-        return optim.cosine(step, self.learning_rate, self.warmup_iters, decay_iters, self.min_lr)
+        min_lr = self.learning_rate / 10 if self.min_lr is None else self.min_lr
+        return optim.cosine(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr)
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
         """The optimizer that the options ask for, over all parameters of the model."""

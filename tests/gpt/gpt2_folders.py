@@ -13,7 +13,9 @@ from safetensors.numpy import save_file
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tinygrad_lite.checkpoint import Checkpoint
+from gpt.trained import Trained
+from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.text.tokenizer import Tokenizer
 
 SETTINGS = {
     "model_type": "gpt2",
@@ -87,19 +89,9 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
     return norm("ln_f", x) @ weights["wte.weight"].T
 
 
-def as_checkpoint(config: GPTConfig, weights: dict[str, np.ndarray], tokenizer: dict | None = None) -> Checkpoint:
-    """A checkpoint of these weights, as if a run had just begun with them."""
-    return Checkpoint(
-        family="gpt",
-        model=config.to_json(),
-        training={},
-        tokenizer=tokenizer or {},
-        step=0,
-        best_loss=None,
-        corpus_sha256="",
-        weights=weights,
-        optimizer={},
-    )
+def as_trained(config: GPTConfig, weights: dict[str, np.ndarray], tokenizer: Tokenizer | None = None) -> Trained:
+    """These weights, as if they had been read from a file."""
+    return Trained(Path("file"), "a GPT", config, tokenizer or ByteTokenizer(), weights)
 
 
 def greedy(model: GPT, ids: list[int], length: int) -> list[int]:

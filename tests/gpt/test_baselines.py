@@ -188,6 +188,7 @@ def make_checkpoint(path, text, tokenizer="char", age=0):
             tokenizer=data.tokenizer.to_json(),
             step=5,
             best_loss=None,
+            best_step=None,
             corpus_sha256=data.corpus.sha256,
             weights=model.state_dict(),
             optimizer={},
@@ -248,7 +249,7 @@ def test_the_newest_checkpoint_of_the_same_text_is_taken(folder, capsys):
     assert "GPT" in rows(out)
     notes = [line for line in err.splitlines() if line.startswith("note: left out:")]
     assert [bool(re.search(name, note)) for name, note in zip(["broken", "other"], notes, strict=True)] == [True, True]
-    assert f"GPT: {os.path.join('out', 'mine', 'best.safetensors')}, gpt with" in err
+    assert f"GPT: {os.path.join('out', 'mine', 'best.safetensors')}: gpt with" in err
 
 
 def test_a_named_checkpoint_of_another_text_is_refused(folder):

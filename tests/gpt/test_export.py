@@ -10,8 +10,8 @@ from gpt.config import GPTConfig
 from gpt.export import export, gpt2_config, main, to_gpt2_weights
 from gpt.model import GPT
 from gpt.pretrained import OWN_TOKENIZER, load_gpt2
-from tests.gpt.gpt2_folders import as_checkpoint, forward, greedy
-from tinygrad_lite.checkpoint import save_checkpoint
+from tests.gpt.gpt2_folders import as_trained, forward, greedy
+from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
@@ -29,7 +29,7 @@ KINDS = [
 ]
 
 
-def make_checkpoint(dtype="float32", tokenizer=TOKENIZER, **settings):
+def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
     """A GPT in which every number matters, as biases of 0 and gains of 1 would not."""
     shape = {"vocab_size": tokenizer.vocab_size, "block_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 8}
     config = GPTConfig(**shape | {"dropout": 0.1} | settings)
@@ -37,30 +37,31 @@ def make_checkpoint(dtype="float32", tokenizer=TOKENIZER, **settings):
         model = GPT(config).to("cpu", dtype)
     rng = np.random.default_rng(2)
     weights = {name: (0.4 * rng.standard_normal(a.shape)).astype(dtype) for name, a in model.state_dict().items()}
-    return as_checkpoint(config, weights, tokenizer.to_json())
+    return as_trained(config, weights, tokenizer)
 
 
-def make_model(checkpoint):
-    model = GPT.from_checkpoint(checkpoint)
-    model.eval()
-    return model
+def as_checkpoint(trained):
+    """What a run would have saved."""
+    facts = {"training": {}, "step": 0, "best_loss": None, "best_step": None, "corpus_sha256": "", "optimizer": {}}
+    model, tokenizer = trained.config.to_json(), trained.tokenizer.to_json()
+    return Checkpoint(family="gpt", model=model, tokenizer=tokenizer, weights=trained.weights, **facts)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("settings", KINDS)
 def test_there_and_back(tmp_path, settings, dtype):
-    checkpoint = make_checkpoint(dtype, **settings)
-    export(checkpoint, tmp_path / "folder")
+    trained = make_trained(dtype, **settings)
+    export(trained, tmp_path / "folder")
     config, weights, tokenizer = load_gpt2(tmp_path / "folder")
-    assert config == GPTConfig(**checkpoint.model | {"bias": True, "dropout": 0.0})
+    assert config == GPTConfig(**trained.config.to_json() | {"bias": True, "dropout": 0.0})
     assert tokenizer.to_json() == TOKENIZER.to_json()
     for name, array in weights.items():
-        expected = checkpoint.weights.get(name, np.zeros(array.shape, dtype))  # a bias that the model does not have
+        expected = trained.weights.get(name, np.zeros(array.shape, dtype))  # a bias that the model does not have
         assert array.dtype == dtype
         np.testing.assert_array_equal(array, expected)
-    assert checkpoint.weights.keys() <= weights.keys()
+    assert trained.weights.keys() <= weights.keys()
 
-    before, after = make_model(checkpoint), make_model(as_checkpoint(config, weights))
+    before, after = trained.make_model(), as_trained(config, weights).make_model()
     ids = Tensor(np.array([IDS]))
     np.testing.assert_array_equal(after(ids).numpy(), before(ids).numpy())
     assert greedy(after, IDS[:3], 20) == greedy(before, IDS[:3], 20)
@@ -68,13 +69,13 @@ def test_there_and_back(tmp_path, settings, dtype):
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_the_files_are_a_gpt2_that_computes_the_same(tmp_path, settings):
-    checkpoint = make_checkpoint("float64", **settings)
-    export(checkpoint, tmp_path / "folder")
+    trained = make_trained("float64", **settings)
+    export(trained, tmp_path / "folder")
     theirs = json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))
     with safe_open(tmp_path / "folder" / "model.safetensors", framework="numpy") as file:
         assert file.metadata() == {"format": "pt"}
         weights = {name.removeprefix("transformer."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    logits = make_model(checkpoint)(Tensor(np.array([IDS]))).numpy()[0]
+    logits = trained.make_model()(Tensor(np.array([IDS]))).numpy()[0]
     np.testing.assert_allclose(logits, forward(weights, theirs, IDS), rtol=0, atol=1e-10)
 
 
@@ -88,7 +89,7 @@ def test_the_settings_by_gpt2s_names():
 
 
 def test_queries_keys_and_values_lie_side_by_side():
-    model = make_model(make_checkpoint(bias=True))
+    model = make_trained(bias=True).make_model()
     packed, mixer = to_gpt2_weights(model)["transformer.h.1.attn.c_attn.weight"], model.blocks[1].mixer
     assert packed.shape == (8, 24)
     np.testing.assert_array_equal(packed[:, 8:16], mixer.key.weight.numpy().T)
@@ -96,25 +97,25 @@ def test_queries_keys_and_values_lie_side_by_side():
 
 def test_only_learned_positions_can_be_written(tmp_path):
     with pytest.raises(CheckpointError, match="sinusoidal positions, but the layout of GPT-2 has room for learned"):
-        export(make_checkpoint(positions="sinusoidal"), tmp_path / "folder")
+        export(make_trained(positions="sinusoidal"), tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 
 
 def test_nothing_is_overwritten(tmp_path):
     (tmp_path / "note.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(CheckpointError, match="is not empty: name a new folder"):
-        export(make_checkpoint(), tmp_path)
+        export(make_trained(), tmp_path)
     with pytest.raises(CheckpointError, match="cannot write into"):
-        export(make_checkpoint(), tmp_path / "note.txt")
+        export(make_trained(), tmp_path / "note.txt")
     assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
 
 
 def test_the_command(tmp_path, capsys):
-    save_checkpoint(tmp_path / "best.safetensors", make_checkpoint())
+    save_checkpoint(tmp_path / "best.safetensors", as_checkpoint(make_trained()))
     assert main([str(tmp_path / "best.safetensors"), str(tmp_path / "one")]) == 0
     assert "in the layout of GPT-2" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
-    save_checkpoint(tmp_path / "run" / "last.safetensors", make_checkpoint(bias=True))
+    save_checkpoint(tmp_path / "run" / "last.safetensors", as_checkpoint(make_trained(bias=True)))
     assert main([str(tmp_path / "run"), str(tmp_path / "two")]) == 0
     names = sorted(path.name for path in (tmp_path / "two").iterdir())
     assert names == ["config.json", "model.safetensors", OWN_TOKENIZER]
@@ -129,7 +130,7 @@ def test_the_command(tmp_path, capsys):
 
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(["<eos>"]), BPETokenizer([[97, 98]])])
 def test_our_other_tokenizers_go_with_the_model(tmp_path, tokenizer):
-    export(make_checkpoint(tokenizer=tokenizer, n_layer=1), tmp_path / "folder")
+    export(make_trained(tokenizer=tokenizer, n_layer=1), tmp_path / "folder")
     assert load_gpt2(tmp_path / "folder")[2].to_json() == tokenizer.to_json()
     assert not (tmp_path / "folder" / "tokenizer.json").exists()
 
@@ -139,7 +140,7 @@ def test_the_tokenizer_of_a_pretrained_model_goes_on_as_it_came(tmp_path):
     from tinygrad_lite.text.huggingface import HFTokenizer, gpt2_definition
 
     tokenizer = HFTokenizer(gpt2_definition('{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}', "a b\n"), 12)
-    export(make_checkpoint(tokenizer=tokenizer), tmp_path / "folder")
+    export(make_trained(tokenizer=tokenizer), tmp_path / "folder")
     assert (tmp_path / "folder" / "tokenizer.json").read_text(encoding="utf-8") == tokenizer.definition
     assert json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))["eos_token_id"] == 3
     (tmp_path / "folder" / OWN_TOKENIZER).unlink()
@@ -152,12 +153,12 @@ def test_transformers_computes_and_writes_the_same(tmp_path, settings):
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     tokenizer = CharTokenizer.train("abcdefghijklmno")
-    checkpoint = make_checkpoint(tokenizer=tokenizer, **settings)
-    export(checkpoint, tmp_path / "folder")
+    trained = make_trained(tokenizer=tokenizer, **settings)
+    export(trained, tmp_path / "folder")
     theirs, report = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "folder", output_loading_info=True)
     assert not report["unexpected_keys"]
     assert set(report["missing_keys"]) <= {"lm_head.weight"}
-    ours = make_model(checkpoint)
+    ours = trained.make_model()
     with torch.no_grad():
         expected = theirs.eval()(torch.tensor([IDS])).logits[0].numpy()
         text = theirs.generate(torch.tensor([IDS[:4]]), max_new_tokens=12, do_sample=False)[0].tolist()

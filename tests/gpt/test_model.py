@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -6,7 +7,6 @@ import pytest
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite import Tensor, manual_seed, no_grad
-from tinygrad_lite.checkpoint import Checkpoint
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.functional.registry import composed
@@ -291,29 +291,20 @@ def test_an_empty_prompt_is_refused():
         lively().start([[1, 2], []])
 
 
-# --- from a checkpoint ----------------------------------------------------------------------------------------
+# --- from weights ---------------------------------------------------------------------------------------------
 
 
-def checkpoint_of(gpt, **changes):
-    facts = {"family": "gpt", "model": gpt.config.to_json(), "training": {}, "tokenizer": {}, "step": 7}
-    facts |= {"best_loss": None, "corpus_sha256": "", "weights": gpt.state_dict(), "optimizer": {}}
-    return Checkpoint(**facts | changes)
-
-
-def test_a_model_comes_back_from_its_checkpoint():
+def test_a_model_comes_back_from_its_weights():
     model, tokens = lively("float32", dropout=0.3), ids(2, 6)
-    again = GPT.from_checkpoint(checkpoint_of(model), dropout=0.1)
+    again = GPT.from_weights(replace(model.config, dropout=0.1), model.state_dict())
     assert again.config.dropout == 0.1
-    np.testing.assert_array_equal(again.eval()(tokens).numpy(), model(tokens).numpy())
+    np.testing.assert_array_equal(again.eval()(tokens).numpy(), model.eval()(tokens).numpy())
 
 
-def test_checkpoints_that_are_no_gpt():
+def test_weights_of_another_model():
     model = small()
-    with pytest.raises(CheckpointError, match="a model of the family 'seq2seq', not a GPT"):
-        GPT.from_checkpoint(checkpoint_of(model, family="seq2seq"))
-    larger = model.config.to_json() | {"n_layer": 900}
-    with pytest.raises(CheckpointError, match=r"make a GPT of 1,\d+,\d+ parameters, it holds 3,\d+"):
-        GPT.from_checkpoint(checkpoint_of(model, model=larger))
+    with pytest.raises(CheckpointError, match=r"make a GPT of 1,\d+,\d+ parameters, there are 3,\d+"):
+        GPT.from_weights(replace(model.config, n_layer=900), model.state_dict())
     renamed = {name.replace("mixer", "mixture"): array for name, array in model.state_dict().items()}
-    with pytest.raises(CheckpointError, match=r"does not fit its own settings: .* missing: .*mixer"):
-        GPT.from_checkpoint(checkpoint_of(model, weights=renamed))
+    with pytest.raises(CheckpointError, match=r"do not fit the model's settings: .* missing: .*mixer"):
+        GPT.from_weights(model.config, renamed)

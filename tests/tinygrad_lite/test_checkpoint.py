@@ -24,6 +24,7 @@ def example() -> Checkpoint:
         tokenizer={"kind": "char", "characters": ["a", "ß"], "specials": ["<unk>"]},
         step=17,
         best_loss=1.25,
+        best_step=3,
         corpus_sha256="0" * 64,
         weights={"b": rng.standard_normal((3, 4)).astype(np.float32), "a": np.array([-0.0, 1e-45], np.float32)},
         optimizer={"exp_avg.b": rng.standard_normal((3, 4))},

@@ -12,7 +12,7 @@ import pytest
 
 from tests.tiny_runs import ROOT
 from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.run import METRICS, RunFolder, StopRequest, newest_checkpoint, tune_memory
+from tinygrad_lite.run import METRICS, RunFolder, StopRequest, matmul_rate, newest_checkpoint, tune_memory
 
 
 @pytest.fixture
@@ -108,8 +108,8 @@ def test_what_is_not_given_stays_empty(run):
     run.log(step=1200, loss=0.123456789, learning_rate=1e-5, grad_norm=1e8, tokens_per_second=12345.678)
     run.log(step=1200, val_loss=2.0, bits_per_char=3.0)
     first, second = table(run)
-    assert list(first.values()) == ["1200", "0.123457", "1e-05", "1e+08", "12345.7", "", ""]
-    assert list(second.values()) == ["1200", "", "", "", "", "2", "3"]
+    assert list(first.values()) == ["1200", "0.123457", "1e-05", "1e+08", "12345.7", "", "", ""]
+    assert list(second.values()) == ["1200", "", "", "", "", "2", "3", ""]
 
 
 def test_going_on_drops_the_rows_that_will_come_again(run):
@@ -117,11 +117,11 @@ def test_going_on_drops_the_rows_that_will_come_again(run):
         if step:
             run.log(step=step, loss=step / 2)
         run.log(step=step, val_loss=step)
-    run.rewind_metrics(4)
+    run.rewind(4)
     assert [(row["step"], row["loss"]) for row in table(run)] == [("0", ""), ("2", "1"), ("2", ""), ("4", "2")]
     run.log(step=4, val_loss=4)  # the table is still one that can be added to
     assert len(table(run)) == 5
-    run.rewind_metrics(0)
+    run.rewind(0)
     assert table(run) == []
 
 
@@ -129,15 +129,49 @@ def test_a_table_that_a_crash_cut_off_or_someone_deleted(run):
     run.log(step=1, loss=1.0)
     with open(run.metrics, "a", encoding="utf-8") as file:
         file.write("2,0.5")  # half a row: the columns after it are missing
-    run.rewind_metrics(3)
+    run.rewind(3)
     assert [row["step"] for row in table(run)] == ["1", "2"]
     with open(run.metrics, "a", encoding="utf-8") as file:
         file.write("rubbish\n,,\n\n")
-    run.rewind_metrics(3)
+    run.rewind(3)
     assert [row["step"] for row in table(run)] == ["1", "2"]
     run.metrics.unlink()
-    run.rewind_metrics(3)
+    run.rewind(3)
     assert run.metrics.read_text(encoding="utf-8") == ",".join(METRICS) + "\n"
+
+
+# --- samples and kept checkpoints -----------------------------------------------------------------------------
+
+
+def test_samples_are_collected_and_those_that_will_come_again_dropped(run):
+    for step in (0, 500, 1000, 1500):
+        run.add_sample(f"step {step:,}: validation loss 2", f"Text {step}\nstep 0: not a heading\n")
+    text = run.samples.read_text(encoding="utf-8")
+    assert text.startswith("=== step 0: validation loss 2\nText 0\nstep 0: not a heading\n\n\n=== step 500: ")
+    run.rewind(1000)
+    assert run.samples.read_text(encoding="utf-8") == text[: text.index("=== step 1,000")]
+    run.rewind(501)
+    assert "Text 500" in run.samples.read_text(encoding="utf-8")
+    run.rewind(0)
+    assert run.samples.read_text(encoding="utf-8") == ""
+
+
+def test_the_latest_checkpoints_are_kept(run):
+    for step in (0, 50, 100, 150):
+        run.last.write_bytes(b"%d" % step)
+        run.keep(step, 2)
+    assert [path.name for path in run.kept()] == ["step-00000100.safetensors", "step-00000150.safetensors"]
+    assert [path.read_bytes() for path in run.kept()] == [b"100", b"150"]
+    run.keep(200, 0)
+    assert len(run.kept()) == 2
+    run.begin({})
+    assert run.kept() == []
+    assert not run.samples.exists()
+
+
+def test_the_rate_of_matrix_products_is_a_number_of_this_machine():
+    assert 1e8 < matmul_rate("cpu", "float32") < 1e15
+    assert matmul_rate("cpu", "float32") == matmul_rate("cpu", "float32")  # measured once
 
 
 # --- the newest checkpoint ------------------------------------------------------------------------------------

@@ -86,3 +86,9 @@ def test_the_optimizer_that_was_asked_for(name, kind):
         assert optimizer.betas == (0.7, 0.8)
     decayed = {place.stop - place.start: decay for place, decay in optimizer.groups}
     assert decayed == {6: 0.3, 3 + 3 + 3: 0.0}  # the matrix; its bias, the norm's gain and shift
+
+
+def test_the_learning_rate_ends_at_a_tenth_unless_another_end_is_said():
+    assert TrainOptions(learning_rate=0.02).learning_rate_at(2000) == 0.002
+    assert TrainOptions(learning_rate=0.02, min_lr=0.0).learning_rate_at(2000) == 0
+    assert TrainOptions(learning_rate=0.02, min_lr=0.01).learning_rate_at(2000) == 0.01

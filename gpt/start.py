@@ -1,0 +1,303 @@
+"""Where a run starts and with which settings: everything before the training loop in train.py.
+
+    --init_from scratch       settings: defaults < preset < command line;                   weights: random
+    --init_from resume        settings: those of the run in out_dir < command line;         weights: its last ones
+    --init_from PATH          settings: defaults < preset < PATH's shape < command line;    weights: PATH's
+
+The last is called fine-tuning: training goes on, usually on another text and with a smaller learning rate, from
+weights that know something already. Optimizer and step start anew; the tokenizer is PATH's, because a weight matrix
+has a row for each of its tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpt.config import GPTConfig, GPTOptions
+from gpt.data import TextData
+from gpt.model import GPT
+from gpt.trained import Trained, load_trained
+from tinygrad_lite.checkpoint import Checkpoint, load_checkpoint
+from tinygrad_lite.console import say
+from tinygrad_lite.device import get_device, random_key, why_no_cuda
+from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.options import build, difference, find_preset, list_presets, parse_command_line, read_preset
+from tinygrad_lite.run import RunFolder
+from tinygrad_lite.text.tokenizer import Tokenizer
+
+PRESETS = Path(__file__).parent.parent / "presets"
+DEFAULT_PRESET = "goethe-char"
+# These say where a run reads and writes and how it starts, not what it computes: no checkpoint holds them.
+NOT_SAVED = {"out_dir", "init_from", "overwrite", "dry_run", "text"}
+# These decide which weights there are: a run that starts from weights cannot change them.
+SHAPE = {"n_layer", "n_head", "n_embd", "block_size", "bias", "positions", "activation", "n_inner", "norm_eps"}
+FIXED = SHAPE | {"tokenizer", "vocab_size"}
+IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
+
+
+@dataclass
+class Start:
+    """What a run begins with.
+
+    Attributes:
+        checkpoint: the last state of the run that goes on, if it is one.
+        trained: the weights that a new run begins with, if they are not random.
+    """
+
+    options: GPTOptions
+    folder: RunFolder
+    checkpoint: Checkpoint | None = None
+    trained: Trained | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer that the weights need; none for random weights, which can learn any."""
+        if self.checkpoint:
+            return Tokenizer.from_json(self.checkpoint.tokenizer)
+        return self.trained.tokenizer if self.trained else None
+
+    @property
+    def weights(self) -> dict[str, np.ndarray] | None:
+        """The weights to begin with; none if they are to be random."""
+        if self.checkpoint:
+            return self.checkpoint.weights
+        if self.trained is None:
+            return None
+        weights = dict(self.trained.weights)
+        if (name := "position_embedding.weight") in weights:  # a shorter context needs fewer positions
+            weights[name] = weights[name][: self.options.block_size]
+        return weights
+
+    def make_model(self, data: TextData) -> GPT:
+        """The model to train. Random weights depend on the seed only, not on the device."""
+        options, weights = self.options, self.weights
+        config = options.model_config(data.tokenizer.vocab_size)
+        if weights:
+            model = GPT.from_weights(config, weights, options.device)
+        else:
+            with random_key(options.seed):
+                model = GPT(config)
+        model.to(options.device, np.dtype(options.dtype))
+        return model
+
+    def begin(self, optimizer: Optimizer, data: TextData) -> None:
+        """Make the folder ready, and the optimizer what it was if the run goes on."""
+        if self.checkpoint is None:
+            self.folder.begin(to_note(self.options))
+            return
+        try:
+            optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
+        except ValueError as error:
+            raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
+        if data.corpus.sha256 != self.checkpoint.corpus_sha256:
+            say("warning: the text is not the one that this run learned from so far")
+        self.folder.rewind(self.checkpoint.step)
+        self.folder.note_options(to_note(self.options))
+        say(f"resuming after {self.checkpoint.step:,} steps")
+
+
+def read_start(argv: list[str]) -> Start:
+    """What to do, as the command line says.
+
+    Raises: UserError with one sentence about whatever cannot be done, before any text is fetched.
+    """
+    presets = list_presets(PRESETS)
+    parsed = parse_command_line(
+        GPTOptions,
+        argv,
+        prog="train.py",
+        description="Train a GPT on text. Without options: the preset goethe-char.",
+        epilog="Presets:\n" + "\n".join(f"  {name:<12} {about}" for name, about in presets.items()),
+        positional="preset",
+        aliases={"resume": ["--init_from", "resume"]},
+        ignored=dict.fromkeys(IGNORED, "this project has no such thing"),
+    )
+    for note in parsed.notes:
+        say(f"note: {note}")
+    preset = parsed.positional or DEFAULT_PRESET
+    base, given = read_preset(find_preset(PRESETS, preset)), parsed.values
+    options = build(GPTOptions, (f"preset {preset}", base), ("command line", given))
+    origin = options.init_from
+    folder = RunFolder(options.out_dir or Path("out") / preset)
+    if origin == "resume":
+        checkpoint = load_checkpoint(folder.last)
+        start = Start(resumed_options(checkpoint, given, folder), folder, checkpoint)
+    elif origin == "scratch":
+        start = Start(options, folder)
+    else:
+        if not options.out_dir and not parsed.positional:
+            folder = RunFolder(Path("out") / f"{name_of(Path(origin))}-finetuned")
+        asked = given if not parsed.positional else base | given  # the default preset was not asked for
+        refuse_if_used(options, folder)
+        trained = load_origin(origin)
+        start = Start(adapted_options(trained, base, given, asked), folder, trained=trained)
+    if origin != "resume":
+        refuse_if_used(options, folder)
+    check_options(start)
+    return start
+
+
+def refuse_if_used(options: GPTOptions, folder: RunFolder) -> None:
+    """Raise OptionError if a new run would destroy another one without being told to."""
+    if not options.overwrite and not options.dry_run:
+        folder.refuse_if_used()
+
+
+def check_options(start: Start) -> None:
+    """Choose the device, and refuse what cannot be computed."""
+    options = start.options
+    if options.device == "auto":
+        options.device = get_device("auto").name
+        say(f"--device auto takes {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
+    get_device(options.device)
+    if options.min_lr is not None and options.min_lr > options.learning_rate:
+        raise OptionError(
+            f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but it is where the "
+            "learning rate ends: take a smaller one, or leave it out for a tenth"
+        )
+    if start.tokenizer is None:
+        options.model_config(2)  # refuse impossible sizes before any text is fetched
+        if options.tokenizer == "hf":
+            raise OptionError(
+                "--tokenizer hf: such a tokenizer comes with pretrained weights (--init_from FOLDER); to learn one, "
+                "take bpe"
+            )
+
+
+# --- a run that goes on ---------------------------------------------------------------------------------------
+
+
+def resumed_options(checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder) -> GPTOptions:
+    """The settings of the run that goes on, with what the command line changes; prints the changes."""
+    source = f"checkpoint {folder.last}"
+    before = build(GPTOptions, (source, checkpoint.training))
+    # The checkpoint holds no path; which files the text was in, options.json says.
+    text = {} if {"text", "dataset"} & given.keys() else {"text": folder.noted_options().get("text", [])}
+    options = build(GPTOptions, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
+    for name in sorted((FIXED | {"dtype"}) & given.keys()):
+        old, new = getattr(before, name), getattr(options, name)
+        if old != new:
+            raise OptionError(
+                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, and its weights fit nothing "
+                "else; start another run with another --out_dir"
+            )
+    for line in difference(checkpoint.training, saved_options(options)):
+        say(f"changed: {line}")
+    if options.max_iters < checkpoint.step:
+        raise OptionError(
+            f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
+        )
+    if checkpoint.family != "gpt":
+        raise CheckpointError(f"{folder.last} holds a model of the family {checkpoint.family!r}, not a GPT")
+    described = options.model_config(Tokenizer.from_json(checkpoint.tokenizer).vocab_size)
+    if replace(GPTConfig.from_json(checkpoint.model), dropout=options.dropout) != described:
+        raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
+    return options
+
+
+# --- a run that starts from other weights ---------------------------------------------------------------------
+
+
+def name_of(origin: Path) -> str:
+    """What a run that starts from this file or folder is called: as the folder."""
+    return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
+
+
+def load_origin(origin: str) -> Trained:
+    """The weights that --init_from names.
+
+    Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
+    """
+    if not Path(origin).exists():
+        raise OptionError(
+            f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
+            "folder of a run, or a folder in Hugging Face's GPT-2 layout"
+        )
+    trained = load_trained(Path(origin))
+    say(trained.about)
+    return trained
+
+
+def adapted_options(
+    trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
+) -> GPTOptions:
+    """The settings of a new run with other weights: their shape and tokenizer, else those of preset and command line.
+
+    Args:
+        base, given: the values of the preset, and of the command line.
+        asked: the values that the user knows of, and that must therefore not be passed over in silence.
+    Raises: OptionError that names what does not fit the weights.
+    """
+    own = {name: getattr(trained.config, name) for name in SHAPE}
+    own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
+    for name in sorted(FIXED & asked.keys()):
+        if name == "block_size" and asked[name] < own[name]:
+            own[name] = asked[name]  # the weights know longer contexts; a shorter one is faster
+        elif asked[name] != own[name]:
+            raise OptionError(
+                f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
+                "leave it out, or train from scratch"
+            )
+    return build(GPTOptions, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))
+
+
+def warn_of_unknown(data: TextData) -> None:
+    """Count what of the text the weights never saw: characters that their tokenizer does not have."""
+    counts = data.tokenizer.unknown(data.corpus.text)
+    if not counts:
+        return
+    often = sorted(counts, key=lambda character: (-counts[character], character))
+    named = ", ".join(f"{character!r} {counts[character]:,}" for character in often[:10])
+    more = f" and {len(often) - 10} more" if len(often) > 10 else ""
+    say(
+        f"warning: {sum(counts.values()):,} characters of the text are unknown to the tokenizer of these weights, "
+        f"which reads them as one and the same: {named}{more}"
+    )
+
+
+# --- settings on paper ----------------------------------------------------------------------------------------
+
+
+def saved_options(options: GPTOptions) -> dict[str, Any]:
+    """The settings that a checkpoint holds."""
+    return {name: value for name, value in asdict(options).items() if name not in NOT_SAVED}
+
+
+def to_note(options: GPTOptions) -> dict[str, Any]:
+    """The settings for options.json, with whole paths, so that --resume finds the text from any folder."""
+    return {**asdict(options), "text": [str(Path(path).resolve()) for path in options.text]}
+
+
+def dry_run(start: Start) -> int:
+    """Print what a run would be: size, memory, tokens per step, schedule. Reads no text and writes nothing."""
+    options = start.options
+    vocab_size, about = options.vocab_size, ""
+    if start.tokenizer:
+        vocab_size = start.tokenizer.vocab_size
+    elif options.tokenizer == "char":
+        vocab_size, about = 100, " with 100 different characters; the text decides"
+    elif options.tokenizer == "byte":
+        vocab_size = 256
+    config = options.model_config(vocab_size)
+    parameters, numbers = config.num_parameters(), config.activations(options.batch_size)
+    bytes_each, mib = np.dtype(options.dtype).itemsize, 1 / 2**20
+    factors = [f"{options.batch_size} sequences", f"{options.block_size} tokens"]
+    if options.gradient_accumulation_steps > 1:
+        factors.insert(0, f"{options.gradient_accumulation_steps} micro-steps")
+    tokens = options.batch_size * options.gradient_accumulation_steps * options.block_size
+    say(f"parameters       {parameters:,}{about}")
+    say(f"memory           {4 * parameters * bytes_each * mib:,.0f} MiB weights, gradients and two moments")
+    say(f"                 {numbers * bytes_each * mib:,.0f} MiB activations of one micro-step, about")
+    say(f"tokens per step  {tokens:,} = {' x '.join(factors)}")
+    say(f"matrix products  {tokens * config.flops_per_token() / 1e9:,.1f} GFLOP per step")
+    say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
+    say("learning rate    step: rate")
+    for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
+        say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
+    return 0

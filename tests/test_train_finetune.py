@@ -1,0 +1,177 @@
+"""--init_from PATH: a run that starts from weights that know something already."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sample
+import train
+from gpt.start import name_of
+from gpt.trained import load_trained
+from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.tiny_runs import arguments, losses, made_up_text, run_training
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.run import RunFolder
+from tinygrad_lite.text.byte import ByteTokenizer
+
+pytestmark = pytest.mark.usefixtures("workplace")
+
+
+def finetune(*words: str, **changes: object) -> RunFolder:
+    """Go on from out/first/best with another seed, without naming any shape."""
+    shape = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size"))
+    settings = {"out_dir": "second", "init_from": "first/best.safetensors", "learning_rate": 1e-3} | changes
+    assert train.main([*arguments(**shape | settings), *words]) == 0
+    return RunFolder(settings["out_dir"] or "out/first-finetuned")
+
+
+def gpt2_folder(path: str = "pretrained", **changes: object) -> Path:
+    """A folder in GPT-2's layout whose tokens are bytes."""
+    settings = SETTINGS | {"vocab_size": 256} | changes
+    folder = write_folder(Path(path), random_weights(settings, "float32"), **settings)
+    (folder / "tinygrad_lite_tokenizer.json").write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
+    return folder
+
+
+# --- from one of our checkpoints ------------------------------------------------------------------------------
+
+
+def test_a_run_begins_with_the_other_weights_and_an_optimizer_and_steps_of_its_own():
+    first = run_training(out_dir="first", max_iters=40)
+    second = finetune(max_iters=6)
+    best = load_checkpoint(first.best)
+    assert losses(second, "val_loss")[0] == losses(first, "val_loss")[best.step]  # 6 digits, before any step
+    assert losses(second, "val_loss")[6] < losses(first, "val_loss")[0]
+    checkpoint = load_checkpoint(second.last)
+    assert checkpoint.step == 6
+    assert checkpoint.tokenizer == load_checkpoint(first.last).tokenizer
+    assert set(losses(second)) == set(range(1, 7))
+
+
+def test_without_a_folder_it_is_named_after_its_origin_and_resumes(capsys):
+    run_training(out_dir="first", bias=True, positions="sinusoidal", activation="gelu_tanh", n_inner=20)
+    second = finetune(out_dir=None, max_iters=4)
+    assert second.last == Path("out/first-finetuned/last.safetensors")
+    assert load_checkpoint(second.last).model["n_inner"] == 20
+    assert train.main(["--resume", "--out_dir=out/first-finetuned", "--max_iters=6"]) == 0
+    assert load_checkpoint(second.last).step == 6
+    with pytest.raises(OptionError, match="already holds"):
+        finetune(out_dir=None, max_iters=4)
+
+
+def test_the_other_text_is_read_with_the_checkpoints_tokenizer_and_what_it_lacks_is_counted(workplace, capsys):
+    first = run_training(out_dir="first")
+    text = made_up_text(seed=3).replace("Mensch", "Mönch") + "x€€y€"
+    (workplace / "other.txt").write_text(text, encoding="utf-8")
+    finetune(text="other.txt")
+    said = capsys.readouterr().err
+    assert "warning: 5 characters of the text are unknown" in said
+    assert "'€' 3, 'x' 1, 'y' 1" in said
+    assert load_checkpoint(Path("second/last.safetensors")).tokenizer == load_checkpoint(first.last).tokenizer
+
+
+def test_a_run_s_folder_names_its_newest_checkpoint():
+    run_training(out_dir="first")
+    one, two = finetune(init_from="first", out_dir="one"), finetune(init_from="first/best.safetensors", out_dir="two")
+    assert load_trained(Path("first")).path.parent == Path("first")
+    assert losses(one).keys() == losses(two).keys()
+
+
+@pytest.mark.parametrize(
+    "conflict",
+    ["--n_layer=2", "--n_embd=32", "--n_head=4", "--block_size=9", "--bias", "--tokenizer=byte", "--vocab_size=99"]
+    + ["--positions=sinusoidal", "--activation=gelu_tanh", "--n_inner=7"],
+)
+def test_another_shape_is_refused_by_name(conflict):
+    run_training(out_dir="first")
+    name = conflict.partition("=")[0]
+    with pytest.raises(
+        OptionError, match=rf"{name} \w+ does not fit the weights of first/best.safetensors, which have"
+    ):
+        finetune(conflict)
+    assert not Path("second").exists()
+
+
+def test_the_same_shape_may_be_said_and_a_preset_that_was_asked_for_must_fit():
+    run_training(out_dir="first")
+    finetune("--n_layer=1", "--n_embd=16", "--tokenizer=char", "--dropout=0.1")
+    with pytest.raises(OptionError, match="--block_size 256 does not fit"):
+        finetune("baby-gpt", out_dir="third")
+
+
+def test_a_shorter_context_is_a_part_of_the_longer_one():
+    first = run_training(out_dir="first", eval_iters=0)
+    second = finetune("--block_size=5", max_iters=0)
+    name = "position_embedding.weight"
+    before, after = (load_checkpoint(run.best).weights for run in (first, second))
+    assert after[name].shape == (5, 16)
+    np.testing.assert_array_equal(after[name], before[name][:5])
+
+
+def test_a_dry_run_knows_the_shape(capsys):
+    run_training(out_dir="first")
+    finetune("--dry_run")
+    parameters = sum(array.size for array in load_checkpoint(Path("first/last.safetensors")).weights.values())
+    assert f"parameters       {parameters:,}\n" in capsys.readouterr().err
+    assert not Path("second").exists()
+
+
+def test_what_cannot_be_started_from(workplace):
+    (workplace / "notes.safetensors").write_text("nothing", encoding="utf-8")
+    (workplace / "empty").mkdir()
+    for origin, error, reason in (
+        ("gone", OptionError, "no such file or folder; it takes"),
+        ("notes.safetensors", CheckpointError, "no readable checkpoint"),
+        ("empty", CheckpointError, "there is no checkpoint under empty"),
+    ):
+        with pytest.raises(error, match=reason):
+            finetune(init_from=origin)
+
+
+def test_a_tokenizer_that_only_comes_with_weights():
+    with pytest.raises(OptionError, match="--tokenizer hf: such a tokenizer comes with pretrained weights"):
+        train.main(arguments(tokenizer="hf"))
+
+
+@pytest.mark.parametrize(
+    ("origin", "name"), [("out/goethe/best.safetensors", "goethe"), ("gpt2/", "gpt2"), ("a/b", "b"), ("/", "gpt")]
+)
+def test_the_name_of_an_origin(origin, name):
+    assert name_of(Path(origin)) == name
+
+
+# --- from a folder in GPT-2's layout --------------------------------------------------------------------------
+
+
+def test_gpt2_writes_and_learns_on(capsys):
+    folder = gpt2_folder(n_inner=20, layer_norm_epsilon=1e-4)
+    assert sample.main([str(folder), "--start", "Grün", "--greedy", "--max_new_tokens", "9"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("Grün")
+    assert "pretrained: GPT-2 with" in captured.err
+
+    run = finetune(init_from=str(folder), max_iters=12, learning_rate=3e-3, seed=3)
+    held = load_checkpoint(run.last)
+    assert (held.model["activation"], held.model["n_inner"], held.model["norm_eps"]) == ("gelu_tanh", 20, 1e-4)
+    assert losses(run, "val_loss")[12] < losses(run, "val_loss")[0]
+    assert train.main(["--resume", "--out_dir=second", "--max_iters=14"]) == 0
+    assert sample.main(["second", "--max_new_tokens", "5"]) == 0
+
+
+def test_gpt2_without_its_tokenizer_or_in_another_format_gets_a_sentence():
+    folder = gpt2_folder()
+    (folder / "tinygrad_lite_tokenizer.json").unlink()
+    with pytest.raises(CheckpointError, match=r"has no tokenizer: put the tokenizer\.json"):
+        finetune(init_from=str(folder))
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    for script in (lambda: finetune(init_from=str(folder)), lambda: sample.main([str(folder)])):
+        with pytest.raises(CheckpointError, match="convert it by GPT2LMHeadModel"):
+            script()
+    (folder / "config.json").unlink()
+    with pytest.raises(CheckpointError, match=r"there is no pretrained.config\.json"):
+        sample.main([str(folder)])
+    shutil.rmtree(folder)

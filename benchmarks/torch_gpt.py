@@ -22,14 +22,15 @@ class TorchBlock(nn.Module):
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
-        c, bias = config.n_embd, config.bias
+        c, bias, eps = config.n_embd, config.bias, config.norm_eps
         self.n_head, self.dropout = config.n_head, config.dropout
-        self.mixer_norm = nn.LayerNorm(c, bias=bias)
+        self.gelu = nn.GELU("tanh" if config.activation == "gelu_tanh" else "none")
+        self.mixer_norm = nn.LayerNorm(c, eps, bias=bias)
         self.qkv = nn.Linear(c, 3 * c, bias=bias)
         self.output = nn.Linear(c, c, bias=bias)
-        self.mlp_norm = nn.LayerNorm(c, bias=bias)
-        self.up = nn.Linear(c, 4 * c, bias=bias)
-        self.down = nn.Linear(4 * c, c, bias=bias)
+        self.mlp_norm = nn.LayerNorm(c, eps, bias=bias)
+        self.up = nn.Linear(c, config.n_hidden, bias=bias)
+        self.down = nn.Linear(config.n_hidden, c, bias=bias)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         b, t, c = x.shape
@@ -40,7 +41,7 @@ class TorchBlock(nn.Module):
         )
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p)
         x = x + F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
-        return x + F.dropout(self.down(F.gelu(self.up(self.mlp_norm(x)))), p)
+        return x + F.dropout(self.down(self.gelu(self.up(self.mlp_norm(x)))), p)
 
 
 class TorchGPT(nn.Module):
@@ -53,7 +54,7 @@ class TorchGPT(nn.Module):
         if config.positions == "learned":
             self.position_embedding = nn.Embedding(config.block_size, config.n_embd)
         self.blocks = nn.ModuleList(TorchBlock(config) for _ in range(config.n_layer))
-        self.final_norm = nn.LayerNorm(config.n_embd, bias=config.bias)
+        self.final_norm = nn.LayerNorm(config.n_embd, config.norm_eps, bias=config.bias)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """(B, T) integers -> logits (B, T, V)."""

@@ -26,14 +26,13 @@ from gpt.model import GPT
 from gpt.sample_options import SampleOptions, check_combination
 from gpt.score import score
 from gpt.trained import load_trained
-from tinygrad_lite.console import run_command, say
+from tinygrad_lite.console import run_command, say, wants_colour
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.options import build, parse_command_line
 from tinygrad_lite.run import tune_memory
 from tinygrad_lite.text.beam import beam_search
 from tinygrad_lite.text.cleaning import normalise
-from tinygrad_lite.text.compare import wants_colour
 from tinygrad_lite.text.corpora import load_files
 from tinygrad_lite.text.decoding import generate
 from tinygrad_lite.text.probabilities import LEGEND, Probabilities

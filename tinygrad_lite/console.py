@@ -9,10 +9,17 @@ from typing import Any, NoReturn
 
 from tinygrad_lite.errors import DecodingError, OptionError, UserError
 
+RESET = "\x1b[0m"  # ends a colour on a terminal
+
 
 def say(*words: Any) -> None:
     """Print for people, to stderr: stdout is for text that a model wrote, and for tables."""
     print(*words, file=sys.stderr, flush=True)
+
+
+def wants_colour() -> bool:
+    """Whether stdout is a terminal, and the user has not asked for no colours (no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:

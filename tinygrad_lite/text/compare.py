@@ -20,13 +20,12 @@ Which is best cannot be read from this table alone: fewer tokens are fewer steps
 a model makes of them shows in its loss in bits per character (`gpt/data.py`), which does not depend on the tokens.
 """
 
-import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tinygrad_lite.console import run_command
+from tinygrad_lite.console import RESET, run_command, wants_colour
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.options import build, option, parse_command_line
 from tinygrad_lite.text.bpe import BPETokenizer
@@ -49,7 +48,6 @@ LEARN: dict[str, Callable[[str, int], Tokenizer]] = {
 
 # Black on cyan and black on yellow: both colours are set, so it can be read whatever the terminal's own are.
 COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
-RESET = "\x1b[0m"
 
 
 @dataclass
@@ -117,11 +115,6 @@ def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
         else:
             shown.append(tokenizer.render(token) + "|" + end)
     return "".join(shown) if colour else "".join(shown).removesuffix("|")
-
-
-def wants_colour() -> bool:
-    """Whether stdout is a terminal, and the user has not asked for no colours (no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 # --- the command ----------------------------------------------------------------------------------------------

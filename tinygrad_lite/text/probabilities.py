@@ -9,7 +9,7 @@ from collections import deque
 
 import numpy as np
 
-from tinygrad_lite.text.compare import RESET
+from tinygrad_lite.console import RESET
 from tinygrad_lite.text.decoding import State, Step
 from tinygrad_lite.text.tokenizer import Tokenizer
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tinygrad_lite.console import run_command
+from tinygrad_lite.console import run_command, wants_colour
 from tinygrad_lite.text import compare
 from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.byte import ByteTokenizer
@@ -112,7 +112,7 @@ def test_colour_only_on_a_terminal_and_if_wanted(monkeypatch, is_terminal, no_co
     if no_color is not None:
         monkeypatch.setenv("NO_COLOR", no_color)
     monkeypatch.setattr(sys, "stdout", Terminal(is_terminal))
-    assert compare.wants_colour() is expected
+    assert wants_colour() is expected
 
 
 def test_colour_reaches_the_output(file, capsys, monkeypatch):

@@ -4,6 +4,7 @@
     python train.py baby-gpt --device cuda
     python train.py --text my.txt         any UTF-8 text
     python train.py --resume              go on where the last run stopped
+    python train.py --init_from PATH      start from trained weights: a checkpoint of ours, or GPT-2's
     python train.py --help                all options
 
 What a model wrote goes to stdout, everything else to stderr.

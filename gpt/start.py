@@ -89,6 +89,7 @@ class Start:
     def begin(self, optimizer: Optimizer, data: TextData) -> None:
         """Make the folder ready, and the optimizer what it was if the run goes on."""
         if self.checkpoint is None:
+            refuse_if_used(self.options, self.folder)  # once more: now nobody else can have begun
             self.folder.begin(to_note(self.options))
             return
         try:
@@ -152,6 +153,10 @@ def refuse_if_used(options: GPTOptions, folder: RunFolder) -> None:
 def check_options(start: Start) -> None:
     """Choose the device, and refuse what cannot be computed."""
     options = start.options
+    named = Path(options.dataset)
+    if not options.text and (named.name != options.dataset or named.is_file()):
+        # A text of the user's own: --text keeps its path out of the checkpoint, which may be given away.
+        options.text, options.dataset = [options.dataset], GPTOptions.dataset
     if options.device == "auto":
         options.device = get_device("auto").name
         say(f"--device auto takes {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))

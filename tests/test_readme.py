@@ -1,7 +1,9 @@
 """The README's commands, run one after the other as a reader would, on a made-up text and with tiny models."""
 
 import doctest
+import importlib
 import io
+import json
 import re
 import shlex
 import sys
@@ -11,9 +13,11 @@ import pytest
 
 import sample
 import train
+from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import undone
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.text import fetch
+from tinygrad_lite.text.byte import ByteTokenizer
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -37,6 +41,9 @@ def newcomer(tmp_path, monkeypatch):
     fetch.store("goethe", TEXT, {"source": "this test", "licence": "none"})
     (tmp_path / "my.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
+    settings = SETTINGS | {"vocab_size": 256, "n_positions": 256}
+    folder = write_folder(tmp_path / "gpt2", random_weights(settings, "float32"), **settings)
+    (folder / "tinygrad_lite_tokenizer.json").write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
     with undone():
         yield tmp_path
 
@@ -54,6 +61,8 @@ def test_every_training_and_sampling_command_works(newcomer, monkeypatch, capsys
         assert python == "python"
         if script == "train.py":
             ran += run_training(arguments)
+        elif script == "-m":
+            ran += run_module(*arguments)
         else:
             assert script == "sample.py"
             if "--max_new_tokens" not in arguments and "--score" not in arguments:
@@ -72,12 +81,22 @@ def run_training(arguments: list[str]) -> int:
         return stop.value.code == 0
     resumed = "--resume" in arguments
     # Later options win, so the short run replaces the README's long one.
-    cut = [*SHORT, "--max_iters", "5" if resumed else "3", *([] if resumed else [*TINY, "--overwrite"])]
+    shape = [] if resumed or "--init_from" in arguments else TINY  # trained weights have a shape already
+    cut = [*SHORT, "--max_iters", "5" if resumed else "3", *shape, *([] if resumed else ["--overwrite"])]
     if "cuda" in arguments and why_no_cuda():
         with pytest.raises(DeviceError):
             train.main([*arguments, *cut])
         return 1
     return train.main([*arguments, *cut]) == 0
+
+
+def run_module(name: str, *arguments: str) -> int:
+    """Run a command that is a module; 1 if it did what it should."""
+    if name == "pytest" or name.startswith("benchmarks."):  # these take too long here, or need PyTorch
+        return 0
+    if name == "tinygrad_lite.plot":
+        pytest.importorskip("matplotlib")
+    return importlib.import_module(name).main(list(arguments)) == 0
 
 
 def test_ci_installs_as_the_readme_says():

@@ -196,13 +196,12 @@ def minimum(x: Any, y: Any) -> Tensor:
 
 def _larger(x: Tensor, y: Tensor, z: Array, op: str) -> Tensor:
     """The node of maximum and minimum: the gradient goes to whichever equals z."""
-    a, b = x.data, y.data
+    a, b, xp = x.data, y.data, x.xp
 
     def backward(dz):
-        half = dz * 0.5
         is_x, is_y = a == z, b == z
-        dx = (dz * is_x - half * (is_x & is_y)).astype(dz.dtype)
-        dy = (dz * is_y - half * (is_x & is_y)).astype(dz.dtype)
+        share = xp.where(is_x & is_y, dz * 0.5, dz)
+        dx, dy = xp.where(is_x, share, 0), xp.where(is_y, share, 0)
         return unbroadcast(dx, a.shape), unbroadcast(dy, b.shape)
 
     return node(z, (x, y), backward, op)
@@ -341,12 +340,12 @@ def erf_array(x: Array) -> Array:
 
 def relu(x: Tensor) -> Tensor:
     """y = max(x, 0).  dL/dx = dL/dy where x > 0, else 0 (also at 0, PyTorch's choice)."""
-    a = x.data
+    a, xp = x.data, x.xp
 
     def backward(dy):
-        return (dy * (a > 0),)
+        return (xp.where(a > 0, dy, 0),)  # not dy times 0, which is NaN for an infinite dy
 
-    return node(x.xp.maximum(a, 0).astype(a.dtype), (x,), backward, "relu")
+    return node(xp.maximum(a, 0).astype(a.dtype), (x,), backward, "relu")
 
 
 def abs(x: Tensor) -> Tensor:
@@ -363,16 +362,16 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
     """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds, else 0 (PyTorch's)."""
     if isinstance(low, float) or isinstance(high, float):
         x = as_float(x)
-    a = x.data
+    a, xp = x.data, x.xp
     if a.dtype.kind != "f":
-        return Tensor.wrap(x.xp.clip(a, low, high))
+        return Tensor.wrap(xp.clip(a, low, high))
     low = -math.inf if low is None else low
     high = math.inf if high is None else high
 
     def backward(dy):
-        return (dy * ((a >= low) & (a <= high)),)
+        return (xp.where((a >= low) & (a <= high), dy, 0),)
 
-    return node(x.xp.clip(a, low, high), (x,), backward, "clip")
+    return node(xp.clip(a, low, high), (x,), backward, "clip")
 
 
 def where(condition: Tensor, x: Any, y: Any) -> Tensor:

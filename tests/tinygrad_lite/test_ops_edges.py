@@ -34,6 +34,16 @@ ln2 = math.log(2)
 EDGES = [
     Edge("relu", lambda x: x.relu(), [[-0.0, 0.0, 1, -1, inf, -inf]], [0, 0, 1, 0, inf, 0], [[0, 0, 1, 0, 1, 0]]),
     Edge("abs", lambda x: x.abs(), [[-2, -0.0, 0.0, 3, -inf]], [2, 0, 0, 3, inf], [[-1, 0, 0, 1, -1]]),
+    Edge("relu, infinite gradient", lambda x: x.relu(), [[-1, 2]], [0, 2], [[0, inf]], start=inf),
+    Edge("clip, infinite gradient", lambda x: x.clip(-1, 1), [[-2, 0]], [-1, 0], [[0, inf]], start=inf),
+    Edge(
+        "maximum, infinite gradient",
+        lambda x, y: x.maximum(y),
+        [[1, 2, 3], [2, 2, 1]],
+        [2, 2, 3],
+        [[0, inf, inf], [inf, inf, 0]],
+        start=inf,
+    ),
     Edge(
         "clip at its bounds",
         lambda x: x.clip(-1, 1),

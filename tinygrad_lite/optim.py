@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.device import device_of
+from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.functional.registry import Twin
 from tinygrad_lite.nn import Module, Parameter
 from tinygrad_lite.tensor import Tensor, no_grad
@@ -73,6 +73,7 @@ class Optimizer:
         )
         self.states = dict(zip(self.state_names, states, strict=True))
         self.places: dict[str, slice] = {}
+        self._views: dict[str, Array] = {}  # what each parameter's data are from now on
         self.groups: list[tuple[slice, float]] = []  # where each group lies, and its weight decay
         end = 0
         for group in groups:
@@ -80,7 +81,7 @@ class Optimizer:
             for name, parameter in group["params"]:
                 self.places[name] = place = slice(end, end + parameter.numel())
                 self.values.data[place] = parameter.data.reshape(-1)
-                parameter.data = self.values.data[place].reshape(parameter.shape)
+                parameter.data = self._views[name] = self.values.data[place].reshape(parameter.shape)
                 parameter._version = self.values._version
                 parameter.grad = Tensor.wrap(self.gradients.data[place].reshape(parameter.shape))
                 end = place.stop
@@ -91,7 +92,16 @@ class Optimizer:
         self.gradients.data[...] = 0
 
     def step(self) -> None:
-        """Update all parameters from their gradients."""
+        """Update all parameters from their gradients.
+
+        Raises: ValueError if a parameter's array is not the optimizer's any more, so that it would not be updated.
+        """
+        for name, parameter in self.named.items():
+            if parameter.data is not self._views[name]:
+                raise ValueError(
+                    f"optimizer: parameter {name} was given another array after the optimizer was made (by .to?): "
+                    "make the optimizer last"
+                )
         self.steps += 1
         for place, weight_decay in self.groups:
             if place.start != place.stop:

@@ -129,6 +129,13 @@ class MultiHeadAttention(Module):
         return x.reshape(batch, length, self.n_head, width // self.n_head).transpose(1, 2)
 
 
+ACTIVATIONS = {
+    "gelu": Tensor.gelu,
+    "gelu_tanh": functools.partial(Tensor.gelu, approximate="tanh"),
+    "relu": Tensor.relu,
+}
+
+
 class FeedForward(Module):
     """Two linear maps with a non-linearity between, applied to each position alone: C -> F -> C.
 
@@ -142,14 +149,12 @@ class FeedForward(Module):
         self, n_embd: int, n_hidden: int, dropout: float = 0.0, bias: bool = True, activation: str = "gelu"
     ) -> None:
         super().__init__()
+        if activation not in ACTIVATIONS:
+            raise ValueError(f"FeedForward: there is no activation {activation!r}, only {', '.join(ACTIVATIONS)}")
         self.up = Linear(n_embd, n_hidden, bias)
         self.down = Linear(n_hidden, n_embd, bias)
         self.dropout = Dropout(dropout)
-        self.activation = {
-            "gelu": Tensor.gelu,
-            "gelu_tanh": functools.partial(Tensor.gelu, approximate="tanh"),
-            "relu": Tensor.relu,
-        }[activation]
+        self.activation = ACTIVATIONS[activation]
 
     def forward(self, x: Tensor) -> Tensor:
         return self.dropout(self.down(self.activation(self.up(x))))

@@ -40,6 +40,14 @@ def follow(net, optimizer, gradients):
     return copies(net)
 
 
+def test_a_model_that_moves_away_from_its_optimizer_is_noticed():
+    net = Net()
+    optimizer = SGD(decay_groups(net, 0.0), lr=0.1)
+    net.to("cpu", "float32")
+    with pytest.raises(ValueError, match=r"layers\.0\.weight was given another array .* make the optimizer last"):
+        optimizer.step()
+
+
 # --- updates against plain formulas, one parameter at a time --------------------------------------------------
 
 

@@ -223,3 +223,8 @@ def test_initialisation_is_that_of_gpt_2():
             assert not module.bias.numpy().any()
     assert block.mixer_norm.weight.tolist() == [1.0] * 128
     assert block.mixer_norm.bias.tolist() == [0.0] * 128
+
+
+def test_an_activation_that_does_not_exist():
+    with pytest.raises(ValueError, match="no activation 'silu', only gelu, gelu_tanh, relu"):
+        FeedForward(4, 8, activation="silu")

@@ -46,8 +46,6 @@ def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
     np.seterr(all="ignore")
-    # Whatever a model writes can be printed, on every terminal and into every pipe.
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     parsed = parse_command_line(
         SampleOptions,
         argv,

@@ -21,6 +21,7 @@ from gpt.config import GPTOptions
 from gpt.data import TextData, prepare
 from gpt.model import GPT
 from gpt.start import dry_run, read_start, saved_options, warn_of_unknown
+from tinygrad_lite.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
 from tinygrad_lite.console import run_command, say
 from tinygrad_lite.device import random_key
@@ -28,7 +29,7 @@ from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.run import RunFolder, StopRequest, matmul_rate, tune_memory
-from tinygrad_lite.tensor import NonFiniteError, detect_anomaly, no_grad
+from tinygrad_lite.tensor import no_grad
 from tinygrad_lite.text.decoding import generate
 from tinygrad_lite.text.tokenizer import StreamDecoder
 
@@ -37,8 +38,6 @@ def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
     np.seterr(all="ignore")  # the loop looks for NaN and infinity itself, and says where they came from
-    # Whatever a model writes can be printed, on every terminal and into every pipe.
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     start = read_start(argv)
     options, folder = start.options, start.folder
     set_composed(options.composed)

@@ -16,13 +16,13 @@ ROOT = Path(__file__).parent.parent
 # module too, as long as no circle arises. A name with ".*" stands for all modules of a package.
 LAYERS = [
     ["tinygrad_lite.errors", "tinygrad_lite.console"],
-    ["tinygrad_lite.device"],
+    ["tinygrad_lite.device", "tinygrad_lite.anomaly"],
     ["tinygrad_lite.tensor", "tinygrad_lite.ops", "tinygrad_lite.functional", "tinygrad_lite.functional.*"],
     ["tinygrad_lite"],  # __init__.py, the names that users import
-    ["tinygrad_lite.nn", "tinygrad_lite.gradcheck"],
+    ["tinygrad_lite.nn", "tinygrad_lite.gradcheck", "tinygrad_lite.graph"],
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite.options", "tinygrad_lite.checkpoint", "tinygrad_lite.text", "tinygrad_lite.text.*"],
-    ["tinygrad_lite.training", "tinygrad_lite.run"],
+    ["tinygrad_lite.training", "tinygrad_lite.run", "tinygrad_lite.plot"],
     [
         "gpt",
         "gpt.config",
@@ -131,9 +131,9 @@ def test_the_circle_is_closed_by_the_last_line_of_tensor():
 
 
 def test_the_library_needs_few_others():
-    """numpy, safetensors and tqdm are installed with it; CuPy and tokenizers may be; torch is for the benchmarks."""
+    """numpy, safetensors and tqdm come with it; CuPy, tokenizers, matplotlib may be there; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
-    known |= {"numpy", "safetensors", "tqdm", "cupy", "tokenizers"}
+    known |= {"numpy", "safetensors", "tqdm", "cupy", "tokenizers", "matplotlib"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(TREES[module])} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"
@@ -144,11 +144,13 @@ def test_cupy_is_imported_in_device_alone():
     assert {module for module in importers if not module.startswith("tinygrad_lite.cuda")} == {"tinygrad_lite.device"}
 
 
-def test_tokenizers_is_imported_in_one_file_and_only_when_it_is_needed():
-    users = {m for m in FILES for target, _ in imports(TREES[m]) if target.split(".")[0] == "tokenizers"}
-    assert users == {"tinygrad_lite.text.huggingface"}
-    at_once = [node for node in TREES["tinygrad_lite.text.huggingface"].body if isinstance(node, ast.Import)]
-    assert "tokenizers" not in {alias.name for node in at_once for alias in node.names}
+@pytest.mark.parametrize(
+    ("library", "module"), [("tokenizers", "tinygrad_lite.text.huggingface"), ("matplotlib", "tinygrad_lite.plot")]
+)
+def test_an_extra_is_imported_in_one_file_and_only_when_it_is_needed(library, module):
+    assert {m for m in FILES for target, _ in imports(TREES[m]) if target.split(".")[0] == library} == {module}
+    at_once = [node for node in TREES[module].body if isinstance(node, (ast.Import, ast.ImportFrom))]
+    assert library not in {target.split(".")[0] for node in at_once for target, _ in imports(node)}
 
 
 # --- what no file may contain ---------------------------------------------------------------------------------

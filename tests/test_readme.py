@@ -82,7 +82,7 @@ def run_training(arguments: list[str]) -> int:
     resumed = "--resume" in arguments
     # Later options win, so the short run replaces the README's long one.
     shape = [] if resumed or "--init_from" in arguments else TINY  # trained weights have a shape already
-    cut = [*SHORT, "--max_iters", "5" if resumed else "3", *shape, *([] if resumed else ["--overwrite"])]
+    cut = [*SHORT, "--max_iters", "5" if resumed else "3", *shape]
     if "cuda" in arguments and why_no_cuda():
         with pytest.raises(DeviceError):
             train.main([*arguments, *cut])

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -30,6 +31,7 @@ from safetensors.numpy import save as to_bytes
 import tinygrad_lite
 from tinygrad_lite.errors import CheckpointError
 
+POSIX = os.name == "posix"  # Linux and macOS
 FORMAT_VERSION = 1
 KEY = "tinygrad_lite"
 
@@ -83,8 +85,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
-        if os.name == "posix":  # the rename itself reaches the disk with the folder
+        replace(temporary, path)
+        if POSIX:  # the rename itself reaches the disk with the folder
             folder = os.open(path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
@@ -96,6 +98,21 @@ def write_atomically(path: Path, data: bytes) -> None:
             f"cannot write {path} ({error.strerror}): what was there before is intact; make room or choose another "
             "--out_dir, then --resume"
         ) from None
+
+
+def replace(temporary: Path, path: Path) -> None:
+    """Rename a file to the name of another one, which it replaces.
+
+    Windows refuses that while any program has the old file open: someone who samples from it, a virus scanner. That
+    is over in a moment, so it is tried again for some seconds.
+    """
+    for seconds in () if POSIX else (0.1, 0.2, 0.5, 1.0, 2.0):
+        try:
+            os.replace(temporary, path)
+            return
+        except PermissionError:
+            time.sleep(seconds)
+    os.replace(temporary, path)
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from tinygrad_lite.errors import DecodingError, OptionError, UserError
 
+WINDOWS = sys.platform == "win32"
 RESET = "\x1b[0m"  # ends a colour on a terminal
 
 
@@ -18,8 +19,13 @@ def say(*words: Any) -> None:
 
 
 def wants_colour() -> bool:
-    """Whether stdout is a terminal, and the user has not asked for no colours (no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    """Whether stdout is a terminal that knows colours, and the user has not asked for none (no-color.org)."""
+    if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return False
+    # The old console of Windows would print the codes themselves. Newer terminals there give themselves away.
+    if WINDOWS and not {"WT_SESSION", "TERM", "ConEmuANSI"} & os.environ.keys():
+        return False
+    return sys.stdout.isatty()
 
 
 def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
@@ -31,6 +37,8 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     Args:
         name: of the command, put before the sentence.
     """
+    # Whatever a model writes can be printed, on every terminal and into every pipe.
+    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     try:
         sys.exit(main(sys.argv[1:]))
     except UserError as error:

@@ -83,11 +83,16 @@ def option(
 
 @dataclasses.dataclass
 class Parsed:
-    """What a command line says: only the options that were given, the positional argument, notes for the user."""
+    """What a command line says: only the options that were given, the positional arguments, notes for the user."""
 
     values: dict[str, Any]
-    positional: str | None
+    positionals: list[str]
     notes: list[str]
+
+    @property
+    def positional(self) -> str | None:
+        """The one positional argument, where there may be only one."""
+        return self.positionals[0] if self.positionals else None
 
 
 # --- the command line -----------------------------------------------------------------------------------------
@@ -101,6 +106,7 @@ def parse_command_line(
     description: str,
     epilog: str = "",
     positional: str | None = None,
+    several: bool = False,
     aliases: Mapping[str, Sequence[str]] | None = None,
     ignored: Mapping[str, str] | None = None,
 ) -> Parsed:
@@ -113,13 +119,14 @@ def parse_command_line(
         argv: the arguments, without the program's name.
         prog, description, epilog: for --help, which prints the page and exits with status 0.
         positional: what the one argument without a name is called, if there may be one.
+        several: whether there may be more of them.
         aliases: options that stand for others, such as resume: --init_from resume.
         ignored: options of other programs that are taken without effect, each with the reason for its note.
     Raises: OptionError with one sentence, for whatever is wrong.
     """
     aliases, ignored = aliases or {}, ignored or {}
     fields, kinds = _fields(cls)
-    parsed = Parsed({}, None, [])
+    parsed = Parsed({}, [], [])
     todo = list(argv)
     while todo:
         word = todo.pop(0)
@@ -129,10 +136,11 @@ def parse_command_line(
             print(page.encode(encoding, "replace").decode(encoding), flush=True)
             sys.exit(0)
         if not OPTION.match(word):
-            if positional is None or parsed.positional is not None or not word or word.startswith("-"):
+            room = positional is not None and (several or not parsed.positionals)
+            if not room or not word or word.startswith("-"):
                 hint = f"options are written --name value ({prog} --help lists all)"
                 raise OptionError(f"unexpected argument {word!r}: {hint}")
-            parsed.positional = word
+            parsed.positionals.append(word)
             continue
         name, equals, value = word[2:].partition("=")
         name = name.replace("-", "_")

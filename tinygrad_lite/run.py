@@ -10,7 +10,6 @@ import ctypes
 import functools
 import json
 import math
-import os
 import re
 import signal
 import time
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.checkpoint import describe, load_checkpoint, write_atomically
+from tinygrad_lite.checkpoint import POSIX, describe, load_checkpoint, write_atomically
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
 
@@ -112,7 +111,7 @@ class RunFolder:
             raise OptionError(f"--out_dir {self.path} cannot be written ({error.strerror}): choose another") from None
         with file:  # the lock ends when the file is closed, even if the process is killed
             try:
-                if os.name == "posix":
+                if POSIX:
                     import fcntl
 
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_lite import anomaly
 from tinygrad_lite.device import Array, device_of, get_device, next_rng
 
 Backward = Callable[[Array], tuple[Array | None, ...]]
@@ -24,7 +25,6 @@ Axis = int | Sequence[int] | None
 
 _newest = itertools.count()  # creation counter: a parent is always older than its child
 _grad_enabled = True
-_checking = False
 
 
 @contextmanager
@@ -36,25 +36,6 @@ def no_grad() -> Iterator[None]:
         yield
     finally:
         _grad_enabled = before
-
-
-class NonFiniteError(ArithmeticError):
-    """An operation turned finite numbers into NaN or infinity; the message names the operation."""
-
-
-@contextmanager
-def detect_anomaly() -> Iterator[None]:
-    """Inside, the first operation that makes a NaN or an infinity raises `NonFiniteError`. Slow; for diagnosis.
-
-    An operation *makes* one if its result has a NaN and no input has, or an infinity and no input has. So the
-    infinities that a mask puts in on purpose are not reported, and neither is what merely passes on a NaN.
-    """
-    global _checking
-    before, _checking = _checking, True
-    try:
-        yield
-    finally:
-        _checking = before
 
 
 class Tensor:
@@ -73,6 +54,7 @@ class Tensor:
     Tensor([2. 4. 6.], shape=(3,), dtype=float32, device=cpu)
     """
 
+    _place: anomaly.Place | None = None  # the line that made it; remembered in the checking mode only
     __array_ufunc__ = None  # lets `numpy_array + tensor` reach Tensor.__radd__
 
     def __init__(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
@@ -286,8 +268,9 @@ class Tensor:
                     if dx is None or not parent.requires_grad:
                         continue
                     _check_gradient(dx, parent, tensor.op)
-                    if _checking:
-                        _check_finite(dx, (dy, *(p.data for p in parents)), f"the gradient of {tensor.op}")
+                    if anomaly.checking:
+                        inputs = (dy, *(p.data for p in parents))
+                        anomaly.check(dx, inputs, f"the gradient of {tensor.op}", tensor._place)
                     key = id(parent)
                     if key not in gradients:
                         gradients[key] = dx
@@ -695,18 +678,6 @@ def _check_gradient(dx: Array, parent: Tensor, op: str) -> None:
         )
 
 
-def _check_finite(array: Array, inputs: Sequence[Array], what: str) -> None:
-    """Raise NonFiniteError if an array has a NaN or an infinity of which no input has any."""
-    if array.dtype.kind != "f":
-        return
-    for name, has in (
-        ("a NaN", lambda a: bool(np.isnan(a).any())),
-        ("an infinity", lambda a: bool(np.isinf(a).any())),
-    ):
-        if has(array) and not any(has(x) for x in inputs if x.dtype.kind == "f"):
-            raise NonFiniteError(f"{what} made {name} (shape {array.shape}) out of inputs that have none")
-
-
 def check_one_device(tensors: Sequence[Tensor], op: str) -> None:
     """Raise ValueError if the tensors do not all live on one device."""
     for tensor in tensors:
@@ -740,8 +711,6 @@ def node(
         y = parents[0].xp.asarray(y)
     if y.dtype == np.float16 and op != "cast":
         raise TypeError(f"{op}: float16 is for storage only; use .cast('float32') first")
-    if _checking:
-        _check_finite(y, [parent.data for parent in parents], op)
     tensor = Tensor.__new__(Tensor)
     if _grad_enabled and any(parent.requires_grad for parent in parents):
         tensor._set_up(y, parents, backward, op)
@@ -751,6 +720,9 @@ def node(
         tensor._set_up(y, (), None, op)
     if view:
         tensor._version = parents[0]._version
+    if anomaly.checking:
+        tensor._place = anomaly.caller()
+        anomaly.check(y, [parent.data for parent in parents], op, tensor._place)
     return tensor
 
 

@@ -209,6 +209,12 @@ def test_a_mistake_is_one_sentence(argv, message):
     assert complaint(*argv) == message
 
 
+def test_there_may_be_several_positionals():
+    parsed = parse("one", "--max_iters", "5", "two", "three", several=True)
+    assert parsed.positionals == ["one", "two", "three"]
+    assert complaint("one", "two").startswith("unexpected argument 'two'")
+
+
 def test_without_a_positional_every_bare_word_is_refused():
     assert complaint("tiny", positional=None).startswith("unexpected argument 'tiny'")
 

@@ -20,7 +20,6 @@ Which is best cannot be read from this table alone: fewer tokens are fewer steps
 a model makes of them shows in its loss in bits per character (`gpt/data.py`), which does not depend on the tokens.
 """
 
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -122,8 +121,6 @@ def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    # Whatever is in a text can be printed, on every terminal and into every pipe.
-    sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     parsed = parse_command_line(
         CompareOptions,
         argv,

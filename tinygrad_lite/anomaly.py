@@ -1,0 +1,85 @@
+"""The checking mode: which operation made the first NaN or infinity, and in which line was it written?
+
+By the time a loss is NaN, a hundred operations have handed the NaN on, so the loss does not tell where it came from.
+In the checking mode `node()` and `backward()` (tensor.py) look at every array at once. Outside of it they ask one
+truth value, and nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from tinygrad_lite.device import Array
+
+Place = tuple[str, int]  # the name of a file, and a line in it
+
+checking = False
+
+# Their lines are the same whoever calls them. The modules of nn are among them: `return F.linear(x, self.weight, ...)`
+# does not tell which layer it was. NumPy is, because its errstate is wrapped around the operations.
+ENGINE = ("tinygrad_lite.tensor", "tinygrad_lite.ops", "tinygrad_lite.functional", "tinygrad_lite.nn", "numpy")
+
+
+class NonFiniteError(ArithmeticError):
+    """An operation turned finite numbers into NaN or infinity; the message names the operation and its line."""
+
+
+@contextmanager
+def detect_anomaly() -> Iterator[None]:
+    """Inside, the first operation that makes a NaN or an infinity raises `NonFiniteError`. Slow; for diagnosis.
+
+    An operation *makes* one if its result has a NaN and no input has, or an infinity and no input has. So the
+    infinities that a mask puts in on purpose are not reported, and neither is what merely passes on a NaN.
+
+    The message names the line that called the operation. A gradient is computed far from where its operation was
+    written, so in this mode every result remembers its line: put the forward pass inside too, not only `backward()`.
+    """
+    global checking
+    before, checking = checking, True
+    try:
+        yield
+    finally:
+        checking = before
+
+
+def check(array: Array, inputs: Sequence[Array], what: str, place: Place | None) -> None:
+    """Raise NonFiniteError if an array has a NaN or an infinity of which no input has any."""
+    if array.dtype.kind != "f":
+        return
+    for name, has in (
+        ("a NaN", lambda a: bool(np.isnan(a).any())),
+        ("an infinity", lambda a: bool(np.isinf(a).any())),
+    ):
+        if has(array) and not any(has(x) for x in inputs if x.dtype.kind == "f"):
+            where = _describe(place) if place else "in a line that only a forward pass in the checking mode can tell"
+            raise NonFiniteError(f"{what} made {name} (shape {array.shape}) out of inputs that have none, {where}")
+
+
+def caller() -> Place | None:
+    """The nearest line outside of the engine on the way that led here: the one that asked for the operation."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = frame.f_globals.get("__name__", "")
+        if module != __name__ and not any(module == name or module.startswith(name + ".") for name in ENGINE):
+            return frame.f_code.co_filename, frame.f_lineno
+        frame = frame.f_back
+    return None
+
+
+def _describe(place: Place) -> str:
+    """A place in words, such as "at model.py:12 (`y = x.log()`)"; seen from the current folder if it is below it.
+
+    Where no source is kept, as for what was typed at Python's prompt, there is no code in brackets.
+    """
+    name, number = place
+    path = Path(name)
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    code = linecache.getline(name, number).strip()
+    return f"at {path}:{number} (`{code}`)" if code else f"at {path}:{number}"

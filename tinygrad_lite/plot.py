@@ -6,16 +6,20 @@
 
 Each run has a colour: the thin line is its training loss, the thick one with points its validation loss. A run that
 is still at work can be drawn too. Runs with different tokens are compared in bits per character, because a loss per
-token depends on what a token is.
+token depends on what a token is. Below both is the step, since metrics.csv says neither how many tokens a step has
+nor when it was made.
 
-The picture depends on nothing but the numbers: drawn again, it has the same bytes. Drawing is the work of matplotlib,
-an extra: pip install -e ".[viz]"
+The picture depends on nothing but the numbers: the same matplotlib draws it again with the same bytes, whatever style
+its user has set. matplotlib is an extra: pip install -e ".[viz]"
 """
 
 from __future__ import annotations
 
 import csv
-from collections.abc import Sequence
+import io
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,9 +29,17 @@ from tinygrad_lite.console import run_command, say
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.options import build, option, parse_command_line
 
-SUFFIXES = (".svg", ".png", ".pdf")
-# Colours that people with any kind of colour vision can tell apart (Okabe, Ito 2008), and that print well.
+# What each format would write about the program and the hour, and shall not.
+METADATA = {
+    ".svg": {"Date": None, "Creator": None},
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+# Colours that people with any kind of colour vision can tell apart (Okabe, Ito 2008), and that print well. Markers help
+# where there is no colour; 7 and 5 have no common divisor, so 35 runs look different.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v")
+LOSSES = ("loss", "val_loss", "bits_per_char")
 UNITS = {"nats": "nats per token", "bits": "bits per character"}
 
 
@@ -37,7 +49,7 @@ class PlotOptions:
 
     out: list[str] = option([], "pictures to write, .svg, .png or .pdf; none: curves.svg in the first run's folder")
     unit: str = option("auto", "auto: bits if there are several runs", choices=("auto", *UNITS))
-    smooth: int = option(10, "rows of which each point of the training loss is the mean", unit="rows", low=1)
+    smooth: int = option(9, "rows of which each point of the training loss is the mean; 1: none", unit="rows", low=1)
     log: bool = option(False, "logarithmic axes, on which a power law is a straight line")
 
 
@@ -57,122 +69,212 @@ class Run:
         bits_per_nat: bits per character of one nat per token; None if the run was not evaluated yet.
     """
 
-    name: str
+    file: Path
     training: Curve
     validation: Curve
     bits_per_nat: float | None
 
 
-def read_run(path: Path) -> Run:
-    """Read a run's folder, or a metrics.csv. Half a row at the end is passed over: the run may be at work.
+# --- reading --------------------------------------------------------------------------------------------------
 
-    Raises: OptionError if there is none, or nothing in it to be drawn.
+
+def read_run(path: Path) -> Run:
+    """Read a run's folder, or a metrics.csv.
+
+    Raises: OptionError if there is none, if it is damaged, or if nothing in it can be drawn.
     """
     file = path / "metrics.csv" if path.is_dir() else path
-    try:
-        with open(file, encoding="utf-8", newline="") as lines:
-            rows = list(csv.DictReader(lines))
-    except FileNotFoundError:
-        raise OptionError(f"there is no {file}: name the folder of a run, such as out/goethe-char") from None
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise OptionError(f"{file} cannot be read as a table ({error}): name a run's folder or metrics.csv") from None
-    training, validation, bits = (_column(rows, name) for name in ("loss", "val_loss", "bits_per_char"))
+    rows = read_rows(file)
+    training, validation = (
+        Curve(*np.array([(row["step"], row[name]) for row in rows if row[name] is not None]).reshape(-1, 2).T)
+        for name in ("loss", "val_loss")
+    )
     if not len(training.steps) and not len(validation.steps):
-        raise OptionError(f"{file} has no losses, in columns called step, loss and val_loss: did the run begin?")
-    bits_per_nat = bits.losses[-1] / validation.losses[-1] if len(bits.steps) and len(validation.steps) else None
-    return Run(file.parent.resolve().name, training, validation, bits_per_nat)
+        raise OptionError(f"{file} has no losses yet: draw it when the run has been evaluated for the first time")
+    factors = [row["bits_per_char"] / row["val_loss"] for row in rows if row["bits_per_char"] and row["val_loss"]]
+    return Run(file, training, validation, factors[-1] if factors else None)
 
 
-def _column(rows: Sequence[dict], name: str) -> Curve:
-    """The numbers of one column, with their steps; rows without are passed over."""
-    points = []
-    for row in rows:
+def read_rows(file: Path) -> list[dict[str, float | None]]:
+    """The rows of a metrics.csv: step, loss, val_loss and bits_per_char, each None where it was not measured.
+
+    What stands after the last end of a line is passed over: the run may be writing it, and 2 may become 2.31.
+    Raises: OptionError if there is no such file, or if it is another program's, or damaged.
+    """
+    hint = "name the folder of a run, such as out/goethe-char, or its metrics.csv"
+    try:
+        text = file.read_text(encoding="utf-8-sig")  # a spreadsheet may have put its mark at the start
+        table = csv.reader(io.StringIO(text[: text.rfind("\n") + 1]))
+        lines = [(table.line_num, cells) for cells in table if cells]
+    except FileNotFoundError:
+        raise OptionError(f"there is no {file}: {hint}") from None
+    except OSError as error:
+        raise OptionError(f"{file} cannot be read ({error.strerror}): {hint}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise OptionError(f"{file} is not a table of numbers: {hint}") from None
+    if not lines:
+        return []
+    (_, header), *lines = lines
+    if missing := [name for name in ("step", *LOSSES[:2]) if name not in header]:
+        raise OptionError(f"{file} is not the table of a run, it has no column {' or '.join(missing)}: {hint}")
+    rows = []
+    for number, cells in lines:
         try:
-            points.append((int(row["step"]), float(row[name])))
-        except (KeyError, TypeError, ValueError):
-            continue
-    steps, losses = np.array(points, float).reshape(-1, 2).T
-    return Curve(steps, losses)
+            named = dict(zip(header, cells, strict=True))
+            row: dict[str, float | None] = {"step": int(named["step"])}
+            for name in LOSSES:
+                row[name] = float(named[name]) if named.get(name) else None
+        except ValueError:
+            raise OptionError(f"{file}, line {number} is damaged: mend it by hand, or remove that line") from None
+        for name in LOSSES:
+            if row[name] is not None and not math.isfinite(row[name]):
+                say(f"note: {file}, line {number}: {name} is {row[name]}, which cannot be drawn")
+                row[name] = None
+        rows.append(row)
+    return rows
+
+
+def names(files: Sequence[Path]) -> list[str]:
+    """What to call the runs: their folders, with as many of the folders above as it takes to tell them apart.
+
+    >>> names([Path("/out/old/char/metrics.csv"), Path("/out/new/char/metrics.csv")])
+    ['old/char', 'new/char']
+    """
+    whole = [(f.parent if f.name == "metrics.csv" else f.with_suffix("")).parts for f in map(Path.resolve, files)]
+    short: list[str] = []
+    for depth in range(1, max(map(len, whole)) + 1):
+        short = ["/".join(parts[-depth:]) for parts in whole]
+        if len(set(short)) == len(set(whole)):
+            break
+    return short
 
 
 def smoothed(curve: Curve, rows: int) -> Curve:
-    """Each point replaced by the mean of those around it, as many as `rows`; of fewer at either end.
+    """Each point replaced by the mean of itself and its neighbours, `rows` in all (one fewer if that is even).
+
+    Near the start there are fewer, as many before as after: the loss falls steeply there, and the mean of the first
+    loss and what came later would let it begin too low. Near the end, where it hardly falls, those after are missing.
 
     >>> smoothed(Curve(np.arange(4), np.array([4.0, 2.0, 3.0, 1.0])), 3).losses
-    array([3., 3., 2., 2.])
+    array([4., 3., 2., 2.])
     """
-    window = np.ones(min(rows, max(len(curve.losses), 1)))
-    if not len(curve.losses):
-        return curve
-    sums = np.convolve(curve.losses, window, "same")
-    return Curve(curve.steps, sums / np.convolve(np.ones(len(curve.losses)), window, "same"))
+    sides = [min(i, (rows - 1) // 2) for i in range(len(curve.losses))]
+    return Curve(curve.steps, np.array([curve.losses[i - k : i + k + 1].mean() for i, k in enumerate(sides)]))
+
+
+def above_zero(curve: Curve) -> Curve:
+    """What a pair of logarithmic axes has a place for; the evaluation at step 0 is not among it."""
+    keep = (curve.steps > 0) & (curve.losses > 0)
+    return Curve(curve.steps[keep], curve.losses[keep])
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def own_style() -> Iterator[None]:
+    """Inside, matplotlib draws in its own style, not in its user's; nothing in an SVG comes from random numbers.
+
+    Raises: UserError if it is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError('drawing needs matplotlib, which is not installed: pip install -e ".[viz]"') from None
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        # Text stays text, which can be searched for; the salt takes the place of the random numbers.
+        matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tinygrad_lite"})
+        yield
 
 
 def draw(runs: Sequence[Run], options: PlotOptions):
-    """The picture, as a matplotlib Figure.
+    """The picture, as a matplotlib Figure; to be called, and saved, inside `own_style`.
 
-    Raises: UserError if matplotlib is not installed; OptionError if a unit cannot be computed.
+    Raises: OptionError if a unit cannot be computed, or if logarithmic axes have a place for nothing.
     """
-    try:
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import FuncFormatter, MaxNLocator
-    except ImportError:
-        raise UserError('drawing needs matplotlib, which is not installed: pip install -e ".[viz]"') from None
+    from matplotlib.figure import Figure
+
     unit = options.unit if options.unit != "auto" else "bits" if len(runs) > 1 else "nats"
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")  # inches
     axes = figure.add_subplot()
-    for number, run in enumerate(runs):
-        colour, scale = COLOURS[number % len(COLOURS)], 1.0
-        if unit == "bits":
-            if run.bits_per_nat is None:
-                raise OptionError(f"{run.name} was not evaluated yet, so its bits per character are not known")
-            scale = run.bits_per_nat
-        training, validation = smoothed(run.training, options.smooth), run.validation
-        if options.log:  # which has no place for step 0
-            validation = Curve(validation.steps[validation.steps > 0], validation.losses[validation.steps > 0])
-        name = run.name if len(runs) > 1 else "validation"
-        if len(validation.steps):
-            best = validation.losses.argmin()
-            name += f", best {validation.losses[best] * scale:.3f} at step {validation.steps[best]:,.0f}"
-        mean = f", mean of {options.smooth} rows" if options.smooth > 1 else ""
-        thin = {"label": f"training{mean}" if len(runs) == 1 else None, "alpha": 0.55, "linewidth": 0.9}
-        thick = {"label": name, "linewidth": 1.8, "marker": "o", "markersize": 3.5}
-        axes.plot(training.steps, training.losses * scale, color=colour, **thin)
-        axes.plot(validation.steps, validation.losses * scale, color=colour, **thick)
     axes.set_xlabel("step")
     axes.set_ylabel(f"loss, {UNITS[unit]}")
-    if options.log:
+    thick, thin, best = [], [], []
+    for number, run in enumerate(runs):
+        scale = 1.0 if unit == "nats" else run.bits_per_nat
+        if scale is None:
+            raise OptionError(f"{run.file}: bits per character are known after an evaluation; take --unit nats")
+        training, validation = smoothed(run.training, options.smooth), run.validation
+        if options.log:
+            training, validation = above_zero(training), above_zero(validation)
+            if not len(training.steps) and not len(validation.steps):
+                raise OptionError(f"{run.file} has nothing after step 0 yet: draw it without --log")
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        dot = "." if len(training.steps) == 1 else ""  # one point alone makes no line
+        thin += axes.plot(training.steps, training.losses * scale, dot, color=colour, linewidth=0.9, alpha=0.55)
+        thick += axes.plot(validation.steps, validation.losses * scale, marker, ls="-", color=colour, lw=1.8, ms=3.5)
+        best.append(describe_best(run.validation, scale))
+    set_ticks(axes, options.log)
+
+    called = names([run.file for run in runs])
+    width = (options.smooth - 1) // 2 * 2 + 1
+    mean = f", mean of {width} rows" if width > 1 else ""
+    if len(runs) == 1:
+        title, lines, labels = called[0], [*thick, *thin], ["validation" + best[0], "training" + mean]
+    else:
+        title, lines = f"thick: validation, thin: training{mean}", thick
+        labels = [name + value for name, value in zip(called, best, strict=True)]
+    # matplotlib leaves out what begins with _ and takes $ for mathematics, so the names are put in afterwards.
+    legend = axes.legend(lines, ["-"] * len(lines), title="-", frameon=False, alignment="left")
+    for text, words in zip([legend.get_title(), *legend.get_texts()], [title, *labels], strict=True):
+        text.set_parse_math(False)
+        text.set_text(words)
+    return figure
+
+
+def describe_best(validation: Curve, scale: float) -> str:
+    """The lowest validation loss, for the legend; empty before the first evaluation.
+
+    >>> describe_best(Curve(np.array([0, 250]), np.array([4.4, 2.3])), 1.0)
+    ', best 2.300 at step 250'
+    """
+    if not len(validation.steps):
+        return ""
+    best = validation.losses.argmin()
+    return f", best {validation.losses[best] * scale:.3f} at step {validation.steps[best]:,.0f}"
+
+
+def set_ticks(axes, log: bool) -> None:
+    """Where the axes have numbers: 3, not 3 × 10^0, and 1,000, not 1e3. Nothing around them but a light grid."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    if log:
         axes.set_xscale("log")
         axes.set_yscale("log")
-        plain = FuncFormatter(lambda value, _: f"{value:g}")  # 2 and 3, not 2 x 10^0
-        axes.yaxis.set_major_formatter(plain)
-        axes.yaxis.set_minor_formatter(plain)
+        low, high = axes.get_ylim()
+        few, many = (1, 2, 5), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+        axes.yaxis.set_major_locator(LogLocator(subs=many if high < 10 * low else few))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
         axes.margins(x=0.02)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
     axes.grid(color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    title = None if len(runs) == 1 else "thick: validation, thin: training"
-    axes.legend(frameon=False, title=title, alignment="left")
-    return figure
 
 
 def save(figure, path: Path) -> None:
-    """Write the picture in the format that the file's suffix names, without date or anything else that changes.
+    """Write the picture in the format that the file's suffix names.
 
     Raises: OptionError if the file cannot be written.
     """
-    import matplotlib
-
-    # Text stays text in an SVG, and the names of its parts do not come from random numbers.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "tinygrad_lite"}):
-        metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}, ".png": {}}[path.suffix]
-        try:
-            figure.savefig(path, metadata=metadata, dpi=160)
-        except OSError as error:
-            raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another place") from None
+    try:
+        figure.savefig(path, metadata=METADATA[path.suffix.lower()], dpi=160)
+    except OSError as error:
+        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another place") from None
 
 
 def main(argv: list[str]) -> int:
@@ -188,16 +290,16 @@ def main(argv: list[str]) -> int:
     options = build(PlotOptions, ("command line", parsed.values))
     if not parsed.positionals:
         raise OptionError("name the folder of a run: python -m tinygrad_lite.plot out/goethe-char")
-    paths = [Path(name) for name in parsed.positionals]
-    first = paths[0] if paths[0].is_dir() else paths[0].parent
-    pictures = [Path(name) for name in options.out] or [first / "curves.svg"]
-    for picture in pictures:
-        if picture.suffix not in SUFFIXES:
-            raise OptionError(f"--out {picture}: the name must end with one of {', '.join(SUFFIXES)}")
-    figure = draw([read_run(path) for path in paths], options)
-    for picture in pictures:
-        save(figure, picture)
-        say(f"wrote {picture}")
+    for name in options.out:
+        if Path(name).suffix.lower() not in METADATA:
+            raise OptionError(f"--out {name}: must end with one of {', '.join(METADATA)}; runs stand before --out")
+    runs = [read_run(Path(name)) for name in parsed.positionals]
+    pictures = [Path(name) for name in options.out] or [runs[0].file.parent / "curves.svg"]
+    with own_style():
+        figure = draw(runs, options)
+        for picture in pictures:
+            save(figure, picture)
+            say(f"wrote {picture}")
     return 0
 
 

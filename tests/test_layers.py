@@ -37,6 +37,7 @@ LAYERS = [
         "gpt.trained",
         "gpt.start",
     ],
+    ["seq2seq", "seq2seq.*"],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from typing import Any
 
 import numpy as np
 
@@ -61,7 +62,11 @@ class KVCache:
         self.length = end
         self.keys[:, :, start:end] = key.data
         self.values[:, :, start:end] = value.data
-        return Tensor.wrap(self.keys[:, :, :end]), Tensor.wrap(self.values[:, :, :end])
+        return self.contents()
+
+    def contents(self) -> tuple[Tensor, Tensor]:
+        """The keys and values of all positions so far: (B, H, S, D) each."""
+        return Tensor.wrap(self.keys[:, :, : self.length]), Tensor.wrap(self.values[:, :, : self.length])
 
     def select(self, rows: np.ndarray) -> KVCache:
         """A cache of these rows of the batch, in this order; a row may be taken several times (beam search)."""
@@ -111,13 +116,17 @@ class MultiHeadAttention(Module):
             memory: (B, S, C), where keys and values come from; x itself if None.
             mask: truth values that broadcast to (B, H, T, S), True where looking is allowed.
             is_causal: no looking at later positions.
-            cache: the keys and values of earlier positions, to which those of x are added.
+            cache: the keys and values of earlier positions, to which those of x are added; with a memory, which
+                stays the same while text is generated, those of the memory, computed the first time.
         """
-        source = x if memory is None else memory
         query = self._heads(self.query(x))  # (B, H, T, D)
-        key, value = self._heads(self.key(source)), self._heads(self.value(source))  # (B, H, S, D)
-        if cache is not None:
-            key, value = cache.extend(key, value)
+        if memory is not None and cache is not None and cache.length:
+            key, value = cache.contents()
+        else:
+            source = x if memory is None else memory
+            key, value = self._heads(self.key(source)), self._heads(self.value(source))  # (B, H, S, D)
+            if cache is not None:
+                key, value = cache.extend(key, value)
         p = self.weight_dropout if self.training else 0.0
         heads = F.scaled_dot_product_attention(query, key, value, mask, is_causal, p)
         y = self.output(heads.transpose(1, 2).reshape(x.shape))  # heads side by side again: (B, T, C)
@@ -167,7 +176,8 @@ class Block(Module):
     Post-norm (norm_first=False):  x = norm(x + mixer(x)),   x = norm(x + mlp(x))     the 2017 paper
 
     The additions are the residual connections: gradients reach every layer through them undiminished. The token mixer
-    is an argument: any module that takes (B, T, C) to (B, T, C) will do, and attention is one.
+    is an argument: any module that takes (B, T, C) to (B, T, C) will do, and attention is one. A decoder's block has
+    a third part between the two, `cross`, which looks at the encoder's output.
 
     References: Vaswani et al. 2017, section 3.1; Xiong et al. 2020 (arXiv:2002.04745) on where to put the norm.
     """
@@ -180,21 +190,35 @@ class Block(Module):
         bias: bool = True,
         norm_first: bool = True,
         eps: float = 1e-5,
+        cross: Module | None = None,
     ) -> None:
         super().__init__()
         self.mixer_norm = LayerNorm(n_embd, bias, eps)
         self.mixer = mixer
+        if cross is not None:
+            self.cross_norm = LayerNorm(n_embd, bias, eps)
+        self.cross = cross
         self.mlp_norm = LayerNorm(n_embd, bias, eps)
         self.mlp = mlp
         self.norm_first = norm_first
 
-    def forward(self, x: Tensor, **mixing) -> Tensor:
-        """(B, T, C) -> (B, T, C); the keyword arguments (mask, is_causal, cache) go to the mixer."""
+    def forward(self, x: Tensor, looking: dict[str, Any] | None = None, **mixing: Any) -> Tensor:
+        """(B, T, C) -> (B, T, C).
+
+        Args:
+            looking: the keyword arguments (memory, mask, cache) of the cross-attention.
+            mixing: those of the mixer (mask, is_causal, cache).
+        """
+        x = self._add(x, self.mixer_norm, self.mixer, mixing)
+        if self.cross is not None:
+            x = self._add(x, self.cross_norm, self.cross, looking or {})
+        return self._add(x, self.mlp_norm, self.mlp, {})
+
+    def _add(self, x: Tensor, norm: Module, part: Module, arguments: dict[str, Any]) -> Tensor:
+        """One part of the layer, with its norm and its residual connection."""
         if self.norm_first:
-            x = x + self.mixer(self.mixer_norm(x), **mixing)
-            return x + self.mlp(self.mlp_norm(x))
-        x = self.mixer_norm(x + self.mixer(x, **mixing))
-        return self.mlp_norm(x + self.mlp(x))
+            return x + part(norm(x), **arguments)
+        return norm(x + part(x, **arguments))
 
 
 def init_gpt2(model: Module, n_layer: int) -> None:

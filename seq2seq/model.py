@@ -1,0 +1,209 @@
+"""The Transformer of 2017: an encoder reads a sentence, a decoder writes its translation token by token.
+
+    source (B, S) -> embedding + positions -> n_layer blocks -> memory (B, S, C)
+    target (B, T) -> embedding + positions -> n_layer blocks, each of which looks at the memory -> logits (B, T, V)
+
+The encoder sees the whole sentence at once; the decoder is causal, as the GPT. In training it is given the right
+translation, moved on by one token, and so learns all T predictions in one pass ("teacher forcing").
+
+One matrix serves three times: it embeds the tokens of either language, and it scores them at the output (Vaswani et
+al. 2017, section 3.4; Press, Wolf 2017).
+
+Reference: Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from seq2seq.config import Seq2SeqConfig
+from tinygrad_lite import functional as F
+from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from tinygrad_lite.tensor import Tensor, no_grad
+from tinygrad_lite.transformer import (
+    Block,
+    FeedForward,
+    KVCache,
+    MultiHeadAttention,
+    init_gpt2,
+    sinusoidal_positions,
+)
+
+Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
+
+
+class Seq2Seq(Module):
+    """An encoder-decoder Transformer with one embedding for source, target and output."""
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.n_embd
+        self.token_embedding = Embedding(config.vocab_size, width)
+        if config.positions == "learned":
+            self.source_positions = Embedding(config.block_size, width)
+            self.target_positions = Embedding(config.block_size, width)
+        self.dropout = Dropout(config.dropout)
+        self.encoder = [self._block(has_cross=False) for _ in range(config.n_layer)]
+        self.decoder = [self._block(has_cross=True) for _ in range(config.n_layer)]
+        if config.norm_first:  # otherwise every block ends with a norm
+            self.encoder_norm = LayerNorm(width, config.bias)
+            self.decoder_norm = LayerNorm(width, config.bias)
+        self.lm_head = Linear(width, config.vocab_size, bias=False)
+        self.lm_head.weight = self.token_embedding.weight
+        init_gpt2(self, config.n_layer)
+
+    def _block(self, has_cross: bool) -> Block:
+        c = self.config
+
+        def attention() -> MultiHeadAttention:
+            return MultiHeadAttention(c.n_embd, c.n_head, c.dropout, c.bias)
+
+        mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
+        cross = attention() if has_cross else None
+        return Block(attention(), mlp, c.n_embd, c.bias, c.norm_first, cross=cross)
+
+    @staticmethod
+    def from_weights(config: Seq2SeqConfig, weights: Mapping[str, np.ndarray], device: str = "cpu") -> Seq2Seq:
+        """A model with these settings and weights, which keep their type.
+
+        Raises: CheckpointError if the weights are not those of such a model.
+        """
+        stored = sum(array.size for array in weights.values())
+        if stored != config.num_parameters():  # before memory is taken for what the settings claim
+            raise CheckpointError(
+                f"the settings make a model of {config.num_parameters():,} parameters, there are {stored:,}"
+            )
+        model = Seq2Seq(config)
+        model.to(device, next(iter(weights.values())).dtype)
+        try:
+            model.load_state_dict(weights)
+        except ValueError as error:
+            raise CheckpointError(f"the weights do not fit the model's settings: {error}") from None
+        return model
+
+    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
+        """The memory (B, S, C) of padded sentences (B, S), and the mask (B, 1, 1, S) of what in it is text.
+
+        Raises: ValueError if a sentence is longer than block_size.
+        """
+        mask = (source != self.config.pad).reshape(source.shape[0], 1, 1, source.shape[1])
+        x = self._embed(source, 0, "source_positions")
+        for block in self.encoder:
+            x = block(x, mask=mask)
+        return (self.encoder_norm(x) if self.config.norm_first else x), mask
+
+    def decode(
+        self,
+        target: Tensor,
+        memory: Tensor,
+        mask: Tensor,
+        caches: list[KVCache] | None = None,
+        memory_caches: list[KVCache] | None = None,
+    ) -> Tensor:
+        """The logits of the token that follows each position: (B, T) integers -> (B, T, V).
+
+        Padding stands at the end of a target, where causality hides it from what comes before. With caches (two per
+        layer, from `start`), target holds the tokens after those that the caches know.
+
+        Raises: ValueError if there are more positions than block_size.
+        """
+        x = self._embed(target, caches[0].length if caches else 0, "target_positions")
+        for layer, block in enumerate(self.decoder):
+            looking = {"memory": memory, "mask": mask, "cache": memory_caches[layer] if memory_caches else None}
+            x = block(x, looking, is_causal=True, cache=caches[layer] if caches else None)
+        return self.lm_head(self.decoder_norm(x) if self.config.norm_first else x)
+
+    def _embed(self, ids: Tensor, past: int, table: str) -> Tensor:
+        """What a token is plus where it stands: (B, T) -> (B, T, C), scaled as in section 3.4 of the paper."""
+        end = past + ids.shape[1]
+        if end > self.config.block_size:
+            raise ValueError(f"Seq2Seq: {end} positions do not fit into block_size {self.config.block_size}")
+        tokens = self.token_embedding(ids) * self.config.n_embd**0.5
+        if self.config.positions == "learned":
+            return self.dropout(tokens + getattr(self, table).weight[past:end])
+        codes = sinusoidal_positions(end, self.config.n_embd)[past:].astype(tokens.dtype)
+        return self.dropout(tokens + Tensor.wrap(get_device(ids.device).from_host(codes)))
+
+    def forward(self, source: Tensor, target: Tensor) -> Tensor:
+        """The logits of the token that follows each token of the target: (B, S), (B, T) -> (B, T, V)."""
+        memory, mask = self.encode(source)
+        return self.decode(target, memory, mask)
+
+    def loss(self, batch: Batch) -> Tensor:
+        """Mean nats per target token, <eos> included and padding not; smoothed in training only."""
+        source, target = batch
+        smoothing = self.config.label_smoothing if self.training else 0.0
+        logits = self(source, target[:, :-1])
+        return F.cross_entropy(logits, target[:, 1:], ignore_index=self.config.pad, label_smoothing=smoothing)
+
+    # --- translating: the step function that the decoding algorithms call -------------------------------------
+
+    def start(self, sources: Sequence[Sequence[int]], use_cache: bool = True) -> tuple[np.ndarray, Seq2SeqState]:
+        """Read a sentence per row, of any lengths: log-probabilities (B, V) of the first token of its translation.
+
+        Each row is translated as it would be alone, up to rounding: its padding is hidden from everything.
+
+        Raises: ValueError if a sentence is empty.
+        """
+        if not all(len(source) for source in sources):
+            raise ValueError("Seq2Seq: a sentence is empty, but a translation needs something to look at")
+        device = self.token_embedding.weight.device
+        with no_grad():
+            memory, mask = self.encode(Tensor(pad_rows(sources, self.config.pad), device=device))
+        caches = memory_caches = None
+        if use_cache:
+            caches = [KVCache(self.config.block_size) for _ in self.decoder]
+            memory_caches = [KVCache(memory.shape[1]) for _ in self.decoder]
+        nothing = np.zeros((len(sources), 0), np.int64)
+        state = Seq2SeqState(nothing, memory, mask, caches, memory_caches)
+        return self.step(np.full(len(sources), self.config.bos), state)
+
+    def step(self, tokens: np.ndarray, state: Seq2SeqState) -> tuple[np.ndarray, Seq2SeqState]:
+        """Append one token per row (B,): log-probabilities (B, V) of what follows, and the new state."""
+        target = np.concatenate([state.target, tokens[:, None]], axis=1)
+        new = target if state.caches is None else tokens[:, None]
+        with no_grad():
+            ids = Tensor(new, device=state.memory.device)
+            logits = self.decode(ids, state.memory, state.mask, state.caches, state.memory_caches)[:, -1]
+            log_probs = logits.log_softmax().numpy()
+        return log_probs, Seq2SeqState(target, state.memory, state.mask, state.caches, state.memory_caches)
+
+
+@dataclass
+class Seq2SeqState:
+    """What a translation has come to: the target so far (B, n) with its <bos>, and what it looks at."""
+
+    target: np.ndarray
+    memory: Tensor
+    mask: Tensor
+    caches: list[KVCache] | None
+    memory_caches: list[KVCache] | None
+
+    def select(self, rows: np.ndarray) -> Seq2SeqState:
+        """The state of these rows, in this order; a row may be taken several times."""
+        here = get_device(self.memory.device).from_host(rows)
+        memory, mask = Tensor.wrap(self.memory.data[here]), Tensor.wrap(self.mask.data[here])
+        caches, memory_caches = (
+            None if of_layers is None else [cache.select(rows) for cache in of_layers]
+            for of_layers in (self.caches, self.memory_caches)
+        )
+        return Seq2SeqState(self.target[rows], memory, mask, caches, memory_caches)
+
+
+def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> np.ndarray:
+    """Rows of different lengths as one array (B, longest), with padding at their ends.
+
+    >>> pad_rows([[5, 6], [7]], pad=0)
+    array([[5, 6],
+           [7, 0]])
+    """
+    padded = np.full((len(rows), max(map(len, rows))), pad, np.int64)
+    for row, ids in zip(padded, rows, strict=True):
+        row[: len(ids)] = ids
+    return padded

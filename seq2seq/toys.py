@@ -1,0 +1,106 @@
+"""Translation tasks that need no corpus and are learned in seconds: for the first look, and for the tests.
+
+Each is endless: number i of a task is always the same pair, drawn with the key (seed, task, i).
+
+    reverse   "d b a"                    ->  "a b d"
+    sort      "d b a"                    ->  "a b d"
+    numbers   "siebenhundertzwölf"       ->  "seven hundred twelve"
+
+Reversal shows attention at its plainest: output t looks at input n - t. Sorting needs all of the input for every
+token of the output. Numbers are the smallest piece of real translation: German says "zweiundvierzig", two-and-forty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tinygrad_lite.device import keyed_rng
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+GERMAN = "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
+ENGLISH = "zero one two three four five six seven eight nine ten eleven twelve".split()
+GERMAN_TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
+ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
+GERMAN_TEENS = "dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn".split()
+ENGLISH_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
+
+
+def german_number(n: int) -> str:
+    """A number from 0 to 999,999 in German words.
+
+    >>> [german_number(n) for n in (1, 21, 101, 316, 42_712)]
+    ['eins', 'einundzwanzig', 'einhunderteins', 'dreihundertsechzehn', 'zweiundvierzigtausendsiebenhundertzwölf']
+    """
+    return _german(n) + ("s" if n % 100 == 1 else "")  # "ein" before another word, "eins" at the end
+
+
+def _german(n: int) -> str:
+    if n < 13:
+        return GERMAN[n]
+    if n < 20:
+        return GERMAN_TEENS[n - 13]
+    if n < 100:
+        unit = GERMAN[n % 10] + "und" if n % 10 else ""
+        return unit + GERMAN_TENS[n // 10 - 2]
+    size, name = (100, "hundert") if n < 1000 else (1000, "tausend")
+    rest = _german(n % size) if n % size else ""
+    return _german(n // size) + name + rest
+
+
+def english_number(n: int) -> str:
+    """A number from 0 to 999,999 in English words.
+
+    >>> [english_number(n) for n in (1, 21, 316, 42_712)]
+    ['one', 'twenty-one', 'three hundred sixteen', 'forty-two thousand seven hundred twelve']
+    """
+    if n < 13:
+        return ENGLISH[n]
+    if n < 20:
+        return ENGLISH_TEENS[n - 13]
+    if n < 100:
+        return ENGLISH_TENS[n // 10 - 2] + (f"-{ENGLISH[n % 10]}" if n % 10 else "")
+    size, name = (100, "hundred") if n < 1000 else (1000, "thousand")
+    rest = f" {english_number(n % size)}" if n % size else ""
+    return f"{english_number(n // size)} {name}{rest}"
+
+
+def reversal(rng: np.random.Generator) -> tuple[str, str]:
+    """Ten letters, and the same backwards."""
+    letters = rng.choice(list(LETTERS), 10)
+    return " ".join(letters), " ".join(letters[::-1])
+
+
+def sorting(rng: np.random.Generator) -> tuple[str, str]:
+    """Ten letters, and the same in order."""
+    letters = rng.choice(list(LETTERS), 10)
+    return " ".join(letters), " ".join(sorted(letters))
+
+
+def numbers(rng: np.random.Generator) -> tuple[str, str]:
+    """A number below a million in German and in English; small ones are as frequent as large ones."""
+    n = int(10 ** rng.uniform(0, 6))
+    return german_number(n), english_number(n)
+
+
+TOYS: dict[str, Callable[[np.random.Generator], tuple[str, str]]] = {
+    "reverse": reversal,
+    "sort": sorting,
+    "numbers": numbers,
+}
+
+
+def toy_pairs(name: str, count: int, seed: int = 0) -> list[tuple[str, str]]:
+    """The first pairs of a task, all different.
+
+    Raises: ValueError if the task has not so many.
+    """
+    pairs: dict[tuple[str, str], None] = {}
+    for i in range(20 * count):
+        if len(pairs) == count:
+            break
+        pairs[TOYS[name](keyed_rng(seed, name, i))] = None
+    if len(pairs) < count:
+        raise ValueError(f"the task {name} has no {count:,} different pairs")
+    return list(pairs)

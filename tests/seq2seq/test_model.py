@@ -1,0 +1,314 @@
+"""The encoder-decoder: what may and what may not depend on what, and PyTorch's Transformer as a second opinion."""
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from seq2seq.config import Seq2SeqConfig, transformer_base
+from seq2seq.model import Seq2Seq, pad_rows
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.functional.registry import set_composed
+from tinygrad_lite.text.beam import beam_search
+from tinygrad_lite.text.decoding import generate
+from tinygrad_lite.transformer import sinusoidal_positions
+
+PAD, BOS, EOS = 0, 1, 2
+SMALL = Seq2SeqConfig(23, PAD, BOS, EOS, n_layer=2, n_head=2, n_embd=12, n_inner=20, block_size=16, dropout=0.0)
+KINDS = [
+    {},
+    {"norm_first": False},
+    {"positions": "learned", "bias": False, "activation": "gelu"},
+]
+SOURCES = [[5, 9, 7, 3, 8, 11], [4, 4], [21, 3, 6, 9]]
+
+
+def lively(dtype="float64", **settings) -> Seq2Seq:
+    """A model in which every number matters, as biases of 0 and gains of 1 would not."""
+    with random_key(3):
+        model = Seq2Seq(replace(SMALL, **settings)).to("cpu", dtype)
+    for name, parameter in model.named_parameters():
+        noise = keyed_rng(1, name).standard_normal(parameter.shape)
+        parameter.data[...] = (0.3 * noise + (1 if name.endswith("norm.weight") else 0)).astype(dtype)
+    return model
+
+
+def targets_of(sources, dtype=np.int64) -> np.ndarray:
+    return pad_rows([[BOS, *(3 + (i + 1) % 20 for i in row), EOS] for row in sources], PAD).astype(dtype)
+
+
+@pytest.fixture(params=["fused", "composed"])
+def version(request):
+    set_composed(request.param == "composed")
+    yield request.param
+    set_composed(False)
+
+
+# --- sizes ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [*KINDS, {"norm_first": False, "bias": False}, {"n_inner": 0}])
+def test_the_number_of_parameters_is_that_of_the_model(settings):
+    config = replace(SMALL, **settings)
+    assert config.num_parameters() == Seq2Seq(config).num_parameters()
+
+
+def test_the_base_model_of_the_paper_has_its_size():
+    assert transformer_base().num_parameters() == 63_082_496
+    assert Seq2Seq(replace(transformer_base(100), n_layer=1)).config.n_hidden == 2048
+
+
+def test_an_untrained_model_finds_every_token_equally_likely():
+    with random_key(0):
+        model = Seq2Seq(replace(SMALL, vocab_size=500, n_embd=64, n_head=4, n_inner=0))
+    sources = keyed_rng(0, "ids").integers(3, 500, (64, 12))
+    targets = keyed_rng(1, "ids").integers(3, 500, (64, 12))
+    assert model.loss((Tensor(sources), Tensor(targets))).item() == pytest.approx(math.log(500), abs=0.1)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"pad": 1}, {"eos": 23}, {"n_head": 5}, {"dropout": 1.0}, {"positions": "none"}, {"activation": "x"}, {"bias": 1}],
+)
+def test_settings_that_describe_no_model(wrong):
+    with pytest.raises(CheckpointError):
+        Seq2SeqConfig.from_json(SMALL.to_json() | wrong)
+    assert Seq2SeqConfig.from_json(SMALL.to_json()) == SMALL
+    with pytest.raises(CheckpointError, match="expected"):
+        Seq2SeqConfig.from_json({"vocab_size": 3})
+
+
+def test_a_model_comes_back_from_its_weights():
+    model = lively("float32")
+    again = Seq2Seq.from_weights(model.config, model.state_dict())
+    source, target = Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES))
+    np.testing.assert_array_equal(again(source, target).numpy(), model(source, target).numpy())
+    with pytest.raises(CheckpointError, match="there are"):
+        Seq2Seq.from_weights(replace(model.config, n_layer=900), model.state_dict())
+    renamed = {name.replace("cross", "crass"): array for name, array in model.state_dict().items()}
+    with pytest.raises(CheckpointError, match=r"missing: .*cross"):
+        Seq2Seq.from_weights(model.config, renamed)
+
+
+# --- what may depend on what ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_padding_changes_nothing(settings, version):
+    """Each row in a batch of unequal lengths is what it is alone, in values, loss and gradients."""
+    model = lively(**settings)
+    together = model(Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES))).numpy()
+    for row, source in enumerate(SOURCES):
+        target = targets_of([source])
+        alone = model(Tensor(np.array([source])), Tensor(target)).numpy()
+        np.testing.assert_allclose(together[row, : target.shape[1]], alone[0], rtol=1e-10, atol=1e-12)
+
+    total = sum(len(source) + 1 for source in SOURCES)
+    model.loss((Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES)))).backward()
+    expected = {name: p.grad.numpy().copy() for name, p in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = None
+    for source in SOURCES:
+        part = model.loss((Tensor(np.array([source])), Tensor(targets_of([source]))))
+        (part * ((len(source) + 1) / total)).backward()
+    for name, parameter in model.named_parameters():
+        np.testing.assert_allclose(parameter.grad.numpy(), expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_the_future_never_leaks(settings, version):
+    model, source, target = lively(**settings), Tensor(pad_rows(SOURCES, PAD)), targets_of(SOURCES)
+    before = model(source, Tensor(target)).numpy()
+    for t in range(1, target.shape[1]):
+        changed = target.copy()
+        changed[:, t:] = 3 + (changed[:, t:] + 5) % 20
+        after = model(source, Tensor(changed)).numpy()
+        np.testing.assert_array_equal(after[:, :t], before[:, :t])
+        assert not np.allclose(after[:, t], before[:, t])
+
+
+def test_every_source_token_matters():
+    model, target = lively(), Tensor(targets_of([SOURCES[0]]))
+    before = model(Tensor(np.array([SOURCES[0]])), target).numpy()
+    for place in range(len(SOURCES[0])):
+        changed = np.array([SOURCES[0]])
+        changed[0, place] += 1
+        assert not np.allclose(model(Tensor(changed), target).numpy(), before)
+
+
+def test_the_gradients_of_the_three_uses_of_the_embedding_add_up():
+    model = lively()
+    batch = (Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES)))
+    model.loss(batch).backward()
+    tied = model.token_embedding.weight.grad.numpy().copy()
+
+    values = model.token_embedding.weight.numpy().copy()
+    source_ids, target_ids = batch[0], batch[1][:, :-1]
+    weights = [Tensor(values, requires_grad=True) for _ in range(3)]
+    scale = model.config.n_embd**0.5
+    mask = (source_ids != PAD).reshape(len(SOURCES), 1, 1, -1)
+    x = weights[0][source_ids] * scale + Tensor(codes(source_ids.shape[1], 12))
+    for block in model.encoder:
+        x = block(x, mask=mask)
+    memory = model.encoder_norm(x)
+    x = weights[1][target_ids] * scale + Tensor(codes(target_ids.shape[1], 12))
+    for block in model.decoder:
+        x = block(x, {"memory": memory, "mask": mask}, is_causal=True)
+    logits = model.decoder_norm(x) @ weights[2].transpose(0, 1)
+    F.cross_entropy(logits, batch[1][:, 1:], ignore_index=PAD).backward()
+    parts = [weight.grad.numpy() for weight in weights]
+    assert all(np.abs(part).max() > 1e-4 for part in parts)
+    np.testing.assert_allclose(tied, sum(parts), rtol=1e-9, atol=1e-12)
+
+
+def codes(length: int, width: int) -> np.ndarray:
+    return sinusoidal_positions(length, width).astype(np.float64)
+
+
+def test_smoothing_is_for_training_and_the_reported_loss_is_not_smoothed():
+    batch = (Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES)))
+    smoothed, plain = lively(label_smoothing=0.1), lively()
+    assert smoothed.loss(batch).item() != pytest.approx(plain.loss(batch).item(), abs=1e-3)
+    assert smoothed.eval().loss(batch).item() == plain.eval().loss(batch).item()
+
+
+def test_sentences_that_are_too_long_or_empty_are_refused():
+    model = lively()
+    with pytest.raises(ValueError, match="17 positions do not fit into block_size 16"):
+        model.start([[5] * 17])
+    with pytest.raises(ValueError, match="a sentence is empty"):
+        model.start([[5], []])
+
+
+# --- translating ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_cached_equals_uncached_and_the_forward_pass(settings):
+    model = lively(**settings).eval()
+    target = targets_of(SOURCES[:1])[0]
+    expected = model(Tensor(np.array(SOURCES[:1])), Tensor(target[None])).log_softmax().numpy()[0]
+    for use_cache in (True, False):
+        log_probs, state = model.start(SOURCES[:1], use_cache)
+        for t in range(len(target) - 1):
+            np.testing.assert_allclose(log_probs[0], expected[t], rtol=1e-9, atol=1e-11)
+            log_probs, state = model.step(target[t + 1 : t + 2], state)
+
+
+def test_one_equals_many():
+    model = lively("float32").eval()
+
+    def translate(sources, **settings):
+        log_probs, state = model.start(sources)
+        tokens = generate(model.step, log_probs, state, max_new_tokens=9, forbidden=(PAD, BOS), **settings)
+        return np.array(list(tokens)).T
+
+    def search(sources):
+        log_probs, state = model.start(sources)
+        return beam_search(
+            model.step, log_probs, state, beam=3, max_new_tokens=9, stop_token=EOS, forbidden=(PAD, BOS), n_best=2
+        )
+
+    greedy, best = translate(SOURCES, temperature=0.0), search(SOURCES)
+    for row, source in enumerate(SOURCES):
+        assert translate([source], temperature=0.0)[0].tolist() == greedy[row].tolist()
+        for alone, together in zip(search([source])[0], best[row], strict=True):
+            assert alone.tokens == together.tokens
+            assert alone.log_prob == pytest.approx(together.log_prob, abs=1e-4)
+
+
+def test_a_state_keeps_the_rows_that_are_selected():
+    model = lively().eval()
+    _, state = model.start(SOURCES)
+    chosen = state.select(np.array([2, 0, 2]))
+    after, _ = model.step(np.array([7, 8, 9]), chosen)
+    for row, (source, token) in enumerate(((SOURCES[2], 7), (SOURCES[0], 8), (SOURCES[2], 9))):
+        _, alone = model.start([source])
+        np.testing.assert_allclose(after[row], model.step(np.array([token]), alone)[0][0], rtol=1e-9, atol=1e-11)
+
+
+# --- PyTorch's own --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:enable_nested_tensor is True")
+@pytest.mark.parametrize("norm_first", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_loss_and_gradients_are_those_of_torchs_transformer(norm_first, activation, version):
+    torch = pytest.importorskip("torch")
+    model = lively(norm_first=norm_first, activation=activation)
+    config, state = model.config, model.state_dict()
+    theirs = torch.nn.Transformer(
+        config.n_embd,
+        config.n_head,
+        config.n_layer,
+        config.n_layer,
+        config.n_hidden,
+        dropout=0.0,
+        activation=activation,
+        batch_first=True,
+        norm_first=norm_first,
+        dtype=torch.float64,
+    )
+    if not norm_first:  # torch adds a norm at either end even then; the paper does not
+        theirs.encoder.norm = theirs.decoder.norm = None
+    names = torch_names(config)
+    packed = {name: torch.tensor(np.concatenate([state[part] for part in parts])) for name, parts in names.items()}
+    theirs.load_state_dict(packed)
+    table = torch.tensor(state["token_embedding.weight"], requires_grad=True)
+
+    source, target = pad_rows(SOURCES, PAD), targets_of(SOURCES)
+    loss = model.loss((Tensor(source), Tensor(target)))
+    loss.backward()
+
+    def embed(ids):
+        places = torch.tensor(codes(ids.shape[1], config.n_embd))
+        return table[torch.tensor(ids)] * config.n_embd**0.5 + places
+
+    hidden = theirs(
+        embed(source),
+        embed(target[:, :-1]),
+        tgt_mask=torch.nn.Transformer.generate_square_subsequent_mask(target.shape[1] - 1, dtype=torch.float64),
+        src_key_padding_mask=torch.tensor(source == PAD),
+        memory_key_padding_mask=torch.tensor(source == PAD),
+        tgt_is_causal=True,
+    )
+    logits = hidden @ table.T
+    their_loss = torch.nn.functional.cross_entropy(
+        logits.flatten(0, 1), torch.tensor(target[:, 1:]).flatten(), ignore_index=PAD
+    )
+    their_loss.backward()
+    assert loss.item() == pytest.approx(their_loss.item(), rel=1e-10)
+    ours = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
+    np.testing.assert_allclose(ours["token_embedding.weight"], table.grad.numpy(), rtol=1e-8, atol=1e-10)
+    gradients = dict(theirs.named_parameters())
+    for name, parts in names.items():
+        packed = np.concatenate([ours[part] for part in parts])
+        np.testing.assert_allclose(packed, gradients[name].grad.numpy(), rtol=1e-8, atol=1e-10, err_msg=name)
+
+
+def torch_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
+    """Each parameter of torch.nn.Transformer, and the names of ours that it consists of."""
+    names = {}
+    for kind in ("weight", "bias"):
+        for stack in ("encoder", "decoder"):
+            norms = {"norm1": "mixer_norm", "norm2": "mlp_norm"}
+            attentions = {"self_attn": "mixer"}
+            if stack == "decoder":
+                norms = {"norm1": "mixer_norm", "norm2": "cross_norm", "norm3": "mlp_norm"}
+                attentions["multihead_attn"] = "cross"
+            for i in range(config.n_layer):
+                theirs, ours = f"{stack}.layers.{i}", f"{stack}.{i}"
+                for their_part, our_part in attentions.items():
+                    parts = tuple(f"{ours}.{our_part}.{p}.{kind}" for p in ("query", "key", "value"))
+                    names[f"{theirs}.{their_part}.in_proj_{kind}"] = parts
+                    names[f"{theirs}.{their_part}.out_proj.{kind}"] = (f"{ours}.{our_part}.output.{kind}",)
+                for their_part, our_part in {"linear1": "mlp.up", "linear2": "mlp.down", **norms}.items():
+                    names[f"{theirs}.{their_part}.{kind}"] = (f"{ours}.{our_part}.{kind}",)
+            if config.norm_first:
+                names[f"{stack}.norm.{kind}"] = (f"{stack}_norm.{kind}",)
+    return names

@@ -23,7 +23,7 @@ from gpt.model import GPT
 from gpt.start import dry_run, read_start, saved_options, warn_of_unknown
 from tinygrad_lite.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
-from tinygrad_lite.console import run_command, say
+from tinygrad_lite.console import quoted, run_command, say
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import set_composed
@@ -58,10 +58,10 @@ def main(argv: list[str]) -> int:
     if stop.signal and optimizer.steps < options.max_iters:
         say(
             f"\nstopped by {stop.signal.name} after {optimizer.steps:,} steps; saved {folder.last}; go on with:\n"
-            f"  python train.py --resume --out_dir {folder.path}"
+            f"  python train.py --resume --out_dir {quoted(folder.path)}"
         )
         return stop.exit_status
-    say(f'\nNow let it write:\n  python sample.py {folder.best} --start "Habe nun, ach!"')
+    say(f'\nNow let it write:\n  python sample.py {quoted(folder.best)} --start "Habe nun, ach!"')
     return 0
 
 

@@ -39,7 +39,12 @@ from tinygrad_lite.tensor import no_grad
 
 TURN = 50  # steps
 SIDES = ("ours", "torch")
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")  # read by the libraries when they start
+THREADS = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+)  # read by the libraries when they start
 FIXED = {"optimizer": "adamw", "gradient_accumulation_steps": 1, "device": "cpu", "composed": False}
 
 Update = Callable[[Batch, float], float]  # batch and learning rate -> loss before the update

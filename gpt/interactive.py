@@ -37,7 +37,7 @@ HELP = f"""a line is added to the text, and the model goes on; after an empty li
 /stop        without a value: no stop strings any more
 /settings    show them all
 /reset       forget what was said; the settings stay
-/quit        end, as Ctrl-D does; Ctrl-C ends an answer
+/quit        end, as Ctrl-D does (on Windows Ctrl-Z and Enter); Ctrl-C ends an answer
 a line with a blank before its / is text"""
 
 Reply = Callable[[Any, str, int], Iterator[str]]

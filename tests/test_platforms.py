@@ -1,91 +1,181 @@
-"""What is different on macOS and Windows, switched on here: the fallbacks work, and the rest does not depend on it."""
+"""What is different on macOS and Windows, switched on here: the fallbacks work, and the rest does not depend on it.
+
+docs/platforms.md is the list of what users see.
+"""
 
 import ast
 import ctypes
 import errno
 import os
+import ssl
+import stat
+import subprocess
 import sys
+import urllib.error
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.test_layers import FILES, TREES
-from tests.tiny_runs import arguments, run_training, script
+import train
+from tests.test_layers import FILES, TREES, calls
+from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
 from tinygrad_lite import checkpoint, console, run
 from tinygrad_lite.checkpoint import write_atomically
 from tinygrad_lite.console import wants_colour
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.options import list_presets, read_preset
 from tinygrad_lite.run import RunFolder, tune_memory
-from tinygrad_lite.text import fetch
+from tinygrad_lite.text import corpora, fetch
 
-# Modules of Python that only POSIX has, or that are something else elsewhere.
-POSIX_ONLY = {"fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
-WINDOWS_ONLY = {"msvcrt", "winreg", "winsound"}
-WESTERN = {"PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0", "LC_ALL": "C"}  # the encoding of many a Windows
+# --- what no file may use -------------------------------------------------------------------------------------
 
-
-def test_no_module_imports_at_its_top_what_one_system_lacks():
-    for name, tree in TREES.items():
-        for statement in tree.body:
-            modules = []
-            if isinstance(statement, ast.Import):
-                modules = [alias.name for alias in statement.names]
-            elif isinstance(statement, ast.ImportFrom):
-                modules = [statement.module]
-            assert not {m.split(".")[0] for m in modules} & (POSIX_ONLY | WINDOWS_ONLY), FILES[name]
+# Modules of Python that one system lacks.
+POSIX_ONLY = {"crypt", "curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios"}
+WINDOWS_ONLY = {"msvcrt", "winreg", "winsound", "_winapi"}
+# Parts of other modules that Windows lacks.
+NOT_ON_WINDOWS = {
+    "os": set("chown fchmod fork geteuid getloadavg getpgid getuid killpg mkfifo sched_getaffinity statvfs".split())
+    | set("sysconf uname wait".split()),
+    "signal": set("SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGUSR1 SIGUSR2 alarm pause setitimer".split()),
+    "time": {"tzset"},
+}
 
 
-# --- Windows: locks, renaming, colours ------------------------------------------------------------------------
+@pytest.mark.parametrize("module", FILES)
+def test_no_module_needs_what_one_system_lacks(module):
+    for statement in TREES[module].body:  # inside a function that asks for the system first, it may
+        modules = []
+        if isinstance(statement, ast.Import):
+            modules = [alias.name for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom):
+            modules = [statement.module]
+        assert not {m.split(".")[0] for m in modules} & (POSIX_ONLY | WINDOWS_ONLY), FILES[module]
+    for node in ast.walk(TREES[module]):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            assert node.attr not in NOT_ON_WINDOWS.get(node.value.id, ()), f"{FILES[module]}:{node.lineno}"
+
+
+@pytest.mark.parametrize("module", FILES)
+def test_every_text_file_is_written_with_the_same_ends_of_lines(module):
+    """Without `newline`, Windows would write others, and the bytes would depend on the system."""
+    for owner, function, call in calls(module):
+        modes = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        to_write = any(set(mode) <= set("rwaxt+") and set(mode) & set("wax+") for mode in modes)
+        if function == "write_text" or (function == "open" and owner not in ("os", "tarfile") and to_write):
+            named = any(keyword.arg == "newline" for keyword in call.keywords)
+            assert named, f"{FILES[module]}:{call.lineno} writes the system's own ends of lines"
+
+
+# --- Windows: locks, renaming, pipes, colours -----------------------------------------------------------------
 
 
 class Msvcrt(SimpleNamespace):
-    """Windows' module for locks, as far as it is used: a byte of a file is locked by one handle only."""
+    """Windows' module for locks, as far as it is used.
+
+    A lock is on a byte of a file, that at the handle's position, and belongs to the handle; the file may be shorter.
+    It is ended by unlocking. (Closing the file ends it too, but nobody says when.)
+    """
 
     def __init__(self) -> None:
-        super().__init__(LK_NBLCK=2, locked={})
+        super().__init__(LK_UNLCK=0, LK_NBLCK=2, owners={})
 
     def locking(self, handle: int, mode: int, count: int) -> None:
         status = os.fstat(handle)
-        key = (status.st_dev, status.st_ino)
-        owner = self.locked.get(key)
-        if owner is not None and owner != handle and os.path.exists(f"/proc/self/fd/{owner}"):
-            raise OSError(errno.EACCES, "Permission denied")
-        self.locked[key] = handle
+        byte = (status.st_dev, status.st_ino, os.lseek(handle, 0, os.SEEK_CUR))
+        if self.owners.get(byte) != (handle if mode == self.LK_UNLCK else None):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        self.owners[byte] = None if mode == self.LK_UNLCK else handle
 
 
-def test_a_folder_is_locked_by_what_windows_has(tmp_path, monkeypatch):
-    monkeypatch.setattr(run, "POSIX", False)
+@pytest.fixture
+def windows(monkeypatch):
+    """Windows, as far as it can be had: its locks, no fcntl, and no folder that can be opened or forced to the disk."""
+    for module in (run, checkpoint):
+        monkeypatch.setattr(module, "POSIX", False)
+    monkeypatch.setattr(console, "WINDOWS", True)
     monkeypatch.setitem(sys.modules, "fcntl", None)  # importing it fails
     monkeypatch.setitem(sys.modules, "msvcrt", Msvcrt())
-    with (
-        RunFolder(tmp_path).locked(),
-        pytest.raises(OptionError, match="another run is training in"),
-        RunFolder(tmp_path).locked(),
-    ):
-        pass
-    with RunFolder(tmp_path).locked():
-        pass
+    open_handle, fsync = os.open, os.fsync
 
+    def open_files_only(path, *rest, **named):
+        if os.path.isdir(path):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return open_handle(path, *rest, **named)
 
-def test_a_whole_run_without_anything_of_posix(workplace, monkeypatch):
-    monkeypatch.setattr(run, "POSIX", False)
-    monkeypatch.setattr(checkpoint, "POSIX", False)
-    monkeypatch.setitem(sys.modules, "fcntl", None)
-    monkeypatch.setitem(sys.modules, "msvcrt", Msvcrt())
-    fsync = os.fsync
-
-    def only_files(handle):
-        assert not os.path.isdir(f"/proc/self/fd/{handle}"), "Windows cannot fsync a folder"
+    def force_files_only(handle):
+        assert not stat.S_ISDIR(os.fstat(handle).st_mode), "Windows cannot fsync a folder"
         fsync(handle)
 
-    monkeypatch.setattr(os, "fsync", only_files)
-    folder = run_training(max_iters=4, keep=1)
-    assert folder.best.exists()
+    monkeypatch.setattr(os, "open", open_files_only)
+    monkeypatch.setattr(os, "fsync", force_files_only)
+
+
+@pytest.fixture
+def open_files_stay(monkeypatch):
+    """As on Windows, a file that this process has open, or a part of it in memory, is neither replaced nor removed."""
+    if not Path("/proc/self/maps").exists():
+        pytest.skip("only Linux says in /proc which files a process has open")
+    calls = {name: getattr(os, name) for name in ("replace", "unlink")}
+
+    def refuse_if_open(path):
+        path = os.path.realpath(path)
+        handles = {os.path.realpath(handle) for handle in Path("/proc/self/fd").iterdir()}
+        if path in handles or path in Path("/proc/self/maps").read_text(encoding="utf-8"):
+            raise PermissionError(errno.EACCES, "The process cannot access the file", path)
+
+    def busy_replace(source, target):
+        refuse_if_open(source)
+        refuse_if_open(target)
+        calls["replace"](source, target)
+
+    def busy_unlink(path, **named):
+        refuse_if_open(path)
+        calls["unlink"](path, **named)
+
+    monkeypatch.setattr(os, "replace", busy_replace)
+    monkeypatch.setattr(os, "unlink", busy_unlink)
+
+
+def test_a_folder_is_locked_by_what_windows_has(tmp_path, windows):
+    for _ in range(2):
+        with (
+            RunFolder(tmp_path).locked(),
+            pytest.raises(OptionError, match="another run is training in"),
+            RunFolder(tmp_path).locked(),
+        ):
+            pass
+    with pytest.raises(ZeroDivisionError), RunFolder(tmp_path).locked():
+        1 / 0  # noqa: B018
+    with RunFolder(tmp_path).locked():
+        pass
+    assert (tmp_path / "lock").read_bytes() == b""  # so everybody's position in it is the same
+
+
+def test_the_stand_in_for_open_files_is_one(tmp_path, open_files_stay):
+    (tmp_path / "one").write_bytes(b"1")
+    (tmp_path / "two").write_bytes(b"2")
+    with open(tmp_path / "one", "rb"):
+        with pytest.raises(PermissionError):
+            os.replace(tmp_path / "two", tmp_path / "one")
+        with pytest.raises(PermissionError):
+            (tmp_path / "one").unlink()
+    os.replace(tmp_path / "two", tmp_path / "one")
+
+
+def test_whole_runs_on_windows(workplace, windows, open_files_stay, monkeypatch):
+    """A run, its continuation and one in its place: nothing of POSIX, and no file of its own in its way."""
+    monkeypatch.setattr(checkpoint.time, "sleep", lambda seconds: pytest.fail("a file of the run's own was open"))
+    folder = run_training(max_iters=4, keep=1, sample_tokens=5)
+    assert train.main(["--resume", "--out_dir=run", "--max_iters=6"]) == 0
+    assert checkpoint.load_checkpoint(folder.last).step == 6
     assert len(folder.kept()) == 1
+    run_training(max_iters=1, overwrite=True)
+    assert checkpoint.load_checkpoint(folder.last).step == 1
 
 
-def test_a_file_that_someone_has_open_is_replaced_a_moment_later(tmp_path, monkeypatch):
+def test_a_file_that_someone_has_open_is_replaced_a_moment_later(tmp_path, windows, monkeypatch):
     """Windows answers PermissionError until the other program closes the file."""
     waited, replace = [], os.replace
 
@@ -94,7 +184,6 @@ def test_a_file_that_someone_has_open_is_replaced_a_moment_later(tmp_path, monke
             raise PermissionError(errno.EACCES, "The process cannot access the file")
         replace(source, target)
 
-    monkeypatch.setattr(checkpoint, "POSIX", False)
     monkeypatch.setattr(checkpoint.time, "sleep", waited.append)
     monkeypatch.setattr(os, "replace", busy)
     (tmp_path / "last").write_bytes(b"old")
@@ -120,9 +209,32 @@ def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, mo
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
 
 
-@pytest.mark.parametrize(("variable", "expected"), [(None, False), ("WT_SESSION", True), ("TERM", True)])
+def test_a_scanner_that_holds_the_new_file_too_changes_no_message(tmp_path, monkeypatch):
+    def busy(*_, **__):
+        raise PermissionError(errno.EACCES, "The process cannot access the file")
+
+    monkeypatch.setattr(os, "replace", busy)
+    monkeypatch.setattr(os, "unlink", busy)
+    with pytest.raises(CheckpointError, match="what was there before is intact"):
+        write_atomically(tmp_path / "last", b"new")
+
+
+@pytest.mark.parametrize("name", ["con", "a?b", "aux.txt"])
+def test_a_name_that_the_system_forbids_is_one_sentence(tmp_path, monkeypatch, name):
+    def forbidden(path, **_):
+        raise OSError(errno.EINVAL, "The directory name is invalid", str(path))
+
+    monkeypatch.setattr(Path, "mkdir", forbidden)
+    sentence = r"cannot be written \(The directory name is invalid\): choose another"
+    with pytest.raises(OptionError, match=sentence), RunFolder(tmp_path / name).locked():
+        pass
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"), [(None, False), ("WT_SESSION", True), ("TERM_PROGRAM", True), ("TERM", True)]
+)
 def test_the_old_console_of_windows_gets_no_colours(variable, expected, monkeypatch):
-    for name in ("WT_SESSION", "TERM", "ConEmuANSI", "NO_COLOR"):
+    for name in ("WT_SESSION", "TERM", "TERM_PROGRAM", "ConEmuANSI", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, "xterm")
@@ -133,7 +245,7 @@ def test_the_old_console_of_windows_gets_no_colours(variable, expected, monkeypa
     assert wants_colour()
 
 
-# --- everywhere but on Linux with glibc -----------------------------------------------------------------------
+# --- everywhere but on Debian ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [TypeError, OSError, AttributeError])
@@ -147,10 +259,24 @@ def test_without_glibc_the_memory_is_left_as_it_is(error, monkeypatch):
     assert tune_memory() is False
 
 
-def test_without_apt_the_corpus_says_so(monkeypatch):
+def test_without_apt_goethe_says_so_and_faust_takes_its_place(monkeypatch, workplace):
+    said = []
     monkeypatch.setattr(fetch.shutil, "which", lambda name: None)
-    with pytest.raises(CorpusError, match="this system has no apt-get"):
-        fetch.debian_files({"package": "file"})
+    monkeypatch.setitem(corpora.RECIPES, "faust", replace(corpora.RECIPES["faust"], make=made_up_text))
+    corpus = corpora.load_corpus("goethe", said.append)
+    assert (corpus.name, corpus.text) == ("faust", made_up_text())
+    assert said[0].endswith("but this system has no apt-get; trying the corpus faust instead")
+
+
+@pytest.mark.parametrize(("platform", "hinted"), [("darwin", True), ("linux", False), ("win32", False)])
+def test_a_python_without_certificates_says_where_they_are_on_macos(monkeypatch, platform, hinted):
+    def refuse(request, timeout):
+        raise urllib.error.URLError(ssl.SSLCertVerificationError(1, "unable to get local issuer certificate"))
+
+    monkeypatch.setattr(sys, "platform", platform)
+    with pytest.raises(CorpusError, match="unable to get local issuer certificate") as refused:
+        fetch.https_text("https://example.org/", refuse)
+    assert ("Install Certificates.command" in str(refused.value)) is hinted
 
 
 def test_the_cache_is_in_the_users_own_folder(monkeypatch, tmp_path):
@@ -161,20 +287,81 @@ def test_the_cache_is_in_the_users_own_folder(monkeypatch, tmp_path):
     assert fetch.cache_folder() == tmp_path / ".cache" / "tinygrad_lite"
 
 
+def test_without_a_home_a_corpus_is_used_but_not_kept(monkeypatch, tmp_path):
+    for name in ("TINYGRAD_LITE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it does when it knows no home
+    monkeypatch.setitem(corpora.RECIPES, "faust", replace(corpora.RECIPES["faust"], make=made_up_text))
+    said = []
+    assert corpora.load_corpus("faust", said.append).text == made_up_text()
+    assert "the corpus faust is not kept for the next time: there is no home folder" in "\n".join(said)
+    assert list(tmp_path.iterdir()) == []  # no folder called ~
+
+
 # --- terminals and pipes with another encoding ----------------------------------------------------------------
 
+# What many a Windows says about its pipes, and a system without a locale about its files. And Python shall complain
+# wherever the choice of an encoding is left to the system.
+FOREIGN = {
+    "PYTHONIOENCODING": "cp1252",
+    "PYTHONUTF8": "0",
+    "PYTHONCOERCECLOCALE": "0",
+    "LC_ALL": "C",
+    "PYTHONWARNDEFAULTENCODING": "1",
+    "PYTHONWARNINGS": "error::EncodingWarning",
+}
+PROMPT = "Grün – süß ☃"
 
-def test_the_scripts_write_utf8_into_a_pipe_whatever_the_system_speaks(workplace):
-    (workplace / "prompt.txt").write_text("Grün – süß ☃", encoding="utf-8")
-    training = ["train.py", *arguments(max_iters=2, eval_interval=2, sample_tokens=40)]
-    sampling = ["sample.py", "run", "--start", "FILE:prompt.txt", "--max_new_tokens", "5"]
-    for words, beginning in ((training, ""), (sampling, "Grün – süß ☃")):
-        process = script(*words, **WESTERN)
-        text, said = process.communicate(timeout=60)
-        assert process.returncode == 0, said
-        assert text.decode("utf-8").startswith(beginning)
-        assert b"Traceback" not in said
-        said.decode("cp1252")
+
+def abroad(*words: str, typed: str = "") -> tuple[str, str]:
+    """Run a command where nothing is UTF-8 by itself: what it wrote to stdout and stderr, both UTF-8 all the same."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **FOREIGN}
+    command = [sys.executable, *words]
+    done = subprocess.run(command, input=typed.encode(), capture_output=True, check=False, env=environment)
+    out, err = done.stdout.decode("utf-8"), done.stderr.decode("utf-8")
+    assert (done.returncode, "Traceback" in err, "Warning:" in err) == (0, False, False), err
+    return out, err
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A folder with a text and a run that was made abroad."""
+    folder = tmp_path_factory.mktemp("abroad")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        Path("text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
+        words = arguments(max_iters=2, eval_interval=2, sample_tokens=40)
+        out, _ = abroad(str(ROOT / "train.py"), *words)
+        assert set("üöß") & set(out)
+        assert set("üöß") & set(Path("run", "samples.txt").read_text(encoding="utf-8"))
+        yield folder
+    finally:
+        os.chdir(before)
+
+
+@pytest.mark.parametrize(
+    ("command", "typed", "written"),
+    [
+        ("sample.py run --start FILE:prompt.txt --max_new_tokens 5", "", PROMPT),
+        ("sample.py run --start - --beam 2 --max_new_tokens 5", PROMPT, PROMPT),
+        ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
+        ("-m gpt.baselines --text text.txt --orders 1-2", "", "2-gram"),
+        ("-m gpt.export run exported", "", ""),
+        ("-m tinygrad_lite.text.compare text.txt --vocab_size 300", "", "ü"),
+    ],
+)
+def test_commands_read_and_write_utf8_whatever_the_system_speaks(trained, command, typed, written):
+    Path("prompt.txt").write_text(PROMPT, encoding="utf-8", newline="\n")
+    out, err = abroad(*command.replace("sample.py", str(ROOT / "sample.py")).split(), typed=typed)
+    assert written in out
+    if typed or "FILE:" in command:
+        assert "warning: the model never saw" in err
+        assert "☃" in err
+
+
+# --- files that are the same everywhere -----------------------------------------------------------------------
 
 
 def test_ends_of_lines_are_the_same_bytes_everywhere(workplace):
@@ -185,3 +372,12 @@ def test_ends_of_lines_are_the_same_bytes_everywhere(workplace):
     before = run_training(out_dir="one", max_iters=2).last.read_bytes()
     text.write_bytes(text.read_bytes().replace(b"\n", b"\r\n"))  # as an editor on Windows writes it
     assert run_training(out_dir="two", max_iters=2).last.read_bytes() == before
+
+
+def test_presets_are_read_with_either_ends_of_lines(tmp_path):
+    """Git for Windows may have changed them."""
+    for path in (ROOT / "presets").glob("*.toml"):
+        changed = tmp_path / path.name
+        changed.write_bytes(path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+        assert read_preset(changed) == read_preset(path)
+    assert list_presets(tmp_path) == list_presets(ROOT / "presets")

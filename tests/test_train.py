@@ -249,7 +249,6 @@ def test_a_named_corpus_comes_from_the_cache(capsys):
     assert load_checkpoint(RunFolder("out/goethe-char").last).step == 1
 
 
-@pytest.mark.skipif(os.name != "posix", reason="sets a POSIX locale")
 @pytest.mark.parametrize("name", ["text.txt", "./text.txt"])
 def test_a_dataset_that_is_a_file_leaves_no_path_in_the_checkpoint(name):
     run = run_training(text=None, dataset=name, max_iters=1)
@@ -257,6 +256,7 @@ def test_a_dataset_that_is_a_file_leaves_no_path_in_the_checkpoint(name):
     assert train.main(["--resume", "--out_dir=run", "--max_iters=2"]) == 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="sets a POSIX locale")
 def test_a_terminal_without_umlauts_is_no_obstacle():
     words = [*arguments(max_iters=1, sample_tokens=60), "--eval_iters=1"]
     status, out, err = finish(script("train.py", *words, PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0"))

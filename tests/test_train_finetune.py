@@ -90,7 +90,7 @@ def test_another_shape_is_refused_by_name(conflict):
     run_training(out_dir="first")
     name = conflict.partition("=")[0]
     with pytest.raises(
-        OptionError, match=rf"{name} \w+ does not fit the weights of first/best.safetensors, which have"
+        OptionError, match=rf"{name} \w+ does not fit the weights of first.best.safetensors, which have"
     ):
         finetune(conflict)
     assert not Path("second").exists()

@@ -149,6 +149,14 @@ def test_the_text_is_found_from_another_folder(workplace, monkeypatch, capsys):
     assert str(workplace) not in run.last.read_bytes().decode("latin-1")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="elsewhere every file name is Unicode")
+def test_a_text_whose_name_is_not_utf8_is_found_again(workplace):
+    name = os.fsdecode("gr\xfcn.txt".encode("latin-1"))
+    (workplace / "text.txt").rename(workplace / name)
+    run_training(text=name, max_iters=2)
+    assert train.main([*RESUME, "--max_iters=3"]) == 0
+
+
 def test_a_changed_text_is_said(workplace, capsys):
     run_training(max_iters=2)
     (workplace / "text.txt").write_text(made_up_text(seed=2), encoding="utf-8")

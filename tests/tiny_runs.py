@@ -101,7 +101,8 @@ def script(name: str, *words: str | bytes, stdout: int | IO = subprocess.PIPE, *
 def finish(process: subprocess.Popen) -> tuple[int, str, str]:
     """Wait for a process: its exit status, and what it wrote to stdout and stderr."""
     out, err = process.communicate(timeout=60)
-    return process.returncode, (out or b"").decode("utf-8"), err.decode("utf-8")
+    # In a pipe, too, Windows has other ends of lines.
+    return process.returncode, *(said.decode("utf-8").replace(os.linesep, "\n") for said in (out or b"", err))
 
 
 @contextmanager

@@ -15,6 +15,7 @@ Format: https://huggingface.co/docs/safetensors, read and written by the `safete
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -93,7 +94,8 @@ def write_atomically(path: Path, data: bytes) -> None:
             finally:
                 os.close(folder)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # it may not be there, or a virus scanner may have it open
+            temporary.unlink()
         raise CheckpointError(
             f"cannot write {path} ({error.strerror}): what was there before is intact; make room or choose another "
             "--out_dir, then --resume"

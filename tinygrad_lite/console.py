@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from tinygrad_lite.errors import DecodingError, OptionError, UserError
@@ -18,12 +20,21 @@ def say(*words: Any) -> None:
     print(*words, file=sys.stderr, flush=True)
 
 
+def quoted(path: Path) -> str:
+    """A path for a command that is shown to be copied.
+
+    >>> print(quoted(Path("out")), quoted(Path("my runs")))
+    out "my runs"
+    """
+    return f'"{path}"' if " " in str(path) else str(path)
+
+
 def wants_colour() -> bool:
     """Whether stdout is a terminal that knows colours, and the user has not asked for none (no-color.org)."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
         return False
     # The old console of Windows would print the codes themselves. Newer terminals there give themselves away.
-    if WINDOWS and not {"WT_SESSION", "TERM", "ConEmuANSI"} & os.environ.keys():
+    if WINDOWS and not {"WT_SESSION", "TERM", "TERM_PROGRAM", "ConEmuANSI"} & os.environ.keys():
         return False
     return sys.stdout.isatty()
 
@@ -37,8 +48,9 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     Args:
         name: of the command, put before the sentence.
     """
-    # Whatever a model writes can be printed, on every terminal and into every pipe.
+    # Whatever a model writes can be printed, on every terminal and into every pipe, and so can what is said about it.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
+    sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
         sys.exit(main(sys.argv[1:]))
     except UserError as error:
@@ -47,10 +59,19 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     except KeyboardInterrupt:
         say(f"\n{name}: stopped")
         sys.exit(130)
-    except BrokenPipeError:
-        # Python would flush stdout once more at the end, and complain: let it write to nowhere.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
-    except OSError as error:  # the disk is full, a file was taken away
-        say(f"{name}: {error}")
+    except OSError as error:
+        if reader_has_gone(error):
+            # Python would flush stdout once more at the end, and complain: let it write to nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
+        say(f"{name}: {error}")  # the disk is full, a file was taken away
         sys.exit(1)
+
+
+def reader_has_gone(error: OSError) -> bool:
+    """Whether an error means that nobody reads what we write into a pipe.
+
+    Windows may call that an invalid argument, but so it calls a forbidden file name, and then the error has that name.
+    """
+    on_windows = WINDOWS and error.errno == errno.EINVAL and error.filename is None
+    return isinstance(error, BrokenPipeError) or on_windows

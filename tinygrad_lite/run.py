@@ -106,7 +106,7 @@ class RunFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            file = open(self.path / "lock", "a", encoding="utf-8")  # noqa: SIM115 (closed by the `with` below)
+            file = open(self.path / "lock", "ab")  # noqa: SIM115 (closed by the `with` below)
         except OSError as error:
             raise OptionError(f"--out_dir {self.path} cannot be written ({error.strerror}): choose another") from None
         with file:  # the lock ends when the file is closed, even if the process is killed
@@ -115,15 +115,23 @@ class RunFolder:
                     import fcntl
 
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                else:
+                else:  # Windows locks bytes; the file is empty, but its first byte can be locked all the same
                     import msvcrt
 
                     msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-            except OSError:
+            except (BlockingIOError, PermissionError):
                 raise OptionError(
                     f"another run is training in {self.path}: wait for it or choose another --out_dir"
                 ) from None
-            yield
+            except OSError as error:
+                raise OptionError(
+                    f"--out_dir {self.path} is on a drive without file locks ({error.strerror}): choose another"
+                ) from None
+            try:
+                yield
+            finally:
+                if not POSIX:  # Windows may take its time to see that the file was closed
+                    msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
 
     def begin(self, options: dict[str, Any]) -> None:
         """Start a new run: remove the files of an older one, note the options, open metrics.csv."""
@@ -136,7 +144,8 @@ class RunFolder:
     def note_options(self, options: dict[str, Any]) -> None:
         """Write options.json."""
         text = json.dumps(options, indent=2, sort_keys=True, ensure_ascii=False)
-        write_atomically(self.options, (text + "\n").encode())
+        # A file name that is not UTF-8 is noted by JSON's own escape, \udcfc or the like, and read back the same.
+        write_atomically(self.options, (text + "\n").encode("utf-8", "backslashreplace"))
 
     def noted_options(self) -> dict[str, Any]:
         """What options.json says; nothing if it is gone or damaged."""

@@ -162,7 +162,7 @@ def test_a_path_below_the_current_folder_is_shown_from_there(tmp_path):
     spec = importlib.util.spec_from_file_location("model", file)
     model = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(model)
-    with detect_anomaly(), pytest.raises(NonFiniteError, match=r", at below/model\.py:2 \(`return x\.log\(\)`\)$"):
+    with detect_anomaly(), pytest.raises(NonFiniteError, match=r", at below.model\.py:2 \(`return x\.log\(\)`\)$"):
         model.loss(Tensor([0.0]))
 
 

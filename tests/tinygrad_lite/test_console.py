@@ -1,5 +1,7 @@
 """How a command ends, and what it says then."""
 
+import errno
+import os
 import subprocess
 import sys
 
@@ -60,3 +62,31 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word():
     assert process.stderr.read() == b""
     process.stderr.close()
     assert process.wait() == 141
+
+
+def test_windows_calls_a_reader_that_went_away_an_invalid_argument():
+    """But it calls a forbidden file name so, too."""
+    code = (
+        "import errno, sys\n"
+        "from tinygrad_lite import console\n"
+        "console.WINDOWS = sys.argv[1] == 'windows'\n"
+        "def main(argv):\n"
+        "    raise OSError(errno.EINVAL, 'Invalid argument', *argv[1:])\n"
+        "console.run_command('make', main)\n"
+    )
+    said = f"make: [Errno {errno.EINVAL}] Invalid argument"
+    for words, status, err in (
+        (["windows"], 141, ""),
+        (["windows", "a?b"], 1, f"{said}: 'a?b'"),
+        (["linux"], 1, said),
+    ):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False)
+        assert (done.returncode, done.stderr.decode("utf-8").strip()) == (status, err)
+
+
+def test_messages_are_utf8_in_a_pipe():
+    said = r"s\xfc\xdf \u2603 \udcfc"  # the last stands for a byte in a file's name
+    code = f"from tinygrad_lite.console import run_command, say\nrun_command('make', lambda _: say('{said}'))"
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
+    assert done.stderr.decode("utf-8").strip() == r"süß ☃ \udcfc"

@@ -82,7 +82,8 @@ TRY = "import sys; from tinygrad_lite.run import RunFolder\nwith RunFolder(sys.a
 
 def try_to_lock(run: RunFolder) -> subprocess.CompletedProcess:
     """Enter the lock from another process."""
-    return subprocess.run([sys.executable, "-c", TRY, str(run.path)], cwd=ROOT, capture_output=True, text=True)
+    command = [sys.executable, "-c", TRY, str(run.path)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
 
 
 def test_only_one_run_is_in_a_folder(run):
@@ -98,6 +99,18 @@ def test_a_lock_ends_with_an_error_inside(run):
     with pytest.raises(ZeroDivisionError), run.locked():
         1 / 0  # noqa: B018
     with run.locked():
+        pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX's locks")
+def test_a_drive_without_locks_is_named_as_such(run, monkeypatch):
+    import fcntl
+
+    def none_here(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none_here)
+    with pytest.raises(OptionError, match=r"is on a drive without file locks .*: choose another"), run.locked():
         pass
 
 
@@ -240,5 +253,5 @@ def test_importing_the_package_sets_nothing_for_the_process():
         "import tinygrad_lite, tinygrad_lite.run, gpt.model\n"
         "print(json.dumps([np.geterr() == before, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL]))"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
     assert json.loads(done.stdout) == [True, True]

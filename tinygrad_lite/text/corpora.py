@@ -123,7 +123,7 @@ def from_source(name: str, say: Callable[[str], None]) -> Corpus:
         say(f"sha256 {corpus.sha256}: kept in the cache, because there is no known one to compare it with")
     try:
         fetch.store(name, text, {"source": corpus.source, "licence": corpus.licence})
-    except OSError as error:
+    except (OSError, CorpusError) as error:
         say(f"the corpus {name} is not kept for the next time: {error}")
     return corpus
 

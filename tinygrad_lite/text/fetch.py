@@ -13,7 +13,9 @@ import json
 import lzma
 import os
 import shutil
+import ssl
 import subprocess
+import sys
 import tarfile
 import tempfile
 import urllib.error
@@ -217,7 +219,10 @@ def https_text(url: str, open_url: Callable | None = None) -> str:
         error.close()
         raise CorpusError(f"{url} answered {error.code} {error.reason}") from None
     except urllib.error.URLError as error:
-        raise CorpusError(f"{url} cannot be reached: {error.reason}") from None
+        hint = ""
+        if sys.platform == "darwin" and isinstance(error.reason, ssl.SSLCertVerificationError):
+            hint = " (a Python from python.org needs its Install Certificates.command to be run once)"
+        raise CorpusError(f"{url} cannot be reached: {error.reason}{hint}") from None
     except (OSError, http.client.HTTPException) as error:
         raise CorpusError(f"{url} broke off: {error!r}") from None
     if len(data) > MAX_BYTES:
@@ -229,10 +234,15 @@ def https_text(url: str, open_url: Callable | None = None) -> str:
 
 
 def cache_folder() -> Path:
-    """$TINYGRAD_LITE_CACHE, else $XDG_CACHE_HOME/tinygrad_lite, else ~/.cache/tinygrad_lite."""
+    """$TINYGRAD_LITE_CACHE, else $XDG_CACHE_HOME/tinygrad_lite, else ~/.cache/tinygrad_lite, on every system.
+
+    Raises: CorpusError if nobody knows the home folder, as it may be in a container.
+    """
     if own := os.environ.get("TINYGRAD_LITE_CACHE"):
         return Path(own)
     parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if parent.startswith("~"):
+        raise CorpusError("there is no home folder for the cache; the variable TINYGRAD_LITE_CACHE can name one")
     return Path(parent) / "tinygrad_lite"
 
 
@@ -240,7 +250,7 @@ def store(name: str, text: str, facts: dict[str, str]) -> None:
     """Keep a text in the cache as NAME.txt, and its hash and what else is known about it as NAME.json.
 
     Each file is complete or not there at all: it is written under another name first and then renamed.
-    Raises OSError if the cache cannot be written.
+    Raises OSError if the cache cannot be written, CorpusError if it has no place.
     """
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,81 @@
+"""Translations of lists of sentences: each as if it stood alone, none longer than it may be."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.data import SPECIALS
+from seq2seq.model import Seq2Seq
+from seq2seq.translate import longest_translation, same_limit, translate
+from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.errors import DecodingError
+from tinygrad_lite.text.byte import ByteTokenizer
+
+TOKENIZER = ByteTokenizer(SPECIALS)
+CONFIG = Seq2SeqConfig(
+    TOKENIZER.vocab_size, *(TOKENIZER.specials[name] for name in SPECIALS), n_layer=1, n_head=2, n_embd=16, dropout=0.3
+)
+SENTENCES = ["Der Mann liest ein Buch.", "Ja!", "", "Grün", "Die Katze schläft auf dem Dach des alten Hauses.", "Nein?"]
+
+
+@pytest.fixture(scope="module")
+def model() -> Seq2Seq:
+    with random_key(0):
+        model = Seq2Seq(CONFIG).to("cpu", "float64")
+    for name, parameter in model.named_parameters():
+        parameter.data[...] = 0.4 * keyed_rng(2, name).standard_normal(parameter.shape)
+    return model.eval()
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_one_equals_many_and_their_order_does_not_matter(model, beam):
+    together = translate(model, TOKENIZER, SENTENCES, beam=beam, n_best=min(2, beam))
+    alone = [translate(model, TOKENIZER, [sentence], beam=beam, n_best=min(2, beam))[0] for sentence in SENTENCES]
+    backwards = translate(model, TOKENIZER, SENTENCES[::-1], beam=beam, n_best=min(2, beam))[::-1]
+    for other in (alone, backwards):
+        for these, those in zip(together, other, strict=True):
+            assert [t.text for t in these] == [t.text for t in those]
+            assert [t.length for t in these] == [t.length for t in those]
+            np.testing.assert_allclose([t.log_prob for t in these], [t.log_prob for t in those], rtol=1e-9)
+
+
+def test_an_empty_sentence_has_an_empty_translation(model):
+    assert translate(model, TOKENIZER, []) == []
+    for found in translate(model, TOKENIZER, ["", ""], beam=4, n_best=3):
+        assert [(t.text, t.length, t.log_prob) for t in found] == [("", 0, 0.0)]
+
+
+def test_no_translation_is_longer_than_it_may_be_or_has_specials_in_it(model):
+    for sentence, found in zip(SENTENCES, translate(model, TOKENIZER, SENTENCES, beam=2, n_best=2), strict=True):
+        for translation in found:
+            assert translation.length <= longest_translation(len(sentence.encode()), CONFIG.block_size)
+            assert "<" not in translation.text or ">" not in translation.text
+
+
+def test_a_sentence_that_is_too_long_is_cut(model):
+    short = Seq2Seq.from_weights(replace(CONFIG, block_size=8), model.state_dict()).eval()
+    (found,) = translate(short, TOKENIZER, ["abcdefghijklm"])
+    (begun,) = translate(short, TOKENIZER, ["abcdefgh"])
+    assert found == begun
+    assert found[0].length <= 7
+
+
+def test_several_hypotheses_come_best_first_with_their_numbers(model):
+    (found,) = translate(model, TOKENIZER, ["Guten Tag"], beam=4, n_best=4, length_penalty=0.8)
+    assert len({t.text for t in found}) > 1
+    assert [t.score for t in found] == sorted((t.score for t in found), reverse=True)
+    for t in found:
+        assert t.score == pytest.approx(t.log_prob / ((5 + t.length) / 6) ** 0.8)
+    with pytest.raises(DecodingError, match="n_best"):
+        translate(model, TOKENIZER, ["Guten Tag"], beam=2, n_best=3)
+
+
+def test_batches_hold_sentences_with_one_limit():
+    sources = [[1] * n for n in (3, 300, 7, 9, 0, 8, 12)]
+    batches = same_limit(sources, 256, beam=1)
+    assert sorted(i for batch in batches for i in batch) == [0, 1, 2, 3, 5, 6]
+    for batch in batches:
+        assert len({longest_translation(len(sources[i]), 256) for i in batch}) == 1
+    assert max(map(len, same_limit([[1] * 100] * 50, 256, beam=5))) == 4

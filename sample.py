@@ -1,7 +1,8 @@
-"""Let a trained model write: checkpoint -> tokenizer -> decoder -> text.
+"""Let a trained model write or translate: checkpoint -> tokenizer -> decoder -> text.
 
     python sample.py --start "Habe nun, ach!"          go on from a prompt, with the newest checkpoint under out/
     python sample.py out/goethe-char/best.safetensors  with this one
+    python sample.py out/reverse --start abcdefghij    a translation model translates instead; --beam 5 --n_best 3
     python sample.py gpt2/                             with pretrained weights in Hugging Face's GPT-2 layout
     python sample.py --start FILE:prompt.txt           the prompt from a file; --start - reads it from stdin
     python sample.py --greedy                          always the most probable token
@@ -25,12 +26,18 @@ from gpt.interactive import converse
 from gpt.model import GPT
 from gpt.sample_options import SampleOptions, check_combination
 from gpt.score import score
-from gpt.trained import load_trained
+from gpt.task import FAMILY as gpt
+from gpt.trained import is_gpt2
+from seq2seq import speaking
+from seq2seq.model import Seq2Seq
+from seq2seq.task import FAMILY as seq2seq
+from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.console import run_command, say, wants_colour
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.family import Trained
 from tinygrad_lite.options import build, parse_command_line
-from tinygrad_lite.run import tune_memory
+from tinygrad_lite.run import newest_checkpoint, tune_memory
 from tinygrad_lite.text.beam import beam_search
 from tinygrad_lite.text.cleaning import normalise
 from tinygrad_lite.text.corpora import load_files
@@ -60,11 +67,17 @@ def main(argv: list[str]) -> int:
     check_combination(options, parsed.values)
 
     device = get_device(options.device).name
-    trained = load_trained(find_checkpoint(parsed.positional, options))
+    trained = load_any(find_checkpoint(parsed.positional, options))
     say(trained.about)
     if options.device == "auto":
         say(f"--device auto takes {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     tokenizer, model = trained.tokenizer, trained.make_model(device)
+    if isinstance(model, Seq2Seq):
+        speaking.check_options(parsed.values)
+        text = "" if options.interactive else normalise(read_prompt(options.start))
+        warn_of_unknown(tokenizer, text.replace("\n", ""))
+        speaking.speak(options, model, tokenizer, text)
+        return 0
     if options.score:
         show_score(options, model, tokenizer)
         return 0
@@ -90,6 +103,16 @@ def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
     if named and options.out_dir:
         raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: which checkpoint?")
     return Path(named or options.out_dir or OUT)
+
+
+def load_any(path: Path) -> Trained:
+    """A trained model of whichever family, from a file or folder."""
+    if is_gpt2(path):
+        return gpt.load(path)
+    if path.is_dir() or path == OUT:
+        path = newest_checkpoint(path)
+    family = load_checkpoint(path).family
+    return seq2seq.load(path) if family == seq2seq.name else gpt.load(path)
 
 
 def read_prompt(start: str) -> str:

@@ -72,9 +72,10 @@ from pathlib import Path
 
 from gpt.data import split
 from gpt.score import score
-from gpt.trained import Trained, load_trained
+from gpt.trained import load_trained
 from tinygrad_lite.console import run_command, say
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
+from tinygrad_lite.family import Trained
 from tinygrad_lite.options import build, option, parse_command_line
 from tinygrad_lite.text.corpora import Corpus, announce, load_corpus, load_files
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import ClassVar
 
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.options import option
@@ -125,8 +128,47 @@ class GPTOptions(TrainOptions):
     n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
     norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
 
-    def model_config(self, vocab_size: int) -> GPTConfig:
-        """The model's settings for a vocabulary of this size.
+    batch_size: int = option(12, "sequences per micro-step", unit="sequences", low=1, group="training")
+    eval_iters: int = option(
+        0,
+        "windows of the held-out text to evaluate on, always the same; 0: all",
+        unit="windows",
+        low=0,
+        group="evaluation",
+    )
+    sample_tokens: int = option(
+        160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0, group="evaluation"
+    )
+
+    FILES: ClassVar[tuple[str, ...]] = ("text",)  # options that are paths, which no checkpoint holds
+
+    def check(self, learns_tokenizer: bool) -> None:
+        """Refuse what cannot be computed, before any text is fetched.
+
+        Raises: OptionError.
+        """
+        named = Path(self.dataset)
+        if not self.text and (named.name != self.dataset or named.is_file()):
+            # A text of the user's own: --text keeps its path out of the checkpoint, which may be given away.
+            self.text, self.dataset = [self.dataset], GPTOptions.dataset
+        if learns_tokenizer:
+            self.model_config(2)
+            if self.tokenizer == "hf":
+                raise OptionError(
+                    "--tokenizer hf: such a tokenizer comes with pretrained weights (--init_from FOLDER); to learn "
+                    "one, take bpe"
+                )
+
+    def sizes(self, config: GPTConfig) -> tuple[int, int, str]:
+        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
+        micro_steps = self.gradient_accumulation_steps
+        factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
+        factors += [f"{self.batch_size} sequences", f"{self.block_size} tokens"]
+        tokens = self.batch_size * micro_steps * self.block_size
+        return config.activations(self.batch_size), tokens, " x ".join(factors)
+
+    def model_config(self, vocab_size: int, specials: Mapping[str, int] | None = None) -> GPTConfig:
+        """The model's settings for a vocabulary of this size; a GPT has no use for special tokens.
 
         Raises: OptionError if n_embd is no multiple of n_head.
         """

@@ -30,9 +30,10 @@ from safetensors.numpy import save as to_bytes
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.pretrained import ACTIVATIONS, OWN_TOKENIZER, WEIGHTS, gpt2_shapes, layer_names
-from gpt.trained import Trained, load_trained
+from gpt.trained import load_trained
 from tinygrad_lite.console import run_command, say
 from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.family import Trained
 from tinygrad_lite.text.huggingface import GPT2_SPECIAL, HFTokenizer
 
 USAGE = "usage: python -m gpt.export CHECKPOINT DIR    (a .safetensors file or a run's folder; a new folder)"

@@ -34,6 +34,8 @@ from tinygrad_lite.transformer import (
 class GPT(Module):
     """A decoder-only Transformer with GPT-2's initialisation and an output matrix tied to the token embedding."""
 
+    position_tables = frozenset({"position_embedding.weight"})  # of which a shorter context needs a part
+
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
         self.config = config

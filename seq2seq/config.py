@@ -73,6 +73,22 @@ class Seq2SeqConfig:
         positions = 2 * self.block_size * c if self.positions == "learned" else 0
         return self.vocab_size * c + positions + self.n_layer * (encoder + decoder) + ends
 
+    def flops_per_token(self) -> int:
+        """Floating-point operations of the matrix products with which one target token is learned.
+
+        Counted as in `GPTConfig.flops_per_token`, with a source token for every target token, and without the
+        products of attention, which are small for sentences.
+        """
+        c, f = self.n_embd, self.n_hidden
+        encoder, decoder = 4 * c * c + 2 * c * f, 8 * c * c + 2 * c * f
+        return 3 * 2 * (self.n_layer * (encoder + decoder) + c * self.vocab_size)
+
+    def activations(self, batch_tokens: int) -> int:
+        """About how many numbers a training micro-step keeps for its backward pass: see `GPTConfig.activations`."""
+        c, f = self.n_embd, self.n_hidden
+        per_target = self.n_layer * (20 * c + 3 * f) + 2 * self.vocab_size
+        return batch_tokens // 2 * (self.n_layer * (12 * c + 3 * f) + per_target)
+
 
 def transformer_base(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:
     """The base model of the paper: 63 million parameters with its shared vocabulary of 37,000.

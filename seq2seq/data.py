@@ -71,16 +71,11 @@ class PairData:
         batches = batches_of(self.train, self.batch_tokens, rng.permutation(len(self.train)))
         return [batches[i] for i in rng.permutation(len(batches))]
 
-    def micro_batches(self, step: int) -> Iterator[tuple[Batch, float]]:
-        """The batches of one update, each with its share of the update's target tokens.
-
-        The mean over all of them is the sum of the batches' means, each times its share: exact, though no two
-        batches have the same number of tokens.
-        """
-        parts = self.update(step)
-        counts = [sum(len(self.train[i][1]) - 1 for i in part) for part in parts]
-        for part, count in zip(parts, counts, strict=True):
-            yield self.batch([self.train[i] for i in part]), count / sum(counts)
+    def micro_batches(self, step: int) -> Iterator[tuple[Batch, int]]:
+        """The batches of one update, each with its number of target tokens, no two of which need be equal."""
+        for part in self.update(step):
+            pairs = [self.train[i] for i in part]
+            yield self.batch(pairs), sum(len(target) - 1 for _, target in pairs)
 
     def validation_batches(self) -> Iterator[tuple[Batch, int]]:
         """All held-out pairs, in batches, each with its number of target tokens; always the same."""

@@ -40,6 +40,8 @@ Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos>
 class Seq2Seq(Module):
     """An encoder-decoder Transformer with one embedding for source, target and output."""
 
+    position_tables = frozenset({"source_positions.weight", "target_positions.weight"})
+
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         self.config = config

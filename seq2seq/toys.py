@@ -2,8 +2,8 @@
 
 Each is endless: number i of a task is always the same pair, drawn with the key (seed, task, i).
 
-    reverse   "d b a"                    ->  "a b d"
-    sort      "d b a"                    ->  "a b d"
+    reverse   "dbca"                     ->  "acbd"
+    sort      "dbca"                     ->  "abcd"
     numbers   "siebenhundertzwölf"       ->  "seven hundred twelve"
 
 Reversal shows attention at its plainest: output t looks at input n - t. Sorting needs all of the input for every
@@ -69,13 +69,13 @@ def english_number(n: int) -> str:
 def reversal(rng: np.random.Generator) -> tuple[str, str]:
     """Ten letters, and the same backwards."""
     letters = rng.choice(list(LETTERS), 10)
-    return " ".join(letters), " ".join(letters[::-1])
+    return "".join(letters), "".join(letters[::-1])
 
 
 def sorting(rng: np.random.Generator) -> tuple[str, str]:
     """Ten letters, and the same in order."""
     letters = rng.choice(list(LETTERS), 10)
-    return " ".join(letters), " ".join(sorted(letters))
+    return "".join(letters), "".join(sorted(letters))
 
 
 def numbers(rng: np.random.Generator) -> tuple[str, str]:

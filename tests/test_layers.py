@@ -22,7 +22,13 @@ LAYERS = [
     ["tinygrad_lite.nn", "tinygrad_lite.gradcheck", "tinygrad_lite.graph"],
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite.options", "tinygrad_lite.checkpoint", "tinygrad_lite.text", "tinygrad_lite.text.*"],
-    ["tinygrad_lite.training", "tinygrad_lite.run", "tinygrad_lite.plot"],
+    [
+        "tinygrad_lite.training",
+        "tinygrad_lite.run",
+        "tinygrad_lite.plot",
+        "tinygrad_lite.family",
+        "tinygrad_lite.start",
+    ],
     [
         "gpt",
         "gpt.config",
@@ -35,7 +41,7 @@ LAYERS = [
         "gpt.pretrained",
         "gpt.export",
         "gpt.trained",
-        "gpt.start",
+        "gpt.task",
     ],
     ["seq2seq", "seq2seq.*"],
     ["train", "sample"],
@@ -134,7 +140,7 @@ def test_the_circle_is_closed_by_the_last_line_of_tensor():
 def test_the_library_needs_few_others():
     """numpy, safetensors and tqdm come with it; CuPy, tokenizers, matplotlib may be there; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
-    known |= {"numpy", "safetensors", "tqdm", "cupy", "tokenizers", "matplotlib"}
+    known |= {"numpy", "safetensors", "tqdm", "cupy", "tokenizers", "matplotlib", "sacrebleu"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(TREES[module])} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"

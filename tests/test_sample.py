@@ -217,7 +217,7 @@ def broken(path: Path, how: str) -> None:
         ("nan", "NaN or infinity"),
         ("tokenizer", "tokens, its model"),
         ("settings", "cannot be|parameters, there are"),
-        ("family", "'rnn', not a GPT"),
+        ("family", "'rnn', not 'gpt'"),
     ],
 )
 def test_a_broken_checkpoint_is_refused_with_the_reason(trained, how, reason):

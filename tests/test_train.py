@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import train
-from gpt import start
-from gpt.config import GPTConfig
+from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
+from gpt.task import FAMILY
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
-from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite import Tensor, manual_seed, start
 from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
@@ -196,14 +196,14 @@ def test_evaluation_and_samples_do_not_disturb_the_training():
 
 def test_the_validation_loss_depends_on_nothing_but_the_weights():
     settings = {"text": ["text.txt"], "n_layer": 1, "n_embd": 16, "dropout": 0.3}
-    options = build(train.GPTOptions, ("test", settings))
-    data = train.prepare(options)
-    model = start.Start(options, RunFolder("run")).make_model(data)
+    run = start.Start(FAMILY, build(GPTOptions, ("test", settings)), RunFolder("run"))
+    task = run.make_task()
+    model = run.make_model(task.tokenizer)
     assert model.training
-    first = train.evaluate(options, data, model)
+    first = train.evaluate(task, model)
     assert model.training
-    model.loss(next(data.micro_batches(0, 2, 1))).backward()  # draws random numbers
-    assert train.evaluate(options, data, model) == first
+    model.loss(next(task.micro_batches(0))[0]).backward()  # draws random numbers
+    assert train.evaluate(task, model) == first
 
 
 def test_composed_operations_give_the_same_losses():

@@ -25,7 +25,10 @@ from tinygrad_lite.checkpoint import POSIX, describe, load_checkpoint, write_ato
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
 
-METRICS = tuple("step loss learning_rate grad_norm tokens_per_second val_loss bits_per_char matmul_share".split())
+METRICS = (
+    *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char", "matmul_share"),
+    *("bleu", "chrf", "exact"),
+)
 SAMPLE_HEADING = re.compile(r"^=== step ([0-9,]+): ", re.MULTILINE)
 
 

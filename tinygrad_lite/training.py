@@ -31,7 +31,6 @@ class TrainOptions:
     composed: bool = option(False, "use the composed (explaining) version of every operation; slow", group="run")
 
     max_iters: int = option(2000, "updates to make", unit="steps", low=0, group="training")
-    batch_size: int = option(12, "sequences per micro-step", unit="sequences", low=1, group="training")
     gradient_accumulation_steps: int = option(
         1, "micro-steps whose gradients make one update", unit="micro-steps", low=1, group="training"
     )
@@ -59,13 +58,6 @@ class TrainOptions:
     eval_interval: int = option(
         250, "steps between evaluations and checkpoints", unit="steps", low=1, group="evaluation"
     )
-    eval_iters: int = option(
-        0,
-        "windows of the held-out text to evaluate on, always the same; 0: all",
-        unit="windows",
-        low=0,
-        group="evaluation",
-    )
     patience: int = option(
         0,
         "stop after so many evaluations in a row without a better validation loss; 0: never",
@@ -77,9 +69,6 @@ class TrainOptions:
         0, "checkpoints to keep beside last and best: those of the latest evaluations", low=0, group="evaluation"
     )
     log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
-    sample_tokens: int = option(
-        160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0, group="evaluation"
-    )
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of the update that leads from `step` to `step + 1` updates."""

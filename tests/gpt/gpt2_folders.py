@@ -13,7 +13,7 @@ from safetensors.numpy import save_file
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from gpt.trained import Trained
+from tinygrad_lite.family import Trained
 from tinygrad_lite.text.byte import ByteTokenizer
 from tinygrad_lite.text.tokenizer import Tokenizer
 
@@ -91,7 +91,7 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
 
 def as_trained(config: GPTConfig, weights: dict[str, np.ndarray], tokenizer: Tokenizer | None = None) -> Trained:
     """These weights, as if they had been read from a file."""
-    return Trained(Path("file"), "a GPT", config, tokenizer or ByteTokenizer(), weights)
+    return Trained(Path("file"), "a GPT", GPT, config, tokenizer or ByteTokenizer(), weights)
 
 
 def greedy(model: GPT, ids: list[int], length: int) -> list[int]:

@@ -10,7 +10,9 @@ from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.options import build, list_presets, read_preset
+from tinygrad_lite.start import family_of
 from tinygrad_lite.tensor import Tensor
+from train import FAMILIES
 
 PRESETS = Path(__file__).parent.parent.parent / "presets"
 SMALL = GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=6, dropout=0.1)
@@ -119,7 +121,9 @@ def test_options_make_a_config():
 
 @pytest.mark.parametrize("name", sorted(list_presets(PRESETS)))
 def test_every_preset_is_a_run_that_can_be(name):
-    options = build(GPTOptions, (name, read_preset(PRESETS / f"{name}.toml")))
+    preset = read_preset(PRESETS / f"{name}.toml")
+    options = build(family_of(preset, FAMILIES).options, (name, {n: v for n, v in preset.items() if n != "family"}))
+    options.check(learns_tokenizer=True)
     assert options.model_config(100).num_parameters() > 0
     assert list_presets(PRESETS)[name]
 

@@ -8,6 +8,7 @@ from seq2seq.data import SPECIALS, PairData, area, batches_of, encode_pairs
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.device import random_key
 from tinygrad_lite.text.byte import ByteTokenizer
+from train import compute_gradients
 
 TOKENIZER = ByteTokenizer(SPECIALS)
 
@@ -76,11 +77,7 @@ def test_accumulated_gradients_are_those_of_one_large_batch():
         model = Seq2Seq(Seq2SeqConfig(259, *(TOKENIZER.specials[s] for s in SPECIALS), 1, 2, 8, dropout=0.0)).to(
             "cpu", "float64"
         )
-    total = 0.0
-    for batch, share in data.micro_batches(0):
-        loss = model.loss(batch) * share
-        loss.backward()
-        total += loss.item()
+    total, _ = compute_gradients(0, data, model, step=0)
     parts = {name: p.grad.numpy().copy() for name, p in model.named_parameters()}
     for parameter in model.parameters():
         parameter.grad = None

@@ -5,6 +5,7 @@ import math
 
 import pytest
 
+from gpt.config import GPTOptions
 from tinygrad_lite.nn import LayerNorm, Linear, Module
 from tinygrad_lite.optim import SGD, Adam, AdamW
 from tinygrad_lite.training import TrainOptions
@@ -16,7 +17,7 @@ NANOGPT = (
 
 
 def test_the_names_are_those_of_nanogpt():
-    assert set(NANOGPT.split()) <= {field.name for field in dataclasses.fields(TrainOptions)}
+    assert set(NANOGPT.split()) <= {field.name for field in dataclasses.fields(GPTOptions)}
 
 
 def test_every_option_says_what_it_is():

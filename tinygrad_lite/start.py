@@ -11,33 +11,28 @@ has a row for each of its tokens.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gpt.config import GPTConfig, GPTOptions
-from gpt.data import TextData
-from gpt.model import GPT
-from gpt.trained import Trained, load_trained
 from tinygrad_lite.checkpoint import Checkpoint, load_checkpoint
 from tinygrad_lite.console import say
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.family import Family, Task, Trained, check_family
+from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.options import build, difference, find_preset, list_presets, parse_command_line, read_preset
 from tinygrad_lite.run import RunFolder
 from tinygrad_lite.text.tokenizer import Tokenizer
+from tinygrad_lite.training import TrainOptions
 
 PRESETS = Path(__file__).parent.parent / "presets"
-DEFAULT_PRESET = "goethe-char"
 # These say where a run reads and writes and how it starts, not what it computes: no checkpoint holds them.
-NOT_SAVED = {"out_dir", "init_from", "overwrite", "dry_run", "text"}
-# These decide which weights there are: a run that starts from weights cannot change them.
-SHAPE = {"n_layer", "n_head", "n_embd", "block_size", "bias", "positions", "activation", "n_inner", "norm_eps"}
-FIXED = SHAPE | {"tokenizer", "vocab_size"}
+NOT_SAVED = {"out_dir", "init_from", "overwrite", "dry_run"}  # and the files of the text
 IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
 
 
@@ -50,7 +45,8 @@ class Start:
         trained: the weights that a new run begins with, if they are not random.
     """
 
-    options: GPTOptions
+    family: Family
+    options: TrainOptions
     folder: RunFolder
     checkpoint: Checkpoint | None = None
     trained: Trained | None = None
@@ -70,23 +66,31 @@ class Start:
         if self.trained is None:
             return None
         weights = dict(self.trained.weights)
-        if (name := "position_embedding.weight") in weights:  # a shorter context needs fewer positions
+        for name in self.family.model.position_tables & weights.keys():  # a shorter context needs fewer positions
             weights[name] = weights[name][: self.options.block_size]
         return weights
 
-    def make_model(self, data: TextData) -> GPT:
+    def make_task(self) -> Task:
+        """Get the data ready, and say what they are."""
+        task = self.family.task(self.options, self.tokenizer)
+        say(task.describe())
+        if self.tokenizer:
+            warn_of_unknown(task)
+        return task
+
+    def make_model(self, tokenizer: Tokenizer) -> Module:
         """The model to train. Random weights depend on the seed only, not on the device."""
         options, weights = self.options, self.weights
-        config = options.model_config(data.tokenizer.vocab_size)
+        config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
         if weights:
-            model = GPT.from_weights(config, weights, options.device)
+            model = self.family.model.from_weights(config, weights, options.device)
         else:
             with random_key(options.seed):
-                model = GPT(config)
+                model = self.family.model(config)
         model.to(options.device, np.dtype(options.dtype))
         return model
 
-    def begin(self, optimizer: Optimizer, data: TextData) -> None:
+    def begin(self, optimizer: Optimizer, task: Task) -> None:
         """Make the folder ready, and the optimizer what it was if the run goes on."""
         if self.checkpoint is None:
             refuse_if_used(self.options, self.folder)  # once more: now nobody else can have begun
@@ -96,55 +100,71 @@ class Start:
             optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
         except ValueError as error:
             raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
-        if data.corpus.sha256 != self.checkpoint.corpus_sha256:
+        if task.corpus_sha256 != self.checkpoint.corpus_sha256:
             say("warning: the text is not the one that this run learned from so far")
         self.folder.rewind(self.checkpoint.step)
         self.folder.note_options(to_note(self.options))
         say(f"resuming after {self.checkpoint.step:,} steps")
 
 
-def read_start(argv: list[str]) -> Start:
-    """What to do, as the command line says.
+def read_start(argv: list[str], families: Sequence[Family], default_preset: str) -> Start:
+    """What to do, as the command line says. Which options there are depends on the preset that it names.
 
     Raises: UserError with one sentence about whatever cannot be done, before any text is fetched.
     """
     presets = list_presets(PRESETS)
+    named = next((word for word in argv if word in presets), default_preset)
+    family = family_of(read_preset(PRESETS / f"{named}.toml"), families)
     parsed = parse_command_line(
-        GPTOptions,
+        family.options,
         argv,
         prog="train.py",
-        description="Train a GPT on text. Without options: the preset goethe-char.",
-        epilog="Presets:\n" + "\n".join(f"  {name:<12} {about}" for name, about in presets.items()),
+        description=family.about,
+        epilog="Presets:\n" + "\n".join(f"  {name:<16} {about}" for name, about in presets.items()),
         positional="preset",
         aliases={"resume": ["--init_from", "resume"]},
         ignored=dict.fromkeys(IGNORED, "this project has no such thing"),
     )
     for note in parsed.notes:
         say(f"note: {note}")
-    preset = parsed.positional or DEFAULT_PRESET
+    preset = parsed.positional or default_preset
     base, given = read_preset(find_preset(PRESETS, preset)), parsed.values
-    options = build(GPTOptions, (f"preset {preset}", base), ("command line", given))
+    base.pop("family", None)
+    options = build(family.options, (f"preset {preset}", base), ("command line", given))
     origin = options.init_from
     folder = RunFolder(options.out_dir or Path("out") / preset)
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last)
-        start = Start(resumed_options(checkpoint, given, folder), folder, checkpoint)
+        check_family(folder.last, checkpoint, family.name)
+        start = Start(family, resumed_options(family, checkpoint, given, folder), folder, checkpoint)
     elif origin == "scratch":
-        start = Start(options, folder)
+        start = Start(family, options, folder)
     else:
         if not options.out_dir and not parsed.positional:
             folder = RunFolder(Path("out") / f"{name_of(Path(origin))}-finetuned")
         asked = given if not parsed.positional else base | given  # the default preset was not asked for
         refuse_if_used(options, folder)
-        trained = load_origin(origin)
-        start = Start(adapted_options(trained, base, given, asked), folder, trained=trained)
+        trained = load_origin(family, origin)
+        start = Start(family, adapted_options(family, trained, base, given, asked), folder, trained=trained)
     if origin != "resume":
         refuse_if_used(options, folder)
     check_options(start)
     return start
 
 
-def refuse_if_used(options: GPTOptions, folder: RunFolder) -> None:
+def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
+    """The family that a preset is for: what it names, or the first.
+
+    Raises: OptionError if it names none that there is.
+    """
+    name = preset.get("family", families[0].name)
+    for family in families:
+        if family.name == name:
+            return family
+    raise OptionError(f"the preset names the family {name!r}, but there are {', '.join(f.name for f in families)}")
+
+
+def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
     """Raise OptionError if a new run would destroy another one without being told to."""
     if not options.overwrite and not options.dry_run:
         folder.refuse_if_used()
@@ -153,10 +173,6 @@ def refuse_if_used(options: GPTOptions, folder: RunFolder) -> None:
 def check_options(start: Start) -> None:
     """Choose the device, and refuse what cannot be computed."""
     options = start.options
-    named = Path(options.dataset)
-    if not options.text and (named.name != options.dataset or named.is_file()):
-        # A text of the user's own: --text keeps its path out of the checkpoint, which may be given away.
-        options.text, options.dataset = [options.dataset], GPTOptions.dataset
     if options.device == "auto":
         options.device = get_device("auto").name
         say(f"--device auto takes {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
@@ -166,26 +182,23 @@ def check_options(start: Start) -> None:
             f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but it is where the "
             "learning rate ends: take a smaller one, or leave it out for a tenth"
         )
-    if start.tokenizer is None:
-        options.model_config(2)  # refuse impossible sizes before any text is fetched
-        if options.tokenizer == "hf":
-            raise OptionError(
-                "--tokenizer hf: such a tokenizer comes with pretrained weights (--init_from FOLDER); to learn one, "
-                "take bpe"
-            )
+    options.check(learns_tokenizer=start.tokenizer is None)
 
 
 # --- a run that goes on ---------------------------------------------------------------------------------------
 
 
-def resumed_options(checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder) -> GPTOptions:
+def resumed_options(
+    family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
+) -> TrainOptions:
     """The settings of the run that goes on, with what the command line changes; prints the changes."""
     source = f"checkpoint {folder.last}"
-    before = build(GPTOptions, (source, checkpoint.training))
+    before = build(family.options, (source, checkpoint.training))
     # The checkpoint holds no path; which files the text was in, options.json says.
-    text = {} if {"text", "dataset"} & given.keys() else {"text": folder.noted_options().get("text", [])}
-    options = build(GPTOptions, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
-    for name in sorted((FIXED | {"dtype"}) & given.keys()):
+    files, noted = family.options.FILES, folder.noted_options()
+    text = {} if {*files, "dataset"} & given.keys() else {name: noted[name] for name in files if name in noted}
+    options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
+    for name in sorted((fixed(family) | {"dtype"}) & given.keys()):
         old, new = getattr(before, name), getattr(options, name)
         if old != new:
             raise OptionError(
@@ -198,10 +211,10 @@ def resumed_options(checkpoint: Checkpoint, given: Mapping[str, Any], folder: Ru
         raise OptionError(
             f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
         )
-    if checkpoint.family != "gpt":
-        raise CheckpointError(f"{folder.last} holds a model of the family {checkpoint.family!r}, not a GPT")
-    described = options.model_config(Tokenizer.from_json(checkpoint.tokenizer).vocab_size)
-    if replace(GPTConfig.from_json(checkpoint.model), dropout=options.dropout) != described:
+    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
+    described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
+    held = family.config.from_json(checkpoint.model)
+    if any(getattr(held, name) != getattr(described, name) for name in {*family.shape, "vocab_size"}):
         raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
     return options
 
@@ -214,7 +227,7 @@ def name_of(origin: Path) -> str:
     return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
 
 
-def load_origin(origin: str) -> Trained:
+def load_origin(family: Family, origin: str) -> Trained:
     """The weights that --init_from names.
 
     Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
@@ -224,14 +237,19 @@ def load_origin(origin: str) -> Trained:
             f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
             "folder of a run, or a folder in Hugging Face's GPT-2 layout"
         )
-    trained = load_trained(Path(origin))
+    trained = family.load(Path(origin))
     say(trained.about)
     return trained
 
 
+def fixed(family: Family) -> frozenset[str]:
+    """The options that decide which weights there are: a run that starts from weights cannot change them."""
+    return family.shape | {"tokenizer", "vocab_size"}
+
+
 def adapted_options(
-    trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
-) -> GPTOptions:
+    family: Family, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
+) -> TrainOptions:
     """The settings of a new run with other weights: their shape and tokenizer, else those of preset and command line.
 
     Args:
@@ -239,9 +257,9 @@ def adapted_options(
         asked: the values that the user knows of, and that must therefore not be passed over in silence.
     Raises: OptionError that names what does not fit the weights.
     """
-    own = {name: getattr(trained.config, name) for name in SHAPE}
+    own = {name: getattr(trained.config, name) for name in family.shape}
     own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
-    for name in sorted(FIXED & asked.keys()):
+    for name in sorted(fixed(family) & asked.keys()):
         if name == "block_size" and asked[name] < own[name]:
             own[name] = asked[name]  # the weights know longer contexts; a shorter one is faster
         elif asked[name] != own[name]:
@@ -249,12 +267,12 @@ def adapted_options(
                 f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
                 "leave it out, or train from scratch"
             )
-    return build(GPTOptions, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))
+    return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))
 
 
-def warn_of_unknown(data: TextData) -> None:
+def warn_of_unknown(task: Task) -> None:
     """Count what of the text the weights never saw: characters that their tokenizer does not have."""
-    counts = data.tokenizer.unknown(data.corpus.text)
+    counts = task.unknown()
     if not counts:
         return
     often = sorted(counts, key=lambda character: (-counts[character], character))
@@ -269,14 +287,20 @@ def warn_of_unknown(data: TextData) -> None:
 # --- settings on paper ----------------------------------------------------------------------------------------
 
 
-def saved_options(options: GPTOptions) -> dict[str, Any]:
+def saved_options(options: TrainOptions) -> dict[str, Any]:
     """The settings that a checkpoint holds."""
-    return {name: value for name, value in asdict(options).items() if name not in NOT_SAVED}
+    left_out = NOT_SAVED | set(options.FILES)
+    return {name: value for name, value in asdict(options).items() if name not in left_out}
 
 
-def to_note(options: GPTOptions) -> dict[str, Any]:
+def to_note(options: TrainOptions) -> dict[str, Any]:
     """The settings for options.json, with whole paths, so that --resume finds the text from any folder."""
-    return {**asdict(options), "text": [str(Path(path).resolve()) for path in options.text]}
+    noted = asdict(options)
+    for name in options.FILES:
+        paths = noted[name]
+        whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]
+        noted[name] = whole if isinstance(paths, list) else "".join(whole)
+    return noted
 
 
 def dry_run(start: Start) -> int:
@@ -290,16 +314,12 @@ def dry_run(start: Start) -> int:
     elif options.tokenizer == "byte":
         vocab_size = 256
     config = options.model_config(vocab_size)
-    parameters, numbers = config.num_parameters(), config.activations(options.batch_size)
-    bytes_each, mib = np.dtype(options.dtype).itemsize, 1 / 2**20
-    factors = [f"{options.batch_size} sequences", f"{options.block_size} tokens"]
-    if options.gradient_accumulation_steps > 1:
-        factors.insert(0, f"{options.gradient_accumulation_steps} micro-steps")
-    tokens = options.batch_size * options.gradient_accumulation_steps * options.block_size
+    parameters, bytes_each, mib = config.num_parameters(), np.dtype(options.dtype).itemsize, 1 / 2**20
+    numbers, tokens, factors = options.sizes(config)
     say(f"parameters       {parameters:,}{about}")
     say(f"memory           {4 * parameters * bytes_each * mib:,.0f} MiB weights, gradients and two moments")
     say(f"                 {numbers * bytes_each * mib:,.0f} MiB activations of one micro-step, about")
-    say(f"tokens per step  {tokens:,} = {' x '.join(factors)}")
+    say(f"tokens per step  {tokens:,} = {factors}")
     say(f"matrix products  {tokens * config.flops_per_token() / 1e9:,.1f} GFLOP per step")
     say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
     say("learning rate    step: rate")

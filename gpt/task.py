@@ -1,0 +1,89 @@
+"""What a GPT does in training: predict a text, token by token, and now and then write one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from gpt.config import GPTConfig, GPTOptions
+from gpt.data import Batch, prepare
+from gpt.model import GPT
+from gpt.trained import load_trained
+from tinygrad_lite.family import Family, Report
+from tinygrad_lite.text.decoding import generate
+from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
+
+
+class TextTask:
+    """A text to learn from, its held-out part, and samples of what was learned."""
+
+    def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
+        self.options = options
+        self.data = prepare(options, tokenizer)
+        self.tokenizer = self.data.tokenizer
+        self.corpus_sha256 = self.data.corpus.sha256
+
+    def describe(self) -> str:
+        """One line on the tokens."""
+        data = self.data
+        return (
+            f"{data.tokenizer.kind} tokenizer with {data.tokenizer.vocab_size:,} tokens, "
+            f"{data.chars_per_token:.2f} characters each; {len(data.train):,} tokens to learn from, "
+            f"{len(data.held_out):,} held out"
+        )
+
+    def unknown(self) -> dict[str, int]:
+        """The characters or words of the text that the tokenizer does not know."""
+        return self.tokenizer.unknown(self.data.corpus.text)
+
+    def micro_batches(self, step: int) -> Iterator[tuple[Batch, int]]:
+        """The batches of one update, each with its number of tokens."""
+        options = self.options
+        for batch in self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps):
+            yield batch, batch[1].numel()
+
+    def validation_batches(self) -> Iterator[tuple[Batch, int]]:
+        """The held-out text in windows."""
+        for batch in self.data.validation_batches(self.options.batch_size, self.options.eval_iters):
+            yield batch, batch[1].numel()
+
+    def report(self, model: GPT, val_loss: float) -> Report:
+        """The loss in bits per character, and a sample."""
+        bits = self.data.bits_per_character(val_loss)
+        text = self.sample(model) if self.options.sample_tokens else ""
+        return Report({"bits_per_char": bits}, f"{bits:.3f} bits per character", text)
+
+    def sample(self, model: GPT) -> str:
+        """A short text by the model as it is; the same random numbers each time, so samples can be compared."""
+        prompt = self.tokenizer.encode("\n") or [0]
+        model.eval()
+        log_probs, state = model.start(np.array([prompt]))
+        stream = StreamDecoder(self.tokenizer)
+        tokens = generate(
+            model.step,
+            log_probs,
+            state,
+            max_new_tokens=self.options.sample_tokens,
+            temperature=0.8,
+            seed=self.options.seed,
+            forbidden=tuple(self.tokenizer.specials.values()),
+        )
+        text = "".join(stream.push(int(row[0])) for row in tokens) + stream.finish()
+        model.train()
+        return text.encode("utf-8", "replace").decode("utf-8").strip()
+
+
+SHAPE = "n_layer n_head n_embd block_size bias positions activation n_inner norm_eps"
+
+FAMILY = Family(
+    name="gpt",
+    about="Train a GPT on text. Without options: the preset goethe-char.",
+    options=GPTOptions,
+    config=GPTConfig,
+    model=GPT,
+    task=TextTask,
+    load=load_trained,
+    shape=frozenset(SHAPE.split()),
+    example='--start "Habe nun, ach!"',
+)

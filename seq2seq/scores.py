@@ -1,0 +1,23 @@
+"""How good are translations? BLEU and chrF, computed by the package sacrebleu, and the share that is exactly right.
+
+BLEU counts which runs of one to four words a translation has in common with a reference, chrF which runs of one to
+six characters. Both go from 0 to 100. The numbers mean something only together with how they were computed, which
+sacrebleu's signature says. It is an extra: pip install -e ".[translate]"
+
+References: Papineni et al. 2002 (BLEU); Popović 2015 (chrF); Post 2018, "A call for clarity in reporting BLEU scores".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str, float], str]:
+    """Numbers by their names, and the same in words; BLEU and chrF only where sacrebleu is installed."""
+    exact = sum(one == other for one, other in zip(written, references, strict=True)) / len(written)
+    try:
+        from sacrebleu.metrics import BLEU, CHRF
+    except ImportError:
+        return {"exact": exact}, f'{exact:.1%} exactly right (for BLEU and chrF: pip install -e ".[translate]")'
+    bleu, chrf = (metric.corpus_score(list(written), [list(references)]).score for metric in (BLEU(), CHRF()))
+    return {"bleu": bleu, "chrf": chrf, "exact": exact}, f"BLEU {bleu:.1f}, chrF {chrf:.1f}, {exact:.1%} exactly right"

@@ -1,0 +1,66 @@
+"""What `sample.py` does with a translation model: a sentence, a file, stdin or a conversation in, translations out.
+
+Every line is a sentence and gives a line on stdout, an empty one an empty one, whichever way it comes in.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from seq2seq.model import Seq2Seq
+from seq2seq.translate import translate
+from tinygrad_lite.console import say
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.text.cleaning import normalise
+from tinygrad_lite.text.tokenizer import Tokenizer
+
+# The options of sample.py that mean something to a translation.
+KNOWN = {"start", "beam", "n_best", "length_penalty", "greedy", "interactive", "out_dir", "device"}
+
+
+def check_options(given: dict[str, Any]) -> None:
+    """Refuse options that only a model that goes on with a text has a use for.
+
+    Raises: OptionError.
+    """
+    if unused := [name for name in given if name not in KNOWN]:
+        raise OptionError(
+            f"--{unused[0]} is for models that go on with a text; a translation takes "
+            + ", ".join(f"--{name}" for name in sorted(KNOWN))
+        )
+    if not given.keys() & {"start", "interactive"}:
+        raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", --start - for stdin, or --interactive')
+
+
+def speak(options: Any, model: Seq2Seq, tokenizer: Tokenizer, text: str) -> None:
+    """Translate each line of a text, or, interactively, each line that is typed."""
+    if not options.interactive:
+        say_lines(options, model, tokenizer, text.removesuffix("\n").split("\n"))
+        return
+    say("type a sentence; an empty line or the end of the input ends")
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = normalise(sys.stdin.readline()).rstrip("\n")
+        if not line:
+            say("")
+            return
+        say_lines(options, model, tokenizer, [line])
+
+
+def say_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
+    """Write the translation of each line, or its n_best, those with their numbers on stderr."""
+    lines = [" ".join(line.split()) for line in lines]
+    beam = max(1, options.beam)
+    found = translate(model, tokenizer, lines, beam=beam, n_best=options.n_best, length_penalty=options.length_penalty)
+    for hypotheses in found:
+        for rank, one in enumerate(hypotheses, start=1):
+            if options.n_best > 1:
+                say(
+                    f"--- {rank}: log-prob {one.log_prob:.4f} nats, length {one.length} tokens, score {one.score:.4f} "
+                    f"(log-prob / ((5 + length) / 6)^{options.length_penalty:g})"
+                )
+            sys.stdout.write(one.text.replace("\n", " ") + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,116 @@
+"""What the translation model does in training: learn from pairs, and now and then translate held-out sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.corpus import load_pairs
+from seq2seq.data import SPECIALS, PairData, encode_pairs
+from seq2seq.model import Batch, Seq2Seq
+from seq2seq.options import Seq2SeqOptions
+from seq2seq.scores import scores
+from seq2seq.translate import translate
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.family import Family, Report, Trained, check_family, trained_in
+from tinygrad_lite.run import newest_checkpoint
+from tinygrad_lite.text.bpe import BPETokenizer
+from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.text.tokenizer import UNKNOWN, CharTokenizer, Tokenizer
+
+
+class TranslationTask:
+    """Sentence pairs to learn from, held-out ones, and translations of these."""
+
+    def __init__(self, options: Seq2SeqOptions, tokenizer: Tokenizer | None = None) -> None:
+        self.options = options
+        self.corpus = load_pairs(options)
+        self.corpus_sha256 = self.corpus.sha256
+        self.tokenizer = tokenizer or learn_tokenizer(options, self.corpus.train)
+        train, held_out = (encode_pairs(self.tokenizer, part) for part in (self.corpus.train, self.corpus.held_out))
+        self.too_long = len(train)
+        train = [pair for pair in train if max(map(len, pair)) <= options.block_size]
+        self.too_long -= len(train)
+        fits = [max(map(len, pair)) <= options.block_size for pair in held_out]
+        self.sentences = [pair for pair, good in zip(self.corpus.held_out, fits, strict=True) if good]
+        held_out = [pair for pair, good in zip(held_out, fits, strict=True) if good]
+        if not train or not held_out:
+            raise CorpusError(
+                f"no pair of {self.corpus.name} has at most --block_size {options.block_size} tokens; take more"
+            )
+        steps = options.gradient_accumulation_steps
+        self.data = PairData(self.tokenizer, train, held_out, options.batch_tokens, steps, options.seed, options.device)
+
+    def describe(self) -> str:
+        """One line on the pairs and their tokens."""
+        data, left_out = self.data, f"; {self.too_long:,} too long, left out" if self.too_long else ""
+        return (
+            f"{self.corpus.name}: {len(data.train):,} pairs to learn from, {len(data.held_out):,} held out{left_out}; "
+            f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens; "
+            f"{data.padding():.1%} of the batches is padding"
+        )
+
+    def unknown(self) -> dict[str, int]:
+        """The characters that the tokenizer does not know."""
+        return self.tokenizer.unknown("".join(part for pair in self.corpus.train for part in pair))
+
+    def micro_batches(self, step: int) -> Iterator[tuple[Batch, int]]:
+        """The batches of one update, each with its number of target tokens."""
+        return self.data.micro_batches(step)
+
+    def validation_batches(self) -> Iterator[tuple[Batch, int]]:
+        """All held-out pairs."""
+        return self.data.validation_batches()
+
+    def report(self, model: Seq2Seq, val_loss: float) -> Report:
+        """How good the greedy translations of some held-out sentences are, and a few of them."""
+        sentences = self.sentences[: self.options.eval_pairs]
+        if not sentences:
+            return Report({}, "not translated", "")
+        model.eval()
+        found = translate(model, self.tokenizer, [source for source, _ in sentences])
+        model.train()
+        written = [hypotheses[0].text for hypotheses in found]
+        measures, words = scores(written, [target for _, target in sentences])
+        shown = zip(sentences[: self.options.translations], written, strict=False)
+        text = "\n".join(f"{source}\n  -> {translation}\n  == {target}" for (source, target), translation in shown)
+        return Report(measures, words, text)
+
+
+def learn_tokenizer(options: Seq2SeqOptions, pairs: list[tuple[str, str]]) -> Tokenizer:
+    """One tokenizer for both languages, learned from the sentences of both."""
+    if options.tokenizer == "byte":
+        return ByteTokenizer(SPECIALS)
+    text = "".join(f"{source}\n{target}\n" for source, target in pairs)
+    if options.tokenizer == "char":
+        return CharTokenizer.train(text, (*SPECIALS, UNKNOWN))
+    return BPETokenizer.train(text, options.vocab_size, SPECIALS)
+
+
+def load_trained(path: Path) -> Trained:
+    """Read a trained translation model: a checkpoint, or a folder, of which the newest one is taken.
+
+    Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
+    """
+    if path.is_dir():
+        path = newest_checkpoint(path)
+    checkpoint = load_checkpoint(path)
+    check_family(path, checkpoint, "seq2seq")
+    return trained_in(path, checkpoint, Seq2SeqConfig, Seq2Seq)
+
+
+SHAPE = "n_layer n_head n_embd n_inner block_size bias norm_first activation positions"
+
+FAMILY = Family(
+    name="seq2seq",
+    about="Train an encoder-decoder on sentence pairs.",
+    options=Seq2SeqOptions,
+    config=Seq2SeqConfig,
+    model=Seq2Seq,
+    task=TranslationTask,
+    load=load_trained,
+    shape=frozenset(SHAPE.split()),
+    example='--start "Der Mann liest ein Buch."',
+)

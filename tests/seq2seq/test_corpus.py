@@ -1,0 +1,91 @@
+"""Sentence pairs from files: what is read, what is refused, and a split that keeps the held-out sentences unseen."""
+
+import pytest
+
+from seq2seq.corpus import key_of, load_pairs, read_table, read_two, split
+from seq2seq.options import Seq2SeqOptions
+from tinygrad_lite.errors import CorpusError, OptionError
+
+
+def write(path, text):
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_a_table_of_pairs(tmp_path):
+    path = write(tmp_path / "pairs.tsv", "Hallo!\tHello!\tCC-BY\n\n Gru\u0308n \t green\r\n")
+    assert read_table(path) == [("Hallo!", "Hello!"), ("Grün", "green")]
+
+
+@pytest.mark.parametrize("line", ["Hallo Hello", "\tHello", "Hallo\t", "Hallo\t  \tx"])
+def test_a_line_that_is_no_pair_is_named(tmp_path, line):
+    path = write(tmp_path / "pairs.tsv", f"Ja.\tYes.\n{line}\n")
+    with pytest.raises(CorpusError, match=r"pairs\.tsv, line 2: expected source TAB target"):
+        read_table(path)
+
+
+def test_two_files_line_by_line(tmp_path):
+    one, other = write(tmp_path / "a.de", "eins\n\nzwei\ndrei\n"), write(tmp_path / "a.en", "one\nx\n\nthree")
+    assert read_two(one, other) == [("eins", "one"), ("drei", "three")]
+    with pytest.raises(CorpusError, match=r"a\.de has 4 lines and .*b\.en has 1: line n of one"):
+        read_two(one, write(tmp_path / "b.en", "one"))
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    (tmp_path / "latin").write_bytes("Grün\tgreen".encode("latin-1"))
+    for name, reason in (("gone", "cannot be read"), ("latin", "is not UTF-8 text"), (".", "cannot be read")):
+        with pytest.raises(CorpusError, match=reason):
+            read_table(tmp_path / name)
+
+
+def test_nothing_that_is_held_out_was_seen_in_either_language():
+    """A sentence with several translations, and these with several sources: all go the same way."""
+    pairs = [(f"Satz {i // 2}", f"sentence {(i + 1) // 3}") for i in range(0, 300, 7)]
+    pairs += [("Ja.", "Yes."), ("ja", "Yeah."), ("Jawohl!", "yes!")] + [(f"Wort {i}", f"word {i}") for i in range(200)]
+    learned, held_out = split(pairs, 40)
+    assert sorted(learned + held_out) == sorted(pairs)
+    assert 40 <= len(held_out) <= 44
+    for side in (0, 1):
+        assert not {key_of(pair[side]) for pair in learned} & {key_of(pair[side]) for pair in held_out}
+    assert len([pair for pair in learned if pair[0].lower().startswith("ja")]) in (0, 3)
+
+
+def test_the_split_does_not_depend_on_the_order():
+    pairs = [(f"Wort {i}", f"word {i}") for i in range(500)]
+    assert sorted(split(pairs, 50)[1]) == sorted(split(pairs[::-1], 50)[1])
+    more = split([*pairs, ("neu", "new")], 50)[1]
+    assert len(set(more) & set(split(pairs, 50)[1])) >= 49  # one pair more changes next to nothing
+
+
+def test_one_large_group_does_not_fill_what_is_held_out():
+    pairs = [("Hallo", f"hello {i}") for i in range(300)] + [(f"Wort {i}", f"word {i}") for i in range(300)]
+    _, held_out = split(pairs, 30)
+    assert len(held_out) == 30
+    assert all(source.startswith("Wort") for source, _ in held_out)
+
+
+def test_options_choose_the_pairs_and_the_direction(tmp_path):
+    table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(50)))
+    corpus = load_pairs(Seq2SeqOptions(pairs=str(table)))
+    assert (len(corpus.train), len(corpus.held_out), corpus.name) == (45, 5, "p.tsv")
+    swapped = load_pairs(Seq2SeqOptions(pairs=str(table), swap=True))
+    assert swapped.held_out == [(target, source) for source, target in corpus.held_out]
+    assert swapped.sha256 != corpus.sha256
+    own = Seq2SeqOptions(pairs=str(table), val_src=str(table), val_tgt=str(table))
+    assert (len(load_pairs(own).train), len(load_pairs(own).held_out)) == (50, 50)
+    with pytest.raises(CorpusError, match="has too few pairs: 1 to learn from and 0 held out"):
+        load_pairs(Seq2SeqOptions(pairs=str(write(tmp_path / "one.tsv", "a\tb\n"))))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"src": "a"}, "--src needs --tgt"),
+        ({"val_tgt": "a"}, "--val_tgt needs --val_src"),
+        ({"src": "a", "tgt": "b", "pairs": "c"}, "--pairs and --src are both given"),
+        ({"n_head": 3}, "--n_embd 256 is no multiple of --n_head 3"),
+    ],
+)
+def test_options_that_do_not_go_together(settings, reason):
+    with pytest.raises(OptionError, match=reason):
+        Seq2SeqOptions(**settings).check(learns_tokenizer=True)

@@ -1,0 +1,166 @@
+"""train.py and sample.py with a translation model: the same loop, the same checkpoints, the same ways to go on."""
+
+import io
+import sys
+from pathlib import Path
+
+import pytest
+
+import sample
+import train
+from seq2seq.scores import scores
+from seq2seq.toys import toy_pairs
+from tests.test_train_resume import same, stop_after
+from tests.tiny_runs import losses, rows
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.run import RunFolder
+
+pytestmark = pytest.mark.usefixtures("workplace")
+TINY = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 64, "batch_tokens": 200, "toy_size": 300}
+TINY |= {"max_iters": 10, "warmup_iters": 2, "learning_rate": 1e-2, "eval_interval": 4, "log_interval": 1}
+TINY |= {"eval_pairs": 5, "translations": 2, "tokenizer": "char", "out_dir": "run"}
+
+
+def arguments(**changes: object) -> list[str]:
+    return ["reverse", *(f"--{name}={value}" for name, value in (TINY | changes).items())]
+
+
+def run_training(**changes: object) -> RunFolder:
+    assert train.main(arguments(**changes)) == 0
+    return RunFolder((TINY | changes)["out_dir"])
+
+
+# --- training -------------------------------------------------------------------------------------------------
+
+
+def test_a_run_learns_and_shows_translations(capsys):
+    run = run_training(max_iters=60, learning_rate=3e-3)
+    out, err = capsys.readouterr()
+    validation = losses(run, "val_loss")
+    assert validation[60] < validation[0] - 0.2
+    assert "of the batches is padding" in err
+    assert "exactly right" in err
+    assert out.count("\n  -> ") == out.count("\n  == ") == 2 * len(validation)
+    assert run.samples.read_text(encoding="utf-8").count("=== step") == len(validation)
+    assert set(losses(run, "exact")) == set(validation)
+    assert load_checkpoint(run.best).family == "seq2seq"
+
+
+@pytest.mark.parametrize("settings", [{"dropout": 0.2, "gradient_accumulation_steps": 2}, {"dataset": "numbers"}])
+@pytest.mark.parametrize("stop", [3, 8])
+def test_a_stopped_run_goes_on_bit_for_bit(settings, stop, monkeypatch):
+    whole = run_training(out_dir="whole", **settings)
+    with monkeypatch.context() as patch:
+        stop_after(patch, stop)
+        assert train.main(arguments(**settings)) == 130
+    assert train.main(["reverse", "--resume", "--out_dir=run"]) == 0
+    same(RunFolder("run"), whole)
+
+
+def test_pairs_from_a_file_are_found_again(workplace):
+    table = "".join(f"{source}\t{target}\n" for source, target in toy_pairs("numbers", 200))
+    (workplace / "pairs.tsv").write_text(table, encoding="utf-8")
+    run_training(pairs="pairs.tsv", max_iters=2, tokenizer="bpe", vocab_size=300)
+    assert "pairs" not in load_checkpoint(Path("run/last.safetensors")).training
+    assert train.main(["reverse", "--resume", "--out_dir=run", "--max_iters=4"]) == 0
+
+
+def test_a_run_can_start_from_another_one():
+    first = run_training(out_dir="first", positions="learned", max_iters=12)
+    settings = {
+        name: TINY[name] for name in ("batch_tokens", "toy_size", "eval_pairs", "eval_interval", "log_interval")
+    }
+    words = [f"--{name}={value}" for name, value in settings.items()]
+    # Another preset was asked for by name, so its shape must fit; every option of shape is said again here.
+    shape = {name: TINY[name] for name in ("n_layer", "n_head", "n_embd", "tokenizer")} | {"positions": "learned"}
+    shape |= {"block_size": 40}
+    words += [f"--{name}={value}" for name, value in shape.items()]
+    words += ["--init_from=first", "--dataset=sort", "--out_dir=second", "--max_iters=2"]
+    assert train.main(["reverse", *words]) == 0
+    weights = load_checkpoint(Path("second/last.safetensors")).weights
+    assert weights["source_positions.weight"].shape == (40, 16)
+    assert load_checkpoint(Path("second/last.safetensors")).tokenizer == load_checkpoint(first.last).tokenizer
+
+
+def test_a_model_of_another_family_is_refused():
+    run_training(max_iters=1)
+    with pytest.raises(CheckpointError, match="of the family 'seq2seq', not 'gpt'"):
+        train.main(["--init_from=run", "--out_dir=other"])
+    with pytest.raises(CheckpointError, match="of the family 'seq2seq', not 'gpt'"):
+        train.main(["--resume", "--out_dir=run"])
+
+
+def test_the_help_is_that_of_the_family(capsys):
+    for preset, option in (("reverse", "--batch_tokens"), ("goethe-char", "--block_size")):
+        with pytest.raises(SystemExit):
+            train.main([preset, "--help"])
+        assert option in capsys.readouterr().out
+
+
+def test_a_dry_run(capsys):
+    assert train.main([*arguments(), "--dry_run"]) == 0
+    assert "200 tokens of source and target" in capsys.readouterr().err
+    assert not Path("run").exists()
+
+
+def test_scores_of_perfect_and_of_wrong_translations():
+    references = ["The cat sat on the mat today.", "A dog ran over the hill."]
+    measures, words = scores(references, references)
+    assert measures["exact"] == 1
+    assert "100.0% exactly right" in words
+    if "bleu" in measures:
+        assert measures["bleu"] == pytest.approx(100)
+        assert scores(["No.", "Nothing at all here."], references)[0]["bleu"] < 5
+
+
+# --- translating ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def trained(workplace):
+    return run_training(max_iters=30)
+
+
+def test_file_stdin_and_conversation_give_the_same(trained, capsys, monkeypatch):
+    lines = ["abcdefghij", "", "zyx", "qqq"]
+    Path("in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    assert sample.main(["run", "--start", "FILE:in.txt"]) == 0
+    from_file = capsys.readouterr().out
+    assert len(from_file.splitlines()) == 4
+    assert from_file.splitlines()[1] == ""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()), "utf-8"))
+    assert sample.main(["run", "--start", "-"]) == 0
+    assert capsys.readouterr().out == from_file
+    typed = "\n".join(line for line in lines if line) + "\n"
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode()), "utf-8"))
+    assert sample.main(["run", "--interactive"]) == 0
+    assert capsys.readouterr().out.splitlines() == [line for line in from_file.splitlines() if line]
+    for line, translation in zip(lines, from_file.splitlines(), strict=True):
+        assert sample.main(["run", "--start", line]) == 0
+        assert capsys.readouterr().out == translation + "\n"
+
+
+def test_a_beam_shows_its_hypotheses_with_their_numbers(trained, capsys):
+    assert sample.main(["--out_dir", "run", "--start", "abcdefghij", "--beam", "4", "--n_best", "3"]) == 0
+    out, err = capsys.readouterr()
+    assert len(out.splitlines()) == 3
+    assert err.count("log-prob") == 6
+    assert "--- 3: log-prob" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--top_k", "3"], "--top_k is for models that go on with a text"),
+        ([], "give a sentence"),
+        (["--start", "a", "--n_best", "2"], "--n_best is for beam search"),
+    ],
+)
+def test_what_a_translation_has_no_use_for(trained, words, reason):
+    with pytest.raises(OptionError, match=reason):
+        sample.main(["run", *words])
+
+
+def test_speed_and_losses_are_logged(trained):
+    assert all(float(row["tokens_per_second"]) > 0 for row in rows(trained) if row["loss"])

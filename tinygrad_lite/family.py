@@ -1,0 +1,134 @@
+"""What the scripts need to know of a family of models: the GPT is one, the translation model another.
+
+`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family` (gpt/family.py,
+seq2seq/family.py), and its `Task` is the work that the training loop does step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from tinygrad_lite.checkpoint import Checkpoint, describe
+from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.nn import Module
+from tinygrad_lite.text.tokenizer import Tokenizer
+
+
+@dataclass
+class Report:
+    """What an evaluation found out.
+
+    Attributes:
+        measures: numbers beside the validation loss, by their columns in metrics.csv.
+        words: the same for people.
+        text: what the model writes now; empty for nothing.
+    """
+
+    measures: dict[str, float]
+    words: str
+    text: str
+
+
+class Task(Protocol):
+    """A model's data and how well it does on them: what the training loop works on."""
+
+    tokenizer: Tokenizer
+    corpus_sha256: str
+
+    def describe(self) -> str:
+        """One line on the data."""
+        ...
+
+    def unknown(self) -> dict[str, int]:
+        """What in the data the tokenizer does not know, and how often it occurs."""
+        ...
+
+    def micro_batches(self, step: int) -> Iterator[tuple[Any, int]]:
+        """The batches of one update, each with the number of its target tokens; the same for the same step."""
+        ...
+
+    def validation_batches(self) -> Iterator[tuple[Any, int]]:
+        """The held-out batches, likewise; always the same."""
+        ...
+
+    def report(self, model: Any, val_loss: float) -> Report:
+        """What else there is to say about a model with this validation loss."""
+        ...
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family of models, as a table.
+
+    Attributes:
+        name: as in checkpoints and presets.
+        about: what its training does, for --help.
+        options: the dataclass of its options, with `model_config(vocab_size, specials)`.
+        config: the dataclass of a model's settings, with `from_json` and `to_json`.
+        model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
+        task: makes the task, of options and a tokenizer (None: learn one).
+        load: reads a trained model from a file or folder.
+        shape: the settings that decide which weights there are.
+        example: what to let a trained model do first, as options of sample.py.
+    """
+
+    name: str
+    about: str
+    options: type
+    config: type
+    model: type
+    task: Callable[[Any, Tokenizer | None], Task]
+    load: Callable[[Path], Trained]
+    shape: frozenset[str]
+    example: str
+
+
+@dataclass
+class Trained:
+    """Settings, weights and tokenizer that belong together.
+
+    Attributes:
+        about: one line for people: where it is from, and what it is.
+        corpus_sha256: the hash of the text that it learned from; empty if nobody knows.
+    """
+
+    path: Path
+    about: str
+    model_class: type
+    config: Any
+    tokenizer: Tokenizer
+    weights: dict[str, np.ndarray] = field(repr=False)
+    corpus_sha256: str = ""
+
+    def make_model(self, device: str = "cpu") -> Module:
+        """The model, ready to predict: without dropout.
+
+        Raises: CheckpointError if the weights do not fit the settings.
+        """
+        model = self.model_class.from_weights(self.config, self.weights, device)
+        model.eval()
+        return model
+
+
+def check_family(path: Path, checkpoint: Checkpoint, name: str) -> None:
+    """Raise CheckpointError if a checkpoint holds a model of another family."""
+    if checkpoint.family != name:
+        raise CheckpointError(f"{path} holds a model of the family {checkpoint.family!r}, not {name!r}")
+
+
+def trained_in(path: Path, checkpoint: Checkpoint, config_class: type, model_class: type) -> Trained:
+    """What a checkpoint holds, of a family that is known already.
+
+    Raises: CheckpointError or TokenizerError if settings and tokenizer do not fit.
+    """
+    config = config_class.from_json(checkpoint.model)
+    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
+    if tokenizer.vocab_size != config.vocab_size:
+        raise CheckpointError(f"{path}: its tokenizer has {tokenizer.vocab_size} tokens, its model {config.vocab_size}")
+    about = f"{path}: {describe(checkpoint)}"
+    return Trained(path, about, model_class, config, tokenizer, checkpoint.weights, checkpoint.corpus_sha256)

@@ -76,7 +76,7 @@ def main(argv: list[str]) -> int:
         speaking.check_options(parsed.values)
         text = "" if options.interactive else normalise(read_prompt(options.start))
         warn_of_unknown(tokenizer, text.replace("\n", ""))
-        speaking.speak(options, model, tokenizer, text)
+        speaking.speak(options, parsed.values, model, tokenizer, text)
         return 0
     if options.score:
         show_score(options, model, tokenizer)

@@ -13,11 +13,21 @@ from collections.abc import Sequence
 
 
 def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str, float], str]:
-    """Numbers by their names, and the same in words; BLEU and chrF only where sacrebleu is installed."""
+    """Numbers by their names, and the same in words.
+
+    BLEU and chrF are there only where sacrebleu is installed, BLEU only if there is a reference of four words.
+    """
+    measures = {}
     exact = sum(one == other for one, other in zip(written, references, strict=True)) / len(written)
+    words = [f"{exact:.1%} exactly right"]
     try:
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError:
-        return {"exact": exact}, f'{exact:.1%} exactly right (for BLEU and chrF: pip install -e ".[translate]")'
-    bleu, chrf = (metric.corpus_score(list(written), [list(references)]).score for metric in (BLEU(), CHRF()))
-    return {"bleu": bleu, "chrf": chrf, "exact": exact}, f"BLEU {bleu:.1f}, chrF {chrf:.1f}, {exact:.1%} exactly right"
+        words.append('for BLEU and chrF: pip install -e ".[translate]"')
+    else:
+        measures["chrf"] = CHRF().corpus_score(list(written), [list(references)]).score
+        words.insert(0, f"chrF {measures['chrf']:.1f}")
+        if max(len(reference.split()) for reference in references) >= 4:
+            measures["bleu"] = BLEU().corpus_score(list(written), [list(references)]).score
+            words.insert(0, f"BLEU {measures['bleu']:.1f}")
+    return {**measures, "exact": exact}, ", ".join(words)

@@ -5,19 +5,30 @@ Every line is a sentence and gives a line on stdout, an empty one an empty one, 
 
 from __future__ import annotations
 
+import itertools
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from seq2seq.model import Seq2Seq
-from seq2seq.translate import translate
+from seq2seq.translate import draw, translate
 from tinygrad_lite.console import say
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.text.cleaning import normalise
 from tinygrad_lite.text.tokenizer import Tokenizer
 
 # The options of sample.py that mean something to a translation.
-KNOWN = {"start", "beam", "n_best", "length_penalty", "greedy", "interactive", "out_dir", "device"}
+DRAWING = {
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "seed",
+    "num_samples",
+}
+KNOWN = DRAWING | {"start", "beam", "n_best", "length_penalty", "greedy", "interactive", "out_dir", "device"}
 
 
 def check_options(given: dict[str, Any]) -> None:
@@ -34,8 +45,12 @@ def check_options(given: dict[str, Any]) -> None:
         raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", --start - for stdin, or --interactive')
 
 
-def speak(options: Any, model: Seq2Seq, tokenizer: Tokenizer, text: str) -> None:
-    """Translate each line of a text, or, interactively, each line that is typed."""
+def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Tokenizer, text: str) -> None:
+    """Translate each line of a text, or, interactively, each line that is typed.
+
+    A translation is searched, greedily or with a beam, unless an option of drawing is given.
+    """
+    say_lines = draw_lines if DRAWING & set(given) and not options.greedy else search_lines
     if not options.interactive:
         say_lines(options, model, tokenizer, text.removesuffix("\n").split("\n"))
         return
@@ -50,7 +65,18 @@ def speak(options: Any, model: Seq2Seq, tokenizer: Tokenizer, text: str) -> None
         say_lines(options, model, tokenizer, [line])
 
 
-def say_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
+def draw_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
+    """Write num_samples translations of each line, drawn at random."""
+    names = DRAWING - {"num_samples"}
+    for number, line in enumerate(lines):
+        settings = {name: getattr(options, name) for name in names}
+        found = draw(model, tokenizer, " ".join(line.split()), first_row=number * options.num_samples, **settings)
+        for text in itertools.islice(found, options.num_samples):
+            sys.stdout.write(text.replace("\n", " ") + "\n")
+            sys.stdout.flush()
+
+
+def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
     """Write the translation of each line, or its n_best, those with their numbers on stderr."""
     lines = [" ".join(line.split()) for line in lines]
     beam = max(1, options.beam)

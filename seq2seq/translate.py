@@ -6,12 +6,15 @@ longest translation allowed follows from the sentence alone: only sentences with
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.text.beam import beam_search
+from tinygrad_lite.text.decoding import generate
 from tinygrad_lite.text.tokenizer import Tokenizer
 
 BATCH_TOKENS = 2048  # source tokens of all hypotheses together that are worked on at once
@@ -81,6 +84,34 @@ def translate(
                 Translation(text_of(tokenizer, h.tokens), h.log_prob, h.length, h.score, h.finished) for h in hypotheses
             ]
     return results
+
+
+def draw(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, *, first_row: int = 0, **settings: Any) -> Iterator[str]:
+    """Draw translations of a sentence, one after the other, without end; an empty sentence has empty ones.
+
+    Args:
+        first_row: decides, with the seed, which translations are drawn; each has its own random numbers.
+        settings: temperature, top_k and so on, as `generate` takes them.
+    """
+    block_size, eos = model.config.block_size, tokenizer.specials[EOS]
+    source = tokenizer.encode(sentence)[:block_size]
+    forbidden = tuple(number for name, number in tokenizer.specials.items() if name != EOS)
+    for row in itertools.count(first_row):
+        if not source:
+            yield ""
+            continue
+        log_probs, state = model.start([source])
+        tokens = generate(
+            model.step,
+            log_probs,
+            state,
+            max_new_tokens=longest_translation(len(source), block_size),
+            stop_token=eos,
+            forbidden=forbidden,
+            first_row=row,
+            **settings,
+        )
+        yield text_of(tokenizer, [int(token[0]) for token in tokens])
 
 
 def same_limit(sources: Sequence[Sequence[int]], block_size: int, beam: int) -> list[list[int]]:

@@ -149,10 +149,24 @@ def test_a_beam_shows_its_hypotheses_with_their_numbers(trained, capsys):
     assert "--- 3: log-prob" in err
 
 
+def test_translations_can_be_drawn(trained, capsys):
+    command = ["run", "--start", "abcdefghij", "--temperature", "1.5", "--num_samples", "3"]
+    outputs = []
+    for more in ([], [], ["--seed", "4"], ["--top_k", "1"]):
+        assert sample.main([*command, *more]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != outputs[2]
+    assert len(set(outputs[0].splitlines())) == 3
+    assert sample.main(["run", "--start", "abcdefghij"]) == 0
+    assert set(outputs[3].splitlines()) == set(capsys.readouterr().out.splitlines())  # of one token, the best
+    assert sample.main(["run", "--start", "", "--temperature", "1"]) == 0
+    assert capsys.readouterr().out == "\n"
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        (["--top_k", "3"], "--top_k is for models that go on with a text"),
+        (["--stop", "."], "--stop is for models that go on with a text"),
         ([], "give a sentence"),
         (["--start", "a", "--n_best", "2"], "--n_best is for beam search"),
     ],

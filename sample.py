@@ -10,6 +10,7 @@
     python sample.py --stop . !                        end before the first of these strings
     python sample.py --interactive                     write by turns, settings changeable in between
     python sample.py --score my.txt                    bits per character of a text instead of writing one
+    python sample.py --start "Ja." --attention a.svg   where a translation model looked, as a picture
     python sample.py --help                            all options
 
 The prompt and the text go to stdout (with --score, its numbers), everything else to stderr.
@@ -73,11 +74,13 @@ def main(argv: list[str]) -> int:
         say(f"--device auto takes {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     tokenizer, model = trained.tokenizer, trained.make_model(device)
     if isinstance(model, Seq2Seq):
-        speaking.check_options(parsed.values)
+        speaking.check_options(options, parsed.values)
         text = "" if options.interactive else normalise(read_prompt(options.start))
         warn_of_unknown(tokenizer, text.replace("\n", ""))
         speaking.speak(options, parsed.values, model, tokenizer, text)
         return 0
+    if options.attention:
+        raise OptionError(f"--attention draws what a translation looks at, but {trained.path} goes on with a text")
     if options.score:
         show_score(options, model, tokenizer)
         return 0

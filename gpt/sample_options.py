@@ -53,6 +53,10 @@ class SampleOptions:
     )
     n_best: int = option(1, "hypotheses to show, at most the beam's width", unit="hypotheses", low=1, group="beam")
 
+    attention: str = option(
+        "", "picture to draw of where the model looks: .svg, .png or .pdf", unit="file", group="translation"
+    )
+
     out_dir: str = option("", "folder of the run to take; empty: the newest checkpoint under out/", group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
     use_cache: bool = option(

@@ -18,6 +18,8 @@ from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
 class TextTask:
     """A text to learn from, its held-out part, and samples of what was learned."""
 
+    example = "Habe nun, ach!"
+
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
         self.data = prepare(options, tokenizer)
@@ -79,11 +81,11 @@ SHAPE = "n_layer n_head n_embd block_size bias positions activation n_inner norm
 FAMILY = Family(
     name="gpt",
     about="Train a GPT on text. Without options: the preset goethe-char.",
+    preset="goethe-char",
     options=GPTOptions,
     config=GPTConfig,
     model=GPT,
     task=TextTask,
     load=load_trained,
     shape=frozenset(SHAPE.split()),
-    example='--start "Habe nun, ach!"',
 )

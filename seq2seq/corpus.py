@@ -1,28 +1,43 @@
-"""Sentence pairs from files or made up, and a fair split: nothing that is held out was seen in any language."""
+"""Sentence pairs to learn from and held-out ones, so that nothing of a held-out pair was seen in either language.
+
+The pairs are those of a named corpus (tinygrad_lite/text/pairs.py), of files, or of a toy task.
+"""
 
 from __future__ import annotations
 
 import hashlib
-import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.toys import toy_pairs
+from seq2seq.toys import TOYS, toy_pairs
 from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.text.pair_cleaning import one_line
+from tinygrad_lite.text.pairs import load_parallel
 
 SentencePair = tuple[str, str]
 
 
 @dataclass
 class PairCorpus:
-    """Sentence pairs to learn from and held-out ones; `sha256` is the hash of both, as lines of text."""
+    """Sentence pairs to learn from and held-out ones.
+
+    Attributes:
+        left_out: what was not taken and why, in words.
+        sha256: the hash of all pairs, as lines of text.
+    """
 
     name: str
     train: list[SentencePair]
     held_out: list[SentencePair]
-    sha256: str
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def sha256(self) -> str:
+        parts = (self.train, self.held_out)
+        lines = "".join(f"{source}\t{target}\n" for part in parts for source, target in [*part, ("", "")])
+        return hashlib.sha256(lines.encode("utf-8")).hexdigest()
 
 
 def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
@@ -30,16 +45,30 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
 
     Raises: CorpusError if a file cannot be read, if sides do not fit together, or if there is too little.
     """
+    words: list[SentencePair] = []  # of a dictionary: learned from, never held out
+    held_out: list[SentencePair] = []
     if options.pairs:
         name, pairs = Path(options.pairs).name, read_table(Path(options.pairs))
     elif options.src:
         name, pairs = Path(options.src).name, read_two(Path(options.src), Path(options.tgt))
-    else:
+    elif options.dataset in TOYS:
         name, pairs = options.dataset, toy_pairs(options.dataset, options.toy_size, options.seed)
-    if options.val_src:
-        train, held_out = pairs, read_two(Path(options.val_src), Path(options.val_tgt))
     else:
+        corpus = load_parallel(options.dataset)
+        name, pairs, words, held_out = corpus.name, corpus.pairs, corpus.words, corpus.validation
+    if options.val_src:
+        held_out = read_two(Path(options.val_src), Path(options.val_tgt))
+
+    left_out = []
+    (pairs, empty), (held_out, more) = without_empty(pairs), without_empty(held_out)
+    if empty + more:
+        left_out.append(f"{empty + more:,} with an empty side")
+    train = pairs
+    if not held_out:
         train, held_out = split(pairs, min(options.held_out, len(pairs) // 10))
+    train, seen = without_sentences_of(held_out, [*train, *words])
+    if seen:
+        left_out.append(f"{seen:,} that share a sentence with a held-out pair")
     if not train or not held_out:
         raise CorpusError(
             f"{name} has too few pairs: {len(train):,} to learn from and {len(held_out):,} held out; take more, or "
@@ -47,28 +76,42 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
         )
     if options.swap:
         train, held_out = ([(target, source) for source, target in part] for part in (train, held_out))
-    lines = "".join(f"{source}\t{target}\n" for part in (train, held_out) for source, target in [*part, ("", "")])
-    return PairCorpus(name, train, held_out, hashlib.sha256(lines.encode("utf-8")).hexdigest())
+    return PairCorpus(name, train, held_out, left_out)
+
+
+def without_empty(pairs: Sequence[SentencePair]) -> tuple[list[SentencePair], int]:
+    """The pairs with something on both sides, and the number of the others."""
+    full = [pair for pair in pairs if all(pair)]
+    return full, len(pairs) - len(full)
+
+
+def without_sentences_of(
+    held_out: Sequence[SentencePair], pairs: Sequence[SentencePair]
+) -> tuple[list[SentencePair], int]:
+    """The pairs that have no sentence, in either language, in common with held-out ones; the number of the others."""
+    seen = [{key_of(pair[side]) for pair in held_out} for side in (0, 1)]
+    unseen = [(one, other) for one, other in pairs if key_of(one) not in seen[0] and key_of(other) not in seen[1]]
+    return unseen, len(pairs) - len(unseen)
 
 
 def read_table(path: Path) -> list[SentencePair]:
-    """The pairs of a file with source TAB target in each line; further columns and empty lines are passed over.
+    """The pairs of a file with source TAB target in each line; further columns and blank lines are passed over.
 
-    Raises: CorpusError with the number of a line that has no tab or an empty side.
+    Raises: CorpusError with the number of a line that has no tab.
     """
     pairs = []
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip():
             continue
-        cells = [cell.strip() for cell in line.split("\t")]
-        if len(cells) < 2 or not cells[0] or not cells[1]:
-            raise CorpusError(f"{path}, line {number}: expected source TAB target, both with something in them")
-        pairs.append((cells[0], cells[1]))
+        source, tab, rest = line.partition("\t")
+        if not tab:
+            raise CorpusError(f"{path}, line {number}: expected source TAB target, but it has no tab: {line[:60]!r}")
+        pairs.append((one_line(source), one_line(rest.partition("\t")[0])))
     return pairs
 
 
 def read_two(source: Path, target: Path) -> list[SentencePair]:
-    """The pairs of two files, line by line; a pair with an empty side is passed over.
+    """The pairs of two files, line by line.
 
     Raises: CorpusError if one file has more lines than the other.
     """
@@ -78,12 +121,11 @@ def read_two(source: Path, target: Path) -> list[SentencePair]:
             f"{source} has {len(sources):,} lines and {target} has {len(targets):,}: line n of one must be the "
             "translation of line n of the other"
         )
-    pairs = zip(map(str.strip, sources), map(str.strip, targets), strict=True)
-    return [(one, other) for one, other in pairs if one and other]
+    return [(one_line(one), one_line(other)) for one, other in zip(sources, targets, strict=True)]
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file, letters with their accents in one (NFC).
+    """The lines of a UTF-8 file.
 
     Raises: CorpusError if it is missing or not UTF-8.
     """
@@ -93,7 +135,7 @@ def read_lines(path: Path) -> list[str]:
         raise CorpusError(f"{path} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
-    text = unicodedata.normalize("NFC", text.replace("\r\n", "\n"))
+    text = text.replace("\r\n", "\n")
     return text.removesuffix("\n").split("\n") if text else []
 
 
@@ -102,7 +144,7 @@ def split(pairs: Sequence[SentencePair], held_out: int) -> tuple[list[SentencePa
 
     Pairs that share a sentence go the same way, all of them: they form groups, found by joining each pair's source to
     its target (union-find). Which groups are held out depends on their sentences only, by way of a hash, not on the
-    order of the pairs.
+    order of the pairs; and in the order of that hash they are given, so that the first few stand for all.
     """
     parent: dict[tuple[int, str], tuple[int, str]] = {}
 
@@ -119,12 +161,12 @@ def split(pairs: Sequence[SentencePair], held_out: int) -> tuple[list[SentencePa
     groups: dict[tuple[int, str], list[int]] = {}
     for i, (source, _) in enumerate(pairs):
         groups.setdefault(root((0, key_of(source))), []).append(i)
-    chosen: set[int] = set()
+    chosen: dict[int, None] = {}  # a set that keeps its order
     for _, group in sorted((hashlib.sha256(repr(name).encode()).digest(), group) for name, group in groups.items()):
         if len(chosen) < held_out and len(group) <= max(1, held_out // 10):  # no group may fill it
-            chosen.update(group)
+            chosen.update(dict.fromkeys(group))
     learned = [pair for i, pair in enumerate(pairs) if i not in chosen]
-    return learned, [pair for i, pair in enumerate(pairs) if i in chosen]
+    return learned, [pairs[i] for i in chosen]
 
 
 def key_of(sentence: str) -> str:

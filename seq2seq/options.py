@@ -10,9 +10,11 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.options import option
+from tinygrad_lite.text.pairs import PARALLEL_CORPORA
 from tinygrad_lite.training import TrainOptions
 from tinygrad_lite.transformer import ACTIVATIONS
 
+DATASETS = (*PARALLEL_CORPORA, *TOYS)
 TOKENIZERS = ("bpe", "char", "byte")
 
 
@@ -20,13 +22,13 @@ TOKENIZERS = ("bpe", "char", "byte")
 class Seq2SeqOptions(TrainOptions):
     """Everything that `train.py` can be asked for when it trains a translation model."""
 
-    dataset: str = option("reverse", "task to learn, by name: " + ", ".join(TOYS), choices=tuple(TOYS), group="data")
+    dataset: str = option("everyday", "pairs to learn from, by name", choices=DATASETS, group="data")
     pairs: str = option("", "file to learn from instead: source TAB target in each line", unit="file", group="data")
     src: str = option("", "file to learn from instead: a source sentence in each line", unit="file", group="data")
     tgt: str = option("", "its translations, line by line", unit="file", group="data")
     val_src: str = option("", "held-out source sentences; none: some of the pairs are held out", group="data")
     val_tgt: str = option("", "their translations", unit="file", group="data")
-    swap: bool = option(False, "translate in the other direction", group="data")
+    swap: bool = option(False, "the other direction: English to German, target to source", group="data")
     held_out: int = option(1000, "pairs to hold out, at most a tenth of all", unit="pairs", low=1, group="data")
     toy_size: int = option(20_000, "pairs to make of a toy task", unit="pairs", low=20, high=10_000_000, group="data")
     tokenizer: str = option("bpe", "what a token is, in both languages", choices=TOKENIZERS, group="data")

@@ -11,6 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tinygrad_lite.errors import UserError
+
+INSTALL = 'for BLEU and chrF: pip install -e ".[translate]"'
+SAMPLES = 1000  # drawn for a confidence interval
+
 
 def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str, float], str]:
     """Numbers by their names, and the same in words.
@@ -23,7 +28,7 @@ def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str,
     try:
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError:
-        words.append('for BLEU and chrF: pip install -e ".[translate]"')
+        words.append(INSTALL)
     else:
         measures["chrf"] = CHRF().corpus_score(list(written), [list(references)]).score
         words.insert(0, f"chrF {measures['chrf']:.1f}")
@@ -31,3 +36,22 @@ def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str,
             measures["bleu"] = BLEU().corpus_score(list(written), [list(references)]).score
             words.insert(0, f"BLEU {measures['bleu']:.1f}")
     return {**measures, "exact": exact}, ", ".join(words)
+
+
+def scores_with_confidence(written: Sequence[str], references: Sequence[str]) -> list[str]:
+    """BLEU and chrF as sacrebleu prints them: with their parts, 95 % confidence intervals, and signatures.
+
+    The interval says how far the number would move with other sentences of the same kind: sacrebleu draws as many
+    sentences as there are, with repetition, SAMPLES times, always the same way (the bootstrap of Koehn 2004).
+
+    Raises: UserError if sacrebleu is not installed.
+    """
+    try:
+        from sacrebleu.metrics import BLEU, CHRF
+    except ImportError:
+        raise UserError(f"sacrebleu is not installed; {INSTALL}") from None
+    lines = []
+    for metric in (BLEU(), CHRF()):
+        score = metric.corpus_score(list(written), [list(references)], n_bootstrap=SAMPLES)
+        lines += [str(score), f"  signature {metric.get_signature()}"]
+    return lines

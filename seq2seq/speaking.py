@@ -8,8 +8,10 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
+from seq2seq.attention import FORMATS, cross_attention, draw_attention
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, translate
 from tinygrad_lite.console import say
@@ -29,13 +31,18 @@ DRAWING = {
     "num_samples",
 }
 KNOWN = DRAWING | {"start", "beam", "n_best", "length_penalty", "greedy", "interactive", "out_dir", "device"}
+KNOWN |= {"attention"}
 
 
-def check_options(given: dict[str, Any]) -> None:
-    """Refuse options that only a model that goes on with a text has a use for.
+def check_options(options: Any, given: Collection[str]) -> None:
+    """Refuse options that only a model that goes on with a text has a use for, and pictures of nothing.
 
     Raises: OptionError.
     """
+    if "score" in given:
+        raise OptionError(
+            "--score is for models that go on with a text: python -m seq2seq.evaluate scores translations"
+        )
     if unused := [name for name in given if name not in KNOWN]:
         raise OptionError(
             f"--{unused[0]} is for models that go on with a text; a translation takes "
@@ -43,6 +50,11 @@ def check_options(given: dict[str, Any]) -> None:
         )
     if not given.keys() & {"start", "interactive"}:
         raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", --start - for stdin, or --interactive')
+    if options.attention and Path(options.attention).suffix.lower() not in FORMATS:
+        raise OptionError(f"--attention {options.attention}: must end with one of {', '.join(FORMATS)}")
+    drawing = [f"--{name}" for name in ("interactive", *sorted(DRAWING)) if name in given]
+    if options.attention and drawing:
+        raise OptionError(f"--attention draws one translation, the best: {drawing[0]} does not go with it")
 
 
 def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Tokenizer, text: str) -> None:
@@ -52,7 +64,10 @@ def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Token
     """
     say_lines = draw_lines if DRAWING & set(given) and not options.greedy else search_lines
     if not options.interactive:
-        say_lines(options, model, tokenizer, text.removesuffix("\n").split("\n"))
+        lines = text.removesuffix("\n").split("\n")
+        say_lines(options, model, tokenizer, lines)
+        if options.attention:
+            draw_looks(options, model, tokenizer, lines)
         return
     say("type a sentence; an empty line or the end of the input ends")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")
@@ -79,6 +94,9 @@ def draw_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequen
 def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
     """Write the translation of each line, or its n_best, those with their numbers on stderr."""
     lines = [" ".join(line.split()) for line in lines]
+    too_long = sum(len(tokenizer.encode(line)) > model.config.block_size for line in lines)
+    if too_long:
+        say(f"warning: of {too_long:,} lines only the first {model.config.block_size} tokens are read: --block_size")
     beam = max(1, options.beam)
     found = translate(model, tokenizer, lines, beam=beam, n_best=options.n_best, length_penalty=options.length_penalty)
     for hypotheses in found:
@@ -90,3 +108,18 @@ def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequ
                 )
             sys.stdout.write(one.text.replace("\n", " ") + "\n")
     sys.stdout.flush()
+
+
+def draw_looks(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
+    """Draw where the model looked while it wrote the best translation of the one line.
+
+    Raises: OptionError if there is not one line, or if it is empty.
+    """
+    sentences = [" ".join(line.split()) for line in lines]
+    if len(sentences) != 1 or not sentences[0]:
+        raise OptionError(f"--attention draws one sentence, and {len(sentences)} lines were given, or an empty one")
+    ((best,),) = translate(
+        model, tokenizer, sentences, beam=max(1, options.beam), length_penalty=options.length_penalty
+    )
+    draw_attention(cross_attention(model, tokenizer, sentences[0], best.tokens), Path(options.attention))
+    say(f"wrote {options.attention}")

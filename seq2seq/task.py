@@ -30,22 +30,27 @@ class TranslationTask:
         self.corpus_sha256 = self.corpus.sha256
         self.tokenizer = tokenizer or learn_tokenizer(options, self.corpus.train)
         train, held_out = (encode_pairs(self.tokenizer, part) for part in (self.corpus.train, self.corpus.held_out))
-        self.too_long = len(train)
+        self.too_long = len(train) + len(held_out)
         train = [pair for pair in train if max(map(len, pair)) <= options.block_size]
-        self.too_long -= len(train)
         fits = [max(map(len, pair)) <= options.block_size for pair in held_out]
         self.sentences = [pair for pair, good in zip(self.corpus.held_out, fits, strict=True) if good]
         held_out = [pair for pair, good in zip(held_out, fits, strict=True) if good]
+        self.too_long -= len(train) + len(held_out)
         if not train or not held_out:
             raise CorpusError(
                 f"no pair of {self.corpus.name} has at most --block_size {options.block_size} tokens; take more"
             )
         steps = options.gradient_accumulation_steps
+        plain = (source for source, _ in self.sentences if not set(source) & set('"$`\\!\n'))  # for every shell
+        self.example = next(plain, "...")
         self.data = PairData(self.tokenizer, train, held_out, options.batch_tokens, steps, options.seed, options.device)
 
     def describe(self) -> str:
         """One line on the pairs and their tokens."""
-        data, left_out = self.data, f"; {self.too_long:,} too long, left out" if self.too_long else ""
+        data, reasons = self.data, self.corpus.left_out.copy()
+        if self.too_long:
+            reasons.append(f"{self.too_long:,} with more than {self.options.block_size} tokens")
+        left_out = f"; left out: {', '.join(reasons)}" if reasons else ""
         return (
             f"{self.corpus.name}: {len(data.train):,} pairs to learn from, {len(data.held_out):,} held out{left_out}; "
             f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens; "
@@ -106,11 +111,11 @@ SHAPE = "n_layer n_head n_embd n_inner block_size bias norm_first activation pos
 FAMILY = Family(
     name="seq2seq",
     about="Train an encoder-decoder on sentence pairs.",
+    preset="translate-de-en",
     options=Seq2SeqOptions,
     config=Seq2SeqConfig,
     model=Seq2Seq,
     task=TranslationTask,
     load=load_trained,
     shape=frozenset(SHAPE.split()),
-    example='--start "Der Mann liest ein Buch."',
 )

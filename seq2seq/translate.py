@@ -29,6 +29,7 @@ class Translation:
     length: int  # tokens
     score: float  # log_prob / lp(length), see `text/beam.py`
     finished: bool  # False if it was cut off at the longest length allowed
+    tokens: tuple[int, ...] = ()  # with <eos> if it is finished
 
 
 NOTHING = Translation("", 0.0, 0, 0.0, True)
@@ -81,7 +82,8 @@ def translate(
         )
         for i, hypotheses in zip(numbers, found, strict=True):
             results[i] = [
-                Translation(text_of(tokenizer, h.tokens), h.log_prob, h.length, h.score, h.finished) for h in hypotheses
+                Translation(text_of(tokenizer, h.tokens), h.log_prob, h.length, h.score, h.finished, tuple(h.tokens))
+                for h in hypotheses
             ]
     return results
 

@@ -4,16 +4,18 @@ import io
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sample
 import train
+from seq2seq import evaluate
 from seq2seq.scores import scores
 from seq2seq.toys import toy_pairs
 from tests.test_train_resume import same, stop_after
 from tests.tiny_runs import losses, rows
-from tinygrad_lite.checkpoint import load_checkpoint
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.checkpoint import load_checkpoint, mean_weights
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.run import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
@@ -86,9 +88,37 @@ def test_a_run_can_start_from_another_one():
 def test_a_model_of_another_family_is_refused():
     run_training(max_iters=1)
     with pytest.raises(CheckpointError, match="of the family 'seq2seq', not 'gpt'"):
-        train.main(["--init_from=run", "--out_dir=other"])
+        train.main(["goethe-char", "--init_from=run", "--out_dir=other"])
     with pytest.raises(CheckpointError, match="of the family 'seq2seq', not 'gpt'"):
-        train.main(["--resume", "--out_dir=run"])
+        train.main(["goethe-char", "--resume", "--out_dir=run"])
+
+
+@pytest.mark.parametrize("words", [["--out_dir=run"], ["--out_dir", "run"]])
+def test_a_run_that_goes_on_needs_no_preset(words):
+    """Which options there are, the checkpoint says."""
+    run_training(max_iters=2)
+    assert train.main(["--resume", *words, "--max_iters=4", "--batch_tokens=100"]) == 0
+    assert load_checkpoint(Path("run/last.safetensors")).step == 4
+
+
+def test_the_average_of_the_latest_evaluations():
+    run = run_training(max_iters=16, average=3)
+    assert [path.name for path in run.kept()] == [f"step-{step:08d}.safetensors" for step in (8, 12, 16)]
+    parts = [load_checkpoint(path).weights for path in run.kept()]
+    average = load_checkpoint(run.average)
+    for name, array in average.weights.items():
+        np.testing.assert_allclose(array, np.mean([part[name] for part in parts], axis=0), atol=1e-6)
+        assert array.dtype == parts[0][name].dtype
+    assert (average.step, average.best_step) == (16, 16)
+    assert sample.main([str(run.average), "--start", "abc"]) == 0
+    run_training(max_iters=2, overwrite=True)
+    assert not run.average.exists()
+
+
+def test_the_average_of_models_of_different_shapes_is_refused():
+    one, other = run_training(max_iters=1, out_dir="one"), run_training(max_iters=1, out_dir="other", n_embd=32)
+    with pytest.raises(CheckpointError, match=r"other.last\.safetensors has not the same weights as one"):
+        mean_weights([one.last, other.last])
 
 
 def test_the_help_is_that_of_the_family(capsys):
@@ -163,9 +193,30 @@ def test_translations_can_be_drawn(trained, capsys):
     assert capsys.readouterr().out == "\n"
 
 
+def test_only_the_beginning_of_a_long_line_is_read_and_that_is_said(trained, capsys):
+    assert sample.main(["run", "--start", "a" * 100]) == 0
+    assert "warning: of 1 lines only the first 64 tokens are read" in capsys.readouterr().err
+
+
+def test_the_looks_are_drawn(trained, capsys):
+    pytest.importorskip("matplotlib")
+    for name in ("looks.svg", "looks.png"):
+        assert sample.main(["run", "--start", "abc", "--beam", "2", "--attention", name]) == 0
+        assert f"wrote {name}" in capsys.readouterr().err
+    picture = Path("looks.svg").read_text(encoding="utf-8")
+    for words in ("layer 1, head 2", ">a<", ">b<", "&lt;eos&gt;"):
+        assert words in picture
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
+        (["--start", "a", "--attention", "a.gif"], "a.gif: must end with one of"),
+        (["--start", "a\nb", "--attention", "a.svg"], "draws one sentence"),
+        (["--start", "", "--attention", "a.svg"], "draws one sentence"),
+        (["--start", "a", "--attention", "a.svg", "--temperature", "1"], "--temperature does not go with it"),
+        (["--interactive", "--attention", "a.svg"], "--interactive does not go with it"),
+        (["--score", "a.txt"], "python -m seq2seq.evaluate"),
         (["--stop", "."], "--stop is for models that go on with a text"),
         ([], "give a sentence"),
         (["--start", "a", "--n_best", "2"], "--n_best is for beam search"),
@@ -178,3 +229,45 @@ def test_what_a_translation_has_no_use_for(trained, words, reason):
 
 def test_speed_and_losses_are_logged(trained):
     assert all(float(row["tokens_per_second"]) > 0 for row in rows(trained) if row["loss"])
+
+
+# --- scoring --------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_scored_on_what_it_held_out(trained, capsys):
+    pytest.importorskip("sacrebleu")
+    assert evaluate.main(["run", "--out", "written.txt", "--beam", "2"]) == 0
+    out, err = capsys.readouterr()
+    assert "30 sentences in" in err
+    assert out.startswith("exactly right: ")
+    assert "BLEU = " in out
+    assert "chrF2 = " in out
+    assert out.count("signature nrefs:1|bs:1000|seed:12345|case:mixed") == 2
+    assert len(Path("written.txt").read_text(encoding="utf-8").splitlines()) == 30
+
+
+def test_other_pairs_can_be_scored(trained, capsys):
+    pytest.importorskip("sacrebleu")
+    Path("pairs.tsv").write_text("cba\tabc\nzyx\txyz\n\t\nx\t\n", encoding="utf-8")
+    Path("a").write_text("abc\nxyz\n", encoding="utf-8")
+    Path("b").write_text("cba\nzyx\n", encoding="utf-8")
+    outputs = []
+    for words in (["--pairs", "pairs.tsv", "--swap"], ["--src", "a", "--tgt", "b"]):
+        assert evaluate.main(["run", *words, "--beam", "1"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    assert evaluate.main(["run", "--pairs", "pairs.tsv", "--max_pairs", "1"]) == 0
+    assert "1 sentences in" in capsys.readouterr().err
+
+
+def test_mistakes_in_scoring(trained):
+    Path("empty.tsv").write_text("", encoding="utf-8")
+    for words, reason in (
+        ([], "name a checkpoint"),
+        (["run", "--src", "a"], "--src and --tgt go together"),
+        (["run", "--pairs", "gone"], "gone cannot be read"),
+        (["run", "--pairs", "empty.tsv"], "there are no pairs"),
+        (["nowhere"], "there is no checkpoint"),
+    ):
+        with pytest.raises(UserError, match=reason):
+            evaluate.main(words)

@@ -20,7 +20,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -115,6 +115,31 @@ def replace(temporary: Path, path: Path) -> None:
         except PermissionError:
             time.sleep(seconds)
     os.replace(temporary, path)
+
+
+def mean_weights(paths: Sequence[Path]) -> dict[str, np.ndarray]:
+    """The mean, element by element, of the weights in checkpoints of one run.
+
+    Raises: CheckpointError if one cannot be read, or has other weights than the first.
+    """
+    sums: dict[str, np.ndarray] = {}
+    for path in paths:
+        weights = load_checkpoint(path).weights
+        if sums and {name: array.shape for name, array in sums.items()} != {n: a.shape for n, a in weights.items()}:
+            raise CheckpointError(f"{path} has not the same weights as {paths[0]}, so they have no mean")
+        for name, array in weights.items():
+            sums[name] = sums.get(name, 0.0) + array.astype(np.float64)
+    return {name: (array / len(paths)).astype(weights[name].dtype) for name, array in sums.items()}
+
+
+def family_in(path: Path) -> str | None:
+    """The family of the model in a checkpoint, without reading its weights; None if it is no readable checkpoint."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            family = json.loads((file.metadata() or {})[KEY])["family"]
+    except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return family if isinstance(family, str) else None
 
 
 def load_checkpoint(path: Path) -> Checkpoint:

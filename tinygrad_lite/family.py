@@ -39,6 +39,7 @@ class Task(Protocol):
 
     tokenizer: Tokenizer
     corpus_sha256: str
+    example: str  # what to let the trained model go on with, or translate, first
 
     def describe(self) -> str:
         """One line on the data."""
@@ -68,24 +69,24 @@ class Family:
     Attributes:
         name: as in checkpoints and presets.
         about: what its training does, for --help.
+        preset: what it is trained with if no preset is named.
         options: the dataclass of its options, with `model_config(vocab_size, specials)`.
         config: the dataclass of a model's settings, with `from_json` and `to_json`.
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
         task: makes the task, of options and a tokenizer (None: learn one).
         load: reads a trained model from a file or folder.
         shape: the settings that decide which weights there are.
-        example: what to let a trained model do first, as options of sample.py.
     """
 
     name: str
     about: str
+    preset: str
     options: type
     config: type
     model: type
     task: Callable[[Any, Tokenizer | None], Task]
     load: Callable[[Path], Trained]
     shape: frozenset[str]
-    example: str
 
 
 @dataclass

@@ -188,15 +188,20 @@ def own_style() -> Iterator[None]:
         yield
 
 
+def new_figure(width: float, height: float):
+    """An empty matplotlib Figure of this size in inches; to be called inside `own_style`."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
 def draw(runs: Sequence[Run], options: PlotOptions):
     """The picture, as a matplotlib Figure; to be called, and saved, inside `own_style`.
 
     Raises: OptionError if a unit cannot be computed, or if logarithmic axes have a place for nothing.
     """
-    from matplotlib.figure import Figure
-
     unit = options.unit if options.unit != "auto" else "bits" if len(runs) > 1 else "nats"
-    figure = Figure(figsize=(7.2, 4.2), layout="constrained")  # inches
+    figure = new_figure(7.2, 4.2)
     axes = figure.add_subplot()
     axes.set_xlabel("step")
     axes.set_ylabel(f"loss, {UNITS[unit]}")
@@ -274,7 +279,7 @@ def save(figure, path: Path) -> None:
     try:
         figure.savefig(path, metadata=METADATA[path.suffix.lower()], dpi=160)
     except OSError as error:
-        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another place") from None
+        raise OptionError(f"{path} cannot be written ({error.strerror}): choose another place") from None
 
 
 def main(argv: list[str]) -> int:

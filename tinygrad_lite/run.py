@@ -85,6 +85,7 @@ class RunFolder:
         self.path = Path(path)
         self.last = self.path / "last.safetensors"
         self.best = self.path / "best.safetensors"
+        self.average = self.path / "average.safetensors"
         self.metrics = self.path / "metrics.csv"
         self.samples = self.path / "samples.txt"
         self.options = self.path / "options.json"
@@ -138,7 +139,7 @@ class RunFolder:
 
     def begin(self, options: dict[str, Any]) -> None:
         """Start a new run: remove the files of an older one, note the options, open metrics.csv."""
-        for old in (self.last, self.best, *self.kept(), self.metrics, self.samples, self.options):
+        for old in (self.last, self.best, self.average, *self.kept(), self.metrics, self.samples, self.options):
             old.unlink(missing_ok=True)
         self.note_options(options)
         with open(self.metrics, "w", encoding="utf-8", newline="") as file:

@@ -11,6 +11,7 @@ has a row for each of its tokens.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.checkpoint import Checkpoint, load_checkpoint
+from tinygrad_lite.checkpoint import Checkpoint, family_in, load_checkpoint
 from tinygrad_lite.console import say
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError
@@ -107,14 +108,14 @@ class Start:
         say(f"resuming after {self.checkpoint.step:,} steps")
 
 
-def read_start(argv: list[str], families: Sequence[Family], default_preset: str) -> Start:
-    """What to do, as the command line says. Which options there are depends on the preset that it names.
+def read_start(argv: list[str], families: Sequence[Family]) -> Start:
+    """What to do, as the command line says. Which options there are depends on the preset or weights that it names.
 
     Raises: UserError with one sentence about whatever cannot be done, before any text is fetched.
     """
     presets = list_presets(PRESETS)
-    named = next((word for word in argv if word in presets), default_preset)
-    family = family_of(read_preset(PRESETS / f"{named}.toml"), families)
+    named = next((word for word in argv if word in presets), None)
+    family = family_of(read_preset(PRESETS / f"{named}.toml"), families) if named else family_of_weights(argv, families)
     parsed = parse_command_line(
         family.options,
         argv,
@@ -127,7 +128,7 @@ def read_start(argv: list[str], families: Sequence[Family], default_preset: str)
     )
     for note in parsed.notes:
         say(f"note: {note}")
-    preset = parsed.positional or default_preset
+    preset = parsed.positional or family.preset
     base, given = read_preset(find_preset(PRESETS, preset)), parsed.values
     base.pop("family", None)
     options = build(family.options, (f"preset {preset}", base), ("command line", given))
@@ -162,6 +163,18 @@ def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
         if family.name == name:
             return family
     raise OptionError(f"the preset names the family {name!r}, but there are {', '.join(f.name for f in families)}")
+
+
+def family_of_weights(argv: Sequence[str], families: Sequence[Family]) -> Family:
+    """The family of the weights that --init_from or --out_dir names, or the first."""
+    words = [part for word in argv for part in word.split("=", 1)]
+    for option, value in itertools.pairwise(words):
+        if option in ("--init_from", "--out_dir"):
+            path = RunFolder(value).last if Path(value).is_dir() else Path(value)
+            for family in families:
+                if path.is_file() and family.name == family_in(path):
+                    return family
+    return families[0]
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:

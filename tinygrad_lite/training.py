@@ -68,6 +68,13 @@ class TrainOptions:
     keep: int = option(
         0, "checkpoints to keep beside last and best: those of the latest evaluations", low=0, group="evaluation"
     )
+    average: int = option(
+        0,
+        "at the end, average the weights of so many latest evaluations, kept for it; 0: no average",
+        unit="checkpoints",
+        low=0,
+        group="evaluation",
+    )
     log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
 
     def learning_rate_at(self, step: int) -> float:

@@ -132,6 +132,15 @@ class MultiHeadAttention(Module):
         y = self.output(heads.transpose(1, 2).reshape(x.shape))  # heads side by side again: (B, T, C)
         return self.dropout(y)
 
+    def weights(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
+        """Where each position looks, to be shown: (B, H, T, S), of which every row adds up to 1.
+
+        The softmax(Q K^T / sqrt(D)) inside `F.scaled_dot_product_attention`, which gives only what comes of it.
+        """
+        query, key = self._heads(self.query(x)), self._heads(self.key(x if memory is None else memory))
+        scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]))
+        return F.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf))
+
     def _heads(self, x: Tensor) -> Tensor:
         """(B, T, C) -> (B, H, T, D)."""
         batch, length, width = x.shape

@@ -26,7 +26,7 @@ from pathlib import Path, PurePosixPath
 
 from tinygrad_lite.errors import CorpusError
 
-MAX_BYTES = 32 * 2**20  # no text here is near it: the largest source, the file of quotations, has 2 MB
+MAX_BYTES = 48 * 2**20  # no source here has as much: the largest, a dictionary, has 25 MB
 APT_TIMEOUT = 180  # seconds for each call of apt-get; the package lists are about 10 MB
 HTTPS_TIMEOUT = 30  # seconds without a byte
 
@@ -201,12 +201,17 @@ class OnlyHttps(urllib.request.HTTPRedirectHandler):
 
 
 def https_text(url: str, open_url: Callable | None = None) -> str:
-    """Download a page of plain UTF-8 text.
+    """Download a page of plain UTF-8 text; for arguments and errors see `https_bytes`."""
+    return decode_utf8(https_bytes(url, open_url), url)
+
+
+def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
+    """Download a file.
 
     Args:
         url: starts with https://.
         open_url: stands in for the `open` method of a urllib opener in tests.
-    Raises: CorpusError with the reason if the page cannot be had, is not UTF-8 or has more than MAX_BYTES.
+    Raises: CorpusError with the reason if the file cannot be had or has more than MAX_BYTES.
     """
     if not url.startswith("https://"):
         raise CorpusError(f"{url} is not an https:// address")
@@ -227,7 +232,7 @@ def https_text(url: str, open_url: Callable | None = None) -> str:
         raise CorpusError(f"{url} broke off: {error!r}") from None
     if len(data) > MAX_BYTES:
         raise CorpusError(f"{url} has more than {MAX_BYTES:,} bytes, which no text here has")
-    return decode_utf8(data, url)
+    return data
 
 
 # ----------------------------------------------------------------------------------------------------- cache

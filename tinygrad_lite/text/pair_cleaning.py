@@ -158,16 +158,13 @@ def whole_sentences(pairs: Iterable[Pair]) -> list[Pair]:
     ]
 
 
-def common_entries(
-    pairs: Iterable[Pair], sentences: Iterable[Pair], max_words: int = 3, at_least: int = 2
-) -> list[Pair]:
+def common_entries(pairs: Iterable[Pair], sentences: list[Pair], max_words: int = 3, at_least: int = 2) -> list[Pair]:
     """Short entries of which every word is one that people use: it stands in several of the sentences.
 
     A dictionary has more names of fish and screws than a small model can hold. What is common is seen from the
     sentences: each word of an entry must occur `at_least` times on its side of them (the "to" of an English
     verb always does). Entries that are sentences themselves are left out.
     """
-    sentences = list(sentences)
     counts = [Counter(word for pair in sentences for word in words(pair[side])) for side in (0, 1)]
 
     def common(side: str, count: Counter) -> bool:

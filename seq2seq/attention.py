@@ -1,0 +1,126 @@
+"""Where does the decoder look while it writes? The weights of the cross-attention, as numbers and as a picture.
+
+Each head of each layer has, for every token it helps to write, weights over the tokens of the source that add up to
+1. With the words of both sentences along the edges they make a chart: bright squares say which German word stands
+behind which English one, and where the word order turns.
+
+    found = cross_attention(model, tokenizer, "Der Mann liest.", tokens)
+    found.weights[0, 2]      # (T, S): layer 0, head 2
+
+The pieces of a sentence that stand in the middle of a word or of a letter are shown as they are, with · for a space.
+
+Reference: Bahdanau, Cho, Bengio 2015 (arXiv:1409.0473), figure 3; Vaswani et al. 2017, section 3.2.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from seq2seq.data import BOS, EOS
+from seq2seq.model import Seq2Seq
+from tinygrad_lite.nn import Module
+from tinygrad_lite.plot import METADATA, new_figure, own_style, save
+from tinygrad_lite.tensor import Tensor, no_grad
+from tinygrad_lite.text.tokenizer import Tokenizer
+from tinygrad_lite.transformer import MultiHeadAttention
+
+FORMATS = tuple(METADATA)  # suffixes of pictures
+
+
+@dataclass(frozen=True)
+class CrossAttention:
+    """Who looks at what.
+
+    Attributes:
+        source: the S pieces of the source sentence.
+        target: the T pieces of its translation, the last of which is its end.
+        weights: (layers, heads, T, S); the weights with which a piece was written add up to 1 over S.
+    """
+
+    source: list[str]
+    target: list[str]
+    weights: np.ndarray
+
+
+def cross_attention(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, translation: Sequence[int]) -> CrossAttention:
+    """The cross-attention of each layer and head when `model` writes this translation of the sentence.
+
+    Args:
+        translation: its tokens, as in `Translation.tokens`; <eos> is added if it is missing.
+    Raises: ValueError if the sentence has no token.
+    """
+    block_size, eos = model.config.block_size, tokenizer.specials[EOS]
+    source = tokenizer.encode(sentence)[:block_size]
+    if not source:
+        raise ValueError("cross_attention: the sentence is empty, so there is nothing to look at")
+    written = [token for token in translation if token != eos][: block_size - 1]
+    device = model.token_embedding.weight.device
+    model.eval()
+    with no_grad(), watching(model) as heads:
+        # The token written at place t is chosen when the decoder reads the one before it, so <bos> stands first.
+        target = [tokenizer.specials[BOS], *written]
+        model(*(Tensor(np.array([ids]), device=device) for ids in (source, target)))
+    weights = np.stack([one.weights.numpy()[0] for one in heads])
+    return CrossAttention(pieces(tokenizer, source), [*pieces(tokenizer, written), EOS], weights)
+
+
+class Watched(Module):
+    """Does what an attention does, and notes its weights."""
+
+    def __init__(self, attention: MultiHeadAttention) -> None:
+        super().__init__()
+        self.attention = attention
+
+    def forward(self, x: Tensor, memory: Tensor, mask: Tensor, cache: None = None) -> Tensor:
+        self.weights = self.attention.weights(x, memory, mask)
+        return self.attention(x, memory, mask)
+
+
+@contextmanager
+def watching(model: Seq2Seq) -> Iterator[list[Watched]]:
+    """Inside, every layer's cross-attention is watched."""
+    watched = [Watched(block.cross) for block in model.decoder]
+    try:
+        for block, one in zip(model.decoder, watched, strict=True):
+            block.cross = one
+        yield watched
+    finally:
+        for block, one in zip(model.decoder, watched, strict=True):
+            block.cross = one.attention
+
+
+def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
+    """The text of each token alone, on one line and visible."""
+    return [tokenizer.decode([token]).replace(" ", "·").replace("\n", "\\n") or "?" for token in tokens]
+
+
+def draw_attention(found: CrossAttention, path: Path) -> None:
+    """Write a picture, .svg, .png or .pdf, with a chart for each layer (rows) and head (columns).
+
+    Raises: UserError if matplotlib is not installed, or if the file cannot be written.
+    """
+    layers, heads, t, s = found.weights.shape
+    with own_style():
+        width, height = 0.6 + 0.17 * s, 0.5 + 0.17 * t  # inches of one chart
+        figure = new_figure(1.0 + heads * width, 0.6 + layers * height)
+        charts = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
+        for layer in range(layers):
+            for head in range(heads):
+                axes = charts[layer, head]
+                axes.imshow(found.weights[layer, head], cmap="Greys", vmin=0, vmax=1, aspect="equal")
+                axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
+                axes.tick_params(length=0)
+        # All charts share these, and they are written at the outer edges only.
+        charts[0, 0].set_xticks(range(s), found.source, fontsize=7, rotation=90)
+        charts[0, 0].set_yticks(range(t), found.target, fontsize=7)
+        for axes in charts.flat:
+            for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
+                label.set_parse_math(False)  # a dollar sign is a dollar sign
+            axes.tick_params(axis="x", labelsize=7, labelrotation=90)
+            axes.tick_params(axis="y", labelsize=7)
+        save(figure, path)

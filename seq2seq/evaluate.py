@@ -1,0 +1,115 @@
+"""How well does a model translate? Its translations of held-out sentences, scored by sacrebleu.
+
+    python -m seq2seq.evaluate out/translate-de-en                       the run's own held-out pairs
+    python -m seq2seq.evaluate out/translate-de-en --beam 1              greedily
+    python -m seq2seq.evaluate out/translate-de-en --pairs test.tsv      other pairs: source TAB target in each line
+    python -m seq2seq.evaluate out/translate-de-en --src a.de --tgt a.en
+    python -m seq2seq.evaluate out/translate-de-en --out written.txt     keep the translations, a line for each source
+
+The held-out pairs are found as in training, by the settings in the checkpoint; the paths of a run's own files are in
+the options.json beside it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from pathlib import Path
+
+from seq2seq.corpus import SentencePair, load_pairs, read_table, read_two, without_empty
+from seq2seq.options import Seq2SeqOptions
+from seq2seq.scores import scores, scores_with_confidence
+from seq2seq.task import load_trained
+from seq2seq.translate import translate
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.console import run_command, say
+from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.options import build, option, parse_command_line
+from tinygrad_lite.run import RunFolder, tune_memory
+
+
+@dataclasses.dataclass
+class EvaluateOptions:
+    """Everything that the evaluation can be asked for."""
+
+    beam: int = option(5, "hypotheses of the search; 1: greedy", unit="hypotheses", low=1)
+    length_penalty: float = option(0.6, "exponent that makes longer hypotheses cheaper; 0: none", low=0.0, high=10.0)
+    pairs: str = option("", "file to translate instead: source TAB target in each line", unit="file")
+    src: str = option("", "file to translate instead: a source sentence in each line", unit="file")
+    tgt: str = option("", "its right translations, line by line", unit="file")
+    swap: bool = option(False, "the pairs of these files are target first")
+    max_pairs: int = option(0, "take only so many pairs, the first; 0: all", unit="pairs", low=0)
+    out: str = option("", "file for the translations", unit="file")
+    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    tune_memory()
+    parsed = parse_command_line(
+        EvaluateOptions,
+        argv,
+        prog="python -m seq2seq.evaluate",
+        description="Translate held-out sentences and score the translations.",
+        positional="CHECKPOINT",
+    )
+    options = build(EvaluateOptions, ("command line", parsed.values))
+    if parsed.positional is None:
+        raise OptionError("name a checkpoint or the folder of a run: python -m seq2seq.evaluate out/translate-de-en")
+    trained = load_trained(Path(parsed.positional))
+    say(trained.about)
+    pairs = pairs_to_translate(options, trained.path)
+    sources, targets = (list(side) for side in zip(*pairs, strict=True))
+    began = time.perf_counter()
+    model = trained.make_model(options.device)
+    found = translate(model, trained.tokenizer, sources, beam=options.beam, length_penalty=options.length_penalty)
+    written = [hypotheses[0].text for hypotheses in found]
+    seconds = time.perf_counter() - began
+    say(f"{len(pairs):,} sentences in {seconds:.1f} s, beam {options.beam}, length penalty {options.length_penalty:g}")
+    if options.out:
+        write_lines(Path(options.out), written)
+    print(f"exactly right: {scores(written, targets)[0]['exact']:.1%}")
+    print("\n".join(scores_with_confidence(written, targets)))
+    return 0
+
+
+def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[SentencePair]:
+    """The pairs of the files that the options name, or else those that the run held out.
+
+    Raises: CorpusError if there are none, or if they cannot be read.
+    """
+    if bool(options.src) != bool(options.tgt):
+        raise OptionError("--src and --tgt go together: sentences and translations come in two files")
+    if options.pairs:
+        pairs = read_table(Path(options.pairs))
+    elif options.src:
+        pairs = read_two(Path(options.src), Path(options.tgt))
+    else:
+        noted = RunFolder(path.parent).noted_options()
+        files = {name: noted.get(name, "") for name in Seq2SeqOptions.FILES}
+        training = load_checkpoint(path).training
+        run = build(Seq2SeqOptions, (f"checkpoint {path}", training), (str(path.parent / "options.json"), files))
+        pairs = load_pairs(run).held_out
+    if options.swap:
+        pairs = [(target, source) for source, target in pairs]
+    pairs, empty = without_empty(pairs)
+    if empty:
+        say(f"{empty:,} pairs with an empty side are left out")
+    if not pairs:
+        raise CorpusError("there are no pairs to translate")
+    return pairs[: options.max_pairs or None]
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    """Write a text file.
+
+    Raises: OptionError if it cannot be written.
+    """
+    try:
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another place") from None
+
+
+if __name__ == "__main__":
+    run_command("seq2seq.evaluate", main)

@@ -1,0 +1,214 @@
+"""Where the named parallel corpora come from: how each is fetched, and the functions that do it.
+
+Three kinds of source: a Debian package (`fetch.debian_files`), an installed Python package, of which the data files
+are read, and https:// addresses of packed files (`fetch.https_bytes`), which are unpacked in memory and up to a bound
+(`gunzip`, `unzip`): nothing that an archive says about names and sizes is relied on.
+"""
+
+import gzip
+import importlib.resources
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.resources.abc import Traversable
+
+from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.text import fetch
+from tinygrad_lite.text.pair_cleaning import (
+    Pair,
+    aligned_pairs,
+    attributed_pairs,
+    common_entries,
+    dialogue_pairs,
+    ding_pairs,
+    whole_sentences,
+)
+
+MAX_UNPACKED = 128 * 2**20  # bytes of one unpacked file; the largest here, all of Tatoeba's pairs, has about 45 MB
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a source gives.
+
+    Attributes:
+        pairs: (German, English).
+        words: pairs from a dictionary, to learn from and never to be held out.
+        validation: held-out pairs, if the corpus brings its own.
+    """
+
+    pairs: list[Pair]
+    words: list[Pair] = field(default_factory=list)
+    validation: list[Pair] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a named corpus, and what to say about it.
+
+    expected: the SHA-256 of the pairs when this was written, or None where it could not be known.
+    """
+
+    description: str
+    source: str
+    licence: str
+    make: Callable[[], Found]
+    expected: str | None = None
+
+
+# ----------------------------------------------------------------------------------------- the dictionary Ding
+
+
+def ding() -> list[Pair]:
+    """Fetch the dictionary, 25 MB of text, and read all translations in it."""
+    return ding_pairs(fetch.debian_files({"trans-de-en": "usr/share/trans/de-en"})["trans-de-en"])
+
+
+def whole_ding() -> Found:
+    """The dictionary's sentences; as words, all its other entries."""
+    entries = ding()
+    sentences = whole_sentences(entries)
+    known = set(sentences)
+    return Found(sentences, words=[pair for pair in entries if pair not in known])
+
+
+# -------------------------------------------------------------------------------- the language course Auf Deutsch
+
+
+def auf_deutsch() -> list[Pair]:
+    """All pairs in the lessons of the installed package auf-deutsch, in the order of its files' names.
+
+    Raises: CorpusError if the package is not installed, or no longer has its lessons where they used to be.
+    """
+    try:
+        lessons = importlib.resources.files("auf_deutsch") / "content"
+    except ModuleNotFoundError:
+        raise CorpusError("the Python package auf-deutsch is not installed: `pip install auf-deutsch`") from None
+    try:
+        pairs = [
+            pair
+            for file in json_files(lessons)
+            for pair in dialogue_pairs(json.loads(file.read_bytes().decode("utf-8")))
+        ]
+    except (OSError, ValueError, RecursionError) as error:
+        raise CorpusError(f"the Python package auf-deutsch cannot be read: {error}") from None
+    if not pairs:
+        raise CorpusError("the Python package auf-deutsch no longer holds lessons where it used to")
+    return pairs
+
+
+def json_files(folder: Traversable) -> Iterator[Traversable]:
+    """The files NAME.json in a folder and in its subfolders, in the order of their names."""
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from json_files(entry)
+        elif entry.name.endswith(".json"):
+            yield entry
+
+
+def everyday() -> Found:
+    """The language course and the dictionary's sentences; as words, its short entries of words that occur in both."""
+    course, entries = auf_deutsch(), ding()
+    sentences = course + whole_sentences(entries)
+    return Found(sentences, words=common_entries(entries, sentences))
+
+
+# -------------------------------------------------------------------------------------- packed files over https
+
+
+def gunzip(data: bytes, where: str) -> str:
+    """The UTF-8 text in a file packed by gzip; CorpusError, naming `where`, if it is damaged or too large."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            return bounded_text(file.read(MAX_UNPACKED + 1), where)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorpusError(f"{where} cannot be unpacked: {error}") from None
+
+
+def unzip(data: bytes, member: str, where: str) -> str:
+    """The UTF-8 text of one file in a zip archive; nothing is written to disk, so names in it can do no harm.
+
+    Raises: CorpusError, naming `where`, if the archive is damaged, lacks the file, or has it too large.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(member) as file:
+            return bounded_text(file.read(MAX_UNPACKED + 1), where)
+    except KeyError:
+        raise CorpusError(f"{where} has no file {member} in it") from None
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
+        # RuntimeError: encrypted; its subclass NotImplementedError: packed in a way that Python cannot unpack
+        raise CorpusError(f"{where} cannot be unpacked: {error}") from None
+
+
+def bounded_text(data: bytes, where: str) -> str:
+    """`data` as text, if it is UTF-8 and no larger than MAX_UNPACKED."""
+    if len(data) > MAX_UNPACKED:
+        raise CorpusError(f"{where} unpacks to more than {MAX_UNPACKED:,} bytes, which no file here does")
+    return fetch.decode_utf8(data, where)
+
+
+MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
+TATOEBA = "https://www.manythings.org/anki/deu-eng.zip"
+
+
+def multi30k(part: str) -> list[Pair]:
+    """One part of Multi30k, "train" or "val"."""
+    german, english = (f"{MULTI30K}{part}.{language}.gz" for language in ("de", "en"))
+    texts = [gunzip(fetch.https_bytes(url), url) for url in (german, english)]
+    return aligned_pairs(*texts, german, english)
+
+
+def tatoeba() -> list[Pair]:
+    """The sentences of Tatoeba that manythings.org selects, sorted from short to long English."""
+    return attributed_pairs(unzip(fetch.https_bytes(TATOEBA), "deu.txt", TATOEBA), TATOEBA)
+
+
+# -------------------------------------------------------------------------------------------------- the corpora
+
+DING_SOURCE = "the Debian package trans-de-en (the dictionary Ding)"
+DING_LICENCE = "GPL-2+, copyright Frank Richter, dict.tu-chemnitz.de"
+COURSE_SOURCE = "the Python package auf-deutsch"
+COURSE_LICENCE = "MIT, copyright jrootn"
+
+# None as the hash of the last two: they were not at hand when this was written, and Tatoeba grows every week.
+RECIPES = {
+    "everyday": Recipe(
+        description="auf-deutsch, ding-sentences and the dictionary's common short entries",
+        source=f"{COURSE_SOURCE} and {DING_SOURCE}",
+        licence=f"{COURSE_LICENCE} (auf-deutsch); {DING_LICENCE} (Ding)",
+        make=everyday,
+    ),
+    "auf-deutsch": Recipe(
+        description="dialogues, examples and stories for beginners",
+        source=COURSE_SOURCE,
+        licence=COURSE_LICENCE,
+        make=lambda: Found(auf_deutsch()),
+    ),
+    "ding-sentences": Recipe(
+        description="the whole sentences among a dictionary's examples",
+        source=DING_SOURCE,
+        licence=DING_LICENCE,
+        make=lambda: Found(whole_sentences(ding())),
+    ),
+    "ding": Recipe(
+        description="a dictionary: words, idioms and sentences",
+        source=DING_SOURCE,
+        licence=DING_LICENCE,
+        make=whole_ding,
+    ),
+    "multi30k": Recipe(
+        description="captions of photographs, 29,000 for training and 1,014 for validation",
+        source="Multi30k, task 1 (Elliott et al. 2016, arXiv:1605.00459)",
+        licence="see github.com/multi30k/dataset; the captions translate those of Flickr30k, made for research",
+        make=lambda: Found(multi30k("train"), validation=multi30k("val")),
+    ),
+    "tatoeba": Recipe(
+        description="short everyday sentences",
+        source="Tatoeba, tatoeba.org, as selected by www.manythings.org/anki",
+        licence="CC BY 2.0 FR, the contributors of tatoeba.org",
+        make=lambda: Found(tatoeba()),
+    ),
+}

@@ -19,10 +19,9 @@ from tqdm import tqdm
 
 from gpt.task import FAMILY as GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
-from tinygrad_lite.anomaly import NonFiniteError, detect_anomaly
+from tinygrad_lite.anomaly import NonFiniteError
 from tinygrad_lite.checkpoint import Checkpoint, mean_weights, save_checkpoint
 from tinygrad_lite.console import quoted, run_command, say
-from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.family import Task
 from tinygrad_lite.functional.registry import set_composed
@@ -30,7 +29,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.run import RunFolder, StopRequest, matmul_rate, tune_memory
 from tinygrad_lite.start import Start, dry_run, read_start, saved_options
-from tinygrad_lite.tensor import no_grad
+from tinygrad_lite.workers import OneProcess, start_workers
 
 FAMILIES = (GPT, SEQ2SEQ)
 
@@ -51,8 +50,8 @@ def main(argv: list[str]) -> int:
         optimizer = options.make_optimizer(model)
         say(f"{model.num_parameters():,} parameters on {options.device}, {options.max_iters:,} steps in {folder.path}/")
         start.begin(optimizer, task)
-        with StopRequest() as stop:
-            train(start, task, model, optimizer, stop)
+        with StopRequest() as stop, start_workers(options, task, model, optimizer) as workers:
+            train(start, task, model, optimizer, workers, stop)
     if stop.signal and optimizer.steps < options.max_iters:
         say(
             f"\nstopped by {stop.signal.name} after {optimizer.steps:,} steps; saved {folder.last}; go on with:\n"
@@ -64,8 +63,13 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def train(start: Start, task: Task, model: Module, optimizer: Optimizer, stop: StopRequest) -> None:
-    """The training loop. An update is called step n if n updates were made before it; each happens exactly once."""
+def train(
+    start: Start, task: Task, model: Module, optimizer: Optimizer, workers: OneProcess, stop: StopRequest
+) -> None:
+    """The training loop. An update is called step n if n updates were made before it; each happens exactly once.
+
+    What `workers` does is in tinygrad_lite/workers.py: forward and backward through the batches, and the update.
+    """
     options, folder, before = start.options, start.folder, start.checkpoint
     first, last = optimizer.steps, options.max_iters
     best_loss, best_step = (before.best_loss, before.best_step) if before else (None, None)
@@ -75,20 +79,19 @@ def train(start: Start, task: Task, model: Module, optimizer: Optimizer, stop: S
     busy, learned = 0.0, 0  # seconds of training and tokens learned from since the last log
     for step in range(first, last + 1):
         began = time.perf_counter()
-        optimizer.zero_grad()
-        loss, tokens = compute_gradients(options.seed, task, model, step)
-        grad_norm = optimizer.clip_grad_norm(options.grad_clip)
+        loss, tokens = workers.gradients(step)
+        grad_norm = workers.clip(options.grad_clip)
         # Before saving, and at the end too: a model that gives NaN must not replace the last good checkpoint.
         if not math.isfinite(loss + grad_norm):
             bar.close()
-            raise UserError(explain_non_finite(start, task, model, optimizer, step, loss, grad_norm))
+            raise UserError(explain_non_finite(start, model, workers, step, loss, grad_norm))
         busy += time.perf_counter() - began
 
         if step % options.eval_interval == 0 or step == last:
             # Save before evaluating: if the evaluation fails, the work is not lost.
             save_checkpoint(folder.last, to_checkpoint(start, task, model, optimizer, best_loss, best_step))
             folder.keep(step, max(options.keep, options.average))
-            val_loss = evaluate(task, model)
+            val_loss = workers.evaluate()
             if best_loss is None or val_loss < best_loss:
                 best_loss, best_step = val_loss, step
                 save_checkpoint(folder.best, to_checkpoint(start, task, model, optimizer, best_loss, best_step))
@@ -104,50 +107,21 @@ def train(start: Start, task: Task, model: Module, optimizer: Optimizer, stop: S
             break
 
         began = time.perf_counter()
-        optimizer.lr = options.learning_rate_at(step)
-        optimizer.step()
+        workers.update(options.learning_rate_at(step))
         busy += time.perf_counter() - began
         learned += tokens
 
         bar.update()
         if (step + 1) % options.log_interval == 0 or step + 1 == last:
             speed = learned / busy
-            row = {"loss": loss, "learning_rate": optimizer.lr, "grad_norm": grad_norm}
+            rate = options.learning_rate_at(step)
+            row = {"loss": loss, "learning_rate": rate, "grad_norm": grad_norm}
             folder.log(step=step + 1, **row, tokens_per_second=speed, matmul_share=speed / most)
-            bar.set_postfix_str(f"loss {loss:.3f}, lr {optimizer.lr:.2e}, {speed:,.0f} tokens/s, {speed / most:.0%}")
+            bar.set_postfix_str(f"loss {loss:.3f}, lr {rate:.2e}, {speed:,.0f} tokens/s, {speed / most:.0%}")
             busy, learned = 0.0, 0
     bar.close()
     if options.average and not stop.signal:
-        average(start, task, model, optimizer)
-
-
-def compute_gradients(seed: int, task: Task, model: Module, step: int) -> tuple[float, int]:
-    """Forward and backward through all batches of an update; the mean loss of its target tokens, and their number.
-
-    The mean over all tokens is the sum of the batches' means, each times its share of the tokens. So several small
-    batches give exactly the gradient of one large one, whether or not they have equally many tokens.
-    """
-    batches = list(task.micro_batches(step))
-    total = sum(tokens for _, tokens in batches)
-    loss = 0.0
-    for micro_step, (batch, tokens) in enumerate(batches):
-        with random_key(seed, step, micro_step):
-            part = model.loss(batch) * (tokens / total)
-        part.backward()
-        loss += part.item()
-    return loss, total
-
-
-def evaluate(task: Task, model: Module) -> float:
-    """Mean loss on what is held out, in nats per target token; always the same data, without dropout."""
-    model.eval()
-    nats, count = 0.0, 0
-    with no_grad():
-        for batch, tokens in task.validation_batches():
-            nats += model.loss(batch).item() * tokens
-            count += tokens
-    model.train()
-    return nats / count
+        average(start, task, model, optimizer, workers)
 
 
 def report(task: Task, model: Module, folder: RunFolder, step: int, val_loss: float) -> None:
@@ -162,7 +136,7 @@ def report(task: Task, model: Module, folder: RunFolder, step: int, val_loss: fl
         sys.stdout.flush()
 
 
-def average(start: Start, task: Task, model: Module, optimizer: Optimizer) -> None:
+def average(start: Start, task: Task, model: Module, optimizer: Optimizer, workers: OneProcess) -> None:
     """Average the weights of the latest kept evaluations, element by element, and save the model they make.
 
     Late in training the weights move around a good place rather than towards it; their mean is nearer to it than the
@@ -170,7 +144,7 @@ def average(start: Start, task: Task, model: Module, optimizer: Optimizer) -> No
     """
     folder, paths = start.folder, start.folder.kept()[-start.options.average :]
     model.load_state_dict(mean_weights(paths))
-    val_loss = evaluate(task, model)
+    val_loss = workers.evaluate()
     save_checkpoint(folder.average, to_checkpoint(start, task, model, optimizer, val_loss, optimizer.steps))
     found = task.report(model, val_loss)
     heading = f"average of {len(paths)} checkpoints: validation loss {val_loss:.4f} nats per token, {found.words}"
@@ -199,7 +173,7 @@ def to_checkpoint(
 
 
 def explain_non_finite(
-    start: Start, task: Task, model: Module, optimizer: Optimizer, step: int, loss: float, grad_norm: float
+    start: Start, model: Module, workers: OneProcess, step: int, loss: float, grad_norm: float
 ) -> str:
     """Run the step again in the checking mode, and say where the first NaN or infinity arose."""
     reason, folder = "no operation made it when the step was run again", start.folder
@@ -207,10 +181,8 @@ def explain_non_finite(
     if broken:
         reason = f"the update before this step had already broken the parameter {broken[0]}"
     else:
-        optimizer.zero_grad()
         try:
-            with detect_anomaly():
-                compute_gradients(start.options.seed, task, model, step)
+            workers.find_anomaly(step)
         except NonFiniteError as error:
             reason = str(error)
     advice = "with a smaller --learning_rate or --grad_clip"

@@ -159,6 +159,10 @@ class GPTOptions(TrainOptions):
                     "one, take bpe"
                 )
 
+    def most_workers(self) -> int:
+        """How many processes there is work for: each needs a row of the batch."""
+        return self.batch_size
+
     def sizes(self, config: GPTConfig) -> tuple[int, int, str]:
         """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
         micro_steps = self.gradient_accumulation_steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -39,15 +40,23 @@ class TextTask:
         """The characters or words of the text that the tokenizer does not know."""
         return self.tokenizer.unknown(self.data.corpus.text)
 
-    def micro_batches(self, step: int) -> Iterator[tuple[Batch, int]]:
-        """The batches of one update, each with its number of tokens."""
+    def target_tokens(self, step: int) -> int:
+        """The number of tokens that an update learns to predict."""
         options = self.options
-        for batch in self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps):
-            yield batch, batch[1].numel()
+        return options.batch_size * options.gradient_accumulation_steps * options.block_size
 
-    def validation_batches(self) -> Iterator[tuple[Batch, int]]:
-        """The held-out text in windows."""
-        for batch in self.data.validation_batches(self.options.batch_size, self.options.eval_iters):
+    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
+        """A worker's rows of the batches of one update, each with its number of tokens."""
+        options = self.options
+        for ids, targets in self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps):
+            rows = len(ids)
+            own = slice(rows * worker // workers, rows * (worker + 1) // workers)
+            yield (ids[own], targets[own]), targets[own].numel()
+
+    def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
+        """The held-out text in windows; of several workers each has every so manieth batch."""
+        batches = self.data.validation_batches(self.options.batch_size, self.options.eval_iters)
+        for batch in itertools.islice(batches, worker, None, workers):
             yield batch, batch[1].numel()
 
     def report(self, model: GPT, val_loss: float) -> Report:

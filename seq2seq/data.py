@@ -71,11 +71,18 @@ class PairData:
         batches = batches_of(self.train, self.batch_tokens, rng.permutation(len(self.train)))
         return [batches[i] for i in rng.permutation(len(batches))]
 
-    def micro_batches(self, step: int) -> Iterator[tuple[Batch, int]]:
-        """The batches of one update, each with its number of target tokens, no two of which need be equal."""
+    def target_tokens(self, step: int) -> int:
+        """The number of tokens that an update learns to predict: those of the targets, and an end for each."""
+        return sum(len(self.train[i][1]) - 1 for part in self.update(step) for i in part)
+
+    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
+        """The batches of one update, each with its number of target tokens, no two of which need be equal.
+
+        The pairs of a batch are in order of length, and of several workers each has every so manieth of them.
+        """
         for part in self.update(step):
-            pairs = [self.train[i] for i in part]
-            yield self.batch(pairs), sum(len(target) - 1 for _, target in pairs)
+            if pairs := [self.train[i] for i in part[worker::workers]]:
+                yield self.batch(pairs), sum(len(target) - 1 for _, target in pairs)
 
     def validation_batches(self) -> Iterator[tuple[Batch, int]]:
         """All held-out pairs, in batches, each with its number of target tokens; always the same."""

@@ -75,6 +75,10 @@ class Seq2SeqOptions(TrainOptions):
         if self.pairs and self.src:
             raise OptionError("--pairs and --src are both given: which sentences are to be learned?")
 
+    def most_workers(self) -> int:
+        """How many processes there is work for: each should have some pairs of most batches."""
+        return max(1, self.batch_tokens // 100)
+
     def sizes(self, config: Seq2SeqConfig) -> tuple[int, int, str]:
         """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
         micro_steps = self.gradient_accumulation_steps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -61,13 +62,17 @@ class TranslationTask:
         """The characters that the tokenizer does not know."""
         return self.tokenizer.unknown("".join(part for pair in self.corpus.train for part in pair))
 
-    def micro_batches(self, step: int) -> Iterator[tuple[Batch, int]]:
-        """The batches of one update, each with its number of target tokens."""
-        return self.data.micro_batches(step)
+    def target_tokens(self, step: int) -> int:
+        """The number of tokens that an update learns to predict."""
+        return self.data.target_tokens(step)
 
-    def validation_batches(self) -> Iterator[tuple[Batch, int]]:
-        """All held-out pairs."""
-        return self.data.validation_batches()
+    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
+        """A worker's pairs of the batches of one update, each with its number of target tokens."""
+        return self.data.micro_batches(step, worker, workers)
+
+    def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
+        """All held-out pairs; of several workers each has every so manieth batch."""
+        return itertools.islice(self.data.validation_batches(), worker, None, workers)
 
     def report(self, model: Seq2Seq, val_loss: float) -> Report:
         """How good the greedy translations of some held-out sentences are, and a few of them."""

@@ -4,6 +4,7 @@ import pytest
 
 from tests.standin import standin_device
 from tests.tiny_runs import made_up_text, undone
+from tinygrad_lite import start
 from tinygrad_lite.device import why_no_cuda
 
 
@@ -17,6 +18,12 @@ def device(request):
     if request.param == "cuda" and why_no_cuda():
         pytest.skip(why_no_cuda())
     yield request.param
+
+
+@pytest.fixture(autouse=True)
+def one_core(monkeypatch):
+    """Runs take one process unless they ask for more: starting others would take most of the tests' time."""
+    monkeypatch.setattr(start, "available_cores", lambda: 1)
 
 
 @pytest.fixture

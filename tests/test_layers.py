@@ -28,6 +28,7 @@ LAYERS = [
         "tinygrad_lite.plot",
         "tinygrad_lite.family",
         "tinygrad_lite.start",
+        "tinygrad_lite.workers",
     ],
     [
         "gpt",

@@ -13,7 +13,7 @@ from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
 from gpt.task import FAMILY
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
-from tinygrad_lite import Tensor, manual_seed, start
+from tinygrad_lite import Tensor, manual_seed, start, workers
 from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
@@ -21,6 +21,7 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.options import build
 from tinygrad_lite.run import METRICS, RunFolder
 from tinygrad_lite.text import fetch
+from tinygrad_lite.workers import OneProcess, sum_of_losses
 
 DEFAULT_VAL_LOSS = 1.709  # nats per token: what the README says that the default run reaches
 CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, where the real corpus is or will be
@@ -40,7 +41,7 @@ def weights(folder: RunFolder) -> np.ndarray:
 @pytest.mark.parametrize(("max_iters", "evaluated"), [(0, [0]), (1, [0, 1]), (8, [0, 4, 8]), (10, [0, 4, 8, 10])])
 def test_a_run_makes_exactly_max_iters_updates_and_evaluates_at_its_end(max_iters, evaluated, monkeypatch):
     made, step = [], Optimizer.step
-    monkeypatch.setattr(Optimizer, "step", lambda self: (made.append(self.lr), step(self)))
+    monkeypatch.setattr(Optimizer, "step", lambda self, part=None: (made.append(self.lr), step(self, part)))
     run = run_training(max_iters=max_iters)
     assert len(made) == max_iters
     last, best = load_checkpoint(run.last), load_checkpoint(run.best)
@@ -65,7 +66,7 @@ def test_an_evaluation_is_save_last_evaluate_save_best_if_better(monkeypatch):
         return next(scores)
 
     monkeypatch.setattr(train, "save_checkpoint", noted_save)
-    monkeypatch.setattr(train, "evaluate", evaluate)
+    monkeypatch.setattr(OneProcess, "evaluate", evaluate)
     run_training(max_iters=8)
     assert events == [
         ("last", 0, None),
@@ -175,17 +176,17 @@ def test_the_same_command_gives_the_same_bytes():
 
 
 def test_every_micro_step_drops_other_elements(monkeypatch):
-    keys, random_key = [], train.random_key
+    keys, random_key = [], workers.random_key
 
     def noted_key(*key):
         keys.append(key)
         return random_key(*key)
 
-    monkeypatch.setattr(train, "random_key", noted_key)
+    monkeypatch.setattr(workers, "random_key", noted_key)
     monkeypatch.setattr(start, "random_key", noted_key)
     run_training(dropout=0.2, gradient_accumulation_steps=2, max_iters=5, seed=7)
     # The first makes the weights; the last two belong to the check before the last save.
-    assert keys == [(7,), *((7, step, micro_step) for step in range(5 + 1) for micro_step in range(2))]
+    assert keys == [(7,), *((7, step, micro_step, 0) for step in range(5 + 1) for micro_step in range(2))]
 
 
 def test_evaluation_and_samples_do_not_disturb_the_training():
@@ -200,10 +201,10 @@ def test_the_validation_loss_depends_on_nothing_but_the_weights():
     task = run.make_task()
     model = run.make_model(task.tokenizer)
     assert model.training
-    first = train.evaluate(task, model)
+    first = sum_of_losses(task, model)
     assert model.training
     model.loss(next(task.micro_batches(0))[0]).backward()  # draws random numbers
-    assert train.evaluate(task, model) == first
+    assert sum_of_losses(task, model) == first
 
 
 def test_composed_operations_give_the_same_losses():

@@ -12,8 +12,8 @@ import train
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.run import RunFolder
+from tinygrad_lite.workers import ManyProcesses, OneProcess
 
 RESUME = ["--resume", "--out_dir=run"]
 
@@ -23,14 +23,17 @@ pytestmark = pytest.mark.usefixtures("workplace")
 
 def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
     """Send this process a signal after so many updates, once."""
-    step = Optimizer.step
 
-    def step_and_stop(self):
-        step(self)
-        if self.steps == steps:
-            signal.raise_signal(number)
+    def update_and_stop(update):
+        def changed(self, learning_rate):
+            update(self, learning_rate)
+            if self.optimizer.steps == steps:
+                signal.raise_signal(number)
 
-    monkeypatch.setattr(Optimizer, "step", step_and_stop)
+        return changed
+
+    for kind in (OneProcess, ManyProcesses):
+        monkeypatch.setattr(kind, "update", update_and_stop(kind.update))
 
 
 def same(one: RunFolder, two: RunFolder) -> None:
@@ -83,16 +86,16 @@ def test_a_run_may_be_stopped_again_and_again(monkeypatch):
     same(RunFolder("run"), whole)
 
 
-@pytest.mark.parametrize("where", ["evaluate", "report", "step"])
+@pytest.mark.parametrize("where", ["evaluate", "report", "update"])
 def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(where, monkeypatch):
     """Nothing is saved at the end, the log has rows too many, and `best` may be newer than `last` says."""
     whole = run_training(out_dir="whole", **CHAR)
-    calls, place = [], (Optimizer if where == "step" else train)
+    calls, place = [], (train if where == "report" else OneProcess)
     function = getattr(place, where)
 
     def killed(*values):
         calls.append(where)
-        if len(calls) == (7 if where == "step" else 2):
+        if len(calls) == (7 if where == "update" else 2):
             raise MemoryError
         return function(*values)
 

@@ -49,11 +49,18 @@ class Task(Protocol):
         """What in the data the tokenizer does not know, and how often it occurs."""
         ...
 
-    def micro_batches(self, step: int) -> Iterator[tuple[Any, int]]:
-        """The batches of one update, each with the number of its target tokens; the same for the same step."""
+    def target_tokens(self, step: int) -> int:
+        """The number of tokens that an update learns to predict, in all of its batches."""
         ...
 
-    def validation_batches(self) -> Iterator[tuple[Any, int]]:
+    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Any, int]]:
+        """The batches of one update, each with the number of its target tokens; the same for the same step.
+
+        Of several workers each has some of the rows of every batch; a batch without rows for it may be missing.
+        """
+        ...
+
+    def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Any, int]]:
         """The held-out batches, likewise; always the same."""
         ...
 

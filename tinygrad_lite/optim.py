@@ -81,18 +81,37 @@ class Optimizer:
             for name, parameter in group["params"]:
                 self.places[name] = place = slice(end, end + parameter.numel())
                 self.values.data[place] = parameter.data.reshape(-1)
-                parameter.data = self._views[name] = self.values.data[place].reshape(parameter.shape)
-                parameter._version = self.values._version
-                parameter.grad = Tensor.wrap(self.gradients.data[place].reshape(parameter.shape))
                 end = place.stop
             self.groups.append((slice(start, end), group["weight_decay"]))
+        self._lay_views()
+
+    def _lay_views(self) -> None:
+        """Make all parameters and their gradients views of the flat arrays."""
+        for name, parameter in self.named.items():
+            place = self.places[name]
+            parameter.data = self._views[name] = self.values.data[place].reshape(parameter.shape)
+            parameter._version = self.values._version
+            parameter.grad = Tensor.wrap(self.gradients.data[place].reshape(parameter.shape))
+
+    def move_into(self, values: Array, gradients: Array, states: Iterable[Array], contents: bool) -> None:
+        """Lay everything into other flat arrays (n,), such as memory that several processes see.
+
+        Args:
+            contents: take values and states along; otherwise those that are in the arrays count from now on.
+        """
+        for flat, other in zip((self.values, *self.states.values()), (values, *states), strict=True):
+            if contents:
+                other[...] = flat.data
+            flat.data = other
+        self.gradients.data = gradients
+        self._lay_views()
 
     def zero_grad(self) -> None:
         """Set all gradients to 0, in place."""
         self.gradients.data[...] = 0
 
-    def step(self) -> None:
-        """Update all parameters from their gradients.
+    def step(self, part: slice | None = None) -> None:
+        """Update all parameters from their gradients, or only what lies in this part of the flat arrays.
 
         Raises: ValueError if a parameter's array is not the optimizer's any more, so that it would not be updated.
         """
@@ -103,10 +122,12 @@ class Optimizer:
                     "make the optimizer last"
                 )
         self.steps += 1
+        arrays = (self.values, self.gradients, *self.states.values())
         for place, weight_decay in self.groups:
-            if place.start != place.stop:
-                parts = (self.values, self.gradients, *self.states.values())
-                self.update(*(Tensor.wrap(part.data[place]) for part in parts), weight_decay=weight_decay)
+            if part is not None:
+                place = slice(max(place.start, part.start), min(place.stop, part.stop))
+            if place.start < place.stop:
+                self.update(*(Tensor.wrap(array.data[place]) for array in arrays), weight_decay=weight_decay)
         self.values.mark_written()
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, weight_decay: float) -> None:

@@ -10,11 +10,12 @@ import ctypes
 import functools
 import json
 import math
+import os
 import re
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
@@ -29,6 +30,7 @@ METRICS = (
     *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char", "matmul_share"),
     *("bleu", "chrf", "exact"),
 )
+MOST_WORKERS = 4  # processes that are started if nobody says how many
 SAMPLE_HEADING = re.compile(r"^=== step ([0-9,]+): ", re.MULTILINE)
 
 
@@ -211,6 +213,17 @@ def newest_checkpoint(folder: Path) -> Path:
     if not found:
         raise CheckpointError(f"there is no checkpoint under {folder}/: train one with: python train.py")
     return found[-1]
+
+
+def available_cores() -> int:
+    """The cores that this process may use: fewer than the machine has under taskset, or in a container."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    with suppress(OSError, ValueError):
+        # Linux: microseconds of computing allowed in each period, such as "200000 100000" for two cores, or "max".
+        allowed, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        cores = min(cores, max(1, round(int(allowed) / int(period))))
+    return cores
 
 
 @functools.cache

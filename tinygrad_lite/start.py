@@ -27,7 +27,7 @@ from tinygrad_lite.family import Family, Task, Trained, check_family
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.options import build, difference, find_preset, list_presets, parse_command_line, read_preset
-from tinygrad_lite.run import RunFolder
+from tinygrad_lite.run import MOST_WORKERS, RunFolder, available_cores
 from tinygrad_lite.text.tokenizer import Tokenizer
 from tinygrad_lite.training import TrainOptions
 
@@ -190,12 +190,25 @@ def check_options(start: Start) -> None:
         options.device = get_device("auto").name
         say(f"--device auto takes {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
     get_device(options.device)
+    options.workers = number_of_workers(options)
     if options.min_lr is not None and options.min_lr > options.learning_rate:
         raise OptionError(
             f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but it is where the "
             "learning rate ends: take a smaller one, or leave it out for a tenth"
         )
     options.check(learns_tokenizer=start.tokenizer is None)
+
+
+def number_of_workers(options: TrainOptions) -> int:
+    """How many processes are to share the work; it is part of what makes a run reproducible.
+
+    Raises: OptionError if more are asked for than can do anything.
+    """
+    most = options.most_workers() if options.device == "cpu" else 1
+    if options.workers > most:
+        reason = "there are only so many rows in a batch" if options.device == "cpu" else "a GPU is kept busy by one"
+        raise OptionError(f"--workers {options.workers}: {reason}; take at most {most}")
+    return options.workers or min(MOST_WORKERS, available_cores(), most)
 
 
 # --- a run that goes on ---------------------------------------------------------------------------------------

@@ -28,6 +28,9 @@ class TrainOptions:
     seed: int = option(1337, "start of all random numbers", low=0, group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
     dtype: str = option("float32", "type of weights and gradients", choices=("float32", "float64"), group="run")
+    workers: int = option(
+        0, "processes that share the work; 0: one per core, at most 4", unit="processes", low=0, high=256, group="run"
+    )
     composed: bool = option(False, "use the composed (explaining) version of every operation; slow", group="run")
 
     max_iters: int = option(2000, "updates to make", unit="steps", low=0, group="training")

@@ -8,7 +8,7 @@ from seq2seq.data import SPECIALS, PairData, area, batches_of, encode_pairs
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.device import random_key
 from tinygrad_lite.text.byte import ByteTokenizer
-from train import compute_gradients
+from tinygrad_lite.workers import compute_gradients
 
 TOKENIZER = ByteTokenizer(SPECIALS)
 

@@ -134,12 +134,16 @@ def unzip(data: bytes, member: str, where: str) -> str:
     Raises: CorpusError, naming `where`, if the archive is damaged, lacks the file, or has it too large.
     """
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive, archive.open(member) as file:
-            return bounded_text(file.read(MAX_UNPACKED + 1), where)
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            # Python unpacks the other kinds of compression, bzip2 and LZMA, whole, whatever the bound is.
+            if archive.getinfo(member).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise CorpusError(f"{where} cannot be unpacked: {member} is not packed as zip archives usually are")
+            with archive.open(member) as file:
+                return bounded_text(file.read(MAX_UNPACKED + 1), where)
     except KeyError:
         raise CorpusError(f"{where} has no file {member} in it") from None
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
-        # RuntimeError: encrypted; its subclass NotImplementedError: packed in a way that Python cannot unpack
+        # RuntimeError: encrypted; its subclass NotImplementedError: a feature of archives that Python does not know
         raise CorpusError(f"{where} cannot be unpacked: {error}") from None
 
 

@@ -95,7 +95,7 @@ def from_source(name: str, say: Callable[[str], None]) -> ParallelCorpus:
     try:
         facts = {"source": corpus.source, "licence": corpus.licence, "rules": RULES}
         fetch.store(f"pairs-{name}", to_table(corpus), facts)
-    except OSError as error:
+    except (OSError, CorpusError) as error:
         say(f"the parallel corpus {name} is not kept for the next time: {error}")
     return corpus
 

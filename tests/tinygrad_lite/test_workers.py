@@ -1,0 +1,251 @@
+"""Several processes do what one does, and nothing of them is left behind, whatever happens."""
+
+import os
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import train
+from gpt.config import GPTOptions
+from gpt.task import FAMILY as GPT
+from seq2seq.task import FAMILY as SEQ2SEQ
+from tests.test_train_resume import same, stop_after
+from tests.tiny_runs import arguments, losses, run_training, script
+from tinygrad_lite import start, workers
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.options import build
+from tinygrad_lite.run import RunFolder, available_cores
+from tinygrad_lite.workers import ManyProcesses, start_workers
+
+pytestmark = pytest.mark.usefixtures("workplace")
+SMALL = {"text": ["text.txt"], "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8, "batch_size": 5}
+
+
+def parts(family=GPT, **changes):
+    """Options, task, model and optimizer of a small run."""
+    small = SMALL if family is GPT else {}
+    options = build(family.options, ("test", small | changes))
+    run = start.Start(family, options, RunFolder("run"))
+    task = run.make_task()
+    model = run.make_model(task.tokenizer)
+    return options, task, model, options.make_optimizer(model)
+
+
+def is_running(process_id):
+    try:
+        with open(f"/proc/{process_id}/stat", encoding="utf-8") as file:
+            return file.read().rsplit(") ", 1)[1][0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def children_of(process_id):
+    with open(f"/proc/{process_id}/task/{process_id}/children", encoding="utf-8") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def wait_until(condition, seconds=20):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+# --- the same numbers -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{}, {"gradient_accumulation_steps": 3}, {"optimizer": "adam", "grad_clip": 0.01}])
+def test_one_process_and_several_compute_the_same(settings):
+    """Three workers have five rows: 1, 2 and 2."""
+    found = {}
+    for number in (1, 2, 3):
+        options, task, model, optimizer = parts(workers=number, dtype="float64", **settings)
+        with start_workers(options, task, model, optimizer) as crew:
+            assert crew.number == number
+            numbers = []
+            for step in range(4):
+                loss, tokens = crew.gradients(step)
+                assert tokens == task.target_tokens(step)
+                numbers += [loss, crew.clip(options.grad_clip)]
+                crew.update(1e-2)
+            numbers.append(crew.evaluate())
+        assert optimizer.steps == 4
+        found[number] = numbers, model.state_dict(), optimizer.state_dict()
+    for number in (2, 3):
+        np.testing.assert_allclose(found[number][0], found[1][0], rtol=1e-10)
+        for one, other in zip(found[number][1:], found[1][1:], strict=True):
+            for name in other:
+                np.testing.assert_allclose(one[name], other[name], rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("family", [GPT, SEQ2SEQ], ids=["gpt", "seq2seq"])
+def test_twenty_steps_agree_in_float32(family):
+    sentences = {"dataset": "reverse", "toy_size": 500, "batch_tokens": 300, "tokenizer": "char", "dropout": 0.0}
+    settings = {"n_layer": 2, "n_embd": 32} | ({} if family is GPT else sentences)
+    found = []
+    for number in (1, 2):
+        options, task, model, optimizer = parts(family, workers=number, **settings)
+        with start_workers(options, task, model, optimizer) as crew:
+            found.append([])
+            for step in range(20):
+                found[-1].append(crew.gradients(step)[0])
+                crew.clip(1.0)
+                crew.update(1e-3)
+    assert found[0][0] - found[0][-1] > 0.05
+    assert found[1] == pytest.approx(found[0], abs=1e-5)
+
+
+def test_the_number_of_workers_is_part_of_a_run():
+    """With dropout each has its own masks; a run that goes on has as many as before."""
+    settings = {"workers": 2, "dropout": 0.2}
+    whole = run_training(out_dir="whole", **settings)
+    assert load_checkpoint(whole.last).training["workers"] == 2
+    assert run_training(out_dir="again", **settings).last.read_bytes() == whole.last.read_bytes()
+    other = run_training(out_dir="other", dropout=0.2, workers=1)
+    assert losses(other)[2] != losses(whole)[2]
+
+
+@pytest.mark.parametrize("stop", [3, 8])
+def test_a_stopped_run_goes_on_bit_for_bit(stop, monkeypatch):
+    settings = {"workers": 2, "dropout": 0.2}
+    whole = run_training(out_dir="whole", **settings)
+    with monkeypatch.context() as patch:
+        stop_after(patch, stop)
+        assert train.main(arguments(**settings)) == 130
+    assert train.main(["--resume", "--out_dir=run"]) == 0
+    same(RunFolder("run"), whole)
+
+
+def test_a_batch_with_fewer_pairs_than_workers():
+    """The third worker has nothing to do, and says so."""
+    words = ["reverse", "--toy_size=60", "--batch_tokens=300", "--n_embd=16", "--max_iters=3", "--eval_interval=3"]
+    for number in (1, 3):
+        assert train.main([*words, "--workers", str(number), "--out_dir", str(number), "--log_interval=1"]) == 0
+    assert losses(RunFolder("3"), "val_loss")[3] == pytest.approx(losses(RunFolder("1"), "val_loss")[3], abs=1e-5)
+
+
+# --- how many -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("cores", "settings", "expected"),
+    [(2, {}, 2), (64, {}, 4), (64, {"batch_size": 3}, 3), (1, {}, 1), (2, {"workers": 3}, 3)],
+)
+def test_as_many_as_there_are_cores_at_most_four_and_at_most_the_batch(cores, settings, expected, monkeypatch):
+    monkeypatch.setattr(start, "available_cores", lambda: cores)
+    assert start.number_of_workers(build(GPTOptions, ("test", settings))) == expected
+
+
+def test_more_workers_than_rows_are_refused():
+    with pytest.raises(OptionError, match="--workers 6: there are only so many rows in a batch; take at most 5"):
+        start.number_of_workers(build(GPTOptions, ("test", {"workers": 6, "batch_size": 5})))
+    with pytest.raises(OptionError, match="a GPU is kept busy by one; take at most 1"):
+        start.number_of_workers(build(GPTOptions, ("test", {"workers": 2, "device": "cuda"})))
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux's way to give a process fewer cores")
+def test_the_cores_that_may_be_used():
+    before = os.sched_getaffinity(0)
+    assert 1 <= available_cores() <= len(before)
+    try:
+        os.sched_setaffinity(0, {min(before)})
+        assert available_cores() == 1
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+# --- every way out --------------------------------------------------------------------------------------------
+
+
+def test_workers_end_with_the_block_and_after_an_error():
+    options, task, model, optimizer = parts(workers=2)
+    for error in (None, KeyError("x")):
+        try:
+            with start_workers(options, task, model, optimizer) as crew:
+                processes = crew.processes
+                assert all(process.is_alive() for process in processes)
+                if error:
+                    raise error
+        except KeyError as raised:
+            assert raised is error  # noqa: PT017 (the block must let it through)
+        assert not any(process.is_alive() for process in processes)
+        assert [process.exitcode for process in processes] == [0, 0]
+
+
+def test_a_worker_that_was_killed_is_named():
+    options, task, model, optimizer = parts(workers=2)
+    with start_workers(options, task, model, optimizer) as crew:
+        crew.gradients(0)
+        os.kill(crew.processes[1].pid, signal.SIGKILL)
+        crew.processes[1].join()
+        with pytest.raises(UserError, match=r"worker 1 \(process \d+\) is gone: SIGKILL; .* --resume goes on from th"):
+            crew.gradients(1)
+    assert not any(process.is_alive() for process in crew.processes)
+
+
+def test_a_failure_in_a_worker_is_told_with_its_traceback():
+    options, task, model, optimizer = parts(workers=2)
+    with (
+        pytest.raises(RuntimeError, match=r"in worker 0:\nTraceback(.|\n)*unrecognized seed"),
+        start_workers(options, task, model, optimizer) as crew,
+    ):
+        crew.gradients("x")
+
+
+def test_workers_that_cannot_start_leave_none_behind(monkeypatch):
+    options, task, model, optimizer = parts(workers=2)
+    monkeypatch.setattr(task, "data", lambda: None)  # a function without a name, which cannot be sent
+    before = children_of(os.getpid())
+    with pytest.raises(Exception, match="pickle"), start_workers(options, task, model, optimizer):
+        pass
+    assert children_of(os.getpid()) == before
+
+
+def test_the_parent_waits_for_memory_errors_of_its_workers(monkeypatch):
+    options, task, model, optimizer = parts(workers=2)
+    with start_workers(options, task, model, optimizer) as crew, monkeypatch.context() as patch:
+        assert isinstance(crew, ManyProcesses)
+        patch.setattr(crew.pipes[0], "recv", lambda: ("MemoryError", None), raising=False)
+        with pytest.raises(MemoryError):
+            crew._answers()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="Linux's list of processes")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_whatever_ends_the_script_no_worker_is_left(number, workplace):
+    """Also if the signal reaches all of them, as Ctrl-C in a terminal does."""
+    words = arguments(max_iters=100_000, eval_interval=100_000, workers=2)
+    process = script("train.py", *words)
+    wait_until((workplace / "run" / "last.safetensors").exists)
+    wait_until(lambda: len(children_of(process.pid)) >= 2)
+    family = [process.pid, *children_of(process.pid)]
+    if number == signal.SIGINT:
+        for one in family[1:]:
+            os.kill(one, number)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=60)
+    wait_until(lambda: not any(map(is_running, family)))
+    assert process.returncode == (-number if number == signal.SIGKILL else 128 + number)
+    if number != signal.SIGKILL:
+        assert f"stopped by {number.name}" in err.decode()
+        assert "Traceback" not in err.decode()
+
+
+def test_a_loss_that_is_not_finite_is_explained():
+    """The checking mode runs the shares of all workers, one after the other."""
+    with pytest.raises(UserError, match=r"step \d+: the loss is .* (made a NaN|made an infinity|broken the)"):
+        run_training(workers=2, learning_rate=1e30, grad_clip=0, max_iters=10)
+
+
+def test_the_environment_is_as_before(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+    handler = signal.getsignal(signal.SIGINT)
+    with workers.starting():
+        assert (os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]) == ("1", "1")
+    assert os.environ["OMP_NUM_THREADS"] == "7"
+    assert "MKL_NUM_THREADS" not in os.environ
+    assert signal.getsignal(signal.SIGINT) is handler

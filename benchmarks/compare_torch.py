@@ -12,11 +12,9 @@ would keep the cores from the other.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import platform
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -27,6 +25,8 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.children import ask, limits, serve, start
+from benchmarks.machine import cpu_model
 from gpt.config import GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
@@ -39,12 +39,6 @@ from tinygrad_lite.tensor import no_grad
 
 TURN = 50  # steps
 SIDES = ("ours", "torch")
-THREADS = (
-    "OMP_NUM_THREADS",
-    "OPENBLAS_NUM_THREADS",
-    "MKL_NUM_THREADS",
-    "VECLIB_MAXIMUM_THREADS",
-)  # read by the libraries when they start
 FIXED = {"optimizer": "adamw", "gradient_accumulation_steps": 1, "device": "cpu", "composed": False}
 
 Update = Callable[[Batch, float], float]  # batch and learning rate -> loss before the update
@@ -63,13 +57,14 @@ def main(argv: list[str]) -> int:
     """Run both sides in turns and print the comparison."""
     options = read_options(argv)
     if options.side:
-        return serve(options)
+        return be_a_side(options)
     losses: dict[str, list[float]] = {name: [] for name in SIDES}
     seconds: dict[str, list[float]] = {name: [] for name in SIDES}
     with contextlib.ExitStack() as open_processes:  # at its end their stdin is closed, which ends them
         sides = {}
         for name in SIDES:
-            sides[name] = open_processes.enter_context(start(name, argv, options.threads))
+            command = [sys.executable, "-m", "benchmarks.compare_torch", *argv, "--side", name]
+            sides[name] = open_processes.enter_context(start(command, limits(options.threads)))
             ask(sides[name], {})  # ready: neither starts up while the other is being timed
         for begin in range(0, options.max_iters, TURN):
             for name, process in sides.items():
@@ -129,41 +124,10 @@ def report(
     print(f"largest difference of the training losses: first 200 steps {max(apart[:200]):.2g}, all {max(apart):.2g}")
 
 
-def cpu_model() -> str:
-    """What the processor calls itself."""
-    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
-        for line in file:
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+# --- one of the two processes ----------------------------------------------------------------------------------
 
 
-# --- two processes --------------------------------------------------------------------------------------------
-
-
-def start(side: str, argv: list[str], threads: int | None) -> subprocess.Popen:
-    """A child process for one side; it answers one JSON line for each JSON line."""
-    command = [sys.executable, "-m", "benchmarks.compare_torch", *argv, "--side", side]
-    limits = {name: str(threads) for name in THREADS} if threads else {}
-    pipe, environment = subprocess.PIPE, {**os.environ, **limits}
-    return subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, encoding="utf-8", env=environment)
-
-
-def ask(process: subprocess.Popen, question: dict[str, Any]) -> dict[str, Any]:
-    """Put one question to a side and wait for the answer."""
-    with contextlib.suppress(BrokenPipeError):  # it has ended; then there is no answer either
-        process.stdin.write(json.dumps(question) + "\n")
-        process.stdin.flush()
-    line = process.stdout.readline()
-    if not line:
-        status = process.wait()
-        if status > 0:
-            sys.exit(status)  # it has said why
-        raise UserError(f"one side was ended from outside (status {status}): is there enough memory for both?")
-    return json.loads(line)
-
-
-def serve(options: CompareOptions) -> int:
+def be_a_side(options: CompareOptions) -> int:
     """One side: make the model, then train and evaluate as asked until stdin ends."""
     if options.side == "ours":
         tune_memory()
@@ -173,8 +137,8 @@ def serve(options: CompareOptions) -> int:
     model.to("cpu", np.dtype(options.dtype))
     make = our_side if options.side == "ours" else torch_side
     update, evaluate = make(options, model)
-    for line in sys.stdin:
-        question = json.loads(line)
+
+    def reply(question: dict[str, Any]) -> dict[str, Any]:
         answer: dict[str, Any] = {"losses": [], "seconds": []}
         for step in range(question.get("from", 0), question.get("to", 0)):
             (batch,) = data.micro_batches(step, options.batch_size, 1)
@@ -185,7 +149,9 @@ def serve(options: CompareOptions) -> int:
             batches = data.validation_batches(options.batch_size, options.eval_iters)
             parts = [(evaluate(batch), batch[1].numel()) for batch in batches]
             answer["loss"] = sum(loss * n for loss, n in parts) / sum(n for _, n in parts)
-        print(json.dumps(answer), flush=True)
+        return answer
+
+    serve(reply)
     return 0
 
 
@@ -220,20 +186,15 @@ def torch_side(options: GPTOptions, model: GPT) -> tuple[Update, Evaluate]:
     import torch
 
     from benchmarks.torch_gpt import from_ours
+    from benchmarks.torch_side import torch_optimizer, torch_update
 
     twin = from_ours(model)
-    optimizer = twin.make_optimizer(options.learning_rate, (options.beta1, options.beta2), options.weight_decay)
+    optimizer = torch_optimizer(options, twin)
 
     def update(batch: Batch, lr: float) -> float:
         for group in optimizer.param_groups:
             group["lr"] = lr
-        optimizer.zero_grad()
-        loss = twin.loss(*(torch.tensor(part.numpy()) for part in batch))
-        loss.backward()
-        if options.grad_clip:
-            torch.nn.utils.clip_grad_norm_(twin.parameters(), options.grad_clip)
-        optimizer.step()
-        return loss.item()
+        return torch_update(options, twin, optimizer, [torch.tensor(part.numpy()) for part in batch])
 
     def evaluate(batch: Batch) -> float:
         twin.eval()

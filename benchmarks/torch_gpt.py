@@ -56,8 +56,8 @@ class TorchGPT(nn.Module):
         self.blocks = nn.ModuleList(TorchBlock(config) for _ in range(config.n_layer))
         self.final_norm = nn.LayerNorm(config.n_embd, config.norm_eps, bias=config.bias)
 
-    def forward(self, ids: torch.Tensor) -> torch.Tensor:
-        """(B, T) integers -> logits (B, T, V)."""
+    def hidden(self, ids: torch.Tensor) -> torch.Tensor:
+        """What the head scores: (B, T) integers -> (B, T, C)."""
         t, c = ids.shape[1], self.config.n_embd
         x = self.token_embedding(ids)
         if self.config.positions == "learned":
@@ -67,19 +67,25 @@ class TorchGPT(nn.Module):
         x = F.dropout(x, self.config.dropout if self.training else 0.0)
         for block in self.blocks:
             x = block(x)
-        return F.linear(self.final_norm(x), self.token_embedding.weight)
+        return self.final_norm(x)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(B, T) integers -> logits (B, T, V)."""
+        return F.linear(self.hidden(ids), self.token_embedding.weight)
 
     def loss(self, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Mean nats per target token."""
         return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten())
 
-    def make_optimizer(self, lr: float, betas: tuple[float, float], weight_decay: float) -> torch.optim.AdamW:
-        """AdamW with nanoGPT's groups: what has two axes or more decays, the rest does not."""
-        groups = [
-            {"params": [p for p in self.parameters() if p.ndim >= 2], "weight_decay": weight_decay},
-            {"params": [p for p in self.parameters() if p.ndim < 2], "weight_decay": 0.0},
-        ]
-        return torch.optim.AdamW(groups, lr=lr, betas=betas)
+    @torch.no_grad()
+    def generate(self, ids: torch.Tensor, new_tokens: int) -> torch.Tensor:
+        """Greedily append tokens to ids (B, n) as nanoGPT's sample.py does: without a cache, so for each token the
+        whole text is read again, but only its last position is scored."""
+        for _ in range(new_tokens):
+            x = self.hidden(ids[:, -self.config.block_size :])
+            logits = F.linear(x[:, -1], self.token_embedding.weight)
+            ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
+        return ids
 
 
 def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:

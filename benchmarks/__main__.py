@@ -1,0 +1,70 @@
+"""Measure this project beside PyTorch, and write the table.
+
+    python -m benchmarks                       all rows, about a quarter of an hour
+    python -m benchmarks --rows 1,2,5          some of them
+    python -m benchmarks --quick               few turns: to see whether everything runs
+    python -m benchmarks --out table.md        to a file too, which grows row by row
+
+The table goes to stdout, everything else to stderr. README.md in this folder says what each row means.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from benchmarks.machine import load
+from benchmarks.rows import QUICK, ROWS, BenchmarkOptions, Finding, Row, measure, rows_asked_for
+from benchmarks.table import conditions, render, spread
+from tinygrad_lite.console import run_command, say
+from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.options import build, parse_command_line
+
+
+def main(argv: list[str]) -> int:
+    """Measure what is asked for, and write the table after each row."""
+    parsed = parse_command_line(BenchmarkOptions, argv, prog="python -m benchmarks", description=__doc__.split("\n")[0])
+    options = build(BenchmarkOptions, ("command line", parsed.values))
+    rows = rows_asked_for(options.rows)
+    check_libraries(rows)
+    if options.quick:
+        options.turns = min(QUICK, options.turns)
+    about = conditions(options, load())
+    findings: list[Finding] = []
+    write(options.out, render(findings, about))  # if the file cannot be written, it is better to know now
+    for row in rows:
+        say(f"row {row.number}: {row.what}")
+        findings.append(measure(row, options))
+        say("  " + ", ".join(f"{side} {spread(values, row.unit)}" for side, values in findings[-1].turns.items()))
+        write(options.out, render(findings, about))
+    print(render(findings, about), end="")
+    return 0
+
+
+def check_libraries(rows: list[Row]) -> None:
+    """Raise UserError if a row needs a library that is not there."""
+    for row in rows:
+        for library in row.needs:
+            if find_spec(library) is None:
+                free = ",".join(str(number) for number in sorted({r.number for r in ROWS if not r.needs}))
+                raise UserError(
+                    f'row {row.number} needs {library}, which is not installed: pip install -e ".[bench]"; '
+                    f"without it there are --rows {free}"
+                )
+
+
+def write(path: str, page: str) -> None:
+    """Write the page into the file, if there is to be one.
+
+    Raises: OptionError if it cannot be written.
+    """
+    if not path:
+        return
+    try:
+        Path(path).write_text(page, encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
+
+
+if __name__ == "__main__":
+    run_command("benchmarks", main)

@@ -1,0 +1,40 @@
+"""What a measurement was made on: the processor, how busy it was, the versions of the libraries."""
+
+from __future__ import annotations
+
+import contextlib
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+
+
+def cpu_model() -> str:
+    """What the processor calls itself."""
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    return platform.processor() or platform.machine()
+
+
+def load() -> str:
+    """How many programs want a core, on average over the last minute; empty where nobody counts them."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/loadavg").read_text(encoding="ascii").split()[0]
+    return ""
+
+
+def installed(library: str) -> str:
+    """The version of a library, or that there is none."""
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def numpy_blas() -> str:
+    """The library that multiplies NumPy's matrices."""
+    blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
+    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()

@@ -1,0 +1,69 @@
+"""How much memory a process and its descendants hold together, and the most that they held for a while.
+
+Counted is the proportional set size (PSS): every page of memory counts once, in equal shares for the processes that
+have it. So what worker processes share is not counted twice. Linux says it in /proc/PID/smaps_rollup, see proc(5).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections import defaultdict
+from pathlib import Path
+from types import TracebackType
+
+PROC = Path("/proc")
+INTERVAL = 0.01  # seconds between two looks
+
+
+def is_measurable() -> bool:
+    """Whether this system tells it."""
+    return (PROC / "self" / "smaps_rollup").is_file()
+
+
+def family_of(pid: int) -> list[int]:
+    """A process and all its descendants."""
+    children = defaultdict(list)
+    for path in PROC.glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # it has just ended
+            # number (name) state parent ...: the name may hold anything, brackets and blanks too
+            after_name = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
+            children[int(after_name.split()[1])].append(int(path.parent.name))
+    family = [pid]
+    for member in family:  # grows while it is walked
+        family += children[member]
+    return family
+
+
+def held(pid: int) -> float:
+    """The memory of a process and its descendants now, in megabytes (10^6 bytes)."""
+    kibibytes = 0
+    for member in family_of(pid):
+        with contextlib.suppress(OSError):
+            lines = (PROC / str(member) / "smaps_rollup").read_text(encoding="utf-8", errors="replace").splitlines()
+            kibibytes += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return kibibytes * 1024 / 1e6
+
+
+class Peak:
+    """Inside a `with`, looks again and again how much memory a family of processes holds; `megabytes` is the most."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self.megabytes = 0.0
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> Peak:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            self.megabytes = max(self.megabytes, held(self.pid))
+            if self._over.wait(INTERVAL):
+                return

@@ -1,0 +1,218 @@
+"""This project's side of every row, each as its scripts run it.
+
+A work is a function that prepares something, outside the time, and returns what does it: `repeat(number)` does the
+work once and returns a number in the row's unit, and for a training step its loss.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.shapes import SHAPES, MadeUpTask, Shape
+from gpt.model import GPT
+from gpt.sample_options import SampleOptions
+from seq2seq.model import Seq2Seq
+from seq2seq.toys import german_number
+from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
+from tinygrad_lite.console import say
+from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.errors import UserError
+from tinygrad_lite.run import tune_memory
+from tinygrad_lite.start import number_of_workers
+from tinygrad_lite.text.bpe import BPETokenizer
+from tinygrad_lite.text.corpora import from_cache
+from tinygrad_lite.text.decoding import generate
+from tinygrad_lite.text.tokenizer import CharTokenizer
+from tinygrad_lite.workers import OneProcess, start_workers
+
+ROOT = Path(__file__).parent.parent
+MEGABYTE = 1_000_000  # bytes
+MERGES = 1000
+BYTES = 256  # tokens before the first merge
+MALLOC = {True: "malloc keeps freed memory (mallopt)", False: "malloc as the system has it"}
+
+Repeat = Callable[[int], dict[str, float]]  # number -> {"value": ..., maybe "loss": ...}
+
+
+def prepare(work: str, shape: str, workers: int, until_end: ExitStack) -> tuple[Repeat, list[str]]:
+    """What does this work, and facts for the reader: as the scripts set it up.
+
+    Args:
+        workers: processes that share a training step; 0: as many as train.py takes.
+        until_end: gets what is to be cleaned up when the work is over.
+    """
+    kept = tune_memory()
+    np.seterr(all="ignore")
+    threads = os.environ.get("OPENBLAS_NUM_THREADS", "not set, as many as cores")
+    facts = [MALLOC[kept], f"OPENBLAS_NUM_THREADS {threads}"]
+    if work == "import":
+        return run_import(), facts
+    if work in ("learn", "encode"):
+        text, source = german_text()
+        return (learn if work == "learn" else encode)(text), [*facts, f"text: {source}"]
+    if work == "first-character":
+        return first_character(SHAPES[shape], until_end), facts
+    if work.startswith("write"):
+        return write(SHAPES[shape]), facts
+    crew = until_end.enter_context(crew_for(SHAPES[shape], workers))
+    return train(crew), [*facts, f"{shape} in {crew.number} process" + ("es" if crew.number > 1 else "")]
+
+
+def make_model(shape: Shape) -> GPT | Seq2Seq:
+    """The model with its first, random weights, which are the same in every process."""
+    with random_key(shape.options.seed):
+        return (Seq2Seq if shape.translates else GPT)(shape.config)
+
+
+def crew_for(shape: Shape, workers: int = 0) -> AbstractContextManager[OneProcess]:
+    """Who trains, as in train.py: this process or several; 0 workers: as many as train.py takes."""
+    options = replace(shape.options, workers=workers)
+    options.workers = number_of_workers(options)
+    model = make_model(shape)
+    return start_workers(options, MadeUpTask(shape), model, options.make_optimizer(model))
+
+
+def our_update(crew: OneProcess, step: int) -> float:
+    """One update, as in the loop of train.py; returns the loss before it."""
+    loss, _ = crew.gradients(step)
+    crew.clip(crew.options.grad_clip)
+    crew.update(crew.options.learning_rate)
+    return loss
+
+
+def train(crew: OneProcess) -> Repeat:
+    """Training steps, in milliseconds."""
+
+    def repeat(step: int) -> dict[str, float]:
+        began = time.perf_counter()
+        loss = our_update(crew, step)
+        return {"value": (time.perf_counter() - began) * 1e3, "loss": loss}
+
+    return repeat
+
+
+def write(shape: Shape) -> Repeat:
+    """Greedy generation until the context is full, in tokens per second."""
+    model = make_model(shape)
+    model.eval()
+    count = shape.options.block_size - 1  # after a prompt of one token
+
+    def repeat(number: int) -> dict[str, float]:
+        began = time.perf_counter()
+        tokens = greedy(model, number % shape.vocab_size, count)
+        return {"value": len(tokens) / (time.perf_counter() - began)}
+
+    return repeat
+
+
+def greedy(model: GPT, first: int, count: int) -> list[int]:
+    """So many most probable tokens after a first one."""
+    log_probs, state = model.start(np.array([[first]]))
+    return [int(row[0]) for row in generate(model.step, log_probs, state, max_new_tokens=count, temperature=0.0)]
+
+
+# --- starting -------------------------------------------------------------------------------------------------
+
+
+def run_import() -> Repeat:
+    """A fresh Python that imports NumPy and then this project: the seconds of the latter."""
+    program = "import time, numpy; t = time.perf_counter(); import tinygrad_lite; print(time.perf_counter() - t)"
+
+    def repeat(number: int) -> dict[str, float]:
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True, text=True, encoding="ascii")
+        return {"value": float(done.stdout)}
+
+    return repeat
+
+
+def first_character(shape: Shape, until_end: ExitStack) -> Repeat:
+    """`python sample.py` from its start to the first character that the model wrote, in seconds."""
+    folder = until_end.enter_context(tempfile.TemporaryDirectory(prefix="tinygrad_lite-"))
+    save_checkpoint(Path(folder) / "best.safetensors", fresh_checkpoint(shape))
+    prompt = len(SampleOptions.start.encode("utf-8"))  # it is written first
+
+    def repeat(number: int) -> dict[str, float]:
+        began = time.perf_counter()
+        command = [sys.executable, str(ROOT / "sample.py"), folder]
+        pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+        with subprocess.Popen(command, stdin=nowhere, stdout=pipe, stderr=nowhere, bufsize=0) as process:
+            for _ in range(prompt + 1):
+                if not process.stdout.read(1):
+                    raise UserError(f"`python sample.py {folder}` wrote nothing: run it to see why")
+            seconds = time.perf_counter() - began
+            process.kill()
+        return {"value": seconds}
+
+    return repeat
+
+
+def fresh_checkpoint(shape: Shape) -> Checkpoint:
+    """What train.py would save of this shape before the first update: weights, and the optimizer's memory."""
+    model = make_model(shape)
+    others = range(shape.vocab_size - 2)  # beside the end of a line and the unknown character, which is always there
+    alphabet = "\n" + "".join(chr(ord("!") + i) for i in others)
+    return Checkpoint(
+        family="gpt",
+        model=shape.config.to_json(),
+        training={},
+        tokenizer=CharTokenizer.train(alphabet).to_json(),
+        step=0,
+        best_loss=None,
+        best_step=None,
+        corpus_sha256="",
+        weights=model.state_dict(),
+        optimizer=shape.options.make_optimizer(model).state_dict(),
+    )
+
+
+# --- tokenizing -----------------------------------------------------------------------------------------------
+
+
+def german_text() -> tuple[str, str]:
+    """A megabyte of German and where it is from: Goethe as often as needed if at hand, otherwise numbers in words."""
+    corpus = from_cache("goethe", say)
+    if corpus:
+        repeated = corpus.text * (MEGABYTE // len(corpus.text.encode("utf-8")) + 1)
+        return cut(repeated), "the corpus goethe, repeated to 1 MB"
+    numbers = keyed_rng(1, "benchmark").integers(0, 1_000_000, 40_000)
+    return cut(". ".join(map(german_number, numbers.tolist()))), "1 MB of random numbers in German words"
+
+
+def cut(text: str) -> str:
+    """The first megabyte of a text, in UTF-8."""
+    return text.encode("utf-8")[:MEGABYTE].decode("utf-8", "ignore")
+
+
+def learn(text: str) -> Repeat:
+    """Learning a vocabulary, in seconds."""
+
+    def repeat(number: int) -> dict[str, float]:
+        began = time.perf_counter()
+        BPETokenizer.train(text, BYTES + MERGES)
+        return {"value": time.perf_counter() - began}
+
+    return repeat
+
+
+def encode(text: str) -> Repeat:
+    """Encoding with that vocabulary, in megabytes per second; each time with nothing remembered."""
+    learned = BPETokenizer.train(text, BYTES + MERGES).to_json()
+
+    def repeat(number: int) -> dict[str, float]:
+        tokenizer = BPETokenizer.from_json(learned)
+        began = time.perf_counter()
+        tokenizer.encode(text)
+        return {"value": len(text.encode("utf-8")) / MEGABYTE / (time.perf_counter() - began)}
+
+    return repeat

@@ -1,0 +1,184 @@
+"""The rows of the table: what each measures, what it is to reach, and how its numbers are taken."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass, field
+
+from benchmarks.children import Child, ask, limits, start, take_turns
+from benchmarks.memory import Peak, is_measurable
+from benchmarks.shapes import SHAPES
+from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.options import option
+
+QUICK = 2  # turns
+SAME_LOSS = 1e-3  # two sides whose first losses are further apart do not compute the same
+MEMORY_TURNS = 5  # at most; memory differs less from turn to turn than time
+OWN_WORK = ("import", "first-character", "learn", "encode")  # nothing to compare with
+
+
+@dataclass
+class BenchmarkOptions:
+    """What `python -m benchmarks` can be asked for."""
+
+    rows: str = option("", "numbers of the rows, such as 1,2,5; empty: all")
+    turns: int = option(15, "how often each side takes its turn", unit="turns", low=1)
+    quick: bool = option(False, f"only {QUICK} turns of one piece of work each: to see whether everything runs")
+    out: str = option("", "file for the table, besides stdout", unit="file")
+    threads: int | None = option(2, "of PyTorch; none: as many as it takes", low=1)
+    workers: int = option(0, "processes of this project for a training step; 0: as many as train.py takes", low=0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table. Several may have one number, which then stands for all of them.
+
+    Attributes:
+        what: for the reader.
+        work, shape: what the children are asked to do (`side.py`).
+        unit: of the sides' numbers. Of "ms", "s" and "MB" less is better, of all others more.
+        floor, aim: what is to be reached: ratios, or without another side numbers in the unit.
+        repeats: times per turn.
+    """
+
+    number: int
+    what: str
+    work: str
+    shape: str
+    unit: str
+    floor: float
+    aim: float
+    repeats: int = 1
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """Who does it. Memory settings change what a process holds, so memory is compared with torch as it comes."""
+        if self.work in OWN_WORK:
+            return ("ours",)
+        return ("ours", "torch") if self.unit == "MB" else ("ours", "torch", "torch-malloc")
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Libraries beyond this project's own."""
+        if self.work in OWN_WORK:
+            return ()
+        return ("torch", "transformers") if self.work == "write" else ("torch",)
+
+    @property
+    def less_is_better(self) -> bool:
+        """Whether a side is better with a smaller number."""
+        return self.unit in ("ms", "s", "MB")
+
+    @property
+    def is_at_most(self) -> bool:
+        """Whether floor and aim are upper bounds. Ratios of speeds are above 1 where we are faster; that of memory is
+        ours divided by theirs."""
+        return self.unit == "MB" or (self.work in OWN_WORK and self.less_is_better)
+
+
+@dataclass
+class Finding:
+    """What was measured for a row: by side, one number for each turn; and facts about the sides."""
+
+    row: Row
+    turns: dict[str, list[float]]
+    facts: dict[str, list[str]] = field(default_factory=dict)
+
+
+SMALL, BABY = "4 layers, 4 heads, 128 wide, context 64", "6 layers, 6 heads, 384 wide, context 256"
+TRANSLATION = "translation step: 3 + 3 layers, 4 heads, 256 wide, vocabulary 6,000, 2,112 tokens"
+GPT2 = "GPT-2 with 124 million parameters, 1 × 256 tokens"
+HF, UNCACHED = "greedy generation, against Hugging Face", "greedy generation, against torch without a cache"
+ROWS = (
+    Row(1, f"training step: {SMALL}, batch 12", "train", "small", "ms", 1.15, 1.5, repeats=20),
+    Row(2, f"training step: {BABY}, batch 8", "train", "baby", "ms", 1.05, 1.2, repeats=2),
+    Row(3, f"training step: {BABY}, batch 8, dropout 0.2", "train", "baby-dropout", "ms", 1.35, 1.6, repeats=2),
+    Row(4, f"training step: {GPT2}", "train", "gpt2", "ms", 1.4, 1.6),
+    Row(5, TRANSLATION, "train", "translation", "ms", 1.1, 1.4, repeats=4),
+    Row(6, f"{HF}: {SMALL}", "write", "small", "tokens/s", 4, 8, repeats=5),
+    Row(6, f"{HF}: {BABY}", "write", "baby", "tokens/s", 2, 4),
+    Row(7, f"{UNCACHED}: {SMALL}", "write-uncached", "small", "tokens/s", 5, 15, repeats=5),
+    Row(7, f"{UNCACHED}: {BABY}", "write-uncached", "baby", "tokens/s", 10, 20),
+    Row(8, f"peak memory of a training step: {SMALL}, batch 12", "train-alone", "small", "MB", 1.0, 0.6, repeats=20),
+    Row(8, f"peak memory of a training step: {BABY}, batch 8", "train-alone", "baby", "MB", 1.0, 0.6, repeats=2),
+    Row(8, f"peak memory of a training step: {GPT2}", "train-alone", "gpt2", "MB", 1.0, 0.6, repeats=2),
+    Row(9, "`import tinygrad_lite`, NumPy being imported", "import", "", "s", 0.15, 0.05),
+    Row(10, "`python sample.py` to its first character", "first-character", "small", "s", 0.6, 0.3),
+    Row(11, "learning 1,000 BPE merges on 1 MB of German", "learn", "", "s", 5, 2),
+    Row(11, "encoding it", "encode", "", "MB/s", 1, 3),
+)
+
+
+NUMBERS = sorted({row.number for row in ROWS})
+
+
+def rows_asked_for(text: str) -> list[Row]:
+    """The rows with the numbers in a text like "1,2,5"; all, if it is empty.
+
+    Raises: OptionError for anything else.
+    """
+    parts = [part.strip() for part in text.split(",")] if text else [str(number) for number in NUMBERS]
+    known = {str(number): number for number in NUMBERS}
+    if unknown := [part for part in parts if part not in known]:
+        raise OptionError(f"--rows {text}: {unknown[0]!r} is no row; there are 1 to {NUMBERS[-1]}, written like 1,2,5")
+    numbers = {known[part] for part in parts}
+    return [row for row in ROWS if row.number in numbers]
+
+
+def measure(row: Row, options: BenchmarkOptions) -> Finding:
+    """Measure one row.
+
+    Raises: UserError if it cannot be measured here, or if two sides do not compute the same.
+    """
+    repeats = 1 if options.quick else row.repeats
+    if row.unit == "MB":
+        return measure_memory(row, options, repeats)
+    with contextlib.ExitStack() as running:  # at its end their stdin is closed, which ends them
+        children, facts, losses = {}, {}, {}
+        for name in row.sides:
+            children[name] = running.enter_context(start_side(name, row, options))
+            facts[name] = ask(children[name], {})["facts"]
+            # Once without counting: whatever a library does at the first time only.
+            losses[name] = ask(children[name], {"begin": 0, "repeats": 1})["losses"]
+        check_losses(row, losses)
+        return Finding(row, take_turns(children, options.turns, repeats, begin=1), facts)
+
+
+def start_side(name: str, row: Row, options: BenchmarkOptions) -> Child:
+    """A side in a process of its own. PyTorch gets its number of threads; ours runs as its scripts run."""
+    command = [sys.executable, "-m", "benchmarks.side", name, row.work, row.shape, str(options.workers)]
+    return start(command, limits(options.threads) if name != "ours" else {})
+
+
+def check_losses(row: Row, losses: dict[str, list[float]]) -> None:
+    """Raise UserError if the first losses differ: then the sides do not have the same model, weights and batch.
+
+    With dropout they must, as no two libraries drop the same elements.
+    """
+    if not losses["ours"] or SHAPES[row.shape].options.dropout:
+        return
+    first = {name: values[0] for name, values in losses.items()}
+    if max(first.values()) - min(first.values()) > SAME_LOSS:
+        raise UserError(f"row {row.number}: the sides begin with different losses, so their times say nothing: {first}")
+
+
+def measure_memory(row: Row, options: BenchmarkOptions, repeats: int) -> Finding:
+    """The most memory during each turn, all processes of a side together. One side after the other: both at once
+    would share the pages of the libraries that both have, and each count only half of them.
+
+    Raises: UserError where the system does not tell it.
+    """
+    if not is_measurable():
+        raise UserError(f"row {row.number}: this system has no /proc/PID/smaps_rollup (Linux has); leave out the row")
+    finding = Finding(row, {})
+    for name in row.sides:
+        with start_side(name, row, options) as child:
+            finding.facts[name] = ask(child, {})["facts"]
+            finding.turns[name] = []
+            ask(child, {"begin": 0, "repeats": 1})  # the optimizer's memory, which some make at the first step
+            for turn in range(min(options.turns, MEMORY_TURNS)):
+                with Peak(child.pid) as peak:
+                    ask(child, {"begin": 1 + turn * repeats, "repeats": repeats})
+                finding.turns[name].append(peak.megabytes)
+    return finding

@@ -1,0 +1,123 @@
+"""The models that are timed, and the batches that both sides learn from.
+
+The batches are made up: how long a step takes does not depend on what the text says. As in a text, few tokens are
+frequent and many are rare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from gpt.config import GPTConfig, GPTOptions
+from gpt.data import Batch
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.options import Seq2SeqOptions
+from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.options import build, find_preset, read_preset
+from tinygrad_lite.tensor import Tensor
+
+PRESETS = Path(__file__).parent.parent / "presets"
+BATCHES = 8  # different ones, which come again and again
+PAIRS, LONGEST, SHORTEST = 64, 16, 12  # sentences of a translation batch, and their tokens
+SPECIALS = {"<pad>": 0, "<bos>": 1, "<eos>": 2}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One model and its training batch.
+
+    Attributes:
+        options: settings of the model and of the optimizer.
+        vocab_size: V.
+        tokens: the length T of a training sequence, at most block_size.
+    """
+
+    options: GPTOptions | Seq2SeqOptions
+    vocab_size: int
+    tokens: int
+
+    @property
+    def config(self) -> GPTConfig | Seq2SeqConfig:
+        """The model's settings."""
+        return self.options.model_config(self.vocab_size, SPECIALS)
+
+    def batches(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """What is learned from: ids and targets (B, T), or source (B, S) and target (B, T + 1)."""
+        return [(made_up_pairs if self.translates else made_up_windows)(self, i) for i in range(BATCHES)]
+
+    @property
+    def translates(self) -> bool:
+        """Whether it is the translation model."""
+        return isinstance(self.options, Seq2SeqOptions)
+
+
+class MadeUpTask:
+    """The batches of a shape as the work of training: what tinygrad_lite/family.py calls a Task, as far as needed."""
+
+    def __init__(self, shape: Shape) -> None:
+        self.batches, self.ignored = shape.batches(), SPECIALS["<pad>"] if shape.translates else None
+
+    def target_tokens(self, step: int) -> int:
+        """The number of tokens that an update learns to predict."""
+        return self._learned(self.batches[step % BATCHES][1])
+
+    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
+        """A worker's rows of the one batch of an update, with the number of their target tokens."""
+        first, second = (part[worker::workers] for part in self.batches[step % BATCHES])
+        yield (Tensor(first), Tensor(second)), self._learned(second)
+
+    def _learned(self, targets: np.ndarray) -> int:
+        return targets.size if self.ignored is None else np.count_nonzero(targets[:, 1:] != self.ignored)
+
+
+def made_up_ids(rng: np.random.Generator, first: int, vocab_size: int, size: tuple[int, ...]) -> np.ndarray:
+    """Token ids from `first` on, the lower the more frequent: half of the draws fall into the lowest eighth."""
+    return first + ((vocab_size - first) * rng.random(size) ** 3).astype(np.int64)
+
+
+def made_up_windows(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and targets (B, T): the targets are the ids moved on by one."""
+    rng = keyed_rng(shape.options.seed, "benchmark", number)
+    windows = made_up_ids(rng, 0, shape.vocab_size, (shape.options.batch_size, shape.tokens + 1))
+    return windows[:, :-1], windows[:, 1:]
+
+
+def made_up_pairs(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
+    """Source (B, S) and target (B, T + 1) of like length, the target from <bos> to <eos>; padded at the end."""
+    rng = keyed_rng(shape.options.seed, "benchmark", number)
+    sides = []
+    for begins in (False, True):
+        lengths = rng.integers(SHORTEST, LONGEST, (PAIRS, 1), endpoint=True)
+        lengths[0] = LONGEST  # so that all batches are of one size
+        ids = made_up_ids(rng, len(SPECIALS), shape.vocab_size, (PAIRS, LONGEST + begins))
+        ids[np.arange(LONGEST + begins) >= lengths + begins] = SPECIALS["<pad>"]
+        if begins:
+            ids[:, 0] = SPECIALS["<bos>"]
+            ids[np.arange(PAIRS), lengths[:, 0]] = SPECIALS["<eos>"]
+        sides.append(ids)
+    return tuple(sides)
+
+
+def translation_options() -> Seq2SeqOptions:
+    """The settings of the preset translate-de-en."""
+    values = read_preset(find_preset(PRESETS, "translate-de-en"))
+    values.pop("family")
+    return build(Seq2SeqOptions, ("preset translate-de-en", values))
+
+
+BABY = {"n_layer": 6, "n_head": 6, "n_embd": 384, "block_size": 256, "batch_size": 8}
+GPT2 = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "batch_size": 1}
+GPT2 |= {"bias": True, "activation": "gelu_tanh", "learning_rate": 3e-4}
+VOCABULARY = 84  # the 83 characters of the text that the default preset learns from, and the unknown one
+
+SHAPES = {
+    "small": Shape(GPTOptions(n_layer=4, n_head=4, n_embd=128, block_size=64, batch_size=12), VOCABULARY, 64),
+    "baby": Shape(GPTOptions(**BABY), VOCABULARY, 256),
+    "baby-dropout": Shape(GPTOptions(**BABY, dropout=0.2), VOCABULARY, 256),
+    "gpt2": Shape(GPTOptions(**GPT2), 50257, 256),
+    "translation": Shape(translation_options(), 6000, LONGEST),
+}

@@ -1,0 +1,47 @@
+"""A child process of the benchmarks: one side at one work, which answers questions on its stdin.
+
+    python -m benchmarks.side ours train small 2
+    python -m benchmarks.side torch-malloc write baby 0
+
+`rows.py` starts these. The first question is {}: answered, with facts for the reader, when everything is prepared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+
+from benchmarks.children import serve
+from tinygrad_lite.console import run_command
+
+
+def main(argv: list[str]) -> int:
+    """Prepare, then answer until stdin ends. The arguments: side, work, shape, workers of our side."""
+    side, work, shape, workers = argv
+    with ExitStack() as until_end:
+        if side == "ours":
+            from benchmarks.our_side import prepare
+
+            answer(*prepare(work, shape, int(workers), until_end))
+        else:
+            from benchmarks.torch_side import prepare as prepare_torch
+
+            answer(*prepare_torch(work, shape, tuned=side == "torch-malloc"))
+    return 0
+
+
+def answer(repeat: Callable[[int], dict[str, float]], facts: list[str]) -> None:
+    """Do the work as often as asked."""
+
+    def reply(question: dict[str, Any]) -> dict[str, Any]:
+        if not question:
+            return {"facts": facts}
+        done = [repeat(question["begin"] + i) for i in range(question["repeats"])]
+        return {"values": [one["value"] for one in done], "losses": [one["loss"] for one in done if "loss" in one]}
+
+    serve(reply)
+
+
+if __name__ == "__main__":
+    run_command("benchmarks", main)

@@ -1,0 +1,115 @@
+"""From measured numbers to the table: ratios turn by turn, their median and quartiles, Markdown."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+from collections.abc import Sequence
+
+from benchmarks.machine import cpu_model, installed, numpy_blas
+from benchmarks.rows import MEMORY_TURNS, BenchmarkOptions, Finding, Row
+from tinygrad_lite.run import available_cores
+
+COLUMNS = ("row", "work", "this project", "torch", "ratio", "torch, same malloc", "ratio", "floor", "aim", "reached")
+SIDES = {"ours": "This project", "torch": "torch", "torch-malloc": "torch, same malloc"}
+
+
+def ratios(finding: Finding, other: str) -> list[float]:
+    """How much better we are than another side, turn by turn: above 1 where we are faster.
+
+    That is theirs / ours for times and ours / theirs for speeds. For memory it is ours / theirs too, so there a
+    small number is good.
+    """
+    ours_on_top = finding.row.unit == "MB" or not finding.row.less_is_better
+    pairs = zip(finding.turns["ours"], finding.turns[other], strict=True)
+    return [ours / theirs if ours_on_top else theirs / ours for ours, theirs in pairs]
+
+
+def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
+    """Lower quartile, median, upper quartile: a quarter, half and three quarters of the values lie below.
+
+    Between two values it is interpolated, so that the least and the greatest are the quantiles 0 and 1.
+    """
+    if len(values) == 1:
+        return values[0], values[0], values[0]
+    return tuple(statistics.quantiles(values, n=4, method="inclusive"))
+
+
+def judged(finding: Finding) -> list[float]:
+    """What is compared with floor and aim: the ratios to torch as it comes, or without torch the numbers."""
+    return ratios(finding, "torch") if "torch" in finding.turns else finding.turns["ours"]
+
+
+def verdict(finding: Finding) -> str:
+    """How far the median gets: to the aim, to the floor, or to neither."""
+    median = quartiles(judged(finding))[1]
+    for name, bound in (("aim", finding.row.aim), ("floor", finding.row.floor)):
+        if median <= bound if finding.row.is_at_most else median >= bound:
+            return name
+    return "**no**"
+
+
+def shown(value: float) -> str:
+    """Three digits, or all of a number from 100 on."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+
+
+def spread(values: Sequence[float], unit: str = "") -> str:
+    """Median (lower to upper quartile)."""
+    low, median, high = map(shown, quartiles(values))
+    return f"{median} ({low} to {high})" + (f" {unit}" if unit else "")
+
+
+def bound(row: Row, value: float) -> str:
+    """A floor or aim with its direction and unit."""
+    unit = f" {row.unit}" if row.sides == ("ours",) else ""
+    return f"{'≤' if row.is_at_most else '≥'} {value:g}{unit}"
+
+
+def cells(finding: Finding) -> list[str]:
+    """The line of the table."""
+    row, turns = finding.row, finding.turns
+    line = [str(row.number), row.what, spread(turns["ours"], row.unit)]
+    for other in ("torch", "torch-malloc"):
+        there = other in turns
+        line += [spread(turns[other], row.unit), f"**{spread(ratios(finding, other))}**"] if there else ["", ""]
+    return [*line, bound(row, row.floor), bound(row, row.aim), verdict(finding)]
+
+
+def conditions(options: BenchmarkOptions, load_before: str) -> list[str]:
+    """What the numbers depend on, a line each."""
+    versions = ", ".join(f"{name} {installed(name)}" for name in ("numpy", "torch", "transformers"))
+    lines = [
+        f"Machine: {cpu_model()}, {available_cores()} cores",
+        f"Versions: Python {platform.python_version()}, {versions}; NumPy multiplies matrices with {numpy_blas()}",
+        f"Turns: {options.turns}, of memory at most {MEMORY_TURNS}",
+    ]
+    if options.quick:
+        lines.append("Made with --quick: too little for a result")
+    return lines + ([f"Programs that wanted a core in the minute before: {load_before}"] if load_before else [])
+
+
+def facts(findings: Sequence[Finding]) -> list[str]:
+    """What the sides said of themselves, a line for each side."""
+    said: dict[str, list[str]] = {name: [] for name in SIDES}
+    for finding in findings:
+        for side, about in finding.facts.items():
+            said[side] += [sentence for sentence in about if sentence not in said[side]]
+    return [f"{SIDES[side]}: {'; '.join(sentences)}" for side, sentences in said.items() if sentences]
+
+
+def render(findings: Sequence[Finding], about: Sequence[str]) -> str:
+    """The whole page."""
+    lines = ["# This project beside PyTorch", ""]
+    lines += [f"- {line}" for line in (*about, *facts(findings))]
+    lines += [
+        "",
+        "Numbers are medians of the turns, in brackets the quartiles. A ratio is taken in each turn: torch's time by "
+        "ours, or our speed by torch's, so above 1 this project is faster; for memory ours by torch's. Floor, aim and "
+        "`reached` are about torch as it comes.",
+        "",
+        "| " + " | ".join(COLUMNS) + " |",
+        "|" + "---|" * len(COLUMNS),
+    ]
+    lines += ["| " + " | ".join(cells(finding)) + " |" for finding in findings]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,101 @@
+"""The translation model around PyTorch's own `nn.Transformer`, with the weights of ours.
+
+`nn.Transformer` is the encoder and the decoder; the embedding, the positions and the tied head are around it, as in
+`seq2seq/model.py`. In its feed-forward it has one more dropout than ours, between the two maps: it is taken out.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.model import Seq2Seq
+from tinygrad_lite.transformer import sinusoidal_positions
+
+
+class TorchSeq2Seq(nn.Module):
+    """An encoder-decoder with one embedding for source, target and output, and sinusoidal positions."""
+
+    def __init__(self, config: Seq2SeqConfig) -> None:
+        super().__init__()
+        if not config.norm_first or config.positions != "sinusoidal":
+            raise ValueError("the twin knows only norm_first=True and sinusoidal positions")
+        self.config = config
+        width, bias = config.n_embd, config.bias
+        settings = {"dropout": config.dropout, "activation": config.activation, "bias": bias}
+        settings |= {"batch_first": True, "norm_first": True}
+        # Made by hand for one reason: by itself, nn.Transformer warns that its fast path for padding is for post-norm.
+        layer = nn.TransformerEncoderLayer(width, config.n_head, config.n_hidden, **settings)
+        norm = nn.LayerNorm(width, bias=bias)
+        encoder = nn.TransformerEncoder(layer, config.n_layer, norm, enable_nested_tensor=False)
+        sizes = (width, config.n_head, config.n_layer, config.n_layer, config.n_hidden)
+        self.transformer = nn.Transformer(*sizes, custom_encoder=encoder, **settings)
+        for layer in (*self.transformer.encoder.layers, *self.transformer.decoder.layers):
+            layer.dropout = nn.Identity()
+        self.token_embedding = nn.Embedding(config.vocab_size, width)
+        positions = torch.from_numpy(sinusoidal_positions(config.block_size, width))
+        self.register_buffer("positions", positions, persistent=False)
+
+    def embed(self, ids: torch.Tensor) -> torch.Tensor:
+        """(B, T) integers -> (B, T, C)."""
+        x = self.token_embedding(ids) * math.sqrt(self.config.n_embd) + self.positions[: ids.shape[1]]
+        return F.dropout(x, self.config.dropout, self.training)
+
+    def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """(B, S), (B, T) integers -> logits (B, T, V)."""
+        padding = source == self.config.pad
+        causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
+        x = self.transformer(
+            self.embed(source),
+            self.embed(target),
+            tgt_mask=causal,
+            tgt_is_causal=True,
+            src_key_padding_mask=padding,
+            memory_key_padding_mask=padding,
+        )
+        return F.linear(x, self.token_embedding.weight)
+
+    def loss(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        """Mean nats per target token, smoothed in training; target (B, T + 1) from <bos> to <eos>."""
+        logits, wanted = self(source, target[:, :-1]).flatten(0, 1), target[:, 1:].flatten()
+        smoothing = self.config.label_smoothing if self.training else 0.0
+        return F.cross_entropy(logits, wanted, ignore_index=self.config.pad, label_smoothing=smoothing)
+
+
+def our_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
+    """Each parameter of the twin, and the names of ours that it consists of (queries, keys and values are packed)."""
+    names = {"token_embedding.weight": ("token_embedding.weight",)}
+    for kind in ("weight", "bias") if config.bias else ("weight",):
+        for stack in ("encoder", "decoder"):
+            names[f"transformer.{stack}.norm.{kind}"] = (f"{stack}_norm.{kind}",)
+            for i in range(config.n_layer):
+                theirs, ours = f"transformer.{stack}.layers.{i}", f"{stack}.{i}"
+                attentions, norms = {"self_attn": "mixer"}, ("mixer_norm", "mlp_norm")
+                if stack == "decoder":
+                    attentions["multihead_attn"], norms = "cross", ("mixer_norm", "cross_norm", "mlp_norm")
+                for their_part, part in attentions.items():
+                    packed = tuple(f"{ours}.{part}.{name}.{kind}" for name in ("query", "key", "value"))
+                    names[f"{theirs}.{their_part}.in_proj_{kind}"] = packed
+                    names[f"{theirs}.{their_part}.out_proj.{kind}"] = (f"{ours}.{part}.output.{kind}",)
+                for number, part in enumerate(("up", "down"), start=1):
+                    names[f"{theirs}.linear{number}.{kind}"] = (f"{ours}.mlp.{part}.{kind}",)
+                for number, part in enumerate(norms, start=1):
+                    names[f"{theirs}.norm{number}.{kind}"] = (f"{ours}.{part}.{kind}",)
+    return names
+
+
+def from_ours(model: Seq2Seq) -> TorchSeq2Seq:
+    """The twin of one of our models, with the same weights and the same type of numbers."""
+    state = model.state_dict()
+    twin = TorchSeq2Seq(model.config)
+    packed = {
+        name: torch.cat([torch.tensor(state[ours]) for ours in parts])
+        for name, parts in our_names(model.config).items()
+    }
+    twin = twin.to(next(iter(packed.values())).dtype)
+    twin.load_state_dict(packed)
+    return twin

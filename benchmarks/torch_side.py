@@ -1,0 +1,128 @@
+"""PyTorch's side of the rows, works as in `our_side.py`: from the same weights, on the same batches.
+
+PyTorch runs as its user finds it: eagerly, its AdamW as it comes.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from benchmarks.our_side import MALLOC, Repeat, make_model
+from benchmarks.shapes import SHAPES, Shape
+from benchmarks.torch_gpt import TorchGPT
+from benchmarks.torch_gpt import from_ours as gpt_from_ours
+from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
+from gpt.export import gpt2_config, to_gpt2_weights
+from gpt.model import GPT
+from tinygrad_lite.run import tune_memory
+from tinygrad_lite.training import TrainOptions
+
+
+def prepare(work: str, shape: str, tuned: bool) -> tuple[Repeat, list[str]]:
+    """What does this work, and facts for the reader.
+
+    Args:
+        tuned: with the memory settings that our scripts make, instead of the system's.
+    """
+    kept = tune_memory() if tuned else False
+    return WORKS[work](SHAPES[shape]), [f"threads: {torch.get_num_threads()}", MALLOC[kept]]
+
+
+def twin_of(shape: Shape) -> torch.nn.Module:
+    """The model in PyTorch with the first weights of ours."""
+    return (seq2seq_from_ours if shape.translates else gpt_from_ours)(make_model(shape))
+
+
+def train(shape: Shape) -> Repeat:
+    """Training steps, in milliseconds."""
+    return steps_of(shape, twin_of(shape))
+
+
+def train_alone(shape: Shape) -> Repeat:
+    """The same from PyTorch's own first weights, so that its process never holds a model of ours."""
+    return steps_of(shape, TorchGPT(shape.config))
+
+
+def steps_of(shape: Shape, twin: torch.nn.Module) -> Repeat:
+    """The training steps of a model."""
+    batches = [tuple(torch.from_numpy(part.copy()) for part in batch) for batch in shape.batches()]
+    optimizer = torch_optimizer(shape.options, twin)
+
+    def repeat(step: int) -> dict[str, float]:
+        began = time.perf_counter()
+        loss = torch_update(shape.options, twin, optimizer, batches[step % len(batches)])
+        return {"value": (time.perf_counter() - began) * 1e3, "loss": loss}
+
+    return repeat
+
+
+def torch_update(
+    options: TrainOptions, twin: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Sequence[torch.Tensor]
+) -> float:
+    """Learn from one batch with a model that has `loss(*batch)`; returns the loss before the update."""
+    optimizer.zero_grad()
+    loss = twin.loss(*batch)
+    loss.backward()
+    if options.grad_clip:
+        torch.nn.utils.clip_grad_norm_(twin.parameters(), options.grad_clip)
+    optimizer.step()
+    return loss.item()
+
+
+def torch_optimizer(options: TrainOptions, twin: torch.nn.Module) -> torch.optim.AdamW:
+    """AdamW with nanoGPT's groups: what has two axes or more decays, the rest does not."""
+    groups = [
+        {"params": [p for p in twin.parameters() if p.ndim >= 2], "weight_decay": options.weight_decay},
+        {"params": [p for p in twin.parameters() if p.ndim < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2))
+
+
+def write(shape: Shape) -> Repeat:
+    """Greedy generation by Hugging Face's GPT-2 with its key-value cache, in tokens per second."""
+    model, count = hugging_face(make_model(shape)), shape.options.block_size - 1
+
+    def repeat(number: int) -> dict[str, float]:
+        prompt = torch.tensor([[number % shape.vocab_size]])
+        began = time.perf_counter()
+        tokens = model.generate(prompt, **greedily(count))
+        return {"value": (tokens.shape[1] - 1) / (time.perf_counter() - began)}
+
+    return repeat
+
+
+def hugging_face(model: GPT) -> Any:
+    """The class that most people know GPT-2 by, with our weights, and without a token that ends a text."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    config = transformers.GPT2Config(**gpt2_config(model.config, "float32", None))
+    theirs = transformers.GPT2LMHeadModel(config).eval()
+    weights = {name: torch.tensor(array) for name, array in to_gpt2_weights(model).items()}
+    theirs.load_state_dict(weights | {"lm_head.weight": weights["transformer.wte.weight"]})
+    return theirs
+
+
+def greedily(count: int) -> dict[str, Any]:
+    """How `generate` is asked for exactly so many most probable tokens."""
+    return {"max_new_tokens": count, "min_new_tokens": count, "do_sample": False, "use_cache": True}
+
+
+def write_uncached(shape: Shape) -> Repeat:
+    """Greedy generation without a cache, as nanoGPT samples, in tokens per second."""
+    twin, count = twin_of(shape).eval(), shape.options.block_size - 1
+
+    def repeat(number: int) -> dict[str, float]:
+        prompt = torch.tensor([[number % shape.vocab_size]])
+        began = time.perf_counter()
+        tokens = twin.generate(prompt, count)
+        return {"value": (tokens.shape[1] - 1) / (time.perf_counter() - began)}
+
+    return repeat
+
+
+WORKS = {"train": train, "train-alone": train_alone, "write": write, "write-uncached": write_uncached}

@@ -1,0 +1,223 @@
+"""`python -m benchmarks`: its options, how a row is measured, and our side of each."""
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as command
+from benchmarks import our_side, rows
+from benchmarks.children import start
+from benchmarks.memory import Peak, family_of, held, is_measurable
+from benchmarks.rows import NUMBERS, ROWS, BenchmarkOptions, Finding, measure, rows_asked_for
+from benchmarks.shapes import BATCHES, SHAPES, SPECIALS, MadeUpTask
+from gpt.trained import load_trained
+from tinygrad_lite.checkpoint import save_checkpoint
+from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.text import fetch
+
+# --- the command line -----------------------------------------------------------------------------------------
+
+
+def test_rows_are_chosen_by_number():
+    assert rows_asked_for("") == list(ROWS)
+    assert [row.number for row in rows_asked_for("9, 1")] == [1, 9]
+    assert [row.work for row in rows_asked_for("11")] == ["learn", "encode"]
+    assert list(range(1, 12)) == NUMBERS
+
+
+@pytest.mark.parametrize("text", ["12", "0", "1;2", "1,", "one", "1-3"])
+def test_other_rows_are_refused(text):
+    with pytest.raises(OptionError, match=r"is no row; there are 1 to 11, written like 1,2,5"):
+        command.main(["--rows", text])
+
+
+@pytest.mark.parametrize("argv", [["--turns", "0"], ["--threads", "0"], ["--row", "1"], ["1"]])
+def test_wrong_options_are_refused(argv):
+    with pytest.raises(OptionError):
+        command.main(argv)
+
+
+@pytest.mark.parametrize(("row", "library"), [("1", "torch"), ("6", "transformers")])
+def test_a_missing_library_is_one_sentence(row, library, monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda name: None if name == library else name)
+    with pytest.raises(UserError) as error:
+        command.main(["--rows", row])
+    expected = f'row {row} needs {library}, which is not installed: pip install -e ".[bench]"; without it there are '
+    assert str(error.value).startswith(expected)
+    assert str(error.value).endswith("--rows 9,10,11")
+
+
+def test_the_table_goes_to_stdout_and_to_the_file(tmp_path, monkeypatch, capsys):
+    asked = []
+
+    def measured(row, options):
+        asked.append((row.work, options.turns))
+        return Finding(row, {"ours": [1.0, 2.0]})
+
+    monkeypatch.setattr(command, "measure", measured)
+    out = tmp_path / "table.md"
+    assert command.main(["--rows", "9,11", "--quick", "--out", str(out)]) == 0
+    said = capsys.readouterr()
+    assert asked == [("import", 2), ("learn", 2), ("encode", 2)]
+    assert said.out == out.read_text(encoding="utf-8")
+    assert said.out.count("1.50 (1.25 to 1.75)") == 3
+    assert "row 11: encoding it" in said.err
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path, monkeypatch):
+    monkeypatch.setattr(command, "measure", None)
+    with pytest.raises(OptionError, match=r"--out .* cannot be written"):
+        command.main(["--rows", "9", "--out", str(tmp_path / "absent" / "table.md")])
+
+
+# --- measuring ------------------------------------------------------------------------------------------------
+
+SIDE = """
+import json, sys
+loss, factor = map(float, sys.argv[1:])
+for line in sys.stdin:
+    question = json.loads(line)
+    answer = {"facts": ["made up"]}
+    if question:
+        numbers = range(question["begin"], question["begin"] + question["repeats"])
+        answer = {"values": [factor * number for number in numbers], "losses": [loss for number in numbers]}
+    print(json.dumps(answer), flush=True)
+"""
+
+
+@pytest.fixture
+def sides(monkeypatch):
+    """Made-up sides: by name, the loss that a side begins with. It takes 1, 2, ... ms, and PyTorch twice as long."""
+    losses = {"ours": 4.0, "torch": 4.0, "torch-malloc": 4.0}
+
+    def start_side(name, row, options):
+        factor = "1" if name == "ours" else "2"
+        return start([sys.executable, "-c", SIDE, str(losses[name]), factor], {})
+
+    monkeypatch.setattr(rows, "start_side", start_side)
+    return losses
+
+
+def test_a_row_is_measured_in_turns(sides):
+    finding = measure(ROWS[0], BenchmarkOptions(turns=2, quick=True))
+    # The first time, number 0, does not count.
+    assert finding.turns == {"ours": [1, 2], "torch": [2, 4], "torch-malloc": [2, 4]}
+    assert finding.facts["torch"] == ["made up"]
+
+
+def test_sides_that_begin_with_different_losses_are_refused(sides):
+    sides["torch"] = 4.01
+    with pytest.raises(UserError, match="row 1: the sides begin with different losses"):
+        measure(ROWS[0], BenchmarkOptions(turns=1))
+    with_dropout = next(row for row in ROWS if row.shape == "baby-dropout")
+    assert measure(with_dropout, BenchmarkOptions(turns=1, quick=True)).turns["ours"] == [1]
+
+
+@pytest.mark.skipif(not is_measurable(), reason="this system does not tell how much memory a process holds")
+def test_the_memory_of_each_side_is_measured(sides):
+    row = next(row for row in ROWS if row.unit == "MB")
+    finding = measure(row, BenchmarkOptions(turns=2, quick=True))
+    assert {name: len(values) for name, values in finding.turns.items()} == {"ours": 2, "torch": 2}
+    assert 1 < min(finding.turns["ours"]) < 100  # a bare Python holds about 8 MB
+
+
+def test_memory_is_refused_where_the_system_does_not_tell_it(monkeypatch):
+    monkeypatch.setattr(rows, "is_measurable", lambda: False)
+    row = next(row for row in ROWS if row.unit == "MB")
+    with pytest.raises(UserError, match="row 8: this system has no"):
+        measure(row, BenchmarkOptions())
+
+
+@pytest.mark.skipif(not is_measurable(), reason="this system does not tell how much memory a process holds")
+def test_a_peak_is_seen_and_children_count():
+    before = held(os.getpid())
+    with Peak(os.getpid()) as peak:
+        block = np.ones(5_000_000)
+        assert held(os.getpid()) > before + 30  # 40 MB
+        del block
+    assert peak.megabytes >= before - 5
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert {os.getpid(), child.pid} <= set(family_of(os.getpid()))
+        assert family_of(child.pid) == [child.pid]
+
+
+# --- our side -------------------------------------------------------------------------------------------------
+
+
+def test_a_real_side_is_measured():
+    row = next(row for row in ROWS if row.work == "import")
+    finding = measure(row, BenchmarkOptions(turns=1))
+    assert finding.turns["ours"][0] > 0
+    assert any("malloc" in fact for fact in finding.facts["ours"])
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_made_up_batches_fit_the_model(name):
+    shape = SHAPES[name]
+    first, second = shape.batches()[0]
+    assert first.max() < shape.config.vocab_size
+    assert first.min() >= 0
+    assert shape.tokens == first.shape[1] <= shape.config.block_size
+    if shape.translates:
+        assert 1900 <= first.size + second.size <= 2200
+        assert (second[:, 0] == SPECIALS["<bos>"]).all()
+        assert ((second == SPECIALS["<eos>"]).sum(axis=1) == 1).all()
+        assert not (first == SPECIALS["<eos>"]).any()
+    else:
+        np.testing.assert_array_equal(first[:, 1:], second[:, :-1])
+    again = shape.batches()[0]
+    np.testing.assert_array_equal(again[1], second)
+
+
+@pytest.mark.parametrize("name", ["small", "translation"])
+def test_workers_share_a_batch(name):
+    task = MadeUpTask(SHAPES[name])
+    for step in (0, BATCHES - 1, BATCHES):
+        ((whole, tokens),) = task.micro_batches(step)
+        parts = [next(task.micro_batches(step, worker, 2)) for worker in range(2)]
+        assert sum(count for _, count in parts) == tokens == task.target_tokens(step)
+        rows_of = [sorted(map(tuple, batch[0].numpy().tolist())) for batch, _ in [(whole, tokens), *parts]]
+        assert rows_of[0] == sorted(rows_of[1] + rows_of[2])
+
+
+def test_our_side_learns():
+    with our_side.crew_for(SHAPES["small"], workers=1) as crew:
+        losses = [our_side.train(crew)(step)["loss"] for step in range(2)]
+        before = crew.optimizer.steps
+    assert losses[0] == pytest.approx(math.log(SHAPES["small"].vocab_size), abs=0.3)
+    assert losses[1] < losses[0]
+    assert before == 2
+
+
+def test_our_side_writes_until_the_context_is_full():
+    shape = SHAPES["small"]
+    shape = replace(shape, options=replace(shape.options, n_layer=1, block_size=8))
+    assert our_side.write(shape)(0)["value"] > 0
+    assert len(our_side.greedy(our_side.make_model(shape), 3, 7)) == 7
+
+
+def test_a_fresh_checkpoint_can_be_sampled_from(tmp_path):
+    save_checkpoint(tmp_path / "best.safetensors", our_side.fresh_checkpoint(SHAPES["small"]))
+    trained = load_trained(tmp_path)
+    assert trained.tokenizer.encode("\n")
+    assert trained.make_model().config == SHAPES["small"].config
+
+
+@pytest.mark.parametrize("at_hand", [False, True])
+def test_a_megabyte_of_german(at_hand, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
+    if at_hand:
+        fetch.store("goethe", "Grüße! " * 100, {"source": "this test", "licence": "none"})
+    text, source = our_side.german_text()
+    assert 1_000_000 - 3 <= len(text.encode("utf-8")) <= 1_000_000
+    assert ("Grüße" in text) == at_hand
+    assert ("goethe" in source) == at_hand
+
+
+def test_encoding_gives_a_speed():
+    assert our_side.encode("Habe nun, ach! Philosophie, " * 50)(0)["value"] > 0

@@ -1,0 +1,65 @@
+"""The protocol between the parent and its sides, with sides made up for the purpose."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks import children
+from benchmarks.children import THREADS, ask, limits, start, take_turns
+from tinygrad_lite.errors import UserError
+
+ROOT = Path(__file__).parent.parent.parent
+SIDE = """
+import json, sys
+name, log = sys.argv[1:]
+for line in sys.stdin:
+    question = json.loads(line)
+    with open(log, "a", encoding="utf-8") as file:
+        file.write(f"{name}{question['begin']}+{question['repeats']} ")
+    print(json.dumps({"values": [question["begin"] + i for i in range(question["repeats"])]}), flush=True)
+"""
+
+
+def program(text: str, *arguments: str) -> subprocess.Popen:
+    return start([sys.executable, "-c", text, *arguments], {})
+
+
+def test_sides_take_turns_and_each_turn_gives_its_median(tmp_path, monkeypatch):
+    monkeypatch.setattr(children, "PAUSE", 0)
+    log = str(tmp_path / "log")
+    with program(SIDE, "a", log) as a, program(SIDE, "b", log) as b:
+        medians = take_turns({"a": a, "b": b}, turns=3, repeats=3, begin=1)
+    # Each goes first by turns, and the numbers go on from turn to turn.
+    assert (tmp_path / "log").read_text(encoding="utf-8").split() == ["a1+3", "b1+3", "b4+3", "a4+3", "a7+3", "b7+3"]
+    assert medians == {"a": [2, 5, 8], "b": [2, 5, 8]}
+    assert (a.returncode, b.returncode) == (0, 0)  # the end of its stdin is the end of a side
+
+
+def test_serve_replies_to_each_question(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    reply = "from benchmarks.children import serve; serve(lambda question: {'twice': 2 * question['n']})"
+    with program(reply) as child:
+        assert [ask(child, {"n": n}) for n in (1, 20)] == [{"twice": 2}, {"twice": 40}]
+
+
+def test_a_side_that_fails_ends_the_command_with_its_status():
+    with program("import sys; sys.exit(3)") as child, pytest.raises(SystemExit) as ended:
+        ask(child, {})
+    assert ended.value.code == 3
+
+
+def test_a_side_that_is_killed_is_named():
+    with program("import sys; sys.stdin.read()") as child:
+        child.kill()
+        with pytest.raises(UserError, match=r"ended from outside \(status -9\): is there enough memory"):
+            ask(child, {})
+
+
+def test_a_number_of_threads_is_told_to_every_library():
+    assert limits(2) == dict.fromkeys(THREADS, "2")
+    assert limits(None) == {}
+    shown = "import os; input(); print('{\"threads\": ' + os.environ['OMP_NUM_THREADS'] + '}')"
+    with start([sys.executable, "-c", shown], limits(3)) as child:
+        assert ask(child, {}) == {"threads": 3}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from tinygrad_lite.run import newest_checkpoint
 from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.byte import ByteTokenizer
 from tinygrad_lite.text.tokenizer import UNKNOWN, CharTokenizer, Tokenizer
+
+
+BABBLE = 0.9  # share of the loss of guessing above which nothing is translated
 
 
 class TranslationTask:
@@ -75,10 +79,14 @@ class TranslationTask:
         return itertools.islice(self.data.validation_batches(), worker, None, workers)
 
     def report(self, model: Seq2Seq, val_loss: float) -> Report:
-        """How good the greedy translations of some held-out sentences are, and a few of them."""
+        """How good the greedy translations of some held-out sentences are, and a few of them.
+
+        A model that knows next to nothing does not know when to stop either: translating would take minutes, and show
+        nothing. A loss of ln V is that of guessing.
+        """
         sentences = self.sentences[: self.options.eval_pairs]
-        if not sentences:
-            return Report({}, "not translated", "")
+        if not sentences or val_loss > BABBLE * math.log(self.tokenizer.vocab_size):
+            return Report({}, "too early to translate" if sentences else "not translated", "")
         model.eval()
         found = translate(model, self.tokenizer, [source for source, _ in sentences])
         model.train()

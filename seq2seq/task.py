@@ -22,7 +22,6 @@ from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.byte import ByteTokenizer
 from tinygrad_lite.text.tokenizer import UNKNOWN, CharTokenizer, Tokenizer
 
-
 BABBLE = 0.9  # share of the loss of guessing above which nothing is translated
 
 

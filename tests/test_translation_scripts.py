@@ -46,7 +46,7 @@ def test_a_run_learns_and_shows_translations(capsys):
     exact = losses(run, "exact")
     assert err.count("too early to translate") == len(validation) - len(exact) > 0
     assert out.count("\n  -> ") == out.count("\n  == ") == 2 * len(exact) > 0
-    assert run.samples.read_text(encoding="utf-8").count("=== step") == len(validation)
+    assert run.samples.read_text(encoding="utf-8").count("=== step") == len(exact)
     assert load_checkpoint(run.best).family == "seq2seq"
 
 

@@ -14,6 +14,7 @@ Reference: Bahdanau, Cho, Bengio 2015 (arXiv:1409.0473), figure 3; Vaswani et al
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -95,8 +96,17 @@ def watching(model: Seq2Seq) -> Iterator[list[Watched]]:
 
 
 def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
-    """The text of each token alone, on one line and visible."""
-    return [tokenizer.decode([token]).replace(" ", "·").replace("\n", "\\n") or "?" for token in tokens]
+    """The text of each token alone, made visible."""
+    return [visible(tokenizer.decode([token])) for token in tokens]
+
+
+def visible(text: str) -> str:
+    """A text with · for each space, and an escape for what cannot be printed.
+
+    >>> print(visible(" du\\n"))
+    ·du\\n
+    """
+    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text.replace(" ", "·"))
 
 
 def draw_attention(found: CrossAttention, path: Path) -> None:
@@ -123,4 +133,6 @@ def draw_attention(found: CrossAttention, path: Path) -> None:
                 label.set_parse_math(False)  # a dollar sign is a dollar sign
             axes.tick_params(axis="x", labelsize=7, labelrotation=90)
             axes.tick_params(axis="y", labelsize=7)
-        save(figure, path)
+        with warnings.catch_warnings():  # a letter that matplotlib's own font lacks, an SVG shows all the same
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            save(figure, path)

@@ -45,6 +45,8 @@ def main(argv: list[str]) -> int:
         return dry_run(start)
 
     task = start.make_task()
+    if options.profile:
+        return show_profile(start, task)
     with folder.locked():
         model = start.make_model(task.tokenizer)
         optimizer = options.make_optimizer(model)
@@ -170,6 +172,22 @@ def to_checkpoint(
         weights=model.state_dict(),
         optimizer=optimizer.state_dict(),
     )
+
+
+def show_profile(start: Start, task: Task) -> int:
+    """Print where the time and the memory of a training step go, and train nothing."""
+    options, model = start.options, start.make_model(task.tokenizer)
+    rate = matmul_rate(options.device, options.dtype)
+    with start_workers(options, task, model, options.make_optimizer(model)) as workers:
+        seconds, tokens, table = workers.profile()
+    operations = model.config.flops_per_token() * tokens
+    print(f"operations of one training step, as worker 1 of {workers.number} sees them:\n\n{table}\n")
+    print(
+        f"{seconds * 1e3:.1f} ms for {tokens:,} tokens; its matrix products, {operations / 1e9:.2f} GFLOP, would take "
+        f"{operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches here: "
+        f"{operations / rate / seconds:.0%} of the step"
+    )
+    return 0
 
 
 def explain_non_finite(

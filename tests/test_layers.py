@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 # module too, as long as no circle arises. A name with ".*" stands for all modules of a package.
 LAYERS = [
     ["tinygrad_lite.errors", "tinygrad_lite.console"],
-    ["tinygrad_lite.device", "tinygrad_lite.anomaly"],
+    ["tinygrad_lite.device", "tinygrad_lite.anomaly", "tinygrad_lite.profiler"],
     ["tinygrad_lite.tensor", "tinygrad_lite.ops", "tinygrad_lite.functional", "tinygrad_lite.functional.*"],
     ["tinygrad_lite"],  # __init__.py, the names that users import
     ["tinygrad_lite.nn", "tinygrad_lite.gradcheck", "tinygrad_lite.graph"],

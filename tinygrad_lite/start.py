@@ -33,7 +33,7 @@ from tinygrad_lite.training import TrainOptions
 
 PRESETS = Path(__file__).parent.parent / "presets"
 # These say where a run reads and writes and how it starts, not what it computes: no checkpoint holds them.
-NOT_SAVED = {"out_dir", "init_from", "overwrite", "dry_run"}  # and the files of the text
+NOT_SAVED = {"out_dir", "init_from", "overwrite", "dry_run", "profile"}  # and the files of the text
 IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
 
 
@@ -179,7 +179,7 @@ def family_of_weights(argv: Sequence[str], families: Sequence[Family]) -> Family
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
     """Raise OptionError if a new run would destroy another one without being told to."""
-    if not options.overwrite and not options.dry_run:
+    if not (options.overwrite or options.dry_run or options.profile):
         folder.refuse_if_used()
 
 

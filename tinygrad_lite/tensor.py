@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from tinygrad_lite import anomaly
+from tinygrad_lite import anomaly, profiler
 from tinygrad_lite.device import Array, device_of, get_device, next_rng
 
 Backward = Callable[[Array], tuple[Array | None, ...]]
@@ -264,7 +265,11 @@ class Tensor:
                     continue
                 parents, backward = tensor._parents, tensor._backward
                 tensor._parents, tensor._backward = (), _freed
-                for parent, dx in zip(parents, backward(dy), strict=True):
+                began = time.perf_counter() if profiler.running else 0.0
+                gradients_of_parents = backward(dy)
+                if profiler.running:
+                    profiler.running.note_backward(tensor.op, began)
+                for parent, dx in zip(parents, gradients_of_parents, strict=True):
                     if dx is None or not parent.requires_grad:
                         continue
                     _check_gradient(dx, parent, tensor.op)
@@ -723,6 +728,8 @@ def node(
     if anomaly.checking:
         tensor._place = anomaly.caller()
         anomaly.check(y, [parent.data for parent in parents], op, tensor._place)
+    if profiler.running:
+        profiler.running.note_forward(op, y, parents, tensor._backward, view)
     return tensor
 
 

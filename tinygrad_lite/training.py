@@ -25,6 +25,7 @@ class TrainOptions:
     )
     overwrite: bool = option(False, "start anew in a folder that already holds a run", group="run")
     dry_run: bool = option(False, "print parameters, memory, tokens per step and the schedule, and stop", group="run")
+    profile: bool = option(False, "print what the operations of a step cost, and stop", group="run")
     seed: int = option(1337, "start of all random numbers", low=0, group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
     dtype: str = option("float32", "type of weights and gradients", choices=("float32", "float64"), group="run")

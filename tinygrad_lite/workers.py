@@ -42,11 +42,13 @@ from tinygrad_lite.family import Task
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.profiler import Profile
 from tinygrad_lite.run import tune_memory
 from tinygrad_lite.tensor import no_grad
 from tinygrad_lite.training import TrainOptions
 
 PATIENCE = 5  # seconds that a worker is given to end
+PROFILED = 10  # steps
 # What the libraries that multiply matrices for NumPy read when they start.
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
@@ -88,6 +90,24 @@ def sum_of_losses(task: Task, model: Module, worker: int = 0, workers: int = 1) 
     return nats, count
 
 
+def profile_steps(
+    options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, worker: int = 0, workers: int = 1
+) -> tuple[float, int, str]:
+    """What the operations of a worker's share of some steps cost: seconds and tokens of a step, and a table."""
+    part = slice(0, optimizer.values.data.size // workers)
+    optimizer.lr = 0.0  # an update costs as much as with another
+    tokens = 0
+    compute_gradients(options.seed, task, model, 0, worker, workers)  # only warms up
+    with Profile() as profile:
+        for step in range(PROFILED):
+            optimizer.zero_grad()
+            tokens += compute_gradients(options.seed, task, model, step, worker, workers)[1]
+            optimizer.clip_grad_norm(options.grad_clip)
+            optimizer.step(part)
+            profile.note("(zeroing, clipping, update)")
+    return profile.seconds / PROFILED, tokens // PROFILED, profile.table(PROFILED)
+
+
 class OneProcess:
     """All work is done here, one thing after the other."""
 
@@ -114,6 +134,10 @@ class OneProcess:
         """Mean loss on what is held out, in nats per target token; always the same data, without dropout."""
         nats, tokens = sum_of_losses(self.task, self.model)
         return nats / tokens
+
+    def profile(self) -> tuple[float, int, str]:
+        """Seconds and tokens of a training step, and a table of its operations; the weights stay as they are."""
+        return profile_steps(self.options, self.task, self.model, self.optimizer)
 
     def find_anomaly(self, step: int) -> None:
         """Compute the gradients of a step once more, in the checking mode.
@@ -178,6 +202,10 @@ class ManyProcesses(OneProcess):
     def evaluate(self) -> float:
         nats, tokens = zip(*self._ask("evaluate"), strict=True)
         return sum(nats) / sum(tokens)
+
+    def profile(self) -> tuple[float, int, str]:
+        answers = self._ask("profile")  # all at once, as they work
+        return max(a[0] for a in answers), sum(a[1] for a in answers), answers[0][2]
 
     def close(self) -> None:
         """End the workers."""
@@ -340,6 +368,10 @@ class Worker:
             self.all_gradients[self.worker, self.own] *= scale
         self.optimizer.steps, self.optimizer.lr = steps, learning_rate
         self.optimizer.step(self.own)
+
+    def profile(self) -> tuple[float, int, str]:
+        """What its operations cost."""
+        return profile_steps(self.options, self.task, self.model, self.optimizer, self.worker, self.number)
 
     def evaluate(self) -> tuple[float, int]:
         """The loss on its share of what is held out."""

@@ -1,0 +1,127 @@
+"""Where do the time and the memory of a training step go? A table of its operations, forward and backward.
+
+    with Profile() as profile:
+        loss = model.loss(batch)
+        loss.backward()
+    print(profile.table())
+
+Inside, `node()` and `backward()` (tensor.py) look at the clock. An operation's forward time is counted from the end of
+the operation before it, so the little that Python does between two of them is in it; its backward time is that of its
+derivative. Its memory is the array that it made, if it is not a view, and what else its derivative keeps.
+Outside, they ask one truth value.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+from tinygrad_lite.device import Array
+
+MIB = 2**20
+
+
+@dataclass
+class Spent:
+    """What one kind of operation has cost.
+
+    Attributes:
+        calls: how often it was called.
+        forward, backward: seconds.
+        kept: bytes from the forward pass to the backward pass, each array counted where it comes first.
+    """
+
+    calls: int = 0
+    forward: float = 0.0
+    backward: float = 0.0
+    kept: int = 0
+
+
+class Profile:
+    """Inside a `with`, all operations are timed; `by_operation` has what they have cost."""
+
+    def __init__(self) -> None:
+        self.by_operation: dict[str, Spent] = defaultdict(Spent)
+        self.seconds = 0.0  # inside the `with`, all together
+        self._known: set[int] = set()  # arrays that are counted, or need not be: weights are there anyway
+
+    def __enter__(self) -> Profile:
+        global running
+        self._outer, running = running, self
+        self._began = self._last = time.perf_counter()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        global running
+        running = self._outer
+        self.seconds += time.perf_counter() - self._began
+
+    def note_forward(
+        self, operation: str, result: Array, inputs: Sequence[Any], backward: Callable | None, view: bool
+    ) -> None:
+        """An operation has just made this result of these tensors."""
+        spent = self.by_operation[operation]
+        spent.calls += 1
+        if backward is not None:
+            self._known.update(id(owner(tensor.data)) for tensor in inputs if tensor._backward is None)
+            for array in ([] if view else [result]) + kept_by(backward):
+                if id(owner(array)) not in self._known:
+                    self._known.add(id(owner(array)))
+                    spent.kept += array.nbytes
+        now = time.perf_counter()
+        spent.forward += now - self._last
+        self._last = now
+
+    def note_backward(self, operation: str, began: float) -> None:
+        """The derivative of an operation, begun at this time, is done."""
+        self._last = time.perf_counter()
+        self.by_operation[operation].backward += self._last - began
+        self._known.clear()  # memory is being freed, and what comes next may lie where it was
+
+    def note(self, what: str) -> None:
+        """Something else than an operation has just ended, such as the update of the weights."""
+        now = time.perf_counter()
+        spent = self.by_operation[what]
+        spent.calls += 1
+        spent.forward += now - self._last
+        self._last = now
+
+    def table(self, steps: int = 1) -> str:
+        """The operations, the most expensive first: milliseconds, share of all time, and mebibytes for one step."""
+        rows = sorted(self.by_operation.items(), key=lambda item: -(item[1].forward + item[1].backward))
+        lines = [f"{'operation':<32}{'calls':>7}{'forward':>10}{'backward':>10}{'share':>8}{'kept':>10}"]
+        total = Spent()
+        for name, spent in rows:
+            lines.append(self._row(name, spent, steps))
+            total.calls += spent.calls
+            total.forward += spent.forward
+            total.backward += spent.backward
+            total.kept += spent.kept
+        rest = Spent(forward=self.seconds - total.forward - total.backward)
+        lines += [self._row("everything else", rest, steps), self._row("together", total, steps, self.seconds)]
+        return "\n".join(lines)
+
+    def _row(self, name: str, spent: Spent, steps: int, seconds: float | None = None) -> str:
+        forward, backward = spent.forward / steps * 1e3, spent.backward / steps * 1e3
+        share = (spent.forward + spent.backward if seconds is None else seconds) / self.seconds
+        kept = spent.kept / steps / MIB
+        calls = spent.calls // steps
+        return f"{name:<32}{calls:>7,}{forward:>7.2f} ms{backward:>7.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
+
+
+running: Profile | None = None
+
+
+def owner(array: Array) -> Array:
+    """The array whose memory this one shows."""
+    return array if array.base is None else array.base
+
+
+def kept_by(backward: Callable) -> list[Any]:
+    """The arrays that a derivative closes over."""
+    cells = [cell.cell_contents for cell in backward.__closure__ or ()]
+    return [content for content in cells if hasattr(content, "__array_function__") and hasattr(content, "nbytes")]

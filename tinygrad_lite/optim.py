@@ -67,11 +67,7 @@ class Optimizer:
                     f"others are {first.dtype} on {first.device}"
                 )
         size = sum(parameter.numel() for parameter in self.named.values())
-        xp = first.xp
-        self.values, self.gradients, *states = (
-            Tensor.wrap(xp.zeros(size, first.dtype)) for _ in range(2 + len(self.state_names))
-        )
-        self.states = dict(zip(self.state_names, states, strict=True))
+        self.values = Tensor.wrap(first.xp.empty(size, first.dtype))
         self.places: dict[str, slice] = {}
         self._views: dict[str, Array] = {}  # what each parameter's data are from now on
         self.groups: list[tuple[slice, float]] = []  # where each group lies, and its weight decay
@@ -81,8 +77,14 @@ class Optimizer:
             for name, parameter in group["params"]:
                 self.places[name] = place = slice(end, end + parameter.numel())
                 self.values.data[place] = parameter.data.reshape(-1)
+                parameter.data = self.values.data[place].reshape(parameter.shape)  # frees the array that it had
                 end = place.stop
             self.groups.append((slice(start, end), group["weight_decay"]))
+        # Only now, so that they can take the place of what was freed.
+        self.gradients, *states = (
+            Tensor.wrap(first.xp.zeros(size, first.dtype)) for _ in range(1 + len(self.state_names))
+        )
+        self.states = dict(zip(self.state_names, states, strict=True))
         self._lay_views()
 
     def _lay_views(self) -> None:

@@ -50,6 +50,14 @@ def tune_memory() -> bool:
     return all(mallopt(setting, value) for setting, value in settings)
 
 
+def release_memory() -> bool:
+    """Hand freed memory back to the system after all, once: for a process that will not need it again soon."""
+    try:
+        return bool(ctypes.CDLL(None).malloc_trim(0))
+    except (OSError, AttributeError, TypeError):
+        return False
+
+
 class StopRequest:
     """Inside, Ctrl-C and SIGTERM only raise a flag, so that the loop can save before it ends.
 

@@ -43,7 +43,7 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.profiler import Profile
-from tinygrad_lite.run import tune_memory
+from tinygrad_lite.run import release_memory, tune_memory
 from tinygrad_lite.tensor import no_grad
 from tinygrad_lite.training import TrainOptions
 
@@ -184,6 +184,7 @@ class ManyProcesses(OneProcess):
         except BaseException:
             self.close()
             raise
+        release_memory()  # of the arrays that lay outside the shared memory before
 
     def gradients(self, step: int) -> tuple[float, int]:
         losses, tokens = zip(*self._ask("gradients", step), strict=True)

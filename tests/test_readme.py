@@ -136,6 +136,15 @@ def test_the_readme_lists_every_preset_that_it_mentions():
     assert mentioned <= names
 
 
+def test_the_twenty_translations_are_those_of_the_sentences_written_beforehand():
+    """All of them in order, with the right translation beside what the model wrote, good or bad."""
+    lines = (ROOT / "tests" / "seq2seq" / "simple_sentences.tsv").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in README.splitlines()]
+    shown = [(row[0], row[2]) for row in rows if len(row) == 3 and row[0].endswith((".", "?"))]
+    assert shown == [tuple(line.split("\t")) for line in lines]
+    assert len(shown) == 20
+
+
 def test_the_readme_session_prints_what_it_shows():
     block = re.search(r"```python\n(.*?)```", README, re.DOTALL)[1]
     test = doctest.DocTestParser().get_doctest(block, {}, "README", "README.md", 0)

@@ -184,24 +184,28 @@ RECIPES = {
         source=f"{COURSE_SOURCE} and {DING_SOURCE}",
         licence=f"{COURSE_LICENCE} (auf-deutsch); {DING_LICENCE} (Ding)",
         make=everyday,
+        expected="7830d98d0fad6c05cf5dc6108add724582d8db0aaa8fcad871f47aa2b330901f",
     ),
     "auf-deutsch": Recipe(
         description="dialogues, examples and stories for beginners",
         source=COURSE_SOURCE,
         licence=COURSE_LICENCE,
         make=lambda: Found(auf_deutsch()),
+        expected="cbaf6450810d882c547545b63b6802f24aaf9b349e0f54f7841d030623c19f14",
     ),
     "ding-sentences": Recipe(
         description="the whole sentences among a dictionary's examples",
         source=DING_SOURCE,
         licence=DING_LICENCE,
         make=lambda: Found(whole_sentences(ding())),
+        expected="5ae76ae7d51aab8e25764abd4b2bfee0e1ce93cbb2af73fc14ca1d9a1623f286",
     ),
     "ding": Recipe(
         description="a dictionary: words, idioms and sentences",
         source=DING_SOURCE,
         licence=DING_LICENCE,
         make=whole_ding,
+        expected="e8ecb70f6362f2b1598b73d50e81f8b294304dd47c617f130f5dccb1854c08eb",
     ),
     "multi30k": Recipe(
         description="captions of photographs, 29,000 for training and 1,014 for validation",

@@ -73,8 +73,11 @@ class KVCache:
         chosen = KVCache(self.capacity)
         chosen.length = self.length
         if self.keys is not None:
-            rows = device_of(self.keys).from_host(rows)
-            chosen.keys, chosen.values = self.keys[rows], self.values[rows]
+            device = device_of(self.keys)
+            shape, here = (len(rows), *self.keys.shape[1:]), device.from_host(rows)
+            chosen.keys, chosen.values = (device.xp.empty(shape, self.keys.dtype) for _ in range(2))
+            for ours, theirs in ((chosen.keys, self.keys), (chosen.values, self.values)):
+                ours[:, :, : self.length] = theirs[:, :, : self.length][here]  # the rest is empty
         return chosen
 
 

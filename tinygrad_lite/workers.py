@@ -1,10 +1,10 @@
 """Who does the work of an update: this process alone, or several worker processes side by side.
 
-    worker 0                            worker 1                            ... each with one core
-    its rows of the batch               its rows of the batch               1. gradients
-      -> gradients, row 0 of (W, N)       -> gradients, row 1
-    adds up its half of the N columns   adds up the other half              2. the sum over the workers
-    updates its half of the weights     updates the other half              3. the update
+        worker 0                              worker 1
+    1.  gradients of its rows of the batch,   gradients of its rows of the batch,
+        into row 0 of an array (W, N)         into row 1
+    2.  adds up its half of the N columns     adds up the other half
+    3.  updates its half of the N weights     updates the other half
 
 The parent only says when each of the three begins, because each needs what the others did before. It blocks while it
 waits, and so do the workers: who has nothing to do takes no time from those who have. The N weights, the W rows of
@@ -49,6 +49,7 @@ from tinygrad_lite.training import TrainOptions
 
 PATIENCE = 5  # seconds that a worker is given to end
 PROFILED = 10  # steps
+STOPPING = (signal.SIGINT, signal.SIGTERM)  # the signals with which people stop a run
 # What the libraries that multiply matrices for NumPy read when they start.
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS"), "1"
@@ -256,17 +257,19 @@ class ManyProcesses(OneProcess):
 
 @contextlib.contextmanager
 def starting() -> Iterator[None]:
-    """Inside, new processes are born with one thread for matrix products, and deaf to Ctrl-C.
+    """Inside, new processes are born with one thread for matrix products, and deaf to Ctrl-C and SIGTERM.
 
-    Ctrl-C reaches all processes of a terminal. Only the parent shall act on it: it finishes the step and saves.
+    Ctrl-C reaches all processes of a terminal, and SIGTERM often all of a group. Only the parent shall act on them: it
+    finishes the step and saves, and for that it needs the workers.
     """
     before = {name: os.environ.get(name) for name in ONE_THREAD}
-    handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
     os.environ.update(ONE_THREAD)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, handler)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
         for name, value in before.items():
             if value is None:
                 del os.environ[name]
@@ -301,7 +304,8 @@ def work(
     config: Any,
 ) -> None:
     """The life of a worker process: get ready, then do what the parent asks for until it closes the pipe."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number_of_signal in STOPPING:
+        signal.signal(number_of_signal, signal.SIG_IGN)
     tune_memory()
     np.seterr(all="ignore")
     set_composed(options.composed)

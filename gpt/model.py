@@ -16,9 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpt.config import GPTConfig
+from gpt.fast_step import MOST_PARAMETERS, FastStep
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor, no_grad
 from tinygrad_lite.transformer import (
@@ -146,13 +148,22 @@ class GPT(Module):
         about those tokens has to be computed again, but then block_size / 2 tokens follow without such a break.
         """
         window = np.concatenate([state.window, tokens[:, None]], axis=1)
-        state = GPTState(window, state.caches, state.padding)
+        state = GPTState(window, state.caches, state.padding, state.fast)
         if window.shape[1] > self.config.block_size:
             half = max(1, self.config.block_size // 2)
             texts = [text[-half:] if len(text) > self.config.block_size else text for text in state.texts()]
             return self._read(texts, state.caches is not None)
+        if state.fast is None and self._can_be_fast(state):
+            state.fast = FastStep(self)
+        if state.fast is not None:
+            return state.fast(tokens, state.caches), state
         new = window if state.caches is None else tokens[:, None]
         return self._log_probs(new, state), state
+
+    def _can_be_fast(self, state: GPTState) -> bool:
+        """Whether single tokens can go the short way of `fast_step.py` from here on."""
+        plain = state.caches is not None and state.padding is None and not self.training and not is_composed()
+        return plain and self.token_embedding.weight.device == "cpu" and self.num_parameters() <= MOST_PARAMETERS
 
     def _read(self, texts: list[np.ndarray], use_cache: bool) -> tuple[np.ndarray, GPTState]:
         """Read a text per row from its beginning. Shorter ones are padded on the left, so that all end together."""
@@ -175,11 +186,13 @@ class GPTState:
     """What generation has read so far: the tokens (B, n) within the context, and their keys and values.
 
     Where texts differ in length, the shorter rows begin with padding: so many positions (B,) that are not text.
+    `fast` has the weights laid out for steps of one token, from the first such step on.
     """
 
     window: np.ndarray
     caches: list[KVCache] | None
     padding: np.ndarray | None = None
+    fast: FastStep | None = None
 
     def texts(self) -> list[np.ndarray]:
         """The tokens of each row, without padding."""
@@ -190,4 +203,5 @@ class GPTState:
     def select(self, rows: np.ndarray) -> GPTState:
         """The state of these rows, in this order; a row may be taken several times."""
         caches = None if self.caches is None else [cache.select(rows) for cache in self.caches]
-        return GPTState(self.window[rows], caches, None if self.padding is None else self.padding[rows])
+        padding = None if self.padding is None else self.padding[rows]
+        return GPTState(self.window[rows], caches, padding, self.fast)

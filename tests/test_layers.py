@@ -34,6 +34,7 @@ LAYERS = [
         "gpt",
         "gpt.config",
         "gpt.data",
+        "gpt.fast_step",
         "gpt.model",
         "gpt.sample_options",
         "gpt.score",

@@ -55,6 +55,11 @@ def set_composed(on: bool) -> None:
     _composed_only = on
 
 
+def is_composed() -> bool:
+    """Whether the switch is set."""
+    return _composed_only
+
+
 @contextmanager
 def composed() -> Iterator[None]:
     """Inside, every operation runs in its composed version."""

@@ -1,0 +1,135 @@
+"""One more token through the GPT, in plain NumPy: what `GPT.step` computes, with nothing around it.
+
+While text is written, the model sees a single new position at a time. The arrays are tiny, so most of the time of the
+general way goes into bookkeeping: tensors, checks, a graph that nobody will ask for. Here the same formulas stand
+without it, and what does not depend on the text is worked out once:
+
+- The gain g and shift b of a layer norm go into the linear map behind it: with n = (x - mean) / deviation,
+  (n * g + b) W^T + c = n (W * g)^T + (W b + c).
+- Queries, keys and values come from one product with the three matrices side by side, the query's divided by sqrt(D).
+- Weights lie as (in, out), the way in which a row vector times a matrix reads them fastest.
+
+`GPT.step` is the definition; the tests hold the two together.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tinygrad_lite.functional.gelu import gelu_array
+from tinygrad_lite.nn import LayerNorm, Linear
+from tinygrad_lite.transformer import Block, KVCache, sinusoidal_positions
+
+if TYPE_CHECKING:
+    from gpt.model import GPT
+
+MOST_PARAMETERS = 40_000_000  # beyond, reading the weights takes the time, and a copy of them much memory
+
+Affine = tuple[np.ndarray, np.ndarray]  # matrix (in, out) and shift (out,): x -> x @ matrix + shift
+
+
+class FastStep:
+    """The weights of a GPT, laid out for single steps; as they are now, so it is of no use after an update."""
+
+    def __init__(self, model: GPT) -> None:
+        config = model.config
+        self.heads = config.n_head
+        self.eps = config.norm_eps
+        self.tokens = model.token_embedding.weight.data
+        if config.positions == "learned":
+            self.positions = model.position_embedding.weight.data
+        else:
+            self.tokens = self.tokens * self.tokens.dtype.type(config.n_embd**0.5)
+            self.positions = sinusoidal_positions(config.block_size, config.n_embd).astype(self.tokens.dtype)
+        self.layers = [Layer(block, config.n_embd // config.n_head, config.activation) for block in model.blocks]
+        self.head = fold(model.final_norm, [model.lm_head])
+
+    def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
+        """Append a token per row (B,) to the caches: log-probabilities (B, V) of what follows."""
+        with np.errstate(all="ignore"):
+            x = self.tokens[tokens] + self.positions[caches[0].length]  # (B, C)
+            for layer, cache in zip(self.layers, caches, strict=True):
+                x += layer.attend(normalise(x, self.eps), cache, self.heads)
+                x += layer.feed_forward(normalise(x, self.eps))
+            logits = apply(self.head, normalise(x, self.eps))
+            logits -= logits.max(axis=-1, keepdims=True)
+            return logits - np.log(np.add.reduce(np.exp(logits), axis=-1, keepdims=True))
+
+
+class Layer:
+    """The matrices of one block."""
+
+    def __init__(self, block: Block, width_of_head: int, activation: str) -> None:
+        attention, mlp = block.mixer, block.mlp
+        self.query_key_value = fold(block.mixer_norm, [attention.query, attention.key, attention.value])
+        queries = slice(0, len(attention.query.weight.data))
+        for part in self.query_key_value:
+            part[..., queries] /= math.sqrt(width_of_head)
+        self.output = lay_out(attention.output)
+        self.up = fold(block.mlp_norm, [mlp.up])
+        self.down = lay_out(mlp.down)
+        self.activation = ACTIVATIONS[activation]
+
+    def attend(self, x: np.ndarray, cache: KVCache, heads: int) -> np.ndarray:
+        """Look at everything so far: (B, C) -> (B, C)."""
+        batch, width = x.shape
+        joint = apply(self.query_key_value, x).reshape(batch, 3, heads, 1, width // heads)
+        now, end = cache.length, cache.length + 1
+        cache.keys[:, :, now:end], cache.values[:, :, now:end] = joint[:, 1], joint[:, 2]
+        cache.length = end
+        scores = joint[:, 0] @ cache.keys[:, :, :end].swapaxes(-1, -2)  # (B, H, 1, S)
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= np.add.reduce(scores, axis=-1, keepdims=True)
+        return apply(self.output, (scores @ cache.values[:, :, :end]).reshape(batch, width))
+
+    def feed_forward(self, x: np.ndarray) -> np.ndarray:
+        """(B, C) -> (B, C)."""
+        return apply(self.down, self.activation(apply(self.up, x)))
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    """max(x, 0), in place."""
+    return np.maximum(x, 0, out=x)
+
+
+ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    "gelu": gelu_array,
+    "gelu_tanh": lambda x: gelu_array(x, "tanh"),
+    "relu": relu,
+}
+
+
+def normalise(x: np.ndarray, eps: float) -> np.ndarray:
+    """A layer norm without gain and shift: each row minus its mean, divided by its deviation."""
+    width = x.shape[-1]
+    centred = x - np.add.reduce(x, axis=-1, keepdims=True) / width
+    centred /= np.sqrt(np.vecdot(centred, centred)[..., None] / width + eps)
+    return centred
+
+
+def apply(affine: Affine, x: np.ndarray) -> np.ndarray:
+    """x @ matrix + shift."""
+    matrix, shift = affine
+    y = x @ matrix
+    y += shift
+    return y
+
+
+def lay_out(linear: Linear) -> Affine:
+    """A linear map, as (in, out)."""
+    matrix = np.ascontiguousarray(linear.weight.data.T)
+    return matrix, np.zeros(matrix.shape[1], matrix.dtype) if linear.bias is None else linear.bias.data
+
+
+def fold(norm: LayerNorm, linears: Sequence[Linear]) -> Affine:
+    """Linear maps side by side, with the gain and the shift of the norm before them."""
+    weights = np.concatenate([linear.weight.data for linear in linears])  # (out, in)
+    shift = np.concatenate([lay_out(linear)[1] for linear in linears])
+    if norm.bias is not None:
+        shift = shift + weights @ norm.bias.data
+    return np.ascontiguousarray((weights * norm.weight.data).T), shift

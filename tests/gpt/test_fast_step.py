@@ -1,0 +1,96 @@
+"""One token the short way: the same log-probabilities as the general way, whatever the settings."""
+
+import numpy as np
+import pytest
+
+from gpt.config import GPTConfig
+from gpt.fast_step import FastStep
+from gpt.model import GPT
+from tinygrad_lite.device import random_key
+from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.text.beam import beam_search
+from tinygrad_lite.text.decoding import generate
+
+TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
+
+
+def make_model(dtype="float64", **changes):
+    """A model with weights so large that every part of it shows in the result."""
+    settings = {"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 12, "dropout": 0.2} | changes
+    with random_key(5):
+        model = GPT(GPTConfig(23, **settings)).to("cpu", dtype)
+    rng = np.random.default_rng(1)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * rng.standard_normal(parameter.shape).astype(dtype)
+    model.eval()
+    return model
+
+
+def steps(model, prompt, tokens):
+    """The log-probabilities after each of these tokens, and whether the short way was gone."""
+    _, state = model.start(prompt)
+    found = []
+    for column in tokens.T:
+        log_probs, state = model.step(column, state)
+        found.append(log_probs)
+    return np.array(found), state.fast is not None
+
+
+SETTINGS = [
+    {},
+    {"bias": True},
+    {"positions": "sinusoidal"},
+    {"activation": "gelu_tanh", "bias": True, "norm_eps": 1e-3},
+    {"activation": "relu", "n_inner": 20},
+    {"n_head": 1, "n_layer": 3},
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+def test_the_short_way_equals_the_general_one(settings, dtype):
+    """With several rows, and beyond the end of the context, where it starts anew."""
+    model = make_model(dtype, **settings)
+    rng = np.random.default_rng(2)
+    prompt, tokens = rng.integers(0, 23, (3, 4)), rng.integers(0, 23, (3, 20))
+    short, went_short = steps(model, prompt, tokens)
+    with composed():
+        general, went = steps(model, prompt, tokens)
+    assert (went_short, went) == (True, False)
+    assert short.dtype == general.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(short, general, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 10)
+
+
+def test_texts_are_the_same():
+    model = make_model()
+    texts = []
+    for run in (lambda: None, composed):
+        with run() or composed() if run is composed else random_key(0):
+            log_probs, state = model.start(np.array([[3, 1]]))
+            rows = generate(model.step, log_probs, state, max_new_tokens=30, temperature=0.9, seed=4)
+            (hypotheses,) = beam_search(model.step, *model.start(np.array([[3, 1]])), beam=3, max_new_tokens=8)
+            texts.append(([int(row[0]) for row in rows], [h.tokens for h in hypotheses]))
+    assert texts[0] == texts[1]
+
+
+def test_it_is_not_gone_where_it_does_not_fit(monkeypatch):
+    model, tokens = make_model(), np.ones((2, 2), int)
+    prompts = np.ones((2, 3), int)
+    assert steps(model, prompts, tokens)[1]
+    assert not steps(model, [[1, 2, 3], [4]], tokens)[1]  # rows of different lengths
+    _, state = model.start(prompts, use_cache=False)
+    assert model.step(tokens[:, 0], state)[1].fast is None
+    model.train()
+    assert not steps(model, prompts, tokens)[1]  # dropout
+    model.eval()
+    monkeypatch.setattr("gpt.model.MOST_PARAMETERS", 100)
+    assert not steps(model, prompts, tokens)[1]
+
+
+def test_the_model_is_not_changed():
+    model = make_model()
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    FastStep(model)
+    steps(model, np.ones((1, 2), int), np.ones((1, 3), int))
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])

@@ -6,6 +6,9 @@ without it, and what does not depend on the text is worked out once:
 
 - The gain g and shift b of a layer norm go into the linear map behind it: with n = (x - mean) / deviation,
   (n * g + b) W^T + c = n (W * g)^T + (W b + c).
+- Every layer norm takes the mean off x, and nothing else ever reads x. So the mean is taken off beforehand from all
+  that is added up in x: the embeddings, and what attention and feed-forward give. Then x has mean 0 by itself, and
+  all that is left of the norm is a division by the deviation.
 - Queries, keys and values come from one product with the three matrices side by side, the query's divided by sqrt(D).
 - Weights lie as (in, out), the way in which a row vector times a matrix reads them fastest.
 
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 
 MOST_PARAMETERS = 40_000_000  # beyond, reading the weights takes the time, and a copy of them much memory
 
-Affine = tuple[np.ndarray, np.ndarray]  # matrix (in, out) and shift (out,): x -> x @ matrix + shift
+Affine = tuple[np.ndarray, np.ndarray | None]  # matrix (in, out) and shift (out,): x -> x @ matrix + shift
 
 
 class FastStep:
@@ -39,12 +42,13 @@ class FastStep:
         config = model.config
         self.heads = config.n_head
         self.eps = config.norm_eps
-        self.tokens = model.token_embedding.weight.data
+        tokens = model.token_embedding.weight.data
         if config.positions == "learned":
-            self.positions = model.position_embedding.weight.data
+            positions = model.position_embedding.weight.data
         else:
-            self.tokens = self.tokens * self.tokens.dtype.type(config.n_embd**0.5)
-            self.positions = sinusoidal_positions(config.block_size, config.n_embd).astype(self.tokens.dtype)
+            tokens = tokens * tokens.dtype.type(config.n_embd**0.5)
+            positions = sinusoidal_positions(config.block_size, config.n_embd).astype(tokens.dtype)
+        self.tokens, self.positions = centred(tokens), centred(positions)
         self.layers = [Layer(block, config.n_embd // config.n_head, config.activation) for block in model.blocks]
         self.head = fold(model.final_norm, [model.lm_head])
 
@@ -68,10 +72,11 @@ class Layer:
         self.query_key_value = fold(block.mixer_norm, [attention.query, attention.key, attention.value])
         queries = slice(0, len(attention.query.weight.data))
         for part in self.query_key_value:
-            part[..., queries] /= math.sqrt(width_of_head)
-        self.output = lay_out(attention.output)
+            if part is not None:
+                part[..., queries] /= math.sqrt(width_of_head)
+        self.output = centred_output(attention.output)
         self.up = fold(block.mlp_norm, [mlp.up])
-        self.down = lay_out(mlp.down)
+        self.down = centred_output(mlp.down)
         self.activation = ACTIVATIONS[activation]
 
     def attend(self, x: np.ndarray, cache: KVCache, heads: int) -> np.ndarray:
@@ -105,31 +110,36 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 def normalise(x: np.ndarray, eps: float) -> np.ndarray:
-    """A layer norm without gain and shift: each row minus its mean, divided by its deviation."""
-    width = x.shape[-1]
-    centred = x - np.add.reduce(x, axis=-1, keepdims=True) / width
-    centred /= np.sqrt(np.vecdot(centred, centred)[..., None] / width + eps)
-    return centred
+    """A layer norm without gain and shift of rows that have mean 0: each divided by its deviation."""
+    return x / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps)
+
+
+def centred(x: np.ndarray) -> np.ndarray:
+    """Each row less its mean."""
+    return x - x.mean(axis=-1, keepdims=True)
 
 
 def apply(affine: Affine, x: np.ndarray) -> np.ndarray:
     """x @ matrix + shift."""
     matrix, shift = affine
     y = x @ matrix
-    y += shift
+    if shift is not None:
+        y += shift
     return y
 
 
-def lay_out(linear: Linear) -> Affine:
-    """A linear map, as (in, out)."""
-    matrix = np.ascontiguousarray(linear.weight.data.T)
-    return matrix, np.zeros(matrix.shape[1], matrix.dtype) if linear.bias is None else linear.bias.data
+def centred_output(linear: Linear) -> Affine:
+    """A linear map whose results have mean 0."""
+    matrix = np.ascontiguousarray(centred(linear.weight.data.T))
+    return matrix, None if linear.bias is None else centred(linear.bias.data)
 
 
 def fold(norm: LayerNorm, linears: Sequence[Linear]) -> Affine:
     """Linear maps side by side, with the gain and the shift of the norm before them."""
     weights = np.concatenate([linear.weight.data for linear in linears])  # (out, in)
-    shift = np.concatenate([lay_out(linear)[1] for linear in linears])
+    shift = None
+    if linears[0].bias is not None:
+        shift = np.concatenate([linear.bias.data for linear in linears])
     if norm.bias is not None:
-        shift = shift + weights @ norm.bias.data
+        shift = weights @ norm.bias.data + (0 if shift is None else shift)
     return np.ascontiguousarray((weights * norm.weight.data).T), shift

@@ -53,30 +53,28 @@ def gelu_fused(x: Tensor, approximate: str = "none") -> Tensor:
     """`gelu_composed` in one node that keeps the derivative instead of the input."""
     if x.dtype not in (np.float32, np.float64):
         return gelu_composed(x, approximate)
-    y, slope = _value_and_slope(x.data, approximate)
-
-    def backward(dy):
-        return (dy * slope,)
-
-    return node(y, (x,), backward, "gelu")
-
-
-def gelu_array(x: np.ndarray, approximate: str = "none") -> np.ndarray:
-    """The values alone, of a float32 or float64 array."""
-    return _value_and_slope(x, approximate)[0]
-
-
-def _value_and_slope(x: np.ndarray, approximate: str) -> tuple[np.ndarray, np.ndarray]:
-    """y and dy/dx, of x's shape."""
     forward = _tanh_block if _is_tanh(approximate) else _erf_block
-    flat = x.reshape(-1)
+    flat = x.data.reshape(-1)
     y, slope = np.empty_like(flat), np.empty_like(flat)
     scratch = np.empty((2, min(BLOCK, flat.size)), flat.dtype)
     with np.errstate(all="ignore"):
         for start in range(0, flat.size, BLOCK):
             part = slice(start, start + BLOCK)
             forward(flat[part], y[part], slope[part], *scratch[:, : flat[part].size])
-    return y.reshape(x.shape), slope.reshape(x.shape)
+    shape, slope = x.shape, slope.reshape(x.shape)
+
+    def backward(dy):
+        return (dy * slope,)
+
+    return node(y.reshape(shape), (x,), backward, "gelu")
+
+
+def gelu_array(x: np.ndarray, approximate: str = "none") -> np.ndarray:
+    """The values alone, of a small float32 or float64 array."""
+    forward = _tanh_block if _is_tanh(approximate) else _erf_block
+    y, *scratch = np.empty((4, x.size), x.dtype)
+    forward(x.reshape(-1), y, *scratch)
+    return y.reshape(x.shape)
 
 
 def _erf_block(x: np.ndarray, y: np.ndarray, slope: np.ndarray, p: np.ndarray, t: np.ndarray) -> None:

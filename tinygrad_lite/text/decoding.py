@@ -291,7 +291,8 @@ def permitted(log_probs: np.ndarray, forbidden: Collection[int]) -> np.ndarray:
     values = np.array(log_probs, np.float64)
     if np.isnan(values.max(initial=-np.inf)):
         raise DecodingError("the model's log-probabilities are not numbers (NaN): its training has diverged")
-    values[:, list(forbidden)] = -np.inf
+    if forbidden:
+        values[:, list(forbidden)] = -np.inf
     return values
 
 

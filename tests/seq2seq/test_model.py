@@ -1,5 +1,6 @@
 """The encoder-decoder: what may and what may not depend on what, and PyTorch's Transformer as a second opinion."""
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -219,6 +220,28 @@ def test_one_equals_many():
         for alone, together in zip(search([source])[0], best[row], strict=True):
             assert alone.tokens == together.tokens
             assert alone.log_prob == pytest.approx(together.log_prob, abs=1e-4)
+
+
+@pytest.mark.parametrize("length_penalty", [0.0, 1.0])
+def test_a_wide_beam_finds_what_exhaustive_search_finds(length_penalty):
+    """All translations of at most three tokens of a vocabulary of 8, each scored by one pass through the decoder."""
+    model = lively(vocab_size=8).eval()
+    source = [5, 3, 7, 4]
+    scored = {}
+    for length in (1, 2, 3):
+        for tokens in itertools.product(range(2, 8), repeat=length):  # <pad> and <bos> are never written
+            ends = EOS in tokens
+            if tokens.index(EOS) != length - 1 if ends else length < 3:
+                continue
+            target = Tensor(np.array([[BOS, *tokens]]))
+            log_probs = model(Tensor(np.array([source])), target[:, :-1]).log_softmax().numpy()[0]
+            log_prob = log_probs[np.arange(length), tokens].sum()
+            scored[tokens] = log_prob / ((5 + length) / 6) ** length_penalty
+    best = sorted(scored, key=scored.get, reverse=True)[:3]
+    options = {"max_new_tokens": 3, "stop_token": EOS, "forbidden": (PAD, BOS), "length_penalty": length_penalty}
+    (found,) = beam_search(model.step, *model.start([source]), beam=200, n_best=3, **options)
+    assert [tuple(hypothesis.tokens) for hypothesis in found] == best
+    np.testing.assert_allclose([h.score for h in found], [scored[tokens] for tokens in best], rtol=1e-9)
 
 
 def test_a_state_keeps_the_rows_that_are_selected():

@@ -123,5 +123,6 @@ def owner(array: Array) -> Array:
 
 def kept_by(backward: Callable) -> list[Any]:
     """The arrays that a derivative closes over."""
-    cells = [cell.cell_contents for cell in backward.__closure__ or ()]
-    return [content for content in cells if hasattr(content, "__array_function__") and hasattr(content, "nbytes")]
+    contents = [cell.cell_contents for cell in backward.__closure__ or ()]
+    listed = [item for content in contents if isinstance(content, list) for item in content]
+    return [found for found in contents + listed if hasattr(found, "__array_function__") and hasattr(found, "nbytes")]

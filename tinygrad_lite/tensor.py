@@ -276,6 +276,9 @@ class Tensor:
                     if anomaly.checking:
                         inputs = (dy, *(p.data for p in parents))
                         anomaly.check(dx, inputs, f"the gradient of {tensor.op}", tensor._place)
+                    if parent._backward is None:  # a leaf waits for nobody, and its gradient need not wait either
+                        _keep(parent, dx)
+                        continue
                     key = id(parent)
                     if key not in gradients:
                         gradients[key] = dx

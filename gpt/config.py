@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.functional.attention import ROW_BLOCK
 from tinygrad_lite.options import option
 from tinygrad_lite.training import TrainOptions
 
@@ -91,13 +92,12 @@ class GPTConfig:
         """About how many numbers a training micro-step keeps for its backward pass (fused operations).
 
         Per token and block: two norms (input and output) 4 C, queries, keys and values 3 C, attention's output and
-        projection 2 C, two sums 2 C, the last projection C, the feed-forward's three F wide arrays 3 F, and the
-        attention weights H T.
+        projection 2 C, two sums 2 C, the last projection C, the feed-forward's three F wide arrays 3 F, and for each
+        head the attention weights that causality leaves: of T a little more than half, as blocks of rows see them.
         """
-        c = self.n_embd
-        per_token = (
-            self.n_layer * (12 * c + 3 * self.n_hidden + self.n_head * self.block_size) + 4 * c + 2 * self.vocab_size
-        )
+        c, t = self.n_embd, self.block_size
+        weights = self.n_head * (t + min(t, ROW_BLOCK)) // 2
+        per_token = self.n_layer * (12 * c + 3 * self.n_hidden + weights) + 4 * c + 2 * self.vocab_size
         return batch_size * self.block_size * per_token
 
 

@@ -19,16 +19,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tinygrad_lite.functional.gelu import gelu_array
-from tinygrad_lite.nn import LayerNorm, Linear
+from tinygrad_lite.nn import LayerNorm, Linear, Module
 from tinygrad_lite.transformer import Block, KVCache, sinusoidal_positions
-
-if TYPE_CHECKING:
-    from gpt.model import GPT
 
 MOST_PARAMETERS = 40_000_000  # beyond, reading the weights takes the time, and a copy of them much memory
 
@@ -38,7 +34,7 @@ Affine = tuple[np.ndarray, np.ndarray | None]  # matrix (in, out) and shift (out
 class FastStep:
     """The weights of a GPT, laid out for single steps; as they are now, so it is of no use after an update."""
 
-    def __init__(self, model: GPT) -> None:
+    def __init__(self, model: Module) -> None:
         config = model.config
         self.heads = config.n_head
         self.eps = config.norm_eps

@@ -46,9 +46,12 @@ def ask(child: Child, question: dict[str, Any]) -> dict[str, Any]:
 
     Raises: SystemExit if it failed and has said why; UserError if something outside ended it.
     """
-    with contextlib.suppress(BrokenPipeError):  # it has ended; then there is no answer either
+    try:
         child.stdin.write(json.dumps(question) + "\n")
         child.stdin.flush()
+    except BrokenPipeError:  # it has ended; then there is no answer either
+        with contextlib.suppress(BrokenPipeError):  # closing tries once more to hand over what was written
+            child.stdin.close()
     line = child.stdout.readline()
     if not line:
         status = child.wait()

@@ -69,6 +69,25 @@ def test_any_division_into_blocks_gives_the_same(monkeypatch):
                     np.testing.assert_allclose(fused, composed, atol=1e-12)
 
 
+@pytest.mark.parametrize("largest", [1, 39.5, 40.5, 300])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_large_scores_are_shifted_and_moderate_ones_need_not_be(largest, is_causal):
+    """The largest score just below and just above what exp takes as it is, and far above; some rows stay far below."""
+    query, key, value = qkv(batch=2, heads=2, t=5, s=5)
+    scores = (query @ key.transpose(-2, -1)).numpy() / query.shape[-1] ** 0.5
+    query = Tensor(query.numpy() * (largest / np.abs(scores).max()))
+    query[:, :, 1] = query[:, :, 1] * 1e-3
+    mask = Tensor(rng.random((2, 1, 1, 5)) < 0.7)
+    results = []
+    for attention in (scaled_dot_product_attention_fused, scaled_dot_product_attention_composed):
+        query = query.detach().requires_grad_()
+        y = attention(query, key, value, mask=mask, is_causal=is_causal)
+        (y * y).sum().backward()
+        results.append([y.numpy(), query.grad.numpy()])
+    for fused, composed in zip(*results, strict=True):
+        np.testing.assert_allclose(fused, composed, rtol=1e-9, atol=1e-12)
+
+
 @both
 def test_the_future_does_not_change_the_past(attention):
     query, key, value = qkv(t=6, s=6)

@@ -5,7 +5,7 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional.gelu import BLOCK, gelu_composed, gelu_fused
+from tinygrad_lite.functional.gelu import BLOCK, _probability, gelu_composed, gelu_fused
 
 both = pytest.mark.parametrize("version", [gelu_composed, gelu_fused])
 forms = pytest.mark.parametrize("approximate", ["none", "tanh"])
@@ -113,3 +113,14 @@ def test_torch_agrees(version, approximate):
     expected.backward(torch.tensor(dy))
     np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
     np.testing.assert_allclose(x.grad.numpy(), theirs.grad.numpy(), atol=1e-9)
+
+
+def test_the_bend_that_turns_tanh_into_erf():
+    """P is off by less than float32's last digit, and far out the bend does not turn back."""
+    x = np.concatenate([np.linspace(0, 12, 12_001), np.geomspace(12, 1e18, 1000)]).astype(np.float32)
+    p = np.empty_like(x)
+    with np.errstate(over="ignore"):
+        _probability(x, np.empty_like(x), p, is_tanh=False)
+    exact = np.array([1 - math.erfc(v / math.sqrt(2)) / 2 for v in x.tolist()])
+    assert np.abs(p - exact).max() < np.finfo(np.float32).eps
+    assert (p[x > 6] == 1).all()

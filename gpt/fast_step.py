@@ -8,7 +8,8 @@ without it, and what does not depend on the text is worked out once:
   (n * g + b) W^T + c = n (W * g)^T + (W b + c).
 - Every layer norm takes the mean off x, and nothing else ever reads x. So the mean is taken off beforehand from all
   that is added up in x: the embeddings, and what attention and feed-forward give. Then x has mean 0 by itself, and
-  all that is left of the norm is a division by the deviation.
+  all that is left of the norm is a division by the deviation, sqrt(sum(x^2) / C + eps). As sqrt(C) can go into the
+  linear map too, it becomes a division by sqrt(sum(x^2) + C eps).
 - Queries, keys and values come from one product with the three matrices side by side, the query's divided by sqrt(D).
 - Weights lie as (in, out), the way in which a row vector times a matrix reads them fastest.
 
@@ -37,7 +38,6 @@ class FastStep:
     def __init__(self, model: Module) -> None:
         config = model.config
         self.heads = config.n_head
-        self.eps = config.norm_eps
         tokens = model.token_embedding.weight.data
         if config.positions == "learned":
             positions = model.position_embedding.weight.data
@@ -45,6 +45,8 @@ class FastStep:
             tokens = tokens * tokens.dtype.type(config.n_embd**0.5)
             positions = sinusoidal_positions(config.block_size, config.n_embd).astype(tokens.dtype)
         self.tokens, self.positions = centred(tokens), centred(positions)
+        # An array without axes: NumPy would need a microsecond to make it of Python's number, each time.
+        self.smallest = np.array(config.n_embd * config.norm_eps, tokens.dtype)
         self.layers = [Layer(block, config.n_embd // config.n_head, config.activation) for block in model.blocks]
         self.head = fold(model.final_norm, [model.lm_head])
 
@@ -53,9 +55,9 @@ class FastStep:
         with np.errstate(all="ignore"):
             x = self.tokens[tokens] + self.positions[caches[0].length]  # (B, C)
             for layer, cache in zip(self.layers, caches, strict=True):
-                x += layer.attend(normalise(x, self.eps), cache, self.heads)
-                x += layer.feed_forward(normalise(x, self.eps))
-            logits = apply(self.head, normalise(x, self.eps))
+                x += layer.attend(normalise(x, self.smallest), cache, self.heads)
+                x += layer.feed_forward(normalise(x, self.smallest))
+            logits = apply(self.head, normalise(x, self.smallest))
             logits -= logits.max(axis=-1, keepdims=True)
             return logits - np.log(np.add.reduce(np.exp(logits), axis=-1, keepdims=True))
 
@@ -105,9 +107,9 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-def normalise(x: np.ndarray, eps: float) -> np.ndarray:
-    """A layer norm without gain and shift of rows that have mean 0: each divided by its deviation."""
-    return x / np.sqrt(np.vecdot(x, x)[..., None] / x.shape[-1] + eps)
+def normalise(x: np.ndarray, smallest: np.ndarray) -> np.ndarray:
+    """Each row, of mean 0, divided by sqrt(C) times its deviation; `smallest` is C eps."""
+    return x / np.sqrt(np.vecdot(x, x)[..., None] + smallest)
 
 
 def centred(x: np.ndarray) -> np.ndarray:
@@ -131,11 +133,12 @@ def centred_output(linear: Linear) -> Affine:
 
 
 def fold(norm: LayerNorm, linears: Sequence[Linear]) -> Affine:
-    """Linear maps side by side, with the gain and the shift of the norm before them."""
+    """Linear maps side by side, behind a norm: with its gain and shift, and sqrt(C) times what `normalise` leaves."""
     weights = np.concatenate([linear.weight.data for linear in linears])  # (out, in)
     shift = None
     if linears[0].bias is not None:
         shift = np.concatenate([linear.bias.data for linear in linears])
     if norm.bias is not None:
         shift = weights @ norm.bias.data + (0 if shift is None else shift)
-    return np.ascontiguousarray((weights * norm.weight.data).T), shift
+    gain = norm.weight.data * math.sqrt(weights.shape[1])
+    return np.ascontiguousarray((weights * gain).T), shift

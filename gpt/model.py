@@ -152,7 +152,9 @@ class GPT(Module):
         if window.shape[1] > self.config.block_size:
             half = max(1, self.config.block_size // 2)
             texts = [text[-half:] if len(text) > self.config.block_size else text for text in state.texts()]
-            return self._read(texts, state.caches is not None)
+            log_probs, start = self._read(texts, state.caches is not None)
+            start.fast = state.fast
+            return log_probs, start
         if state.fast is None and self._can_be_fast(state):
             state.fast = FastStep(self)
         if state.fast is not None:

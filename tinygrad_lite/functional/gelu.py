@@ -23,6 +23,7 @@ memory and back for each of a dozen steps would take longer than the arithmetic.
 Reference: Hendrycks, Gimpel 2016, section 2 (arXiv:1606.08415).
 """
 
+import functools
 import math
 
 import numpy as np
@@ -88,7 +89,7 @@ def _probability(x: np.ndarray, s: np.ndarray, p: np.ndarray, is_tanh: bool) -> 
     if x.dtype != np.float32 and not is_tanh:
         p[...] = erf_array(x * math.sqrt(0.5))
     else:
-        highest, *coefficients, constant = GPT2_BEND if is_tanh else ERF_BEND
+        highest, *coefficients, constant = _as_arrays(GPT2_BEND if is_tanh else ERF_BEND, x.dtype)
         np.multiply(s, highest, out=p)
         for coefficient in coefficients:
             p += coefficient
@@ -96,9 +97,16 @@ def _probability(x: np.ndarray, s: np.ndarray, p: np.ndarray, is_tanh: bool) -> 
         p += constant  # q(s)
         p *= x  # u
         np.tanh(p, out=p)
-    p *= 0.5
-    p += 0.5
+    (half,) = _as_arrays((0.5,), x.dtype)
+    p *= half
+    p += half
     return p
+
+
+@functools.cache
+def _as_arrays(numbers: tuple[float, ...], dtype: np.dtype) -> list[np.ndarray]:
+    """Numbers as arrays without axes; NumPy would make one of Python's each time, longer than adding it."""
+    return [np.array(number, dtype) for number in numbers]
 
 
 def _erf_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> np.ndarray:

@@ -260,27 +260,31 @@ def _token_by_token(
     forbidden: Collection[int],
 ) -> Iterator[np.ndarray]:
     """The loop of `generate`: choose(log_probs of the open rows, their numbers, position) gives their tokens."""
-    filler = -1 if stop_token is None else stop_token  # -1 is no token: no row ever ends
     open_rows = np.arange(len(log_probs))
-    tokens = np.full(len(log_probs), filler)
     for position in range(max_new_tokens):
-        if position > 0:
-            log_probs, state = step(tokens, state)
-        values = permitted(log_probs[open_rows], forbidden)
+        all_open = len(open_rows) == len(log_probs)
+        values = permitted(log_probs if all_open else log_probs[open_rows], forbidden)
         if repetition is not None:
             values = repetition.discourage(values, open_rows)
-        impossible = open_rows[np.isneginf(values.max(axis=-1))]
-        if len(impossible):
+        possible = values.max(axis=-1) > -np.inf
+        if not possible.all():
             reason = "all are forbidden or of probability 0" + (", or have followed before" if repetition else "")
-            raise DecodingError(f"row {impossible[0]}: no token can follow, {reason}")
-        tokens = np.full(len(log_probs), filler)
-        tokens[open_rows] = choose(values, open_rows, position)
+            raise DecodingError(f"row {open_rows[~possible][0]}: no token can follow, {reason}")
+        chosen = choose(values, open_rows, position)
         if repetition is not None:
-            repetition.note(tokens[open_rows], open_rows)
+            repetition.note(chosen, open_rows)
+        if all_open:
+            tokens = chosen
+        else:
+            tokens = np.full(len(log_probs), stop_token)
+            tokens[open_rows] = chosen
         yield tokens
-        open_rows = open_rows[tokens[open_rows] != filler]
-        if len(open_rows) == 0:
-            return
+        if stop_token is not None:
+            open_rows = open_rows[chosen != stop_token]
+            if len(open_rows) == 0:
+                return
+        if position + 1 < max_new_tokens:
+            log_probs, state = step(tokens, state)
 
 
 def permitted(log_probs: np.ndarray, forbidden: Collection[int]) -> np.ndarray:
@@ -289,7 +293,7 @@ def permitted(log_probs: np.ndarray, forbidden: Collection[int]) -> np.ndarray:
     Raises: DecodingError if one of them is not a number, which a diverged model gives.
     """
     values = np.array(log_probs, np.float64)
-    if np.isnan(values.max(initial=-np.inf)):
+    if math.isnan(values.max(initial=-np.inf)):
         raise DecodingError("the model's log-probabilities are not numbers (NaN): its training has diverged")
     if forbidden:
         values[:, list(forbidden)] = -np.inf

@@ -36,6 +36,7 @@ class FastStep:
     """The weights of a GPT, laid out for single steps; as they are now, so it is of no use after an update."""
 
     def __init__(self, model: Module) -> None:
+        self.made_of = [(parameter.data, parameter.version) for parameter in model.parameters()]
         config = model.config
         self.heads = config.n_head
         tokens = model.token_embedding.weight.data
@@ -49,6 +50,11 @@ class FastStep:
         self.smallest = np.array(config.n_embd * config.norm_eps, tokens.dtype)
         self.layers = [Layer(block, config.n_embd // config.n_head, config.activation) for block in model.blocks]
         self.head = fold(model.final_norm, [model.lm_head])
+
+    def is_up_to_date(self, model: Module) -> bool:
+        """Whether the model still has the weights that this was made of."""
+        pairs = zip(model.parameters(), self.made_of, strict=True)
+        return all(now.data is data and now.version == version for now, (data, version) in pairs)
 
     def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
         """Append a token per row (B,) to the caches: log-probabilities (B, V) of what follows."""

@@ -61,6 +61,13 @@ class GPT(Module):
         # Tied: the row that stands for a token at the input also scores it at the output (Press, Wolf 2017).
         self.lm_head.weight = self.token_embedding.weight
         init_gpt2(self, config.n_layer)
+        self._fast: FastStep | None = None  # made when text is written, and anew after an update
+
+    def train(self, mode: bool = True) -> Module:
+        """As every module; and training needs no copy of the weights that is laid out for writing."""
+        if mode:
+            self._fast = None
+        return super().train(mode)
 
     @staticmethod
     def from_weights(config: GPTConfig, weights: Mapping[str, np.ndarray], device: str = "cpu") -> GPT:
@@ -152,11 +159,11 @@ class GPT(Module):
         if window.shape[1] > self.config.block_size:
             half = max(1, self.config.block_size // 2)
             texts = [text[-half:] if len(text) > self.config.block_size else text for text in state.texts()]
-            log_probs, start = self._read(texts, state.caches is not None)
-            start.fast = state.fast
-            return log_probs, start
+            return self._read(texts, state.caches is not None)
         if state.fast is None and self._can_be_fast(state):
-            state.fast = FastStep(self)
+            if self._fast is None or not self._fast.is_up_to_date(self):
+                self._fast = FastStep(self)
+            state.fast = self._fast
         if state.fast is not None:
             return state.fast(tokens, state.caches), state
         new = window if state.caches is None else tokens[:, None]

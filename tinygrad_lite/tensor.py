@@ -121,6 +121,11 @@ class Tensor:
     def T(self) -> Tensor:
         return self.transpose()
 
+    @property
+    def version(self) -> int:
+        """How often its memory was written to in place, as far as noted (see `mark_written`)."""
+        return self._version[0]
+
     def numel(self) -> int:
         """How many elements there are."""
         return self.data.size

@@ -8,6 +8,7 @@ from gpt.fast_step import FastStep
 from gpt.model import GPT
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.optim import AdamW
 from tinygrad_lite.text.beam import beam_search
 from tinygrad_lite.text.decoding import generate
 
@@ -85,6 +86,34 @@ def test_it_is_not_gone_where_it_does_not_fit(monkeypatch):
     model.eval()
     monkeypatch.setattr("gpt.model.MOST_PARAMETERS", 100)
     assert not steps(model, prompts, tokens)[1]
+
+
+def test_weights_are_laid_out_once_and_anew_after_every_change():
+    model, prompt, token = make_model(), np.array([[3, 1]]), np.array([2])
+
+    def write():
+        log_probs, state = model.step(token, model.start(prompt)[1])
+        with composed():
+            general, _ = model.step(token, model.start(prompt)[1])
+        np.testing.assert_allclose(log_probs, general, rtol=1e-4, atol=1e-5)
+        return state.fast
+
+    first = write()
+    assert write() is first
+    optimizer = AdamW(model.named_parameters(), lr=0.1)
+    second = write()
+    assert second is not first  # the weights lie elsewhere now
+    optimizer.gradients.data[...] = 1
+    optimizer.step()
+    third = write()
+    assert third is not second
+    model.load_state_dict({name: array * 1.5 for name, array in model.state_dict().items()})
+    fourth = write()
+    assert fourth is not third
+    model.lm_head.weight.data = model.lm_head.weight.data * 2
+    assert write() is not fourth
+    model.train()
+    assert model._fast is None
 
 
 def test_the_model_is_not_changed():

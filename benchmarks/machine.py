@@ -35,6 +35,12 @@ def installed(library: str) -> str:
 
 
 def numpy_blas() -> str:
-    """The library that multiplies NumPy's matrices."""
+    """The library that multiplies NumPy's matrices, and for which processors the part is made that it chose here."""
     blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
-    return f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+    about = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
+    with contextlib.suppress(ImportError):
+        from threadpoolctl import threadpool_info
+
+        kernels = {pool["architecture"] for pool in threadpool_info() if "architecture" in pool}
+        about += f" ({', '.join(sorted(kernels))} kernels)" if kernels else ""
+    return about

@@ -19,15 +19,21 @@ OWN_WORK = ("import", "first-character", "learn", "encode")  # nothing to compar
 
 
 @dataclass
-class BenchmarkOptions:
+class MeasureOptions:
+    """How to measure."""
+
+    turns: int = option(15, "how often each side takes its turn", unit="turns", low=1)
+    quick: bool = option(False, f"only {QUICK} turns of one piece of work each: to see whether everything runs")
+    threads: int | None = option(2, "of PyTorch; none: as many as it takes", low=1)
+    workers: int = option(0, "processes of this project for a training step; 0: as many as train.py takes", low=0)
+
+
+@dataclass
+class BenchmarkOptions(MeasureOptions):
     """What `python -m benchmarks` can be asked for."""
 
     rows: str = option("", "numbers of the rows, such as 1,2,5; empty: all")
-    turns: int = option(15, "how often each side takes its turn", unit="turns", low=1)
-    quick: bool = option(False, f"only {QUICK} turns of one piece of work each: to see whether everything runs")
     out: str = option("", "file for the table, besides stdout", unit="file")
-    threads: int | None = option(2, "of PyTorch; none: as many as it takes", low=1)
-    workers: int = option(0, "processes of this project for a training step; 0: as many as train.py takes", low=0)
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ def rows_asked_for(text: str) -> list[Row]:
     return [row for row in ROWS if row.number in numbers]
 
 
-def measure(row: Row, options: BenchmarkOptions) -> Finding:
+def measure(row: Row, options: MeasureOptions) -> Finding:
     """Measure one row.
 
     Raises: UserError if it cannot be measured here, or if two sides do not compute the same.
@@ -145,7 +151,7 @@ def measure(row: Row, options: BenchmarkOptions) -> Finding:
         return Finding(row, take_turns(children, options.turns, repeats, begin=1), facts)
 
 
-def start_side(name: str, row: Row, options: BenchmarkOptions) -> Child:
+def start_side(name: str, row: Row, options: MeasureOptions) -> Child:
     """A side in a process of its own. PyTorch gets its number of threads; ours runs as its scripts run."""
     command = [sys.executable, "-m", "benchmarks.side", name, row.work, row.shape, str(options.workers)]
     return start(command, limits(options.threads) if name != "ours" else {})
@@ -163,7 +169,7 @@ def check_losses(row: Row, losses: dict[str, list[float]]) -> None:
         raise UserError(f"row {row.number}: the sides begin with different losses, so their times say nothing: {first}")
 
 
-def measure_memory(row: Row, options: BenchmarkOptions, repeats: int) -> Finding:
+def measure_memory(row: Row, options: MeasureOptions, repeats: int) -> Finding:
     """The most memory during each turn, all processes of a side together. One side after the other: both at once
     would share the pages of the libraries that both have, and each count only half of them.
 

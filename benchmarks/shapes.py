@@ -114,10 +114,25 @@ GPT2 = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "batch_s
 GPT2 |= {"bias": True, "activation": "gelu_tanh", "learning_rate": 3e-4}
 VOCABULARY = 84  # the 83 characters of the text that the default preset learns from, and the unknown one
 
+SMALL = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size": 12}
+# One measure of the small shape at a time, from small to large.
+SCALES = {"block_size": (32, 64, 128, 256, 512), "n_embd": (64, 128, 256, 512), "batch_size": (2, 6, 12, 24, 48)}
+
 SHAPES = {
-    "small": Shape(GPTOptions(n_layer=4, n_head=4, n_embd=128, block_size=64, batch_size=12), VOCABULARY, 64),
+    "small": Shape(GPTOptions(**SMALL), VOCABULARY, SMALL["block_size"]),
     "baby": Shape(GPTOptions(**BABY), VOCABULARY, 256),
     "baby-dropout": Shape(GPTOptions(**BABY, dropout=0.2), VOCABULARY, 256),
     "gpt2": Shape(GPTOptions(**GPT2), 50257, 256),
     "translation": Shape(translation_options(), 6000, LONGEST),
 }
+
+
+def scaled(measure: str, value: int) -> str:
+    """The name of the shape that differs from the small one in this measure."""
+    return f"{measure}-{value}"
+
+
+for measure, values in SCALES.items():
+    for value in values:
+        settings = SMALL | {measure: value}
+        SHAPES[scaled(measure, value)] = Shape(GPTOptions(**settings), VOCABULARY, settings["block_size"])

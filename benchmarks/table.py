@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from benchmarks.machine import cpu_model, installed, numpy_blas
-from benchmarks.rows import MEMORY_TURNS, BenchmarkOptions, Finding, Row
+from benchmarks.rows import MEMORY_TURNS, Finding, MeasureOptions, Row
 from tinygrad_lite.run import available_cores
 
 COLUMNS = ("row", "work", "this project", "torch", "ratio", "torch, same malloc", "ratio", "floor", "aim", "reached")
@@ -76,7 +76,7 @@ def cells(finding: Finding) -> list[str]:
     return [*line, bound(row, row.floor), bound(row, row.aim), verdict(finding)]
 
 
-def conditions(options: BenchmarkOptions, load_before: str) -> list[str]:
+def conditions(options: MeasureOptions, load_before: str) -> list[str]:
     """What the numbers depend on, a line each."""
     versions = ", ".join(f"{name} {installed(name)}" for name in ("numpy", "torch", "transformers"))
     lines = [

@@ -1,0 +1,114 @@
+"""Measure how the speed of a training step changes with context, width and batch, beside PyTorch, and draw it.
+
+    python -m benchmarks.scaling                          a table on stdout, about five minutes
+    python -m benchmarks.scaling --out docs/scaling.svg   and a picture
+
+Everything but the measure in question is that of the table's first row. The sides take turns as there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.machine import load
+from benchmarks.rows import QUICK, Finding, MeasureOptions, Row, measure
+from benchmarks.shapes import SCALES, SHAPES, scaled
+from benchmarks.table import conditions, facts, quartiles, ratios, spread
+from tinygrad_lite.console import run_command, say
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.options import build, option, parse_command_line
+from tinygrad_lite.plot import COLOURS, METADATA, new_figure, own_style, save
+
+NAMES = {"block_size": "context, tokens", "n_embd": "width (n_embd)", "batch_size": "batch, sequences"}
+SIDES = {"ours": "this project", "torch": "PyTorch"}
+REPEATS = 3
+
+
+@dataclass
+class ScalingOptions(MeasureOptions):
+    """What `python -m benchmarks.scaling` can be asked for."""
+
+    turns: int = option(7, "how often each side takes its turn", unit="turns", low=1)
+    out: str = option("", "picture to write: .svg, .png or .pdf", unit="file")
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print the table, draw."""
+    parsed = parse_command_line(
+        ScalingOptions, argv, prog="python -m benchmarks.scaling", description=__doc__.split("\n")[0]
+    )
+    options = build(ScalingOptions, ("command line", parsed.values))
+    if options.out:  # better to know now
+        if Path(options.out).suffix.lower() not in METADATA:
+            raise OptionError(f"--out {options.out}: must end with one of {', '.join(METADATA)}")
+        with own_style():
+            pass
+    if options.quick:
+        options.turns = min(QUICK, options.turns)
+    about = conditions(options, load())
+    findings: dict[tuple[str, int], Finding] = {}
+    for name, values in SCALES.items():
+        for value in values:
+            say(f"{name} {value}")
+            row = Row(1, f"{name} {value}", "train", scaled(name, value), "ms", 1, 1, repeats=REPEATS)
+            findings[name, value] = measure(row, options)
+    print(table(findings, about), end="")
+    if options.out:
+        with own_style():
+            save(draw(findings), Path(options.out))
+    return 0
+
+
+def tokens_per_second(finding: Finding, side: str) -> list[float]:
+    """The speed of each turn."""
+    options = SHAPES[finding.row.shape].options
+    return [options.batch_size * options.block_size / (ms / 1e3) for ms in finding.turns[side]]
+
+
+def table(findings: dict[tuple[str, int], Finding], about: Sequence[str]) -> str:
+    """The page: what was measured on, and a line for each shape."""
+    lines = ["# Training speed with context, width and batch", ""]
+    lines += [f"- {line}" for line in (*about, *facts(list(findings.values())[:1]))]
+    lines += ["", "| | | this project, tokens/s | torch, tokens/s | ratio |", "|---|---|---|---|---|"]
+    for (name, value), finding in findings.items():
+        speeds = [spread(tokens_per_second(finding, side)) for side in SIDES]
+        lines.append(f"| {name} | {value} | {speeds[0]} | {speeds[1]} | **{spread(ratios(finding, 'torch'))}** |")
+    return "\n".join(lines) + "\n"
+
+
+def draw(findings: dict[tuple[str, int], Finding]):
+    """Above the speeds of both, below their ratio, a column for each measure; bars from quartile to quartile."""
+    figure = new_figure(9.6, 5)
+    axes = figure.subplots(2, len(SCALES), sharey="row", sharex="col")
+    for column, (name, values) in enumerate(SCALES.items()):
+        above, below = axes[:, column]
+        above.set_xscale("log", base=2)
+        above.set_yscale("log")
+        for colour, (side, label) in zip(COLOURS, SIDES.items(), strict=False):
+            line(above, values, [tokens_per_second(findings[name, value], side) for value in values], colour, label)
+        line(below, values, [ratios(findings[name, value], "torch") for value in values], COLOURS[2])
+        below.axhline(1, color="black", linewidth=0.8)
+        below.set_xlabel(NAMES[name])
+        below.set_xticks(values, [str(value) for value in values])
+        below.minorticks_off()
+        below.set_ylim(bottom=0)
+        for part in (above, below):
+            part.grid(color="#dddddd", linewidth=0.6)
+            part.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].set_ylabel("tokens per second")
+    axes[1, 0].set_ylabel("times as fast as PyTorch")
+    axes[0, 0].legend(frameon=False)
+    return figure
+
+
+def line(axes, values: Sequence[int], turns: Sequence[Sequence[float]], colour: str, label: str = "") -> None:
+    """Medians as a line, quartiles as bars."""
+    low, median, high = zip(*map(quartiles, turns), strict=True)
+    axes.plot(values, median, marker="o", color=colour, label=label)
+    axes.vlines(values, low, high, color=colour, linewidth=3, alpha=0.4)
+
+
+if __name__ == "__main__":
+    run_command("benchmarks", main)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -184,24 +184,23 @@ def neg(x: Tensor) -> Tensor:
 def maximum(x: Any, y: Any) -> Tensor:
     """z = the larger of x and y; it gets the gradient, and equal ones get half each (PyTorch's choice)."""
     x, y = operands(x, y, "maximum")
-    return _larger(x, y, x.xp.maximum(x.data, y.data), "maximum")
+    return _chosen(x, y, x.xp.maximum(x.data, y.data), x.xp.less, "maximum")
 
 
 @silent
 def minimum(x: Any, y: Any) -> Tensor:
     """z = the smaller of x and y; it gets the gradient, and equal ones get half each (PyTorch's choice)."""
     x, y = operands(x, y, "minimum")
-    return _larger(x, y, x.xp.minimum(x.data, y.data), "minimum")
+    return _chosen(x, y, x.xp.minimum(x.data, y.data), x.xp.greater, "minimum")
 
 
-def _larger(x: Tensor, y: Tensor, z: Array, op: str) -> Tensor:
-    """The node of maximum and minimum: the gradient goes to whichever equals z."""
+def _chosen(x: Tensor, y: Tensor, z: Array, loses: Callable[[Array, Array], Array], op: str) -> Tensor:
+    """The node of maximum and minimum: the loser gets no gradient. Against NaN nobody loses, and both get all of it."""
     a, b, xp = x.data, y.data, x.xp
 
     def backward(dz):
-        is_x, is_y = a == z, b == z
-        share = xp.where(is_x & is_y, dz * 0.5, dz)
-        dx, dy = xp.where(is_x, share, 0), xp.where(is_y, share, 0)
+        share = xp.where(a == b, dz * 0.5, dz)
+        dx, dy = xp.where(loses(a, b), 0, share), xp.where(loses(b, a), 0, share)
         return unbroadcast(dx, a.shape), unbroadcast(dy, b.shape)
 
     return node(z, (x, y), backward, op)
@@ -335,15 +334,16 @@ def erf_array(x: Array) -> Array:
     b1, b2 = xp.full_like(s, last), xp.zeros_like(s)
     for c in reversed(rest[1:]):
         b1, b2 = 2 * s * b1 - b2 + c, b1
-    return xp.clip(inside * (s * b1 - b2 + rest[0]), -1.0, 1.0)
+    y = xp.clip(inside * (s * b1 - b2 + rest[0]), -1.0, 1.0)
+    return xp.where(xp.abs(x) < end, y, xp.sign(x))  # exactly 1: GELU multiplies 1 + erf(x) by any large x
 
 
 def relu(x: Tensor) -> Tensor:
-    """y = max(x, 0).  dL/dx = dL/dy where x > 0, else 0 (also at 0, PyTorch's choice)."""
+    """y = max(x, 0).  dL/dx = 0 where x <= 0 (also at 0, PyTorch's choice), else dL/dy (also for NaN)."""
     a, xp = x.data, x.xp
 
     def backward(dy):
-        return (xp.where(a > 0, dy, 0),)  # not dy times 0, which is NaN for an infinite dy
+        return (xp.where(a <= 0, 0, dy),)  # not dy times 0, which is NaN for an infinite dy
 
     return node(xp.maximum(a, 0).astype(a.dtype), (x,), backward, "relu")
 
@@ -550,6 +550,8 @@ def pad(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0.0) -> Te
     """Add `value` around: padding[i] = (how many before, how many after) along axis i."""
     if len(padding) != x.ndim or any(n < 0 for pair in padding for n in pair):
         raise ValueError(f"pad: needs a pair of numbers >= 0 for each of {x.ndim} axes, not {list(padding)}")
+    if x.ndim == 0:  # a single number has no sides
+        return x
     inner = tuple(slice(before, before + size) for (before, _), size in zip(padding, x.shape, strict=True))
     y = x.xp.pad(x.data, padding, constant_values=value)
     return node(y, (x,), lambda dy: (dy[inner],), "pad", linear=True)

@@ -182,6 +182,8 @@ def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
     q, k, v = query.shape, key.shape, value.shape
     if len(q) != 4 or len(k) != 4 or k != v or q[:2] != k[:2] or q[3] != k[3]:
         raise ValueError(f"attention: query (B, H, T, D), key and value (B, H, S, D) do not fit: {q}, {k}, {v}")
+    if q[3] == 0:
+        raise ValueError(f"attention: queries and keys of width 0 have nothing to compare: {q}, {k}")
     if mask is not None:
         scores = (*q[:3], k[2])
         if mask.dtype != np.bool_:

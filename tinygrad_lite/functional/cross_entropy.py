@@ -121,6 +121,8 @@ def _check(logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: 
         raise ValueError(f"cross_entropy: logits must be floats, not {logits.dtype}")
     if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
         raise ValueError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
+    if logits.shape[-1] == 0:
+        raise ValueError(f"cross_entropy: logits {logits.shape} have no token to choose from")
     if targets.dtype.kind not in "iu":
         raise ValueError(f"cross_entropy: targets must be integers, not {targets.dtype}")
     if targets.device == "cpu":  # on a GPU, looking would make the host wait

@@ -34,7 +34,7 @@ def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
     numbers, (vocab_size, width) = ids.data.copy(), weight.shape  # the caller may write into ids before backward
 
     def backward(dy):
-        return (add_rows(numbers.reshape(-1), dy.reshape(-1, width), vocab_size),)
+        return (add_rows(numbers.reshape(-1), dy.reshape(numbers.size, width), vocab_size),)
 
     return node(weight.data[numbers], (weight,), backward, "embedding", linear=True)
 

@@ -48,8 +48,8 @@ def layer_norm_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, e
 
 def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """`layer_norm_composed` in one node; keeps h and r for the backward pass."""
-    if x.dtype.kind != "f" or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
-        return layer_norm_composed(x, weight, bias, eps)  # mixed types
+    if x.dtype.kind != "f" or x.numel() == 0 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
+        return layer_norm_composed(x, weight, bias, eps)  # mixed types, and no numbers at all
     _check(x, weight, bias)
     shape, width, w = x.shape, x.shape[-1], weight.data
     rows = x.data.reshape(-1, width)

@@ -37,8 +37,8 @@ def linear_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
 
 def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`linear_composed` in one node; see the top of this file for the derivation."""
-    if x.ndim < 2 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
-        return linear_composed(x, weight, bias)  # vectors and mixed types
+    if x.ndim < 2 or x.numel() == 0 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
+        return linear_composed(x, weight, bias)  # vectors, no numbers at all, and mixed types
     _check(x, weight, bias)
     rows, w = x.data.reshape(-1, x.shape[-1]), weight.data
     x_shape, x_needs, w_needs = x.shape, x.requires_grad, weight.requires_grad

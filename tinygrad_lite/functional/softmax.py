@@ -5,7 +5,7 @@ infinite. But numerator and denominator may both be divided by e^m, and with m =
 the largest is exactly 0: nothing overflows, and the sum is at least 1.
 
 A row of nothing but -inf (a query with nothing to attend to) has no distribution. Here it gives zeros, with zero
-gradients, and not NaN; so does a mask over a whole row in attention.
+gradients, and not NaN; so does a mask over a whole row in attention. A row with +inf gives NaN, as in PyTorch.
 """
 
 import math
@@ -14,9 +14,11 @@ from tinygrad_lite.tensor import Axis, Tensor
 
 
 def _shift(x: Tensor, axis: Axis) -> Tensor:
-    """The largest element along the axis, as a constant; 0 where it is infinite, since inf - inf is NaN."""
+    """The largest element along the axis, as a constant; 0 where it is -inf, since -inf - -inf is NaN."""
+    if x.numel() == 0:  # no largest element, and nothing to shift
+        return x.detach().sum(axis, keepdim=True)
     largest = x.detach().max(axis, keepdim=True)
-    return largest.masked_fill(largest.abs() == math.inf, 0.0)
+    return largest.masked_fill(largest == -math.inf, 0.0)
 
 
 def softmax(x: Tensor, axis: int = -1) -> Tensor:
@@ -35,6 +37,7 @@ def softmax(x: Tensor, axis: int = -1) -> Tensor:
 def logsumexp(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """y = log(sum_j e^(x_j)) = m + log(sum_j e^(x_j - m)) with m = max(x), over the axes. -inf if all x are."""
     shift = _shift(x, axis)
+    shift = shift.masked_fill(shift == math.inf, 0.0)  # the sum is infinite then, and not NaN
     y = (x - shift).exp().sum(axis, keepdim=True).log() + shift
     return y if keepdim else y.reshape(x.sum(axis).shape)
 

@@ -271,7 +271,11 @@ def build_cast(b: Builder) -> None:
     if b.yes():
         b.op("cast", (i,), lambda x: x.cast("float64"), lambda torch, x: x.to(torch.float64))
     else:
-        b.op("cast", (i, b.pick_with(i)), lambda x, y: x * y + x)
+
+        def theirs(torch: Any, x: Any, y: Any) -> Any:  # PyTorch does not let tensors without axes decide on the type
+            return x.to(torch.float64) * y + x.to(torch.float64)
+
+        b.op("cast", (i, b.pick_with(i)), lambda x, y: x * y + x, theirs)
 
 
 def build_to(b: Builder) -> None:

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from tinygrad_lite.tensor import Tensor
 
 REGISTRY: dict[str, "Twin"] = {}
@@ -28,7 +30,8 @@ class Twin:
         REGISTRY[self.name] = self
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return self.version(*args, *options.values())(*args, **options)
+        with np.errstate(all="ignore"):  # NaN and infinity without a warning, as from the primitives
+            return self.version(*args, *options.values())(*args, **options)
 
     def version(self, *args: Any) -> Callable[..., Any]:
         """The version that a call with these arguments runs: that of the device on which its tensors are."""

@@ -1,0 +1,559 @@
+"""The operations where numbers are hardest: signed zeros, infinities, NaN, ties, saturation, and nothing at all.
+
+Every expectation is written down here, and the tests marked `torch` ask PyTorch for the same. Where the two part ways,
+a comment says how. Warnings are errors in this suite, so no case gives one either.
+"""
+
+import contextlib
+import math
+
+import numpy as np
+import pytest
+
+from tests.reliability.test_gradients import PRIMITIVES, TWINS
+from tests.standin import standin_device
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.device import random_key
+from tinygrad_lite.functional.registry import composed
+
+inf, nan = math.inf, math.nan
+INCOMING = [1.0, -2.0, 0.0, inf, nan]  # dL/dy
+BOTH = {"fused": contextlib.nullcontext, "composed": composed}
+both = pytest.mark.parametrize("version", BOTH)
+
+
+def agree(a, b, dtype=np.float64, hint=""):
+    """Equal numbers, and NaN and infinities at the same places."""
+    tolerance = {"rtol": 1e-12, "atol": 1e-14} if dtype == np.float64 else {"rtol": 1e-6, "atol": 1e-6}
+    np.testing.assert_allclose(a, np.broadcast_to(b, np.shape(a)), err_msg=hint, **tolerance)
+
+
+# --- one number -----------------------------------------------------------------------------------------------
+
+NUMBERS = np.array([nan, -inf, -1e4, -2.0, -0.5, -0.0, 0.0, 0.5, 1e4, inf])
+t, e, c, s = math.tanh(0.5), math.exp(0.5), math.cos(0.5), math.sin(0.5)
+E2, C2, S2, C4, S4 = math.exp(-2), math.cos(2), math.sin(2), math.cos(1e4), math.sin(1e4)
+T2, erf2, erf5 = math.tanh(2), math.erf(2), math.erf(0.5)
+bell2, bell5, bell0 = (2 / math.sqrt(math.pi) * math.exp(-x * x) for x in (2, 0.5, 0))
+r5 = math.sqrt(0.5)
+P2, P5 = (0.5 * (1 + math.erf(x * r5)) for x in (-2, 0.5))
+D2, D5 = (P + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi) for P, x in ((P2, -2), (P5, 0.5)))
+M5, N5 = 1 - P5, (1 - P5) - 0.5 * math.exp(-0.125) / math.sqrt(2 * math.pi)
+# The operation, its values at NUMBERS, its slopes there. Names in GATES let nothing through where the slope is 0, not
+# even an infinity; elsewhere the incoming gradient is multiplied by the slope.
+GATES = {"relu", "clip", "x ** 0"}
+ONE = {
+    "neg": (lambda x: -x, [nan, inf, 1e4, 2, 0.5, 0, 0, -0.5, -1e4, -inf], [-1] * 10),
+    "exp": (lambda x: x.exp(), [nan, 0, 0, E2, 1 / e, 1, 1, e, inf, inf], [nan, 0, 0, E2, 1 / e, 1, 1, e, inf, inf]),
+    "log": (
+        lambda x: x.log(),
+        [nan, nan, nan, nan, nan, -inf, -inf, math.log(0.5), math.log(1e4), inf],
+        [nan, -0.0, -1e-4, -0.5, -2, -inf, inf, 2, 1e-4, 0],
+    ),
+    "sqrt": (
+        lambda x: x.sqrt(),
+        [nan, nan, nan, nan, nan, 0, 0, r5, 100, inf],
+        [nan, nan, nan, nan, nan, -inf, inf, 0.5 / r5, 0.005, 0],
+    ),
+    "tanh": (
+        lambda x: x.tanh(),
+        [nan, -1, -1, -T2, -t, 0, 0, t, 1, 1],
+        [nan, 0, 0, 1 - T2**2, 1 - t * t, 1, 1, 1 - t * t, 0, 0],
+    ),
+    "sin": (lambda x: x.sin(), [nan, nan, -S4, -S2, -s, 0, 0, s, S4, nan], [nan, nan, C4, C2, c, 1, 1, c, C4, nan]),
+    "cos": (lambda x: x.cos(), [nan, nan, C4, C2, c, 1, 1, c, C4, nan], [nan, nan, S4, S2, s, 0, 0, -s, -S4, nan]),
+    "erf": (
+        lambda x: x.erf(),
+        [nan, -1, -1, -erf2, -erf5, 0, 0, erf5, 1, 1],
+        [nan, 0, 0, bell2, bell5, bell0, bell0, bell5, 0, 0],
+    ),
+    "relu": (lambda x: x.relu(), [nan, 0, 0, 0, 0, 0, 0, 0.5, 1e4, inf], [1, 0, 0, 0, 0, 0, 0, 1, 1, 1]),
+    # At NaN PyTorch has the slope 0.
+    "abs": (lambda x: x.abs(), [nan, inf, 1e4, 2, 0.5, 0, 0, 0.5, 1e4, inf], [nan, -1, -1, -1, -1, 0, 0, 1, 1, 1]),
+    "clip": (
+        lambda x: x.clip(-0.5, 0.0),
+        [nan, -0.5, -0.5, -0.5, -0.5, 0, 0, 0, 0, 0],
+        [0, 0, 0, 0, 1, 1, 1, 0, 0, 0],
+    ),
+    "x ** 0": (lambda x: x**0, [1] * 10, [0] * 10),
+    "x ** 1": (lambda x: x**1, list(NUMBERS), [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]),
+    "x ** 2": (
+        lambda x: x**2,
+        [nan, inf, 1e8, 4, 0.25, 0, 0, 0.25, 1e8, inf],
+        [nan, -inf, -2e4, -4, -1, 0, 0, 1, 2e4, inf],
+    ),
+    "x ** 3": (
+        lambda x: x**3,
+        [nan, -inf, -1e12, -8, -0.125, 0, 0, 0.125, 1e12, inf],
+        [nan, inf, 3e8, 12, 0.75, 0, 0, 0.75, 3e8, inf],
+    ),
+    "x ** -1": (
+        lambda x: x**-1,
+        [nan, 0, -1e-4, -0.5, -2, -inf, inf, 2, 1e-4, 0],
+        [nan, 0, -1e-8, -0.25, -4, -inf, -inf, -4, -1e-8, 0],
+    ),
+    "x ** -2": (
+        lambda x: x**-2,
+        [nan, 0, 1e-8, 0.25, 4, inf, inf, 4, 1e-8, 0],
+        [nan, 0, 2e-12, 0.25, 16, inf, -inf, -16, -2e-12, 0],
+    ),
+    # PyTorch takes the square root: NaN at -inf (so do some versions of NumPy), and -inf for the slope at -0.0.
+    "x ** 0.5": (
+        lambda x: x**0.5,
+        [nan, inf, nan, nan, nan, 0, 0, r5, 100, inf],
+        [nan, 0, nan, nan, nan, inf, inf, 0.5 / r5, 0.005, 0],
+    ),
+    "gelu": (
+        lambda x: x.gelu() if isinstance(x, Tensor) else _torch(x).nn.functional.gelu(x),
+        [nan, nan, 0, -2 * P2, -0.5 * M5, 0, 0, 0.5 * P5, 1e4, inf],
+        [nan, nan, 0, D2, N5, 0.5, 0.5, D5, 1, nan],
+    ),
+}
+
+
+def _torch(x):
+    return pytest.importorskip("torch")
+
+
+def _expected(name, dy, slopes):
+    with np.errstate(invalid="ignore"):
+        return np.where(np.array(slopes) == 0, 0.0, dy * np.array(slopes)) if name in GATES else dy * np.array(slopes)
+
+
+@both
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_one_number(version, dtype, report):
+    tried = 0
+    for name, (fn, values, slopes) in ONE.items():
+        for dy in INCOMING:
+            if name == "gelu" and version == "composed" and not math.isfinite(dy):
+                continue  # the product rule adds two gradients, and inf - inf is NaN
+            x = Tensor(NUMBERS.astype(dtype), requires_grad=True)
+            with BOTH[version]():
+                y = fn(x)
+            y.backward(Tensor(np.full(y.shape, dy, dtype)))
+            with np.errstate(over="ignore"):
+                here = ~np.isneginf(NUMBERS) | (name != "x ** 0.5")
+                agree(y.numpy()[here], np.array(values).astype(dtype)[here], dtype, name)
+                expected = _expected(name, dy, slopes).astype(dtype)
+                agree(x.grad.numpy()[here], expected[here], dtype, f"gradient of {name}, dy {dy}")
+            tried += int(here.sum())
+    report(f"hard points: {tried:,} numbers through operations of one number ({version}, {dtype.__name__}): as written")
+
+
+@pytest.mark.torch
+def test_one_number_is_as_in_torch(report):
+    torch = pytest.importorskip("torch")
+    tried = 0
+    for name, (fn, values, slopes) in ONE.items():
+        here = np.array([name != "abs" or not math.isnan(x) for x in NUMBERS])
+        here &= np.array([name != "x ** 0.5" or x not in (-inf, 0.0) or math.copysign(1, x) > 0 for x in NUMBERS])
+        for dy in INCOMING:
+            if name == "x ** 0" and not math.isfinite(dy):
+                continue
+            x = torch.tensor(NUMBERS, requires_grad=True)
+            y = fn(x)
+            y.backward(torch.full(y.shape, dy, dtype=torch.float64))
+            agree(y.detach().numpy()[here], np.array(values)[here], hint=name)
+            agree(x.grad.numpy()[here], _expected(name, dy, slopes)[here], hint=f"gradient of {name}, dy {dy}")
+            tried += int(here.sum())
+    report(f"hard points: {tried:,} numbers through operations of one number: PyTorch has the same")
+
+
+# --- two numbers ----------------------------------------------------------------------------------------------
+
+LEFT, RIGHT = (grid.ravel() for grid in np.meshgrid(NUMBERS, NUMBERS))
+
+
+def _pow_slopes(x, n):
+    """0 where the power is constant: x ** 0 for all x, and 0 ** n for all n >= 0."""
+    return 0.0 if n == 0 else n * x ** (n - 1), 0.0 if x == 0 and n >= 0 else x**n * np.log(x)
+
+
+def _chosen(loses):
+    """Half each for equals; the loser has 0; beside NaN, which is neither, both have all."""
+    return lambda x, y: (0.5, 0.5) if x == y else (float(not loses(x, y)), float(not loses(y, x)))
+
+
+TWO = {
+    "add": (lambda x, y: x + y, lambda x, y: (1, 1)),
+    "sub": (lambda x, y: x - y, lambda x, y: (1, -1)),
+    "mul": (lambda x, y: x * y, lambda x, y: (y, x)),
+    "div": (lambda x, y: x / y, lambda x, y: (1 / y, -x / y / y)),
+    "pow": (lambda x, y: x**y, _pow_slopes),
+    "maximum": (lambda x, y: x.maximum(y), _chosen(lambda x, y: x < y)),
+    "minimum": (lambda x, y: x.minimum(y), _chosen(lambda x, y: x > y)),
+}
+GATED = {"pow", "maximum", "minimum"}
+
+
+def _expected_of_two(name, dz):
+    with np.errstate(all="ignore"):
+        pairs = np.array([TWO[name][1](x, y) for x, y in zip(LEFT, RIGHT, strict=True)], float).T
+        return [np.where(slope == 0, 0.0, dz * slope) if name in GATED else dz * slope for slope in pairs]
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_two_numbers(name):
+    in_numpy = {"maximum": np.maximum, "minimum": np.minimum, "pow": np.power}
+    for dz in [1.0, -2.0, 0.0]:
+        x, y = Tensor(LEFT, requires_grad=True), Tensor(RIGHT, requires_grad=True)
+        z = TWO[name][0](x, y)
+        z.backward(Tensor(np.full(z.shape, dz)))
+        with np.errstate(all="ignore"):
+            agree(z.numpy(), in_numpy.get(name, TWO[name][0])(LEFT, RIGHT))
+        for got, expected in zip((x.grad, y.grad), _expected_of_two(name, dz), strict=True):
+            # Where a slope is 0 by rounding alone, 0 * NaN may be either.
+            agree(got.numpy(), expected)
+
+
+@pytest.mark.parametrize("name", ["maximum", "minimum"])
+def test_the_loser_gets_no_gradient_even_if_it_is_infinite(name):
+    for dz in (inf, nan):
+        x, y = Tensor(LEFT, requires_grad=True), Tensor(RIGHT, requires_grad=True)
+        z = TWO[name][0](x, y)
+        z.backward(Tensor(np.full(z.shape, dz)))
+        for got, expected in zip((x.grad, y.grad), _expected_of_two(name, dz), strict=True):
+            agree(got.numpy(), expected)
+
+
+@pytest.mark.torch
+def test_two_numbers_are_as_in_torch(report):
+    torch = pytest.importorskip("torch")
+    tried = 0
+    for name, (fn, _) in TWO.items():
+        for dz in INCOMING if name not in ("div", "pow") else [1.0, -2.0]:  # in another order 0 * inf arises elsewhere
+            x, y = Tensor(LEFT, requires_grad=True), Tensor(RIGHT, requires_grad=True)
+            z = fn(x, y)
+            z.backward(Tensor(np.full(z.shape, dz)))
+            p, q = (torch.tensor(side, requires_grad=True) for side in (LEFT, RIGHT))
+            w = fn(p, q)
+            w.backward(torch.full(w.shape, dz, dtype=torch.float64))
+            for ours, theirs in ((z, w.detach()), (x.grad, p.grad), (y.grad, q.grad)):
+                agree(ours.numpy(), theirs.numpy(), hint=f"{name}, dz {dz}")
+            tried += LEFT.size
+    report(f"hard points: {tried:,} pairs through operations of two numbers: PyTorch has the same")
+
+
+# --- rows of numbers ------------------------------------------------------------------------------------------
+
+ROWS = np.array(
+    [
+        [1, 1, 1],
+        [0.0, -0.0, -1],
+        [2, 2, -3],
+        [1e4, -1e4, 0],
+        [1e4, 1e4, -1e4],
+        [-1e4, -1e4, -1e4],
+        [-inf, 0, 0],
+        [-inf, -inf, 5],
+        [-inf, -inf, -inf],
+        [inf, 0, 1],
+        [inf, inf, 0],
+        [inf, nan, -inf],
+        [nan, 1, 2],
+    ]
+)
+
+
+def _share(row, chosen):
+    """Ties share the gradient evenly; in a row with NaN nothing equals the result: 0/0."""
+    with np.errstate(invalid="ignore"):
+        return (row == chosen) / np.float64((row == chosen).sum())
+
+
+def _softmax(row):
+    if (row == -inf).all():
+        return np.zeros(3)  # nothing to attend to (PyTorch: NaN)
+    if np.isnan(row).any() or (row == inf).any():
+        return np.full(3, nan)
+    e = np.exp(row - row.max())
+    return e / e.sum()
+
+
+def _through(fn, dy):
+    """Value and gradient of rows."""
+    x = Tensor(ROWS, requires_grad=True)
+    y = fn(x)
+    y.backward(Tensor(np.broadcast_to(dy, y.shape).copy()))
+    return y.numpy(), x.grad.numpy()
+
+
+def test_ties_infinities_and_nan_in_rows():
+    y, dx = _through(lambda x: x.max(1), 3.0)
+    agree(y, ROWS.max(1))
+    agree(dx, [3 * _share(row, row.max()) for row in ROWS])
+    y, dx = _through(lambda x: x.min(1), 3.0)
+    agree(y, ROWS.min(1))
+    agree(dx, [3 * _share(row, row.min()) for row in ROWS])
+    with np.errstate(invalid="ignore"):
+        agree(_through(lambda x: x.sum(1), 1.0)[0], ROWS.sum(1))
+    agree(_through(lambda x: x.sum(1), 2.0)[1], 2.0)
+    assert Tensor(ROWS).argmax(1).tolist() == np.argmax(ROWS, 1).tolist()
+
+
+def test_softmax_in_rows():
+    dy = np.array([1.0, 2.0, -4.0])
+    p = np.array([_softmax(row) for row in ROWS])
+    y, dx = _through(lambda x: x.softmax(), dy)
+    agree(y, p)
+    agree(dx, p * (dy - (p * dy).sum(1, keepdims=True)))
+    y, dx = _through(lambda x: x.logsumexp(1), 2.0)
+    with np.errstate(all="ignore"):
+        agree(y, np.logaddexp.reduce(ROWS, 1))
+
+
+@pytest.mark.torch
+def test_rows_are_as_in_torch(report):
+    torch = pytest.importorskip("torch")
+    tried = 0
+    cases = {
+        "max": (lambda x: x.max(1), lambda x: x.amax(1)),
+        "min": (lambda x: x.min(1), lambda x: x.amin(1)),
+        "sum": (lambda x: x.sum(1), lambda x: x.sum(1)),
+        "mean": (lambda x: x.mean(1), lambda x: x.mean(1)),
+        "softmax": (lambda x: x.softmax(1), lambda x: x.softmax(1)),
+        "log_softmax": (lambda x: x.log_softmax(1), lambda x: x.log_softmax(1)),
+        "logsumexp": (lambda x: x.logsumexp(1), lambda x: x.logsumexp(1)),
+    }
+    for name, (ours, theirs) in cases.items():
+        alike = ~np.isneginf(ROWS).all(1) if name == "softmax" else np.full(len(ROWS), True)
+        for dy in ([1.0], [1.0, 2.0, -4.0]) if "softmax" in name else ([1.0], [-2.0], [0.0]):
+            y, dx = _through(ours, np.array(dy))
+            t = torch.tensor(ROWS, requires_grad=True)
+            u = theirs(t)
+            u.backward(torch.tensor(np.broadcast_to(dy, y.shape).copy()))
+            agree(y[alike], u.detach().numpy()[alike], hint=name)
+            agree(dx[alike], t.grad.numpy()[alike], hint=f"gradient of {name}")
+            tried += int(alike.sum())
+    report(f"hard points: {tried} rows with ties, infinities and NaN through reductions: PyTorch has the same")
+
+
+# --- cross-entropy and attention ------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_saturated_cross_entropy(version, dtype):
+    """Logits of 1e4 and -1e4: the loss is exact, and the gradient is 1 and -1 without rounding."""
+    logits = np.array([[1e4, -1e4, 0], [-1e4, 1e4, 0], [-1e4, -1e4, 1e4], [1e4, 1e4, -1e4]], dtype)
+    targets, smoothing = Tensor([0, 0, 1, 2]), 0.1
+    x = Tensor(logits, requires_grad=True)
+    with BOTH[version]():
+        losses = F.cross_entropy(x, targets, reduction="none")
+    agree(losses.numpy(), [0, 2e4, 2e4, 2e4 + math.log(2)], dtype)
+    losses.sum().backward()
+    agree(x.grad.numpy(), [[0, 0, 0], [-1, 1, 0], [0, -1, 1], [0.5, 0.5, -1]], dtype)
+    x = Tensor(logits, requires_grad=True)
+    with BOTH[version]():
+        loss = F.cross_entropy(x, targets, label_smoothing=smoothing)
+    mean = (2e4 + 1e4) / 3, 1e4, 4e4 / 3, 2e4 / 3 + math.log(2)  # of -log q over the three tokens
+    agree(loss.item(), np.mean([0.9 * a + 0.1 * b for a, b in zip(losses.tolist(), mean, strict=True)]), dtype)
+    loss.backward()
+    assert np.isfinite(x.grad.numpy()).all()
+    agree(x.grad.numpy().sum(1), 0, dtype)
+
+
+@pytest.mark.torch
+@both
+def test_saturated_cross_entropy_is_that_of_torch(version):
+    torch = pytest.importorskip("torch")
+    targets = np.arange(len(ROWS)) % 3
+    for smoothing in (0.0, 0.1, 1.0):
+        x, p = Tensor(ROWS, requires_grad=True), torch.tensor(ROWS, requires_grad=True)
+        with BOTH[version]():
+            losses = F.cross_entropy(x, Tensor(targets), label_smoothing=smoothing, reduction="none")
+        losses.backward(Tensor(np.full(len(ROWS), 2.0)))
+        settings = {"label_smoothing": smoothing, "reduction": "none"}
+        theirs = torch.nn.functional.cross_entropy(p, torch.tensor(targets), **settings)
+        theirs.backward(torch.full((len(ROWS),), 2.0, dtype=torch.float64))
+        agree(losses.numpy(), theirs.detach().numpy())
+        agree(x.grad.numpy(), p.grad.numpy())
+
+
+def _attend(version, q, k, v, **options):
+    """Result and gradients of attention."""
+    inputs = [Tensor(a, requires_grad=True) for a in (q, k, v)]
+    with BOTH[version](), random_key(1):
+        out = F.scaled_dot_product_attention(*inputs, **options)
+    out.backward(Tensor(np.linspace(-1, 1, out.numel()).reshape(out.shape)))
+    return out.numpy(), *(x.grad.numpy() for x in inputs)
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
+def test_queries_with_nothing_to_attend_to(count, report):
+    """They get 0, give no gradient to anyone, and change nothing for the others; saturated scores or not."""
+    torch = None
+    with contextlib.suppress(ImportError):
+        import torch
+    rng, blind_rows, against_torch = np.random.default_rng(count), 0, 0
+    for trial in range(count):
+        t, s = rng.integers(1, 6, 2)
+        q, k, v = (rng.standard_normal((2, 2, n, 4)) for n in (t, s, s))
+        q *= 10.0 ** rng.choice([0, 2, 4])  # up to scores of 1e4
+        mask = rng.random((2, 1, t, s)) < 0.4
+        options = {"mask": Tensor(mask), "is_causal": bool(rng.random() < 0.5)}
+        allowed = mask & (np.tril(np.ones((t, s), bool), s - t) if options["is_causal"] else True)
+        allowed = np.broadcast_to(allowed, (2, 2, t, s))
+        blind = ~allowed.any(-1)
+        hint = f"seed {count}, trial {trial}"
+        results = {version: _attend(version, q, k, v, **options) for version in BOTH}
+        for out, dq, dk, dv in results.values():
+            assert (out[blind] == 0).all(), hint
+            assert (dq[blind] == 0).all(), hint
+            assert all(np.isfinite(a).all() for a in (out, dq, dk, dv)), hint
+            nobody = ~allowed.any(-2)  # keys that no query may look at
+            assert (dk[nobody] == 0).all(), hint
+            assert (dv[nobody] == 0).all(), hint
+        for a, b in zip(*results.values(), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * max(1, np.abs(q).max()), err_msg=hint)
+        if torch and not options["is_causal"]:  # PyTorch aligns causal queries otherwise
+            theirs = torch.nn.functional.scaled_dot_product_attention(
+                *(torch.tensor(a) for a in (q, k, v)), attn_mask=torch.tensor(mask)
+            ).numpy()
+            np.testing.assert_allclose(results["fused"][0][~blind], theirs[~blind], rtol=1e-9, atol=1e-9, err_msg=hint)
+            against_torch += 1
+        blind_rows += int(blind.sum())
+    assert blind_rows
+    report(
+        f"hard points: {count} attentions with {blind_rows:,} queries that may look nowhere (seed {count}): zeros, no "
+        f"gradient, nothing else disturbed, in both versions; {against_torch} compared with PyTorch"
+    )
+
+
+# --- nothing at all -------------------------------------------------------------------------------------------
+
+
+def z(*shape):
+    return Tensor(np.zeros(shape), requires_grad=True)
+
+
+def ids(*shape):
+    return Tensor(np.zeros(shape, np.int64))
+
+
+def attention(b, t, s, d, **options):
+    return F.scaled_dot_product_attention(z(b, 2, t, d), z(b, 2, s, d), z(b, 2, s, d), **options)
+
+
+# The operation, the call, and the shape that comes out, or the sentence with which it is refused.
+NOTHING = [
+    ("add", lambda: z(0, 3) + z(3), (0, 3)),
+    ("add", lambda: z(0, 1) + z(1, 3), (0, 3)),
+    ("sub", lambda: z() - z(0), (0,)),
+    ("mul", lambda: z(2, 0, 3) * z(1, 3), (2, 0, 3)),
+    ("div", lambda: z(0, 1) / Tensor(np.ones(3), requires_grad=True), (0, 3)),
+    ("pow", lambda: z(0, 3) ** z(3), (0, 3)),
+    ("neg", lambda: -z(0), (0,)),
+    ("maximum", lambda: z(0, 3).maximum(z(3)), (0, 3)),
+    ("minimum", lambda: z(0, 3).minimum(z(3)), (0, 3)),
+    ("compare", lambda: z(0, 3) < z(3), (0, 3)),
+    *((name, lambda name=name: getattr(z(2, 0), name)(), (2, 0)) for name in "exp log sqrt tanh sin cos erf".split()),
+    *((name, lambda name=name: getattr(z(2, 0), name)(), (2, 0)) for name in "relu abs clip gelu dropout".split()),
+    *((name, lambda name=name: getattr(z(), name)(), ()) for name in "exp tanh sin cos erf relu abs clip".split()),
+    ("gelu", lambda: z().gelu("tanh"), ()),
+    ("dropout", lambda: z().dropout(0.5), ()),
+    ("where", lambda: Tensor(np.zeros((0, 1), bool)).where(z(3), z(1)), (0, 3)),
+    ("where", lambda: z(0, 0).tril(), (0, 0)),
+    ("where", lambda: z(2, 0, 3).triu(), (2, 0, 3)),
+    ("cast", lambda: z(0).cast("float32"), (0,)),
+    ("to_device", lambda: z(2, 0).to("standin").to("cpu"), (2, 0)),
+    ("to_device", lambda: z().to("standin").to("cpu"), ()),
+    ("sum", lambda: z(2, 0).sum(1), (2,)),
+    ("sum", lambda: z(0).sum(), ()),
+    ("sum", lambda: z().sum(), ()),
+    ("sum", lambda: z(2, 0).sum(()), (2, 0)),
+    ("max", lambda: z(0, 3).max(1), (0,)),
+    ("max", lambda: z().max(), ()),
+    ("max", lambda: z(2, 3).max(()), (2, 3)),
+    ("max", lambda: z(0, 3).max(0), "max: nothing to choose from in a tensor of shape (0, 3) over axes (0,)"),
+    ("min", lambda: z(0, 3).min(1, keepdim=True), (0, 1)),
+    ("min", lambda: z(0).min(), "min: nothing to choose from in a tensor of shape (0,) over axes (0,)"),
+    ("argmax", lambda: z(0, 3).argmax(1), (0,)),
+    ("argmax", lambda: z(3, 0).argmax(1), "argmax: nothing to choose from in a tensor of shape (3, 0) over axes (1,)"),
+    ("matmul", lambda: z(2, 0) @ z(0, 3), (2, 3)),
+    ("matmul", lambda: z(0, 2, 3) @ z(1, 3, 2), (0, 2, 2)),
+    ("matmul", lambda: z(0) @ z(0), ()),
+    ("matmul", lambda: z(0) @ z(2, 0, 3), (2, 3)),
+    ("reshape", lambda: z(0, 3).reshape(3, 0), (3, 0)),
+    ("reshape", lambda: z().reshape(1, 1), (1, 1)),
+    ("permute", lambda: z(0, 3).permute(1, 0), (3, 0)),
+    ("permute", lambda: z().permute(), ()),
+    ("expand", lambda: z(1, 3).expand(0, 3), (0, 3)),
+    ("expand", lambda: z().expand(0), (0,)),
+    ("pad", lambda: z(0, 2).pad([(1, 2), (0, 0)]), (3, 2)),
+    ("pad", lambda: z().pad([]), ()),
+    ("cat", lambda: z(0, 2).cat(z(1, 2), z(0, 2)), (1, 2)),
+    ("cat", lambda: z(0, 2).cat(z(0, 2)), (0, 2)),
+    ("cat", lambda: z().stack(z()), (2,)),
+    ("cat", lambda: z(3).split((0, 3))[0], (0,)),
+    ("getitem", lambda: z(0)[Tensor(np.zeros(0, bool))], (0,)),
+    ("getitem", lambda: z(3)[ids(0)], (0,)),
+    ("getitem", lambda: z(2, 0)[ids(3)], (3, 0)),
+    ("getitem", lambda: z()[()], ()),
+    ("getitem", lambda: z()[None], (1,)),
+    ("getitem", lambda: z()[Tensor(True)], (1,)),
+    ("getitem", lambda: z(2, 3).gather(1, ids(2, 0)), (2, 0)),
+    ("linear", lambda: F.linear(z(0, 4), z(3, 4), z(3)), (0, 3)),
+    ("linear", lambda: F.linear(z(2, 0), z(3, 0), z(3)), (2, 3)),
+    ("linear", lambda: F.linear(z(2, 4, 0), z(3, 0)), (2, 4, 3)),
+    ("linear", lambda: F.linear(z(0, 0), z(3, 0), z(3)), (0, 3)),
+    ("linear", lambda: F.linear(z(2, 4), z(0, 4), z(0)), (2, 0)),
+    ("layer_norm", lambda: F.layer_norm(z(2, 0), z(0), z(0)), (2, 0)),
+    ("layer_norm", lambda: F.layer_norm(z(0, 3), z(3), z(3)), (0, 3)),
+    ("layer_norm", lambda: F.layer_norm(z(2, 1), z(1)), (2, 1)),
+    ("embedding", lambda: F.embedding(z(4, 0), ids(2)), (2, 0)),
+    ("embedding", lambda: F.embedding(z(2000, 0), ids(2)), (2, 0)),
+    ("embedding", lambda: F.embedding(z(0, 3), ids(0)), (0, 3)),
+    ("cross_entropy", lambda: F.cross_entropy(z(0, 3), ids(0)), ()),
+    ("cross_entropy", lambda: F.cross_entropy(z(0, 3), ids(0), reduction="none"), (0,)),
+    (
+        "cross_entropy",
+        lambda: F.cross_entropy(z(2, 0), Tensor([-100, -100])),
+        "cross_entropy: logits (2, 0) have no token to choose from",
+    ),
+    ("softmax", lambda: z(2, 0).softmax(), (2, 0)),
+    ("softmax", lambda: z(0, 2).softmax(), (0, 2)),
+    ("log_softmax", lambda: z(2, 0).log_softmax(), (2, 0)),
+    ("logsumexp", lambda: z(2, 0).logsumexp(1), (2,)),
+    ("logsumexp", lambda: z(0).logsumexp(), ()),
+    ("scaled_dot_product_attention", lambda: attention(0, 3, 3, 4), (0, 2, 3, 4)),
+    ("scaled_dot_product_attention", lambda: attention(1, 0, 3, 4), (1, 2, 0, 4)),
+    ("scaled_dot_product_attention", lambda: attention(1, 0, 3, 4, is_causal=True), (1, 2, 0, 4)),
+    ("scaled_dot_product_attention", lambda: attention(1, 3, 0, 4), (1, 2, 3, 4)),
+    ("scaled_dot_product_attention", lambda: attention(1, 3, 0, 4, is_causal=True), (1, 2, 3, 4)),
+    ("scaled_dot_product_attention", lambda: attention(1, 3, 0, 4, dropout_p=0.5), (1, 2, 3, 4)),
+    (
+        "scaled_dot_product_attention",
+        lambda: attention(1, 3, 3, 0),
+        "attention: queries and keys of width 0 have nothing to compare: (1, 2, 3, 0), (1, 2, 3, 0)",
+    ),
+]
+
+
+def test_every_operation_is_here():
+    assert {name for name, _, _ in NOTHING} >= PRIMITIVES | TWINS
+
+
+@both
+def test_nothing_at_all(version, report):
+    """Empty arrays, axes of size 0 and single numbers: a result and gradients of the right shape, or a sentence."""
+    with BOTH[version](), standin_device():
+        for name, call, expected in NOTHING:
+            if isinstance(expected, str):
+                with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole sentence is compared)
+                    call()
+                assert str(caught.value) == expected
+                continue
+            y = call()
+            assert y.shape == expected, name
+            leaves = [p for p in y._parents if p._backward is None and p.requires_grad]
+            if y.requires_grad:
+                y.backward(Tensor(np.ones(y.shape, y.dtype)))
+            for leaf in leaves:
+                assert leaf.grad.shape == leaf.shape, name
+    assert Tensor(np.zeros((2, 0))).logsumexp(1).tolist() == [-inf, -inf]  # the logarithm of an empty sum, as in torch
+    report(
+        f"hard points: {len(NOTHING)} calls on empty arrays, axes of size 0 and single numbers ({version}): as written"
+    )

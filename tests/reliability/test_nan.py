@@ -1,0 +1,195 @@
+"""A NaN that appears in the middle of a run: is it told where it came from, and does the run go on from before it?"""
+
+import dataclasses
+import importlib
+import math
+
+import numpy as np
+import pytest
+
+import train
+from tests.reliability.sick_model import SickGPT
+from tests.tiny_runs import arguments, losses, run_training
+from tinygrad_lite import device, ops
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.errors import UserError
+from tinygrad_lite.functional.registry import REGISTRY
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.run import RunFolder
+from tinygrad_lite.tensor import node
+
+pytestmark = pytest.mark.usefixtures("workplace")
+
+STEPS, INTERVAL = 10, 4  # updates of a run, and between its checkpoints
+RUN = {"max_iters": STEPS, "eval_interval": INTERVAL, "dropout": 0.1}
+MODULES = [ops, *(importlib.import_module(twin.composed.__module__) for twin in REGISTRY.values())]
+
+
+def patch_nodes(monkeypatch, make):
+    """Let `make` stand in the place of `node` wherever operations make their results."""
+    for module in MODULES:
+        if hasattr(module, "node"):
+            monkeypatch.setattr(module, "node", make)
+
+
+def step_now():
+    """The step whose forward pass is running; None outside of training."""
+    key = device._position.key
+    return key[1] if len(key) == 4 else None
+
+
+def spoiled(array, rng):
+    """A copy with a NaN somewhere."""
+    array = np.array(array)
+    array.reshape(-1)[rng.integers(array.size)] = np.nan
+    return array
+
+
+def operations_of_a_step(composed):
+    """Which operations the forward pass of a step does, and which of them pass a gradient on."""
+    forward, backward = set(), set()
+
+    def note(y, parents, back, op, **kind):
+        if step_now() is not None:
+            forward.add(op)
+            if any(parent.requires_grad for parent in parents):
+                backward.add(op)
+        return node(y, parents, back, op, **kind)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch_nodes(patch, note)
+        run_training(out_dir=f"ops-{composed}", composed=composed, **RUN)
+    return sorted(forward), sorted(backward)
+
+
+def inject(monkeypatch, rng, step, op, backward):
+    """From now on, every `op` of this step gives a NaN, or its gradient has one."""
+
+    def sick(y, parents, back, name, **kind):
+        if (step_now(), name) != (step, op) or not np.size(y):
+            return node(y, parents, back, name, **kind)
+        if not backward:
+            return node(spoiled(y, rng), parents, back, name, **kind)
+
+        def sick_back(dy):
+            gradients = list(back(dy))
+            for i, parent in enumerate(parents):
+                if gradients[i] is not None and parent.requires_grad:
+                    gradients[i] = spoiled(gradients[i], rng)
+            return gradients
+
+        return node(y, parents, sick_back, name, **kind)
+
+    patch_nodes(monkeypatch, sick)
+
+
+def check_that_it_goes_on(out_dir, step, healthy, **changes):
+    """The checkpoint is from the last evaluation before the step, and resuming gives the bytes of a healthy run."""
+    run = RunFolder(out_dir)
+    saved = load_checkpoint(run.last)  # refuses NaN
+    assert saved.step == max(s for s in range(0, step, INTERVAL)) <= step
+    assert max(losses(run)) <= step
+    assert train.main(["--resume", f"--out_dir={out_dir}"]) == 0
+    assert run.last.read_bytes() == healthy.last.read_bytes()
+    assert losses(run) == losses(healthy)
+
+
+@pytest.mark.parametrize("count", [6, pytest.param(120, marks=pytest.mark.slow)])
+def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report):
+    seed = 7
+    rng = np.random.default_rng(seed)
+    known = {composed: operations_of_a_step(composed) for composed in (False, True)}
+    healthy = {composed: RunFolder(f"ops-{composed}") for composed in (False, True)}
+    named, gradients = set(), 0
+    for trial in range(count):
+        composed, backward, step = bool(rng.integers(2)), bool(rng.integers(2)), int(rng.integers(STEPS + 1))
+        op = str(rng.choice(known[composed][backward]))
+        hint = f"seed {seed}, trial {trial}: {op}, step {step}, composed {composed}, backward {backward}"
+        out_dir = f"run-{trial}"
+        with pytest.MonkeyPatch.context() as patch:
+            inject(patch, rng, step, op, backward)
+            with pytest.raises(UserError) as caught:
+                train.main(arguments(out_dir=out_dir, composed=composed, **RUN))
+        said = str(caught.value)
+        what = f"the gradient of {op}" if backward else op
+        assert said.startswith(f"step {step}: the loss is "), f"{hint}: {said}"
+        assert f"; {what} made a NaN (shape " in said, f"{hint}: {said}"
+        assert "\n" not in said, hint
+        if step:
+            assert f"--resume with a smaller --learning_rate or --grad_clip: the checkpoints in {out_dir}" in said, hint
+            check_that_it_goes_on(out_dir, step, healthy[composed])
+        else:
+            assert not RunFolder(out_dir).last.exists(), hint
+        named.add(what)
+        gradients += backward
+    report(
+        f"NaN: injected {count} times (seed {seed}) at random steps, into {len(named)} different operations, "
+        f"{gradients} of the times into their gradients: named each time, and resumed to the bytes of a healthy run"
+    )
+
+
+def test_a_nan_that_does_not_come_again_is_told_apart():
+    """As a fault of the memory would be: the step is run again, and nothing is wrong with it."""
+    healthy, calls = run_training(out_dir="healthy", **RUN), []
+
+    def sick_once(y, parents, back, op, **kind):
+        if (step_now(), op) == (6, "cross_entropy"):
+            calls.append(op)
+            y = y * np.float32(math.nan) if len(calls) == 1 else y
+        return node(y, parents, back, op, **kind)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch_nodes(patch, sick_once)
+        with pytest.raises(
+            UserError, match=r"step 6: the loss is nan .*no operation made it when the step was run again"
+        ):
+            train.main(arguments(**RUN))
+    check_that_it_goes_on("run", 6, healthy)
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.slow)])
+def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
+    seed = 11
+    rng, update = np.random.default_rng(seed), Optimizer.step
+    healthy = run_training(out_dir="healthy", **RUN)
+    for trial in range(count):
+        step, broken = int(rng.integers(1, STEPS + 1)), []
+
+        def break_a_weight(self, part=None, step=step, broken=broken):
+            update(self, part)
+            if self.steps == step:
+                name = str(rng.choice(sorted(self.named)))
+                self.named[name].data.reshape(-1)[0] = np.nan
+                broken.append(name)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Optimizer, "step", break_a_weight)
+            with pytest.raises(UserError) as caught:
+                train.main(arguments(out_dir=f"run-{trial}", **RUN))
+        assert f"step {step}: " in str(caught.value)
+        assert f"the update before this step had already broken the parameter {broken[0]};" in str(caught.value)
+        check_that_it_goes_on(f"run-{trial}", step, healthy)
+    report(f"NaN: {count} weights broken by an update (seed {seed}): named each time, and resumed to the same bytes")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("worker", [0, 1])
+def test_a_nan_in_a_worker_is_reported_with_its_operation(worker, monkeypatch, report):
+    step = 6
+    families = tuple(
+        dataclasses.replace(family, model=SickGPT) if family.name == "gpt" else family for family in train.FAMILIES
+    )
+    settings = RUN | {"workers": 2}
+    healthy = run_training(out_dir="healthy", **settings)
+    monkeypatch.setenv("SICK_STEP", str(step))
+    monkeypatch.setenv("SICK_WORKER", str(worker))
+    with monkeypatch.context() as patch:
+        patch.setattr(train, "FAMILIES", families)
+        with pytest.raises(UserError) as caught:
+            train.main(arguments(**settings))
+    said = str(caught.value)
+    assert "step 6: the loss is nan" in said
+    assert "log made a NaN" in said
+    assert "sick_model.py" in said
+    check_that_it_goes_on("run", step, healthy)
+    report(f"NaN: in worker {worker} of 2: named with its line, and resumed to the bytes of a healthy run")

@@ -50,7 +50,7 @@ def operations_of_a_step(composed):
     forward, backward = set(), set()
 
     def note(y, parents, back, op, **kind):
-        if step_now() is not None:
+        if step_now() is not None and y.dtype.kind == "f":
             forward.add(op)
             if any(parent.requires_grad for parent in parents):
                 backward.add(op)
@@ -66,7 +66,7 @@ def inject(monkeypatch, rng, step, op, backward):
     """From now on, every `op` of this step gives a NaN, or its gradient has one."""
 
     def sick(y, parents, back, name, **kind):
-        if (step_now(), name) != (step, op) or not np.size(y):
+        if (step_now(), name) != (step, op) or y.dtype.kind != "f":
             return node(y, parents, back, name, **kind)
         if not backward:
             return node(spoiled(y, rng), parents, back, name, **kind)
@@ -88,7 +88,7 @@ def check_that_it_goes_on(out_dir, step, healthy, **changes):
     run = RunFolder(out_dir)
     saved = load_checkpoint(run.last)  # refuses NaN
     assert saved.step == max(s for s in range(0, step, INTERVAL)) <= step
-    assert max(losses(run)) <= step
+    assert max(losses(run), default=0) <= step
     assert train.main(["--resume", f"--out_dir={out_dir}"]) == 0
     assert run.last.read_bytes() == healthy.last.read_bytes()
     assert losses(run) == losses(healthy)
@@ -100,7 +100,7 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
     rng = np.random.default_rng(seed)
     known = {composed: operations_of_a_step(composed) for composed in (False, True)}
     healthy = {composed: RunFolder(f"ops-{composed}") for composed in (False, True)}
-    named, gradients = set(), 0
+    named, gradients, hidden = set(), 0, 0
     for trial in range(count):
         composed, backward, step = bool(rng.integers(2)), bool(rng.integers(2)), int(rng.integers(STEPS + 1))
         op = str(rng.choice(known[composed][backward]))
@@ -108,9 +108,15 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
         out_dir = f"run-{trial}"
         with pytest.MonkeyPatch.context() as patch:
             inject(patch, rng, step, op, backward)
-            with pytest.raises(UserError) as caught:
+            try:
                 train.main(arguments(out_dir=out_dir, composed=composed, **RUN))
-        said = str(caught.value)
+            except UserError as error:
+                said = str(error)
+            else:  # it lay where a mask takes it away, as for scores of the future, and must not have changed anything
+                assert composed, hint
+                assert RunFolder(out_dir).last.read_bytes() == healthy[True].last.read_bytes(), hint
+                hidden += 1
+                continue
         what = f"the gradient of {op}" if backward else op
         assert said.startswith(f"step {step}: the loss is "), f"{hint}: {said}"
         assert f"; {what} made a NaN (shape " in said, f"{hint}: {said}"
@@ -123,8 +129,9 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
         named.add(what)
         gradients += backward
     report(
-        f"NaN: injected {count} times (seed {seed}) at random steps, into {len(named)} different operations, "
-        f"{gradients} of the times into their gradients: named each time, and resumed to the bytes of a healthy run"
+        f"NaN: injected {count} times (seed {seed}) at random steps: {hidden} times a mask took it away without a "
+        f"trace; {count - hidden} times it was named, in {len(named)} operations or gradients of operations "
+        f"({gradients} times in a gradient), and the run resumed to the bytes of a healthy one"
     )
 
 

@@ -1,0 +1,129 @@
+"""Long runs: after the beginning nothing grows, nothing is forgotten in a circle, and no line of the log is missing."""
+
+import gc
+import math
+import os
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_runs import arguments, rows, run_training, script
+from tinygrad_lite.run import RunFolder
+
+pytestmark = pytest.mark.usefixtures("workplace")
+
+needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+LONG = {"block_size": 4, "batch_size": 2, "n_embd": 8, "dropout": 0.1, "sample_tokens": 5, "eval_iters": 2, "keep": 2}
+
+
+def process_and_children(number: int) -> list[Path]:
+    """The folders in /proc of a process and of its worker processes."""
+    words = Path(f"/proc/{number}/task/{number}/children").read_text(encoding="utf-8").split()
+    return [Path("/proc", word) for word in (str(number), *words)]
+
+
+def resident(folder: Path) -> int:
+    """The memory that a process holds, in KiB."""
+    lines = (folder / "status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
+
+
+def steps_done(run: RunFolder) -> int:
+    """The last step in metrics.csv."""
+    try:
+        with open(run.metrics, "rb") as file:
+            file.seek(max(0, os.path.getsize(run.metrics) - 200))
+            lines = file.read().decode().splitlines()
+    except OSError:
+        return 0
+    words = lines[-2].split(",") if len(lines) > 2 else ["0"]  # the last line may be half written
+    return int(words[0]) if words[0].isdigit() else 0
+
+
+def watch(process, run: RunFolder) -> list[tuple[int, list[int], list[int]]]:
+    """Until it ends: how many steps were made, and the memory and the open files of each process of the run."""
+    seen = []
+    while process.poll() is None:
+        try:
+            folders = process_and_children(process.pid)
+            memory, files = [resident(f) for f in folders], [len(list((f / "fd").iterdir())) for f in folders]
+            seen.append((steps_done(run), memory, files))
+        except (OSError, StopIteration):  # it is ending
+            pass
+        time.sleep(0.05)
+    return seen
+
+
+@needs_proc
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("count", [1000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_memory_and_open_files_stay_as_they_are(count, workers, report):
+    """Looked at from outside, in a process of its own; the first fifth is the beginning, in which caches fill."""
+    run = RunFolder("run")
+    words = arguments(**LONG, workers=workers, max_iters=count, eval_interval=count // 10)
+    process = script("train.py", *words)
+    seen = watch(process, run)
+    _, err = process.communicate()
+    assert process.returncode == 0, err.decode()
+    processes = max(len(memory) for _, memory, _ in seen)
+    assert processes == (1 if workers == 1 else 2 + workers)  # Python starts one more, to tidy up after the workers
+    later = [look[1:] for look in seen if count / 5 <= look[0] < count and len(look[1]) == processes]
+    assert len(later) >= 10
+    quarter = len(later) // 4
+    first, last = later[:quarter], later[-quarter:]
+    # A file is open for a moment now and then, such as the log. What counts is how many are always open.
+    handles = [[min(files[p] for _, files in part) for p in range(processes)] for part in (first, last)]
+    assert handles[0] == handles[1]
+    before, after = ([max(memory[p] for memory, _ in part) for p in range(processes)] for part in (first, last))
+    growth = [now / then - 1 for then, now in zip(before, after, strict=True)]
+    assert max(growth) < 0.01, f"memory in KiB grew from {before} to {after}"
+    check_metrics(run, count)
+    report(
+        f"long runs: {count:,} steps, {workers} worker{'s' * (workers > 1)}, {len(later)} looks after the first fifth: "
+        f"{sum(before) / 1024:.1f} MiB grew to {sum(after) / 1024:.1f} MiB, the process that grew most by "
+        f"{max(growth):.2%}; open files {handles[1]} from first to last; metrics complete"
+    )
+
+
+def check_metrics(run: RunFolder, count: int) -> None:
+    """A row for every step with all numbers of a step, one for every evaluation, in their order, and finite."""
+    found = rows(run)
+    steps = [int(row["step"]) for row in found if row["loss"]]
+    evaluations = [int(row["step"]) for row in found if row["val_loss"]]
+    assert steps == list(range(1, count + 1))
+    assert evaluations == list(range(0, count + 1, count // 10))
+    assert len(found) == len(steps) + len(evaluations)
+    for row in found:
+        names = "loss learning_rate grad_norm tokens_per_second matmul_share".split()
+        names = names if row["loss"] else ["val_loss", "bits_per_char"]
+        assert all(math.isfinite(float(row[name])) for name in names)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.slow)])
+def test_nothing_is_left_for_the_garbage_collector(count, workers, report, monkeypatch):
+    """Steps, logging, evaluation, checkpoints: memory comes free at once, not when a search for circles finds time."""
+    log, kinds, found = RunFolder.log, Counter(), []
+
+    def look(self, **values):
+        log(self, **values)
+        if "loss" in values and values["step"] in (count // 10, count):
+            gc.set_debug(gc.DEBUG_SAVEALL if values["step"] == count else 0)  # put into gc.garbage what is found
+            found.append(gc.collect())
+            kinds.update(type(thing).__name__ for thing in gc.garbage)
+
+    monkeypatch.setattr(RunFolder, "log", look)
+    gc.disable()
+    try:
+        run_training(**LONG, workers=workers, max_iters=count, eval_interval=max(1, count // 20))
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+        gc.enable()
+    assert len(found) == 2
+    assert found[1] == 0, f"circles of {kinds}"
+    said = f"{count - count // 10:,} steps, {workers} worker{'s' * (workers > 1)}"
+    report(f"long runs: {said}: {found[1]} objects in circles of references")

@@ -40,7 +40,7 @@ def step_now():
 
 def spoiled(array, rng):
     """A copy with a NaN somewhere."""
-    array = np.array(array)
+    array = np.array(array, order="C")  # so that reshape gives a view
     array.reshape(-1)[rng.integers(array.size)] = np.nan
     return array
 

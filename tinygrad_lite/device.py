@@ -198,7 +198,8 @@ def add_rows(ids: Array, rows: Array, count: int) -> Array:
 
     This is the gradient of a table look-up. Two ways, each about ten times faster than `scatter_add` where
     it is used: for few ids a product with the one-hot matrix (the oldest definition of an embedding), for
-    many ids sorting, so that equal ids are neighbours and one `add.reduceat` sums each run of them.
+    many ids sorting, so that equal ids are neighbours and one `add.reduceat` sums each run of them. (In the product,
+    an infinity or NaN in one row makes NaN of that column in all others: 0 times infinity.)
 
     Args:
         ids: (N,) integers in [0, count).

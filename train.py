@@ -13,6 +13,8 @@ What a model wrote goes to stdout, everything else to stderr.
 import math
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import numpy as np
 from tqdm import tqdm
@@ -21,8 +23,8 @@ from gpt.task import FAMILY as GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
 from tinygrad_lite.anomaly import NonFiniteError
 from tinygrad_lite.checkpoint import Checkpoint, mean_weights, save_checkpoint
-from tinygrad_lite.console import quoted, run_command, say
-from tinygrad_lite.errors import UserError
+from tinygrad_lite.console import quoted, reader_has_gone, run_command, say
+from tinygrad_lite.errors import CheckpointError, UserError
 from tinygrad_lite.family import Task
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
@@ -75,6 +77,7 @@ def train(
     options, folder, before = start.options, start.folder, start.checkpoint
     first, last = optimizer.steps, options.max_iters
     best_loss, best_step = (before.best_loss, before.best_step) if before else (None, None)
+    refused: list[Exception] = []  # what could not be written at the latest evaluation
     # Tokens per second if a step were nothing but matrix products at the rate that the machine can do.
     most = matmul_rate(options.device, options.dtype) / model.config.flops_per_token()
     bar = tqdm(total=last, initial=first, unit="step", file=sys.stderr, dynamic_ncols=True, disable=None)
@@ -90,14 +93,20 @@ def train(
         busy += time.perf_counter() - began
 
         if step % options.eval_interval == 0 or step == last:
+            refused.clear()
+            train_on = first < step < last and not options.stop_on_disk_error
             # Save before evaluating: if the evaluation fails, the work is not lost.
-            save_checkpoint(folder.last, to_checkpoint(start, task, model, optimizer, best_loss, best_step))
-            folder.keep(step, max(options.keep, options.average))
+            with disk_errors(refused, train_on):
+                save_checkpoint(folder.last, to_checkpoint(start, task, model, optimizer, best_loss, best_step))
+                folder.keep(step, max(options.keep, options.average))
             val_loss = workers.evaluate()
             if best_loss is None or val_loss < best_loss:
-                best_loss, best_step = val_loss, step
-                save_checkpoint(folder.best, to_checkpoint(start, task, model, optimizer, best_loss, best_step))
-            report(task, model, folder, step, val_loss)
+                with disk_errors(refused, train_on):
+                    save_checkpoint(folder.best, to_checkpoint(start, task, model, optimizer, val_loss, step))
+                    best_loss, best_step = val_loss, step
+            with disk_errors(refused, train_on):
+                report(task, model, folder, step, val_loss)
+                folder.write_waiting()
             bar.refresh()
             if options.patience and step - best_step >= options.patience * options.eval_interval:
                 tqdm.write(f"stopped early: no better validation loss since step {best_step:,}", file=sys.stderr)
@@ -122,18 +131,34 @@ def train(
             bar.set_postfix_str(f"loss {loss:.3f}, lr {rate:.2e}, {speed:,.0f} tokens/s, {speed / most:.0%}")
             busy, learned = 0.0, 0
     bar.close()
+    if refused and not stop.signal:
+        raise refused[0]
     if options.average and not stop.signal:
         average(start, task, model, optimizer, workers)
+
+
+@contextmanager
+def disk_errors(refused: list[Exception], train_on: bool) -> Iterator[None]:
+    """Inside, a disk that does not take what is written to it does not end the training, if this is to go on."""
+    try:
+        yield
+    except (CheckpointError, OSError) as error:
+        if not train_on or (isinstance(error, OSError) and reader_has_gone(error)):
+            raise
+        refused.append(error)
+        with suppress(OSError):  # what is said may go to a file on the same disk
+            tqdm.write(f"warning: {error} (it goes on, and tries again at the next evaluation)", file=sys.stderr)
 
 
 def report(task: Task, model: Module, folder: RunFolder, step: int, val_loss: float) -> None:
     """Log an evaluation, and show what the model would write now."""
     found = task.report(model, val_loss)
-    folder.log(step=step, val_loss=val_loss, **found.measures)
     heading = f"step {step:,}: validation loss {val_loss:.4f} nats per token, {found.words}"
-    tqdm.write(heading, file=sys.stderr)
+    folder.log(step=step, val_loss=val_loss, **found.measures)
     if found.text:
         folder.add_sample(heading, found.text)
+    tqdm.write(heading, file=sys.stderr)
+    if found.text:
         tqdm.write(found.text + "\n", file=sys.stdout)
         sys.stdout.flush()
 

@@ -436,7 +436,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(monkeypatch):
 
     monkeypatch.setattr(os, "replace", full)
     with pytest.raises(CheckpointError, match=r"cannot write run.last\.safetensors \(No space left on device\)"):
-        train.main(arguments())
+        train.main(arguments(stop_on_disk_error=True))
     run = RunFolder("run")
     assert load_checkpoint(run.last).step == 0
     assert sorted(contents(run.path)) == [

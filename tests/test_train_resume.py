@@ -9,7 +9,7 @@ import time
 import pytest
 
 import train
-from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
+from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.run import RunFolder
@@ -34,18 +34,6 @@ def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
 
     for kind in (OneProcess, ManyProcesses):
         monkeypatch.setattr(kind, "update", update_and_stop(kind.update))
-
-
-def same(one: RunFolder, two: RunFolder) -> None:
-    """The same bytes in the checkpoints, and the same table but for the speed."""
-    assert one.last.read_bytes() == two.last.read_bytes()
-    assert one.best.read_bytes() == two.best.read_bytes()
-    tables = [[{**row, "tokens_per_second": "", "matmul_share": ""} for row in rows(run)] for run in (one, two)]
-    assert tables[0] == tables[1]
-    assert one.samples.exists() == two.samples.exists()
-    if one.samples.exists():
-        assert one.samples.read_bytes() == two.samples.read_bytes()
-    assert {path.name: path.read_bytes() for path in one.kept()} == {p.name: p.read_bytes() for p in two.kept()}
 
 
 # --- going on -------------------------------------------------------------------------------------------------

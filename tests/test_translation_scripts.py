@@ -12,8 +12,8 @@ import train
 from seq2seq import evaluate
 from seq2seq.scores import scores
 from seq2seq.toys import toy_pairs
-from tests.test_train_resume import same, stop_after
-from tests.tiny_runs import losses, rows
+from tests.test_train_resume import stop_after
+from tests.tiny_runs import losses, rows, same
 from tinygrad_lite.checkpoint import load_checkpoint, mean_weights
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.run import RunFolder

@@ -82,6 +82,18 @@ def losses(folder: RunFolder, column: str = "loss") -> dict[int, float]:
     return {int(row["step"]): float(row[column]) for row in rows(folder) if row[column]}
 
 
+def same(one: RunFolder, two: RunFolder) -> None:
+    """The same bytes in the checkpoints, and the same table but for the speed."""
+    assert one.last.read_bytes() == two.last.read_bytes()
+    assert one.best.read_bytes() == two.best.read_bytes()
+    tables = [[{**row, "tokens_per_second": "", "matmul_share": ""} for row in rows(run)] for run in (one, two)]
+    assert tables[0] == tables[1]
+    assert one.samples.exists() == two.samples.exists()
+    if one.samples.exists():
+        assert one.samples.read_bytes() == two.samples.read_bytes()
+    assert {path.name: path.read_bytes() for path in one.kept()} == {p.name: p.read_bytes() for p in two.kept()}
+
+
 def contents(folder: Path) -> dict[str, bytes]:
     """All files of a folder, with what is in them."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}

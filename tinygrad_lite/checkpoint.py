@@ -86,6 +86,7 @@ def write_atomically(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
+        make_newest(temporary)
         replace(temporary, path)
         if POSIX:  # the rename itself reaches the disk with the folder
             folder = os.open(path.parent, os.O_RDONLY)
@@ -97,9 +98,17 @@ def write_atomically(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):  # it may not be there, or a virus scanner may have it open
             temporary.unlink()
         raise CheckpointError(
-            f"cannot write {path} ({error.strerror}): what was there before is intact; make room or choose another "
-            "--out_dir, then --resume"
+            f"cannot write {path} ({error.strerror}): what was there before is intact; make room, then --resume if the "
+            "run has ended"
         ) from None
+
+
+def make_newest(path: Path) -> None:
+    """Give a new file a later time than the checkpoints beside it, even if the clock was set back meanwhile."""
+    with contextlib.suppress(OSError):  # one of them may go away just now; the time is not worth an error
+        latest = max((other.stat().st_mtime_ns for other in path.parent.glob("*.safetensors")), default=0)
+        if latest > path.stat().st_mtime_ns:
+            os.utime(path, ns=(latest + 1, latest + 1))
 
 
 def replace(temporary: Path, path: Path) -> None:

@@ -99,6 +99,7 @@ class RunFolder:
         self.metrics = self.path / "metrics.csv"
         self.samples = self.path / "samples.txt"
         self.options = self.path / "options.json"
+        self.waiting: dict[Path, str] = {}  # what a full disk did not take of metrics.csv and samples.txt
 
     def refuse_if_used(self) -> None:
         """Raise OptionError if the folder holds a run that a new one would destroy."""
@@ -149,7 +150,9 @@ class RunFolder:
 
     def begin(self, options: dict[str, Any]) -> None:
         """Start a new run: remove the files of an older one, note the options, open metrics.csv."""
-        for old in (self.last, self.best, self.average, *self.kept(), self.metrics, self.samples, self.options):
+        checkpoints = (self.last, self.best, self.average, *self.kept())
+        half_written = self.path.glob("*.safetensors.tmp")  # by a run that was killed while it saved
+        for old in (*checkpoints, *half_written, self.metrics, self.samples, self.options):
             old.unlink(missing_ok=True)
         self.note_options(options)
         with open(self.metrics, "w", encoding="utf-8", newline="") as file:
@@ -173,9 +176,9 @@ class RunFolder:
         """Drop what the run will write again when it goes on after `step` updates: rows of metrics.csv, samples."""
         rows = [METRICS]
         if self.metrics.exists():
-            with open(self.metrics, encoding="utf-8", newline="") as file:
+            with open(self.metrics, encoding="utf-8", errors="replace", newline="") as file:
                 for row in csv.DictReader(file):
-                    number = int(row["step"]) if (row.get("step") or "").isdigit() else step + 1
+                    number = int(row["step"]) if (row.get("step") or "").isdecimal() else step + 1
                     # Row `step` of an evaluation comes again, row `step` of an update does not.
                     if number < step or (number == step and row.get("loss")):
                         rows.append(tuple(row.get(name) or "" for name in METRICS))
@@ -187,16 +190,36 @@ class RunFolder:
             write_atomically(self.samples, text[:end].encode("utf-8"))
 
     def log(self, **values: float) -> None:
-        """Append one row to metrics.csv; what is not given stays empty."""
+        """Add one row to metrics.csv; what is not given stays empty."""
         row = [f"{values[name]:.6g}" if name in values else "" for name in METRICS]
         row[0] = str(int(values["step"]))
-        with open(self.metrics, "a", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerow(row)
+        self._add(self.metrics, ",".join(row) + "\n")
 
     def add_sample(self, heading: str, text: str) -> None:
-        """Append to samples.txt what the model wrote; the heading begins with "step 250: "."""
-        with open(self.samples, "a", encoding="utf-8", newline="\n") as file:
-            file.write(f"=== {heading}\n{text}\n\n")
+        """Add to samples.txt what the model wrote; the heading begins with "step 250: "."""
+        self._add(self.samples, f"=== {heading}\n{text}\n\n")
+
+    def _add(self, path: Path, text: str) -> None:
+        """Add a text to the end of a file, or let it wait until the disk takes it."""
+        self.waiting[path] = self.waiting.get(path, "") + text
+        with suppress(CheckpointError):
+            self.write_waiting()
+
+    def write_waiting(self) -> None:
+        """Add to metrics.csv and samples.txt what waits for it.
+
+        Raises: CheckpointError if the disk refuses; the files are then as before, and the texts wait on.
+        """
+        for path, text in list(self.waiting.items()):
+            size = path.stat().st_size if path.exists() else 0
+            try:
+                with open(path, "a", encoding="utf-8", newline="\n") as file:
+                    file.write(text)
+            except OSError as error:
+                with suppress(OSError):  # of half a row and the next one nobody could make sense
+                    os.truncate(path, size)
+                raise CheckpointError(f"cannot write {path} ({error.strerror}): make room") from None
+            del self.waiting[path]
 
     def kept(self) -> list[Path]:
         """The checkpoints of single evaluations that are kept beside last and best, the oldest first."""

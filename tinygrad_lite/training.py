@@ -79,6 +79,11 @@ class TrainOptions:
         low=0,
         group="evaluation",
     )
+    stop_on_disk_error: bool = option(
+        False,
+        "stop as soon as something cannot be written; else say so, train on and try again at the next evaluation",
+        group="evaluation",
+    )
     log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
 
     def learning_rate_at(self, step: int) -> float:

@@ -11,8 +11,8 @@ import train
 from gpt.config import GPTOptions
 from gpt.task import FAMILY as GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
-from tests.test_train_resume import same, stop_after
-from tests.tiny_runs import arguments, losses, run_training, script
+from tests.test_train_resume import stop_after
+from tests.tiny_runs import arguments, losses, run_training, same, script
 from tinygrad_lite import start, workers
 from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.errors import OptionError, UserError

@@ -1,0 +1,129 @@
+"""A run that is killed with SIGKILL, at any moment, again and again, ends as the run that was left in peace."""
+
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests import test_translation_scripts as translation
+from tests.tiny_runs import arguments, finish, same, script
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.run import RunFolder
+
+pytestmark = [
+    pytest.mark.usefixtures("workplace"),
+    pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs SIGKILL and Linux's list of processes"),
+]
+
+SEED = 20260
+CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2, "average": 2}
+BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "optimizer": "sgd", "log_interval": 3, "patience": 2}
+PAIRS = {"dropout": 0.2, "keep": 1}
+
+
+def commands(workers):
+    """The command lines of runs of several kinds, without their folder."""
+    return {
+        "characters": arguments(**CHAR, workers=workers, out_dir=None),
+        "merges": arguments(**BPE, workers=workers, out_dir=None),
+        "pairs": translation.arguments(**PAIRS, workers=workers, out_dir=None),
+    }
+
+
+class Mortal:
+    """A run that is killed and goes on, in a folder of its own."""
+
+    def __init__(self, words, name):
+        self.folder, self.name = RunFolder(name), name
+        self.words = [word for word in words if "None" not in word]
+        self.journal = Path(f"{name}.journal")
+
+    def live(self, death_at=0, delay=None, pause=0.0):
+        """Train until death or the end; whether it died, and whether that was in a save."""
+        # Who has saved something goes on; before that, there is nothing to go on with.
+        words = ["--resume"] if self.folder.last.exists() else self.words
+        settings = {"DEATH_AT": str(death_at), "PAUSE": str(pause), "JOURNAL": str(self.journal)}
+        self.journal.unlink(missing_ok=True)
+        name = "tests/reliability/killed_train.py"
+        process = script(name, *words, f"--out_dir={self.name}", FAMILY=f"{os.getpid()} {self.name}", **settings)
+        if delay is not None:
+            time.sleep(delay)
+            process.kill()
+        status, _, err = finish(process)  # which waits for the workers, too: they have the same stderr
+        assert status in (0, -9), err
+        written = self.journal.read_bytes() if self.journal.exists() else b""
+        return status == -9, written.count(b"(") > written.count(b")"), written.count(b".")
+
+    def wait_for_orphans(self):
+        """Fail if a process of this run lives longer than ten seconds after it."""
+        mark = f"FAMILY={os.getpid()} {self.name}".encode()
+        until = time.monotonic() + 10
+        while left := [pid for pid in os.listdir("/proc") if pid.isdigit() and mark in environment(pid)]:
+            assert time.monotonic() < until, f"processes {left} are left of {self.name}"
+            time.sleep(0.01)
+
+
+def environment(pid):
+    """The variables with which a process was started, NAME=value each; none if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_run_that_is_killed_again_and_again(kills, workers, report, workplace):
+    """Half of the deaths at a moment by number, half of them by the clock; after every second one, another follows."""
+    rng, counts = random.Random(SEED + workers), Counter()
+    wholes, seconds, moments = {}, {}, {}
+    kinds = commands(workers)
+    shared_before = set(os.listdir("/dev/shm"))
+    while counts["kills"] < kills:
+        kind = rng.choice(sorted(kinds)[: 1 if kills < 10 else 3])
+        if kind not in wholes:
+            wholes[kind] = Mortal(kinds[kind], f"whole-{kind}")
+            began = time.perf_counter()
+            died, _, moments[kind] = wholes[kind].live()
+            seconds[kind] = time.perf_counter() - began
+            assert not died
+        run = Mortal(kinds[kind], f"run-{counts['runs']}")
+        counts["runs"] += 1
+        died = True
+        while died:
+            if counts["kills"] >= kills or rng.random() < 0.3:
+                chosen = {}  # live on to the end
+            elif rng.random() < 0.5:
+                chosen = {"death_at": rng.randint(1, moments[kind])}
+            else:
+                chosen = {"delay": rng.uniform(0.2, 1.1) * seconds[kind], "pause": 0.003}
+            saved = run.folder.last.exists()
+            died, in_save, _ = run.live(**chosen)
+            run.wait_for_orphans()
+            if died:
+                counts["kills"] += 1
+                counts["in a save"] += in_save
+                counts["of a run that goes on"] += saved
+                counts["before the first checkpoint"] += not run.folder.last.exists()
+                counts["by the clock"] += "delay" in chosen
+                for path in run.folder.path.glob("*.safetensors"):
+                    load_checkpoint(path)
+                    counts["checkpoints loaded"] += 1
+                left = list(run.folder.path.glob("*.tmp"))
+                counts["half-written files left"] += len(left)
+        whole = wholes[kind].folder
+        context = f"seed {SEED + workers}, {run.name}, {kind}"
+        names = [sorted(path.name for path in folder.path.iterdir()) for folder in (run.folder, whole)]
+        assert names[0] == names[1], context
+        same(run.folder, whole)
+        if whole.average.exists():
+            assert run.folder.average.read_bytes() == whole.average.read_bytes(), context
+    assert set(os.listdir("/dev/shm")) <= shared_before
+    details = ", ".join(f"{number} {what}" for what, number in counts.items() if what not in ("kills", "runs"))
+    report(
+        f"killed, {workers} worker(s), seed {SEED + workers}: {counts['kills']} kills of {counts['runs']} runs "
+        f"({details}); all ended with the bytes of a run never interrupted, no process left"
+    )

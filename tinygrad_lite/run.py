@@ -99,7 +99,8 @@ class RunFolder:
         self.metrics = self.path / "metrics.csv"
         self.samples = self.path / "samples.txt"
         self.options = self.path / "options.json"
-        self.waiting: dict[Path, str] = {}  # what a full disk did not take of metrics.csv and samples.txt
+        # What a full disk did not take of metrics.csv and samples.txt, and where in the file it belongs.
+        self.waiting: dict[Path, tuple[int, str]] = {}
 
     def refuse_if_used(self) -> None:
         """Raise OptionError if the folder holds a run that a new one would destroy."""
@@ -201,7 +202,8 @@ class RunFolder:
 
     def _add(self, path: Path, text: str) -> None:
         """Add a text to the end of a file, or let it wait until the disk takes it."""
-        self.waiting[path] = self.waiting.get(path, "") + text
+        end, before = self.waiting.get(path) or (path.stat().st_size if path.exists() else 0, "")
+        self.waiting[path] = (end, before + text)
         with suppress(CheckpointError):
             self.write_waiting()
 
@@ -210,14 +212,14 @@ class RunFolder:
 
         Raises: CheckpointError if the disk refuses; the files are then as before, and the texts wait on.
         """
-        for path, text in list(self.waiting.items()):
-            size = path.stat().st_size if path.exists() else 0
+        for path, (end, text) in list(self.waiting.items()):
             try:
                 with open(path, "a", encoding="utf-8", newline="\n") as file:
+                    file.truncate(end)  # nobody could make sense of half a row and then the whole
                     file.write(text)
             except OSError as error:
-                with suppress(OSError):  # of half a row and the next one nobody could make sense
-                    os.truncate(path, size)
+                with suppress(OSError):
+                    os.truncate(path, end)
                 raise CheckpointError(f"cannot write {path} ({error.strerror}): make room") from None
             del self.waiting[path]
 

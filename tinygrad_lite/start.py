@@ -33,7 +33,7 @@ from tinygrad_lite.training import TrainOptions
 
 PRESETS = Path(__file__).parent.parent / "presets"
 # These say where a run reads and writes and how it starts, not what it computes: no checkpoint holds them.
-NOT_SAVED = {"out_dir", "init_from", "overwrite", "dry_run", "profile"}  # and the files of the text
+NOT_SAVED = {"out_dir", "init_from", "overwrite", "dry_run", "profile", "stop_on_disk_error"}  # and the text's files
 IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
 
 

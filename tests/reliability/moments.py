@@ -1,0 +1,92 @@
+"""The moments at which a run can be hit: each operation on a file, the middle of each write, each pass over a batch."""
+
+import builtins
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from tinygrad_lite import checkpoint, run
+from tinygrad_lite.workers import ManyProcesses, OneProcess
+
+
+class Moments:
+    """Calls `hit` with the number of each moment of a run, counted from 1, and whether a save is under way."""
+
+    def __init__(self, hit: Callable[[int, bool], None], at_work: bool = True) -> None:
+        self.hit = hit
+        self.at_work = at_work  # whether the computing has moments too, or only the writing
+        self.number = self.saves = 0
+
+    def happen(self) -> None:
+        self.number += 1
+        self.hit(self.number, self.saves > 0)
+
+    def patches(self) -> Iterator[tuple[Any, str, Any]]:
+        """What to replace so that the moments happen: object, name, new value."""
+        yield builtins, "open", self.opening(builtins.open)
+        for name in ("fsync", "replace", "unlink", "truncate"):
+            yield os, name, self.around(getattr(os, name))
+        for module in (checkpoint, run):
+            yield module, "write_atomically", self.during(module.write_atomically)
+        for kind in (OneProcess, ManyProcesses) if self.at_work else ():
+            for name in ("gradients", "update", "evaluate"):
+                yield kind, name, self.around(getattr(kind, name))
+
+    def around(self, function: Callable) -> Callable:
+        """The same function with a moment before it and one after."""
+
+        def changed(*args, **kwargs):
+            self.happen()
+            result = function(*args, **kwargs)
+            self.happen()
+            return result
+
+        return changed
+
+    def during(self, save: Callable) -> Callable:
+        """The same function, known as a save, with a moment after it."""
+
+        def changed(*args, **kwargs):
+            self.saves += 1
+            try:
+                result = save(*args, **kwargs)
+            finally:
+                self.saves -= 1
+            self.happen()
+            return result
+
+        return changed
+
+    def opening(self, open_file: Callable) -> Callable:
+        """The same `open`, but what it opens for writing has moments."""
+
+        def changed(path, mode="r", *args, **kwargs):
+            if not set(mode) & set("wa") or str(path).endswith("lock"):
+                return open_file(path, mode, *args, **kwargs)
+            self.happen()
+            return HalfByHalf(open_file(path, mode, *args, **kwargs), self)
+
+        return changed
+
+
+class HalfByHalf:
+    """A file that is open for writing and takes everything in two halves, with a moment after each."""
+
+    def __init__(self, file: Any, moments: Moments) -> None:
+        self.file, self.moments = file, moments
+
+    def write(self, data: bytes | str) -> None:
+        half = len(data) // 2
+        for part in (data[:half], data[half:]):
+            self.file.write(part)
+            self.file.flush()
+            self.moments.happen()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.file, name)
+
+    def __enter__(self) -> "HalfByHalf":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()

@@ -1,0 +1,64 @@
+"""train.py on a disk of its own, which at some step becomes full or read-only, and perhaps writable again later.
+
+    unshare --mount python tests/reliability/refusing_disk.py full 5 9 FOLDER [options of train.py]
+
+Nobody else sees the disk, which is a piece of memory and ends with the process; the run is copied to FOLDER before.
+Steps 5 and 9: after so many updates it refuses, and after so many it takes everything again.
+"""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+KIB = 400
+
+
+def main() -> int:
+    import train
+    from tinygrad_lite.workers import OneProcess
+
+    kind, refuse, relent, folder, *words = sys.argv[1:]
+    disk = Path("disk")
+    disk.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={KIB}k", "none", disk], check=True)
+    update = OneProcess.update
+
+    def update_and_refuse(self, learning_rate):
+        update(self, learning_rate)
+        if self.optimizer.steps == int(refuse):
+            change(disk, kind)
+        if self.optimizer.steps == int(relent):
+            change(disk, "writable")
+
+    OneProcess.update = update_and_refuse
+    try:
+        return train.main([*words, "--out_dir=disk/run"])
+    except train.UserError as error:
+        print(f"train.py: {error}", file=sys.stderr)
+        return 1
+    finally:
+        shutil.copytree(disk / "run", folder)
+
+
+def change(disk: Path, kind: str) -> None:
+    """Fill the disk to the last byte, or make it read-only, or undo both."""
+    if kind == "full":
+        with open(disk / "filler", "wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(bytes(1024))
+            except OSError:
+                pass
+    elif kind == "writable":
+        if (disk / "filler").exists():
+            (disk / "filler").unlink()
+        else:
+            subprocess.run(["umount", disk], check=True)
+    else:  # the same once more on top of itself; below it, files may still be open for writing
+        subprocess.run(["mount", "--bind", disk, disk], check=True)
+        subprocess.run(["mount", "-o", "remount,bind,ro", disk], check=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""A disk that refuses: what was saved stays, the user is told, and the training goes on or stops, as asked."""
+
+import errno
+import functools
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+
+import train
+from tests.reliability.moments import Moments
+from tests.tiny_runs import ROOT, arguments, finish, rows, run_training, same
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.errors import UserError
+from tinygrad_lite.run import RunFolder
+
+pytestmark = pytest.mark.usefixtures("workplace")
+SEED = 20261
+REFUSALS = (errno.ENOSPC, errno.EROFS, errno.EIO, errno.EDQUOT)
+SETTINGS = {"dropout": 0.2, "sample_tokens": 5, "keep": 2, "workers": 1}
+
+
+def same_weights(one, two):
+    """The same weights, bit for bit, and the same optimizer; a best loss that could not be saved may be missing."""
+    ours, theirs = load_checkpoint(one.last), load_checkpoint(two.last)
+    for part in ("weights", "optimizer"):
+        a, b = getattr(ours, part), getattr(theirs, part)
+        assert a.keys() == b.keys()
+        assert all(np.array_equal(a[name], b[name]) for name in a)
+
+
+def table(run):
+    """The rows of metrics.csv but for the speed."""
+    return [{**row, "tokens_per_second": "", "matmul_share": ""} for row in rows(run)]
+
+
+# --- a disk that really is full, or really cannot be written ----------------------------------------------------
+
+
+@functools.cache
+def unshare():
+    """The command that gives a process mounts of its own, or None where that is not allowed."""
+    for words in (["unshare", "--mount"], ["unshare", "--mount", "--map-root-user"]):
+        test = [*words, "sh", "-c", "mount -t tmpfs none /mnt"]
+        if shutil.which("unshare") and subprocess.run(test, capture_output=True).returncode == 0:
+            return words
+    return None
+
+
+@pytest.mark.parametrize(
+    ("kind", "relent", "stop"),
+    [
+        ("full", 7, False),
+        *(
+            pytest.param(kind, relent, stop, marks=pytest.mark.slow)
+            for kind in ("full", "read-only")
+            for relent in (7, 1000)
+            for stop in (False, True)
+        ),
+    ],
+)
+def test_a_real_disk_that_is_full_or_read_only(kind, relent, stop, report):
+    """From the third update on, in which the evaluation of step 4 falls, or for good."""
+    if unshare() is None:
+        pytest.skip("this system lets nobody mount a disk of memory")
+    driver = [sys.executable, str(ROOT / "tests/reliability/refusing_disk.py"), kind, "3", str(relent), "copy"]
+    process = subprocess.Popen(
+        [*unshare(), *driver, *arguments(**SETTINGS, out_dir=None, stop_on_disk_error=stop)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    status, _, err = finish(process)
+    reason = {"full": "No space left on device", "read-only": "Read-only file system"}[kind]
+    goes_on = relent == 7 and not stop
+    assert status == (0 if goes_on else 1)
+    assert "Traceback" not in err
+    assert f"cannot write disk/run/last.safetensors ({reason}): what was there before is intact" in err
+    assert ("warning: cannot write" in err) == (not stop)
+    copy, whole = RunFolder("copy"), run_training(**SETTINGS, out_dir="whole")
+    for path in copy.path.glob("*.safetensors"):
+        load_checkpoint(path)
+    if goes_on:
+        assert table(copy) == table(whole)
+        assert copy.samples.read_bytes() == whole.samples.read_bytes()
+    else:
+        assert load_checkpoint(copy.last).step == 0
+        assert train.main(["--resume", "--out_dir=copy"]) == 0
+        same(copy, whole)
+    same_weights(copy, whole)
+    report(
+        f"disk {kind} from step 3 {'to 7' if relent == 7 else 'on'}{', asked to stop' if stop else ''}: "
+        f"status {status}, {err.count('warning: cannot write')} warnings, old checkpoints intact, "
+        f"{'the run ended as ever' if goes_on else '--resume ended as ever'}"
+    )
+
+
+# --- a disk that refuses at any single moment -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("runs", [6, pytest.param(200, marks=pytest.mark.slow)])
+def test_a_disk_that_refuses_at_any_moment(runs, report, monkeypatch, capsys):
+    """One refusal, or several in a row, at every operation on a file and in the middle of each write."""
+    rng, counts = random.Random(SEED), Counter()
+    whole = run_training(out_dir="whole", **SETTINGS)
+    counted = Moments(lambda number, saving: None, at_work=False)
+    with monkeypatch.context() as patch:
+        for change in list(counted.patches()):
+            patch.setattr(*change)
+        run_training(out_dir="counted", **SETTINGS)
+    for number in range(runs):
+        first = rng.randint(1, counted.number)
+        last = first + rng.choice((0, 0, rng.randint(1, 40)))
+        reason, stop = rng.choice(REFUSALS), rng.random() < 0.3
+        context = f"seed {SEED}, run {number}: moments {first} to {last}, {errno.errorcode[reason]}, stop {stop}"
+
+        def refuse(moment, saving, first=first, last=last, reason=reason):
+            if first <= moment <= last:
+                raise OSError(reason, os.strerror(reason))
+
+        run = RunFolder(f"run-{number}")
+        error = None
+        with monkeypatch.context() as patch:
+            for change in list(Moments(refuse, at_work=False).patches()):
+                patch.setattr(*change)
+            try:
+                status = train.main(arguments(**SETTINGS, out_dir=run.path, stop_on_disk_error=stop))
+                assert status == 0, context
+            except (UserError, OSError) as stopped:  # of both the script makes one sentence and a status of 1
+                error = stopped
+        said = capsys.readouterr().err
+        for path in run.path.glob("*.safetensors"):
+            load_checkpoint(path)
+            counts["checkpoints loaded"] += 1
+        if error:
+            assert os.strerror(reason) in str(error), context
+            counts["stopped with a sentence"] += 1
+            words = ["--resume"] if run.last.exists() else arguments(**SETTINGS, out_dir=None)
+            assert train.main([*words, f"--out_dir={run.path}"]) == 0, context
+        else:
+            assert not stop or "warning" not in said, context
+            counts["went on and said so" if "warning" in said else "noticed nothing that mattered"] += 1
+        same_weights(run, whole)
+        assert table(run) == table(whole), context
+        assert run.samples.read_bytes() == whole.samples.read_bytes(), context
+        shutil.rmtree(run.path)
+    details = ", ".join(f"{number} {what}" for what, number in sorted(counts.items()))
+    report(
+        f"disk refusing at one of {counted.number} moments, seed {SEED}: {runs} runs ({details}); "
+        "all reached the weights, the table and the samples of an undisturbed run"
+    )
+
+
+@pytest.mark.slow
+def test_a_disk_with_a_limit_that_is_reached_and_raised(monkeypatch, capsys, report):
+    """The system itself cuts the writes off in the middle, at 20 places."""
+    resource = pytest.importorskip("resource")
+    whole = run_training(out_dir="whole", **SETTINGS)
+    size, limits = whole.last.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
+    update = train.OneProcess.update
+    for number in range(20):
+
+        def update_and_limit(self, learning_rate, limit=size * number // 20):
+            update(self, learning_rate)
+            changed = {3: limit, 6: limits[0]}.get(self.optimizer.steps)
+            if changed is not None:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (changed, limits[1]))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(train.OneProcess, "update", update_and_limit)
+            try:
+                run = run_training(out_dir=f"run-{number}", **SETTINGS)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        assert "last.safetensors (File too large)" in capsys.readouterr().err
+        same_weights(run, whole)
+        assert table(run) == table(whole)
+    report(f"files limited to 20 sizes from 0 to {size * 19 // 20:,} bytes at step 4: all 20 runs said so and went on")

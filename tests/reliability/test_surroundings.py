@@ -1,0 +1,158 @@
+"""What changes around a run: another working folder, a deleted cache, a clock that was set back."""
+
+import os
+import shutil
+import stat
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import train
+from tests.tiny_runs import arguments, losses, made_up_text, rows, run_training, same
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.run import RunFolder, newest_checkpoint
+from tinygrad_lite.text import corpora, fetch
+from tinygrad_lite.workers import OneProcess
+
+SETTINGS = {"dropout": 0.2, "keep": 2, "average": 2, "workers": 1}
+HOUR = 3600.0
+
+
+def at_step(monkeypatch, step, action):
+    """Do something in the middle of a run."""
+    update = OneProcess.update
+
+    def changed(self, learning_rate):
+        update(self, learning_rate)
+        if self.optimizer.steps == step:
+            action()
+
+    monkeypatch.setattr(OneProcess, "update", changed)
+
+
+def stop():
+    raise MemoryError
+
+
+# --- the folder -------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_that_is_moved_while_a_run_is_in_it_and_after(workplace, monkeypatch, report):
+    """The name of the working folder changes during the run; then the run goes on from a third place."""
+    whole = run_training(out_dir=workplace.parent / "whole", **SETTINGS)
+    (workplace / "home").mkdir()
+    shutil.copy("text.txt", workplace / "home")
+    monkeypatch.chdir(workplace / "home")
+    with monkeypatch.context() as patch:
+        at_step(patch, 3, lambda: os.rename(workplace / "home", workplace / "new home"))
+        at_step(patch, 6, stop)
+        with pytest.raises(MemoryError):
+            train.main(arguments(**SETTINGS))
+    monkeypatch.chdir("/")
+    run = RunFolder(workplace / "new home" / "run")
+    assert load_checkpoint(run.last).step == 4
+    with pytest.raises(CorpusError, match=r"there is no file .*text\.txt"):  # it was in the folder that moved
+        train.main(["--resume", f"--out_dir={run.path}"])
+    assert train.main(["--resume", f"--out_dir={run.path}", f"--text={workplace / 'new home' / 'text.txt'}"]) == 0
+    same(run, whole)
+    report("working folder renamed during a run, resumed from another one: the bytes of a run left in peace")
+
+
+# --- the cache --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def source(monkeypatch):
+    """Instead of the package with the named corpus: a text, or None where it cannot be had."""
+    here = {"text": made_up_text()}
+
+    def make():
+        if here["text"] is None:
+            raise CorpusError("there is no network")
+        return here["text"]
+
+    recipe = corpora.Recipe("made up", "this test", "none", make, signed=True)
+    monkeypatch.setitem(corpora.RECIPES, "goethe", recipe)
+    return here
+
+
+def test_a_cache_that_is_deleted(workplace, source, monkeypatch, capsys, report):
+    """During a run, and before it goes on: with a network, without one, and with another text than before."""
+    settings = SETTINGS | {"text": None}
+    whole = run_training(out_dir="whole", **settings)
+    with monkeypatch.context() as patch:
+        at_step(patch, 2, lambda: shutil.rmtree(fetch.cache_folder()))
+        at_step(patch, 6, stop)
+        with pytest.raises(MemoryError):
+            train.main(arguments(**settings))
+    before = {path.name: path.read_bytes() for path in Path("run").iterdir()}
+    source["text"] = None
+    with pytest.raises(CorpusError, match=r"not at hand \(there is no network\)"):
+        train.main(["--resume", "--out_dir=run"])
+    assert {path.name: path.read_bytes() for path in Path("run").iterdir()} == before
+    source["text"] = made_up_text()
+    capsys.readouterr()
+    assert train.main(["--resume", "--out_dir=run"]) == 0
+    assert "the text is not the one" not in capsys.readouterr().err
+    same(RunFolder("run"), whole)
+    shutil.rmtree(fetch.cache_folder())
+    source["text"] = made_up_text(seed=2)
+    assert train.main(["--resume", "--out_dir=run", "--max_iters=12"]) == 0
+    assert "warning: the text is not the one" in capsys.readouterr().err
+    report("cache deleted during a run and before --resume: fetched again, same bytes; without a source one sentence")
+
+
+# --- the clock --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """A clock of the system that can be set: what it shows, and the times that new files get."""
+    real, fsync, offset = time.time, os.fsync, [0.0]
+
+    def fsync_with_clock(descriptor):
+        """Give a file that was just written the time that the clock shows."""
+        fsync(descriptor)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.utime(descriptor, (time.time(), time.time()))
+
+    monkeypatch.setattr(time, "time", lambda: real() + offset[0])
+    monkeypatch.setattr(os, "fsync", fsync_with_clock)
+    return offset
+
+
+def test_a_clock_that_is_set_back_again_and_again(workplace, clock, monkeypatch, report):
+    """By an hour after every step: files that are written later must not count as older, nor times be negative."""
+    whole = run_training(out_dir="whole", **SETTINGS | {"average": 0})
+    seen = []
+
+    def back():
+        clock[0] -= HOUR
+        found = newest_checkpoint(Path("run"))
+        seen.append((load_checkpoint(found).step, found.name))
+
+    update = OneProcess.update
+    monkeypatch.setattr(OneProcess, "update", lambda self, rate: (update(self, rate), back()))
+    monkeypatch.setattr(train, "tqdm", visible(train.tqdm))
+    run = run_training(**SETTINGS | {"average": 0})
+    same(run, whole)
+    assert [step for step, _ in seen] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]
+    assert load_checkpoint(newest_checkpoint(run.path)).step == 10
+    assert all(float(row["tokens_per_second"]) > 0 for row in rows(run) if row["loss"])
+    assert len(losses(run)) == 10
+    assert train.main(["--resume", "--out_dir=run", "--max_iters=12"]) == 0
+    assert load_checkpoint(newest_checkpoint(run.path)).step == 12
+    report("clock set back by an hour at each of 12 steps: the newest checkpoint was always the one written last")
+
+
+def visible(bar):
+    """The bar as in a terminal, which looks at the clock."""
+
+    class Visible(bar):
+        def __init__(self, **settings):
+            super().__init__(**settings | {"disable": False, "file": sys.stderr})
+
+    return Visible

@@ -1,0 +1,95 @@
+"""Two runs in one folder: the second is refused in one sentence, and the first does not notice it."""
+
+import os
+import random
+import shutil
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_runs import arguments, finish, run_training, same, script
+from tinygrad_lite.run import RunFolder
+
+pytestmark = pytest.mark.usefixtures("workplace")
+SEED = 20262
+SETTINGS = {"dropout": 0.2, "workers": 1, "keep": 2}
+
+
+def start_one(run, how):
+    words = ["--resume"] if how == "--resume" else [*arguments(**SETTINGS, out_dir=None), *([how] if how else [])]
+    return script("train.py", *words, f"--out_dir={run}")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="stops a process for a while")
+@pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
+def test_a_second_run_is_refused_and_the_first_goes_on(times, report, workplace):
+    """The first is halted in the middle, by SIGSTOP, while others try to take its folder by any of its names."""
+    rng, refused = random.Random(SEED), Counter()
+    whole = run_training(out_dir="whole", **SETTINGS)
+    for number in range(times):
+        run = RunFolder(f"run-{number}")
+        first = start_one(run.path, "")
+        until = time.monotonic() + 60
+        while not run.best.exists() and time.monotonic() < until:
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0, 0.01))
+        first.send_signal(signal.SIGSTOP)
+        at_work = Path(f"/proc/{first.pid}").exists() and first.poll() is None
+        before = {path: path.read_bytes() for path in run.path.iterdir()}
+        link = Path(f"link-{number}")
+        link.symlink_to(run.path, target_is_directory=True)
+        for how, name in (("--overwrite", run.path), ("--resume", link), ("", run.path.resolve()))[: 2 + times // 2]:
+            status, out, err = finish(start_one(name, how))
+            assert (status, out) == (2, ""), err
+            assert ("another run is training in" in err) or (not how and "already holds" in err)
+            assert "Traceback" not in err
+            refused[how or "anew"] += 1
+        assert {path: path.read_bytes() for path in run.path.iterdir()} == before
+        first.send_signal(signal.SIGCONT)
+        status, _, err = finish(first)
+        assert status == 0, err
+        assert at_work
+        same(run, whole)
+    report(f"second runs in a folder at work, seed {SEED}: refused {dict(refused)}; the first ended as ever each time")
+
+
+@pytest.mark.slow
+def test_four_runs_that_start_at_the_same_moment(report):
+    """One gets the folder; the others are refused, or come when it has finished and are told that."""
+    whole, counts = run_training(out_dir="whole", **SETTINGS), Counter()
+    for number in range(10):
+        run = RunFolder(f"run-{number}")
+        for process in [start_one(run.path, "") for _ in range(4)]:
+            status, _, err = finish(process)
+            assert status in (0, 2), err
+            counts["trained" if status == 0 else "refused"] += 1
+            assert status == 0 or "another run is training" in err or "already holds" in err
+        same(run, whole)
+    assert counts["trained"] == 10
+    report(f"four runs at the same moment in one folder, 10 times: {dict(counts)}")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name != "posix", reason="kills a process")
+def test_the_folder_of_a_killed_run_is_free_at_once(report):
+    """Also with workers, which may live for a moment longer."""
+    settings = SETTINGS | {"workers": 2}
+    whole = run_training(out_dir="whole", **settings)
+    for number in range(10):
+        run = RunFolder(f"run-{number}")
+        process = script("train.py", *arguments(**settings | {"eval_interval": 1}, out_dir=run.path))
+        until = time.monotonic() + 60
+        while not run.last.exists() and time.monotonic() < until:
+            time.sleep(0.001)
+        process.kill()
+        process.wait()
+        words = arguments(**settings, out_dir=run.path)
+        status, _, err = finish(script("train.py", *words, "--overwrite"))
+        assert status == 0, err
+        finish(process)
+        same(run, whole)
+        shutil.rmtree(run.path)
+    report("a new run right after a kill, with two workers, 10 times: all 10 got the folder")

@@ -1,0 +1,185 @@
+"""The same command gives the same bytes, wherever and by whom it is given; another NumPy gives nearly the same."""
+
+import io
+import os
+import random
+import subprocess
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sample
+import train
+from gpt.config import GPTOptions
+from gpt.task import FAMILY
+from tests import test_translation_scripts as translation
+from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
+from tinygrad_lite import manual_seed
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.options import build
+from tinygrad_lite.run import RunFolder
+from tinygrad_lite.start import Start
+from tinygrad_lite.workers import compute_gradients
+
+pytestmark = pytest.mark.usefixtures("workplace")
+ALL = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 20, "keep": 1, "average": 2, "out_dir": None}
+KINDS = {
+    "merges": arguments(**ALL, tokenizer="bpe", vocab_size=300),
+    "characters": arguments(**ALL),
+    "words": arguments(**ALL, tokenizer="word", vocab_size=30, optimizer="sgd"),
+    "ends of words": arguments(**ALL, tokenizer="bpe-w", vocab_size=120, bias=True, positions="sinusoidal"),
+    "bytes": arguments(**ALL, tokenizer="byte", dtype="float64"),
+    "pairs": [word for word in translation.arguments(dropout=0.2, keep=1, out_dir=None) if "None" not in word],
+}
+# Two people's machines: what Python's hashing, the locale, the time zone and the size of the environment do.
+ANNA = {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "UTC"}
+BERT = {"PYTHONHASHSEED": "2", "LC_ALL": "C.UTF-8", "TZ": "Asia/Tokyo", "FILLER": "x" * 3333, "PYTHONOPTIMIZE": "1"}
+
+
+def train_elsewhere(words, folder, workers, settings, python=None):
+    """Train in another process, whose working folder and output folder have names of their own."""
+    Path(folder).mkdir()
+    Path(folder, "text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
+    process = subprocess.Popen(
+        [python or sys.executable, str(ROOT / "train.py"), *words, f"--workers={workers}", f"--out_dir=run-{folder}"],
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
+    )
+    status, out, err = finish(process)
+    assert status == 0, err
+    return RunFolder(Path(folder, f"run-{folder}")), out
+
+
+@pytest.mark.parametrize(
+    ("kind", "workers"),
+    [("merges", 1), *(pytest.param(kind, n, marks=pytest.mark.slow) for kind in KINDS for n in (1, 2))],
+)
+def test_the_same_command_gives_the_same_bytes_to_everyone(kind, workers, report):
+    (one, said), (two, said_too) = (
+        train_elsewhere(KINDS[kind], name, workers, settings) for name, settings in (("anna", ANNA), ("bert", BERT))
+    )
+    same(one, two)
+    assert said == said_too
+    names = sorted(path.name for path in one.path.glob("*.safetensors"))
+    assert [(one.path / name).read_bytes() for name in names] == [(two.path / name).read_bytes() for name in names]
+    report(f"same command, {kind}, {workers} worker(s): {len(names)} checkpoints equal in every byte for two users")
+
+
+# --- the seed ---------------------------------------------------------------------------------------------------
+
+
+def test_the_seed_and_nothing_else_decides_every_random_number(report):
+    """Each of the four kinds of randomness alone: the same seed repeats it, another changes it."""
+
+    def initial(seed):
+        return run_training(out_dir=f"initial-{seed}", max_iters=0, seed=seed, overwrite=True).last.read_bytes()
+
+    start = Start(
+        FAMILY, build(GPTOptions, ("test", {"text": ["text.txt"], "n_embd": 16, "n_head": 2, "n_layer": 1})), ""
+    )
+    task = start.make_task()
+
+    def places(seed):
+        task.data.seed = seed
+        return np.concatenate([task.data.batch(step, 4)[0] for step in range(3)]).tobytes()
+
+    def dropped(seed):
+        task.data.seed, start.options.dropout = 1, 0.3  # always the same weights and the same batch
+        model = start.make_model(task.tokenizer)
+        return compute_gradients(seed, task, model, 0)[0]
+
+    trained = str(run_training(max_iters=4).last)
+
+    def written(seed):
+        with redirect_stdout(io.StringIO()) as out:
+            assert sample.main([trained, f"--seed={seed}", "--max_new_tokens=50"]) == 0
+        return out.getvalue()
+
+    for draw in (initial, places, dropped, written):
+        found = []
+        for seed in (5, 6, 5):
+            random.seed(len(found))  # the numbers of others, which must not matter
+            np.random.seed(len(found))
+            manual_seed(len(found))
+            found.append(draw(seed))
+        assert found[0] == found[2], draw.__name__
+        assert found[0] != found[1], draw.__name__
+    report("seed: weights, batches, dropout and sampling repeat with the same seed, and change with another")
+
+
+# --- what the bytes depend on -----------------------------------------------------------------------------------
+
+LARGER = {"n_layer": 2, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size": 12, "out_dir": None}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_the_last_digits_depend_on(workers, report):
+    """Threads and kernels of the matrix products change the last digits, or not; never more than those."""
+    words = arguments(**LARGER, text="../long.txt")
+    Path("long.txt").write_text(made_up_text(20000), encoding="utf-8", newline="\n")
+    cases = {
+        "2 threads again": {"OPENBLAS_NUM_THREADS": "2"},
+        "1 thread": {"OPENBLAS_NUM_THREADS": "1"},
+        "other matrix kernels": {"OPENBLAS_NUM_THREADS": "2", "OPENBLAS_CORETYPE": "Prescott"},
+    }
+    first, _ = train_elsewhere(words, "first", workers, {"OPENBLAS_NUM_THREADS": "2"})
+    found = {}
+    for number, (name, settings) in enumerate(cases.items()):
+        run, _ = train_elsewhere(words, f"other-{number}", workers, settings)
+        equal = run.last.read_bytes() == first.last.read_bytes()
+        found[name] = "the same bytes" if equal else f"weights differ by up to {largest_difference(first, run):.1e}"
+        assert largest_difference(first, run) < 1e-4
+    assert found["2 threads again"] == "the same bytes"
+    if workers > 1:  # then each multiplies with one thread, whatever the environment says
+        assert found["1 thread"] == "the same bytes"
+    report(f"environment, {workers} worker(s), against 2 threads: " + "; ".join(f"{k}: {v}" for k, v in found.items()))
+
+
+def largest_difference(one, two, part="weights"):
+    """The largest absolute difference between the weights of two runs."""
+    a, b = (getattr(load_checkpoint(run.last), part) for run in (one, two))
+    assert a.keys() == b.keys()
+    return max(float(np.abs(a[name] - b[name]).max()) for name in a)
+
+
+# --- another version of NumPy -----------------------------------------------------------------------------------
+
+OTHER = os.environ.get("TINYGRAD_LITE_OTHER_PYTHON", "")
+TOLERANCE = {"float32": 2e-5, "float64": 1e-12}  # of each weight after 60 steps, and of each loss
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not OTHER, reason="TINYGRAD_LITE_OTHER_PYTHON names no Python with another NumPy")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_two_versions_of_numpy_agree(dtype, report):
+    """On tokens, batches and dropped elements exactly, on weights up to the last digits of 60 steps."""
+    version = subprocess.run(
+        [OTHER, "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    assert version != np.__version__, "the other Python has the same NumPy"
+    words = arguments(**ALL | {"average": 0}, dtype=dtype, max_iters=60, eval_interval=20)
+    ours, said = train_elsewhere(words, "ours", 1, {})
+    theirs, said_there = train_elsewhere(words, "theirs", 1, {}, python=OTHER)
+    assert said == said_there  # what the models wrote, draw by draw
+    difference = largest_difference(ours, theirs)
+    assert difference < TOLERANCE[dtype]
+    apart = max(
+        abs(loss - losses(theirs, column)[step])
+        for column in ("loss", "val_loss")
+        for step, loss in losses(ours, column).items()
+    )
+    assert apart < max(TOLERANCE[dtype], 2e-5)  # metrics.csv has six digits
+    # Either can go on with what the other has trained.
+    status, _, err = finish(script("train.py", "--resume", f"--out_dir={theirs.path}", "--max_iters=62"))
+    assert status == 0, err
+    report(
+        f"NumPy {np.__version__} and {version}, {dtype}, 60 steps: weights differ by at most {difference:.1e} "
+        f"(allowed {TOLERANCE[dtype]:.0e}), logged losses by {apart:.1e}"
+    )

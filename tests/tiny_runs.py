@@ -112,7 +112,7 @@ def script(name: str, *words: str | bytes, stdout: int | IO = subprocess.PIPE, *
 
 def finish(process: subprocess.Popen) -> tuple[int, str, str]:
     """Wait for a process: its exit status, and what it wrote to stdout and stderr."""
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)  # a busy machine may take its time
     # In a pipe, too, Windows has other ends of lines.
     return process.returncode, *(said.decode("utf-8").replace(os.linesep, "\n") for said in (out or b"", err))
 

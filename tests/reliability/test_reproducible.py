@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 import sample
-import train
 from gpt.config import GPTOptions
 from gpt.task import FAMILY
 from tests import test_translation_scripts as translation
@@ -80,9 +79,8 @@ def test_the_seed_and_nothing_else_decides_every_random_number(report):
     def initial(seed):
         return run_training(out_dir=f"initial-{seed}", max_iters=0, seed=seed, overwrite=True).last.read_bytes()
 
-    start = Start(
-        FAMILY, build(GPTOptions, ("test", {"text": ["text.txt"], "n_embd": 16, "n_head": 2, "n_layer": 1})), ""
-    )
+    settings = {"text": ["text.txt"], "n_embd": 16, "n_head": 2, "n_layer": 1}
+    start = Start(FAMILY, build(GPTOptions, ("test", settings)), RunFolder("unused"))
     task = start.make_task()
 
     def places(seed):
@@ -152,21 +150,22 @@ def largest_difference(one, two, part="weights"):
 # --- another version of NumPy -----------------------------------------------------------------------------------
 
 OTHER = os.environ.get("TINYGRAD_LITE_OTHER_PYTHON", "")
-TOLERANCE = {"float32": 2e-5, "float64": 1e-12}  # of each weight after 60 steps, and of each loss
+TOLERANCE = {"float32": 1e-4, "float64": 1e-10}  # of each weight after 40 steps, and of each loss
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not OTHER, reason="TINYGRAD_LITE_OTHER_PYTHON names no Python with another NumPy")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_two_versions_of_numpy_agree(dtype, report):
-    """On tokens, batches and dropped elements exactly, on weights up to the last digits of 60 steps."""
+    """On tokens, batches and dropped elements exactly, on weights up to the last digits of 40 steps."""
     version = subprocess.run(
         [OTHER, "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=True
     ).stdout.strip()
     assert version != np.__version__, "the other Python has the same NumPy"
-    words = arguments(**ALL | {"average": 0}, dtype=dtype, max_iters=60, eval_interval=20)
+    words = arguments(**ALL | LARGER, dtype=dtype, max_iters=40, eval_interval=20, learning_rate=1e-3)
     ours, said = train_elsewhere(words, "ours", 1, {})
     theirs, said_there = train_elsewhere(words, "theirs", 1, {}, python=OTHER)
+    assert version.encode() in theirs.last.read_bytes()
     assert said == said_there  # what the models wrote, draw by draw
     difference = largest_difference(ours, theirs)
     assert difference < TOLERANCE[dtype]
@@ -177,9 +176,9 @@ def test_two_versions_of_numpy_agree(dtype, report):
     )
     assert apart < max(TOLERANCE[dtype], 2e-5)  # metrics.csv has six digits
     # Either can go on with what the other has trained.
-    status, _, err = finish(script("train.py", "--resume", f"--out_dir={theirs.path}", "--max_iters=62"))
+    status, _, err = finish(script("train.py", "--resume", f"--out_dir={theirs.path}", "--max_iters=42"))
     assert status == 0, err
     report(
-        f"NumPy {np.__version__} and {version}, {dtype}, 60 steps: weights differ by at most {difference:.1e} "
+        f"NumPy {np.__version__} and {version}, {dtype}, 40 steps: weights differ by at most {difference:.1e} "
         f"(allowed {TOLERANCE[dtype]:.0e}), logged losses by {apart:.1e}"
     )

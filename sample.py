@@ -17,7 +17,7 @@ The prompt and the text go to stdout (with --score, its numbers), everything els
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from seq2seq import speaking
 from seq2seq.model import Seq2Seq
 from seq2seq.task import FAMILY as seq2seq
 from tinygrad_lite.checkpoint import load_checkpoint
-from tinygrad_lite.console import run_command, say, wants_colour
+from tinygrad_lite.console import run_command, say, shown, wants_colour
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.family import Trained
@@ -160,7 +160,7 @@ def write_continuation(
 ) -> Iterator[str]:
     """Write one continuation as it is generated, and give each piece of it, without colours, once it is written."""
     log_probs, state = model.start(np.array([ids]), options.use_cache)
-    step, paint, probabilities = model.step, str, None
+    step, paint, probabilities = model.step, shown, None
     if options.show_probs and sys.stdout.isatty():
         probabilities = Probabilities(tokenizer, log_probs, wants_colour())
         step, paint = probabilities.watch(model.step), probabilities.paint
@@ -186,12 +186,13 @@ def write_continuation(
         if probabilities:
             probabilities.note(int(row[0]), text)
         text = stop.push(text)
-        write(paint(text))
+        write(text, paint)
         yield text
         if stop.found:
             break
     rest = stop.push(stream.finish()) + stop.finish()
-    write(paint(rest) + "\n")
+    write(rest, paint)
+    write("\n")
     yield rest
     if probabilities:
         say(probabilities.table())
@@ -239,9 +240,9 @@ def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None
     say(f"{found.characters:,} characters, {found.tokens:,} tokens, in windows of {model.config.block_size}")
 
 
-def write(text: str) -> None:
+def write(text: str, paint: Callable[[str], str] = shown) -> None:
     """Print text at once."""
-    sys.stdout.write(text)
+    sys.stdout.write(paint(text))
     sys.stdout.flush()
 
 

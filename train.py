@@ -23,7 +23,7 @@ from gpt.task import FAMILY as GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
 from tinygrad_lite.anomaly import NonFiniteError
 from tinygrad_lite.checkpoint import Checkpoint, mean_weights, save_checkpoint
-from tinygrad_lite.console import quoted, reader_has_gone, run_command, say
+from tinygrad_lite.console import quoted, reader_has_gone, run_command, say, shown
 from tinygrad_lite.errors import CheckpointError, UserError
 from tinygrad_lite.family import Task
 from tinygrad_lite.functional.registry import set_composed
@@ -159,7 +159,7 @@ def report(task: Task, model: Module, folder: RunFolder, step: int, val_loss: fl
         folder.add_sample(heading, found.text)
     tqdm.write(heading, file=sys.stderr)
     if found.text:
-        tqdm.write(found.text + "\n", file=sys.stdout)
+        tqdm.write(shown(found.text) + "\n", file=sys.stdout)
         sys.stdout.flush()
 
 

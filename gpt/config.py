@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -38,6 +39,11 @@ class GPTConfig:
         """F, with what 0 stands for."""
         return self.n_inner or 4 * self.n_embd
 
+    @property
+    def specials(self) -> dict[str, int]:
+        """The special tokens that the model knows by their ids: none."""
+        return {}
+
     def to_json(self) -> dict:
         """The settings as a dictionary."""
         return asdict(self)
@@ -55,8 +61,10 @@ class GPTConfig:
         for name, kind in own.items():
             value, lowest = data[name], 0 if name == "n_inner" else 1
             right = type(value).__name__ == kind or (kind == "float" and type(value) is int)
+            if kind == "float" and right:
+                right = 0 <= value < 1
             if not right or (kind == "int" and not lowest <= value <= 10_000_000):
-                raise CheckpointError(f"the model's setting {name} cannot be {value!r}")
+                raise CheckpointError(f"the model's setting {name} cannot be {reprlib.repr(value)}")
         if data["activation"] not in ACTIVATIONS:
             known = ", ".join(ACTIVATIONS)
             raise CheckpointError(f"the model's setting activation cannot be {data['activation']!r}, known are {known}")
@@ -128,7 +136,7 @@ class GPTOptions(TrainOptions):
     n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
     norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
 
-    batch_size: int = option(12, "sequences per micro-step", unit="sequences", low=1, group="training")
+    batch_size: int = option(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000, group="training")
     eval_iters: int = option(
         0,
         "windows of the held-out text to evaluate on, always the same; 0: all",

@@ -80,6 +80,8 @@ class GPT(Module):
             raise CheckpointError(
                 f"the settings make a GPT of {config.num_parameters():,} parameters, there are {stored:,}"
             )
+        if config.n_layer > len(weights):  # nor for a million tiny layers, if all numbers are in one array
+            raise CheckpointError(f"the settings make {config.n_layer:,} layers of {len(weights):,} arrays of weights")
         model = GPT(config)
         model.to(device, next(iter(weights.values())).dtype)
         try:

@@ -12,13 +12,14 @@ comes; which character it is would cost more. A text with many of them looks eas
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from gpt.data import TextData
 from gpt.model import GPT
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.errors import CheckpointError, CorpusError
 from tinygrad_lite.tensor import no_grad
 from tinygrad_lite.text.corpora import Corpus
 from tinygrad_lite.text.tokenizer import Tokenizer
@@ -39,7 +40,8 @@ class Score:
 def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus) -> Score:
     """The loss of a model on a whole text.
 
-    Raises: CorpusError if the text has less than two tokens, so that there is none to predict.
+    Raises: CorpusError if the text has less than two tokens, so that there is none to predict; CheckpointError if the
+        model's loss is not a number.
     """
     tokens = np.array(tokenizer.encode(corpus.text))
     if len(tokens) < 2:
@@ -63,4 +65,6 @@ def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus) -> Score:
             nats += model.loss((ids, targets)).item() * targets.numel()
             count += targets.numel()
     nats_per_token = nats / count
+    if not math.isfinite(nats_per_token):
+        raise CheckpointError(f"the model's loss on {corpus.name} is {nats_per_token}: its training has diverged")
     return Score(len(corpus.text), len(tokens), nats_per_token, data.bits_per_character(nats_per_token))

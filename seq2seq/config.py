@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from dataclasses import asdict, dataclass, fields
 
 from tinygrad_lite.errors import CheckpointError
@@ -36,6 +37,11 @@ class Seq2SeqConfig:
         """F, with what 0 stands for."""
         return self.n_inner or 4 * self.n_embd
 
+    @property
+    def specials(self) -> dict[str, int]:
+        """The special tokens that the model knows by their ids."""
+        return {"<pad>": self.pad, "<bos>": self.bos, "<eos>": self.eos}
+
     def to_json(self) -> dict:
         """The settings as a dictionary."""
         return asdict(self)
@@ -55,7 +61,7 @@ class Seq2SeqConfig:
             if kind == "float" and right:
                 right = 0 <= value < 1
             if not right or (kind == "int" and not lowest <= value <= 10_000_000):
-                raise CheckpointError(f"the model's setting {name} cannot be {value!r}")
+                raise CheckpointError(f"the model's setting {name} cannot be {reprlib.repr(value)}")
         specials = {data["pad"], data["bos"], data["eos"]}
         fits = len(specials) == 3 and max(specials) < data["vocab_size"] and data["n_embd"] % data["n_head"] == 0
         if not fits or data["positions"] not in ("learned", "sinusoidal") or data["activation"] not in ACTIVATIONS:

@@ -81,6 +81,8 @@ class Seq2Seq(Module):
             raise CheckpointError(
                 f"the settings make a model of {config.num_parameters():,} parameters, there are {stored:,}"
             )
+        if config.n_layer > len(weights):  # nor for a million tiny layers, if all numbers are in one array
+            raise CheckpointError(f"the settings make {config.n_layer:,} layers of {len(weights):,} arrays of weights")
         model = Seq2Seq(config)
         model.to(device, next(iter(weights.values())).dtype)
         try:

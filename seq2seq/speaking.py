@@ -14,7 +14,7 @@ from typing import Any
 from seq2seq.attention import FORMATS, cross_attention, draw_attention
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, translate
-from tinygrad_lite.console import say
+from tinygrad_lite.console import say, shown
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.text.cleaning import normalise
 from tinygrad_lite.text.tokenizer import Tokenizer
@@ -87,7 +87,7 @@ def draw_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequen
         settings = {name: getattr(options, name) for name in names}
         found = draw(model, tokenizer, " ".join(line.split()), first_row=number * options.num_samples, **settings)
         for text in itertools.islice(found, options.num_samples):
-            sys.stdout.write(text.replace("\n", " ") + "\n")
+            sys.stdout.write(shown(text.replace("\n", " ")) + "\n")
             sys.stdout.flush()
 
 
@@ -106,7 +106,7 @@ def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequ
                     f"--- {rank}: log-prob {one.log_prob:.4f} nats, length {one.length} tokens, score {one.score:.4f} "
                     f"(log-prob / ((5 + length) / 6)^{options.length_penalty:g})"
                 )
-            sys.stdout.write(one.text.replace("\n", " ") + "\n")
+            sys.stdout.write(shown(one.text.replace("\n", " ")) + "\n")
     sys.stdout.flush()
 
 

@@ -19,6 +19,7 @@ import contextlib
 import json
 import math
 import os
+import reprlib
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -82,7 +83,8 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        with open(temporary, "wb") as file:
+        temporary.unlink(missing_ok=True)  # a crash may have left it; and a link there would lead out of the folder
+        with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -180,7 +182,8 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
         raise CheckpointError(f"{path}: its description is not a JSON object")
     if info.get("format_version") != FORMAT_VERSION:
         raise CheckpointError(
-            f"{path} has format version {info.get('format_version')!r}, this program reads version {FORMAT_VERSION}"
+            f"{path} has format version {reprlib.repr(info.get('format_version'))}, this program reads version "
+            f"{FORMAT_VERSION}"
         )
     if "best_step" not in info:  # checkpoints of the time before have none
         info["best_step"] = None if info.get("best_loss") is None else info.get("step")
@@ -201,6 +204,8 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
         raise CheckpointError(f"{path}: its step is {info['step']}")
     if not 0 <= (info["best_loss"] or 0) < math.inf:  # NaN compares with nothing: no later loss would be the best
         raise CheckpointError(f"{path}: its best loss is {info['best_loss']}")
+    if (info["best_loss"] is None) != (info["best_step"] is None) or not 0 <= (info["best_step"] or 0) <= info["step"]:
+        raise CheckpointError(f"{path}: its best step is {info['best_step']}, but its step {info['step']}")
     parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}}
     for name, array in tensors.items():
         part, _, rest = name.partition(".")
@@ -209,6 +214,8 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
         if not np.isfinite(array).all():
             raise CheckpointError(f"{path}: the tensor {name!r} holds NaN or infinity")
         parts[part][rest] = array
+    if len({array.dtype for array in parts["model"].values()}) > 1:  # one would lose digits, or become infinite
+        raise CheckpointError(f"{path}: its weights are of several types")
     return Checkpoint(weights=parts["model"], optimizer=parts["optimizer"], **{name: info[name] for name in kinds})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,31 @@ from tinygrad_lite.errors import DecodingError, OptionError, UserError
 
 WINDOWS = sys.platform == "win32"
 RESET = "\x1b[0m"  # ends a colour on a terminal
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but the tab and the end of a line
+LONGEST = 2000  # characters of a sentence about a mistake; the names in a hostile file may have millions
 
 
 def say(*words: Any) -> None:
     """Print for people, to stderr: stdout is for text that a model wrote, and for tables."""
-    print(*words, file=sys.stderr, flush=True)
+    print(*(visible(str(word)) for word in words), file=sys.stderr, flush=True)
+
+
+def visible(text: str) -> str:
+    r"""A text with an escape for each control character.
+
+    A terminal obeys them: it clears the screen, changes its title, in some programs even types. What is printed may
+    hold names, characters or tokens that come from a stranger's file.
+
+    >>> print(visible("one\n\x1b[2Jtwo"))
+    one
+    \x1b[2Jtwo
+    """
+    return CONTROL.sub(lambda control: ascii(control[0])[1:-1], text)
+
+
+def shown(text: str) -> str:
+    """What a model wrote, for stdout: as it is, but made visible where stdout is a terminal."""
+    return visible(text) if sys.stdout.isatty() else text
 
 
 def quoted(path: Path) -> str:
@@ -54,11 +75,15 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     try:
         sys.exit(main(sys.argv[1:]))
     except UserError as error:
-        say(f"{name}: {error}")
+        sentence = str(error)
+        say(f"{name}: {sentence[:LONGEST]}" + (" ..." if len(sentence) > LONGEST else ""))
         sys.exit(2 if isinstance(error, (OptionError, DecodingError)) else 1)
     except KeyboardInterrupt:
         say(f"\n{name}: stopped")
         sys.exit(130)
+    except MemoryError as error:
+        say(f"{name}: there is not enough memory ({error}): take a smaller model, batch or text")
+        sys.exit(1)
     except OSError as error:
         if reader_has_gone(error):
             # Python would flush stdout once more at the end, and complain: let it write to nowhere.

@@ -78,7 +78,7 @@ class Family:
         about: what its training does, for --help.
         preset: what it is trained with if no preset is named.
         options: the dataclass of its options, with `model_config(vocab_size, specials)`.
-        config: the dataclass of a model's settings, with `from_json` and `to_json`.
+        config: the dataclass of a model's settings, with `from_json`, `to_json`, and the ids of its `specials`.
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
         task: makes the task, of options and a tokenizer (None: learn one).
         load: reads a trained model from a file or folder.
@@ -129,6 +129,13 @@ def check_family(path: Path, checkpoint: Checkpoint, name: str) -> None:
         raise CheckpointError(f"{path} holds a model of the family {checkpoint.family!r}, not {name!r}")
 
 
+def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
+    """Raise CheckpointError if special tokens that the model's settings name by id are other ones to the tokenizer."""
+    for name, token in config.specials.items():
+        if tokenizer.specials.get(name) != token:
+            raise CheckpointError(f"{path}: {name} is token {token} of its model, but not of its tokenizer")
+
+
 def trained_in(path: Path, checkpoint: Checkpoint, config_class: type, model_class: type) -> Trained:
     """What a checkpoint holds, of a family that is known already.
 
@@ -138,5 +145,6 @@ def trained_in(path: Path, checkpoint: Checkpoint, config_class: type, model_cla
     tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
     if tokenizer.vocab_size != config.vocab_size:
         raise CheckpointError(f"{path}: its tokenizer has {tokenizer.vocab_size} tokens, its model {config.vocab_size}")
+    check_specials(path, config, tokenizer)
     about = f"{path}: {describe(checkpoint)}"
     return Trained(path, about, model_class, config, tokenizer, checkpoint.weights, checkpoint.corpus_sha256)

@@ -44,6 +44,8 @@ from tinygrad_lite.errors import OptionError
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
+MAX_INT = 10**1000  # what has more digits is a mistake, and from 4,300 on Python refuses to print it
+MAX_PRESET = 2**16  # bytes; the largest here has 600, and the time for a dotted key grows with its length squared
 OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Goethe", which may be a prompt
 
 
@@ -228,7 +230,7 @@ def build(cls: type, *layers: tuple[str, Mapping[str, Any]]) -> Any:
                 near = _nearest(name, fields)
                 hint = f": did you mean {near}?" if near else ""
                 raise OptionError(f"unknown option {_shown(name)} ({where}){hint}")
-            label = f"--{name} {_cut(repr(value))} ({where})"  # with its quotes, as "5" in a file is not 5
+            label = f"--{name} {_quoted(value)} ({where})"  # with its quotes, as "5" in a file is not 5
             values[name] = check(fields[name], kinds[name], value, label)
     return cls(**values)
 
@@ -251,8 +253,12 @@ def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
         value = int(value)
     # Not isinstance: to Python, True is an int.
     right = type(value) is base and not (base is float and not math.isfinite(value))
+    if base is int and right:
+        right = abs(value) <= MAX_INT
     if base is list:
         right = right and all(type(item) is str for item in value)
+    if base in (str, list) and right:
+        right = "\0" not in "".join(value)  # which a file can say, a command line not, and no path may hold
     if not right:
         raise OptionError(f"{label}: must be {allowed(field, kind)}")
     if not _in_range(field, value):
@@ -313,7 +319,15 @@ def _shown(value: Any) -> str:
     >>> print(_shown("cpu"), _shown(""), _shown(["a\\nb"]))
     cpu '' ['a\\nb']
     """
-    return _cut(value if isinstance(value, str) and value and value.isprintable() else repr(value))
+    return _cut(value) if isinstance(value, str) and value and value.isprintable() else _quoted(value)
+
+
+def _quoted(value: Any) -> str:
+    """A value of whatever type for a message, as Python writes it."""
+    try:
+        return _cut(repr(value))
+    except (ValueError, RecursionError):  # a number of 5,000 digits; lists within lists within lists
+        return "..."
 
 
 def _cut(text: str) -> str:
@@ -372,8 +386,13 @@ def read_preset(path: Path) -> dict[str, Any]:
     Raises: OptionError with the file and the line.
     """
     try:
-        data = path.read_bytes().removeprefix(codecs.BOM_UTF8)
-        return tomllib.loads(data.decode("utf-8"))
+        with open(path, "rb") as file:
+            data = file.read(MAX_PRESET + 1)
+        if len(data) > MAX_PRESET:
+            raise OptionError(
+                f"the preset {path} has more than {MAX_PRESET:,} bytes, but it should be a page of settings"
+            )
+        return tomllib.loads(data.removeprefix(codecs.BOM_UTF8).decode("utf-8"))
     except OSError as error:
         raise OptionError(f"cannot read the preset {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:

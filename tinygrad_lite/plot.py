@@ -122,6 +122,8 @@ def read_rows(file: Path) -> list[dict[str, float | None]]:
         try:
             named = dict(zip(header, cells, strict=True))
             row: dict[str, float | None] = {"step": int(named["step"])}
+            if not 0 <= row["step"] < 10**15:
+                raise ValueError
             for name in LOSSES:
                 row[name] = float(named[name]) if named.get(name) else None
         except ValueError:

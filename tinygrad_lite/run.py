@@ -31,7 +31,8 @@ METRICS = (
     *("bleu", "chrf", "exact"),
 )
 MOST_WORKERS = 4  # processes that are started if nobody says how many
-SAMPLE_HEADING = re.compile(r"^=== step ([0-9,]+): ", re.MULTILINE)
+STEP = re.compile("[0-9]{1,100}")
+SAMPLE_HEADING = re.compile(r"^=== step ([0-9][0-9,]{0,100}): ", re.MULTILINE)
 
 
 def tune_memory() -> bool:
@@ -120,6 +121,9 @@ class RunFolder:
 
         Raises: OptionError if another run is at work, or if the folder cannot be made.
         """
+        for file in (self.path / "lock", self.metrics, self.samples):
+            if file.is_symlink():
+                raise OptionError(f"{file} is a link that leads out of the run's folder: remove it")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             file = open(self.path / "lock", "ab")  # noqa: SIM115 (closed by the `with` below)
@@ -169,7 +173,7 @@ class RunFolder:
         """What options.json says; nothing if it is gone or damaged."""
         try:
             noted = json.loads(self.options.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return {}
         return noted if isinstance(noted, dict) else {}
 
@@ -178,11 +182,12 @@ class RunFolder:
         rows = [METRICS]
         if self.metrics.exists():
             with open(self.metrics, encoding="utf-8", errors="replace", newline="") as file:
-                for row in csv.DictReader(file):
-                    number = int(row["step"]) if (row.get("step") or "").isdecimal() else step + 1
-                    # Row `step` of an evaluation comes again, row `step` of an update does not.
-                    if number < step or (number == step and row.get("loss")):
-                        rows.append(tuple(row.get(name) or "" for name in METRICS))
+                header, *lines = [line.rstrip("\r\n").split(",") for line in file] or [METRICS]
+            for row in (dict(zip(header, line, strict=False)) for line in lines):
+                number = int(row["step"]) if STEP.fullmatch(row.get("step", "")) else step + 1
+                # Row `step` of an evaluation comes again, row `step` of an update does not.
+                if number < step or (number == step and row.get("loss")):
+                    rows.append(tuple(row.get(name, "") for name in METRICS))
         write_atomically(self.metrics, "".join(",".join(row) + "\n" for row in rows).encode())
         if self.samples.exists():
             text = self.samples.read_text(encoding="utf-8", errors="replace")

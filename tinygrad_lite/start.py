@@ -12,6 +12,7 @@ has a row for each of its tokens.
 from __future__ import annotations
 
 import itertools
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +24,7 @@ from tinygrad_lite.checkpoint import Checkpoint, family_in, load_checkpoint
 from tinygrad_lite.console import say
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.family import Family, Task, Trained, check_family
+from tinygrad_lite.family import Family, Task, Trained, check_family, check_specials
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.options import build, difference, find_preset, list_presets, parse_command_line, read_preset
@@ -83,7 +84,7 @@ class Start:
         """The model to train. Random weights depend on the seed only, not on the device."""
         options, weights = self.options, self.weights
         config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
-        if weights:
+        if weights is not None:
             model = self.family.model.from_weights(config, weights, options.device)
         else:
             with random_key(options.seed):
@@ -162,7 +163,8 @@ def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
     for family in families:
         if family.name == name:
             return family
-    raise OptionError(f"the preset names the family {name!r}, but there are {', '.join(f.name for f in families)}")
+    named = reprlib.repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+    raise OptionError(f"the preset names the family {named}, but there are {', '.join(f.name for f in families)}")
 
 
 def family_of_weights(argv: Sequence[str], families: Sequence[Family]) -> Family:
@@ -219,6 +221,7 @@ def resumed_options(
 ) -> TrainOptions:
     """The settings of the run that goes on, with what the command line changes; prints the changes."""
     source = f"checkpoint {folder.last}"
+    check_saved(folder.last, family, checkpoint.training)
     before = build(family.options, (source, checkpoint.training))
     # The checkpoint holds no path; which files the text was in, options.json says.
     files, noted = family.options.FILES, folder.noted_options()
@@ -238,11 +241,22 @@ def resumed_options(
             f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
         )
     tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
-    described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
     held = family.config.from_json(checkpoint.model)
+    check_specials(folder.last, held, tokenizer)
+    described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
     if any(getattr(held, name) != getattr(described, name) for name in {*family.shape, "vocab_size"}):
         raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
     return options
+
+
+def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if settings say where to read or write: a stranger's checkpoint has no say in that."""
+    dataset = training.get("dataset")
+    outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
+    if isinstance(dataset, str) and Path(dataset).name != dataset:
+        outside.append("dataset")
+    if outside:
+        raise CheckpointError(f"{path}: its settings name {outside[0]}, which is for the command line to say")
 
 
 # --- a run that starts from other weights ---------------------------------------------------------------------

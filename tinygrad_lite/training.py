@@ -36,7 +36,7 @@ class TrainOptions:
 
     max_iters: int = option(2000, "updates to make", unit="steps", low=0, group="training")
     gradient_accumulation_steps: int = option(
-        1, "micro-steps whose gradients make one update", unit="micro-steps", low=1, group="training"
+        1, "micro-steps whose gradients make one update", unit="micro-steps", low=1, high=1_000_000, group="training"
     )
     optimizer: str = option("adamw", "how gradients become updates", choices=("adamw", "adam", "sgd"), group="training")
     learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")

@@ -22,7 +22,23 @@ def normalise(text: str) -> str:
         >>> normalise("\\ufeffSa\\u0308tze\\r\\nund Zeilen\\r")
         'Sätze\\nund Zeilen\\n'
     """
-    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    return to_nfc(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+
+
+NEITHER_LETTER_NOR_SPACE = re.compile(r"[^\w\s\x00-\x7f]{1000}")
+
+
+def to_nfc(text: str) -> str:
+    """The text in Unicode's form NFC.
+
+    The marks on a letter are put in order by a method whose time grows with the square of their number: a letter with
+    a million of them would take hours.
+
+    Raises: CorpusError if a letter has thousands of marks, which is no text.
+    """
+    for run in NEITHER_LETTER_NOR_SPACE.finditer(text):
+        if all(map(unicodedata.combining, run[0])):
+            raise CorpusError("the text has a letter with more than 1,000 accents: remove them")
     return unicodedata.normalize("NFC", text)
 
 
@@ -130,11 +146,12 @@ def gutenberg_text(page: str, where: str) -> str:
     Credits at the edges go too, as do spaces at the ends of lines and all but one of several blank lines.
     Raises CorpusError, naming `where`, if the lines are missing: then it is an error page or half a book.
     """
-    marks = r"\*\*\* ?START OF [^*]+\*\*\*(?P<book>.*?)^\*\*\* ?END OF "
-    found = re.search(marks, normalise(page), re.MULTILINE | re.DOTALL)
-    if found is None:
+    page = normalise(page)
+    start = re.search(r"\*\*\* ?START OF [^*]+\*\*\*", page)
+    end = re.compile(r"^\*\*\* ?END OF ", re.MULTILINE).search(page, start.end()) if start else None
+    if start is None or end is None:
         raise CorpusError(f"{where} is not a whole book with its lines *** START OF and *** END OF")
-    book = re.sub(r"[ \t]+$", "", found["book"], flags=re.MULTILINE)
+    book = "\n".join(line.rstrip(" \t") for line in page[start.end() : end.start()].split("\n"))
     book = re.sub(r"\n{3,}", "\n\n", book).strip("\n")
     book = re.sub(r"\A(Produced by|This e-?text was) .*?(\n\n|\Z)", "", book, flags=re.DOTALL | re.IGNORECASE)
     return re.sub(r"\n\nEnd of (the )?Project Gutenberg.*\Z", "", book, flags=re.DOTALL)

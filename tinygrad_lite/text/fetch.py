@@ -6,6 +6,7 @@ both hold what they read to a bound, so that a broken or hostile source costs an
 `store` and `recall` keep a text and a few facts about it in the cache folder.
 """
 
+import bz2
 import hashlib
 import http.client
 import io
@@ -27,6 +28,7 @@ from pathlib import Path, PurePosixPath
 from tinygrad_lite.errors import CorpusError
 
 MAX_BYTES = 48 * 2**20  # no source here has as much: the largest, a dictionary, has 25 MB
+MAX_UNPACKED = 128 * 2**20  # all files of a package together; that of the dictionary has 26 MB
 APT_TIMEOUT = 180  # seconds for each call of apt-get; the package lists are about 10 MB
 HTTPS_TIMEOUT = 30  # seconds without a byte
 
@@ -136,15 +138,16 @@ def read_deb_member(deb: Path, member: str, run: Callable = subprocess.run) -> b
 
     A .deb is an ar archive of three parts, the last of which, data.tar with the suffix of its compression,
     holds the files. Only the regular file with exactly this name is read, whatever else the archive names.
-    Raises CorpusError if the package is damaged, lacks the file, or has it larger than MAX_BYTES.
+    Raises CorpusError if the package is damaged, lacks the file, has it larger than MAX_BYTES, or unpacks to more than
+    MAX_UNPACKED.
     Format: deb(5), ar(5).
     """
     try:
         suffix, data = ar_part(deb.read_bytes(), "data.tar")
         if suffix == ".zst":  # Ubuntu's choice, which Python's standard library reads from 3.14 on only
             suffix, data = "", run_dpkg_deb(deb, run)
-        mode = "r|" + suffix.removeprefix(".")  # "|": one pass from front to back
-        with tarfile.open(fileobj=io.BytesIO(data), mode=mode) as tar:
+        # Unpacked first, up to the bound: tarfile alone would take an archive's word for how much there is to read.
+        with tarfile.open(fileobj=io.BytesIO(unpacked(data, suffix)), mode="r:") as tar:
             for entry in tar:
                 if entry.isfile() and str(PurePosixPath(entry.name)) == member:
                     if entry.size > MAX_BYTES:
@@ -153,6 +156,26 @@ def read_deb_member(deb: Path, member: str, run: Callable = subprocess.run) -> b
     except (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
         raise CorpusError(f"{deb.name} cannot be read as a Debian package: {error}") from error
     raise CorpusError(f"{deb.name} has no file {member}; the package has changed")
+
+
+def unpacked(data: bytes, suffix: str) -> bytes:
+    """What was compressed into `data`; ValueError if it is cut short, or more than MAX_UNPACKED bytes."""
+    if not suffix:
+        return data
+    kinds = {
+        ".gz": lambda: zlib.decompressobj(16 + zlib.MAX_WBITS),  # 16: with the header of gzip
+        ".xz": lambda: lzma.LZMADecompressor(memlimit=MAX_UNPACKED),
+        ".bz2": bz2.BZ2Decompressor,
+    }
+    if suffix not in kinds:
+        raise ValueError(f"data.tar{suffix} is of an unknown compression")
+    unpacker = kinds[suffix]()
+    whole = unpacker.decompress(data, MAX_UNPACKED + 1)
+    if len(whole) > MAX_UNPACKED:
+        raise ValueError(f"it unpacks to more than {MAX_UNPACKED:,} bytes")
+    if not unpacker.eof:
+        raise ValueError("it is cut short")
+    return whole
 
 
 def ar_part(archive: bytes, stem: str) -> tuple[str, bytes]:
@@ -179,13 +202,29 @@ def ar_part(archive: bytes, stem: str) -> tuple[str, bytes]:
 def run_dpkg_deb(deb: Path, run: Callable) -> bytes:
     """The uncompressed data.tar of a package, by Debian's own tool."""
     command = ["dpkg-deb", "--fsys-tarfile", str(deb)]
-    try:
-        done = run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=60)
-    except subprocess.TimeoutExpired:
-        raise CorpusError(f"`dpkg-deb` did not unpack {deb.name} within 60 s") from None
-    if done.returncode != 0:
-        raise CorpusError(f"`dpkg-deb` cannot unpack {deb.name}: {done.stderr.decode('utf-8', 'replace').strip()}")
-    return done.stdout
+    with tempfile.TemporaryFile() as tar:
+        try:
+            done = run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=tar,
+                stderr=subprocess.PIPE,
+                timeout=60,
+                preexec_fn=bound_files,  # it is ended when it writes more
+            )
+        except subprocess.TimeoutExpired:
+            raise CorpusError(f"`dpkg-deb` did not unpack {deb.name} within 60 s") from None
+        if done.returncode != 0:
+            raise CorpusError(f"`dpkg-deb` cannot unpack {deb.name}: {done.stderr.decode('utf-8', 'replace').strip()}")
+        tar.seek(0)
+        return tar.read()
+
+
+def bound_files() -> None:
+    """Let this process write no file larger than MAX_UNPACKED."""
+    import resource  # which Windows does not have, nor dpkg-deb
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_UNPACKED, MAX_UNPACKED))
 
 
 # ----------------------------------------------------------------------------------------------------- https
@@ -290,7 +329,7 @@ def recall(name: str) -> tuple[str, dict[str, str]] | None:
         facts = json.loads(about_path.read_text(encoding="utf-8"))
         described = all(isinstance(facts[key], str) for key in ("source", "licence"))
         intact = described and facts["sha256"] == sha256(text)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         intact = False
     if not intact:
         raise CorpusError(f"{text_path} is damaged or cannot be read")

@@ -56,21 +56,11 @@ class HFTokenizer(Tokenizer):
     kind = "hf"
 
     def __init__(self, definition: str, vocab_size: int | None = None):
-        package = _package()
+        package, checked = _package(), checked_definition(definition)
         try:
-            self._inner = package.Tokenizer.from_str(definition)
+            self._inner = package.Tokenizer.from_str(checked)
         except Exception as error:  # the package has no narrower class
             raise TokenizerError(f"the tokenizer's definition cannot be read by tokenizers ({error})") from None
-        if not (
-            isinstance(self._inner.model, package.models.BPE)
-            and isinstance(self._inner.decoder, package.decoders.ByteLevel)
-        ):
-            raise TokenizerError(
-                "the tokenizer is not a byte-level BPE (model BPE, decoder ByteLevel), the kind that GPT-2 has: "
-                "take a model with such a one"
-            )
-        self._inner.no_truncation()  # a tokenizer.json may cut or pad what it encodes; here all of a text counts
-        self._inner.no_padding()
         self._inner.encode_special_tokens = True  # as text: their names mean something in allow_special only
 
         ids = self._inner.get_vocab(with_added_tokens=True)
@@ -142,26 +132,85 @@ class HFTokenizer(Tokenizer):
         return HFTokenizer(definition, vocab_size)
 
 
+def checked_definition(definition: str) -> str:
+    """What of a `tokenizer.json` makes a byte-level BPE, after a look at each field.
+
+    The package gets this and nothing else, because it takes a file at its word: a damaged one can end the whole
+    process, and some parts, such as a normalizer that replaces text again and again, can fill the memory. Cutting and
+    padding are left out as well: here all of a text counts.
+
+    Raises: TokenizerError if a field is wrong, or if it is another kind of tokenizer.
+    """
+    try:
+        given = json.loads(definition)
+        model, before, after = ({} | (given[name] or {}) for name in ("model", "pre_tokenizer", "decoder"))
+        added = [{} | token for token in given.get("added_tokens") or ()]
+        kinds = (model.get("type", "BPE"), before.get("type"), after.get("type"), given.get("normalizer"))
+        marks = [model.get(name) or None for name in ("continuing_subword_prefix", "end_of_word_suffix")]
+        if kinds != ("BPE", "ByteLevel", "ByteLevel", None) or marks != [None, None]:
+            raise TokenizerError(
+                "the tokenizer is not a byte-level BPE (model BPE, pre_tokenizer and decoder ByteLevel, no normalizer) "
+                "as GPT-2 has: take a model with such a one"
+            )
+        vocab = {} | model["vocab"]
+        merges = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model["merges"]]
+        if not all(len(merge) == 2 and vocab.keys() >= {*merge, "".join(merge)} for merge in merges):
+            raise ValueError("a merge is not of two tokens that make a third")
+        ids = [*vocab.values(), *(token["id"] for token in added)]
+        if not all(type(number) is int and 0 <= number < MAX_VOCAB for number in ids):
+            raise ValueError(f"an id is no number from 0 to {MAX_VOCAB - 1}")
+        if len(set(vocab.values())) < len(vocab):
+            raise ValueError("an id is there twice")
+        if not all(isinstance(token["content"], str) and token["content"] for token in added):
+            raise ValueError("an added token has no text")
+        if model.get("unk_token") is not None and model["unk_token"] not in vocab:
+            raise ValueError("unk_token is no token")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise TokenizerError(
+            f"the tokenizer's definition cannot be read by tokenizers ({type(error).__name__}: {error})"
+        ) from None
+    byte_level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True}
+    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    checked = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": token["id"], "content": token["content"], **{flag: bool(token.get(flag)) for flag in flags}}
+            for token in added
+        ],
+        "pre_tokenizer": byte_level | {"add_prefix_space": bool(before.get("add_prefix_space"))},
+        "decoder": byte_level | {"add_prefix_space": True},
+        "model": {
+            "type": "BPE",
+            "unk_token": model.get("unk_token"),
+            "fuse_unk": bool(model.get("fuse_unk")),
+            "ignore_merges": bool(model.get("ignore_merges")),
+            "vocab": vocab,
+            "merges": merges,
+        },
+    }
+    return json.dumps(checked)
+
+
 def gpt2_definition(vocab: str, merges: str) -> str:
     """The `tokenizer.json` of GPT-2's two files: a JSON object token -> id, and lines of two tokens to be joined.
 
     Raises: TokenizerError if they are something else.
     """
-    package = _package()
     try:
         ids = json.loads(vocab)
         lines = merges.split("\n")
         if lines[0].startswith("#version"):
             lines = lines[1:]
-        model = package.models.BPE(ids, [tuple(line.split()) for line in lines if line.strip()])
-    except Exception as error:  # the package has no narrower class
+        special = [{"id": ids[GPT2_SPECIAL], "content": GPT2_SPECIAL, "special": True}] if GPT2_SPECIAL in ids else []
+        definition = {
+            "added_tokens": special,
+            "pre_tokenizer": {"type": "ByteLevel"},
+            "decoder": {"type": "ByteLevel"},
+            "model": {"vocab": ids, "merges": [line.split() for line in lines if line.strip()]},
+        }
+        return checked_definition(json.dumps(definition))
+    except (ValueError, TypeError, RecursionError, TokenizerError) as error:
         raise TokenizerError(f"vocab.json and merges.txt are no BPE that tokenizers can read ({error})") from None
-    inner = package.Tokenizer(model)
-    inner.pre_tokenizer = package.pre_tokenizers.ByteLevel(add_prefix_space=False)
-    inner.decoder = package.decoders.ByteLevel()
-    if GPT2_SPECIAL in ids:
-        inner.add_special_tokens([GPT2_SPECIAL])
-    return inner.to_str()
 
 
 def _pieces(ids: Mapping[str, int], added: set[str], vocab_size: int) -> Sequence[bytes]:

@@ -6,11 +6,11 @@ every pair is one line in Unicode's form NFC, without spaces at its ends (`one_l
 """
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.text.cleaning import to_nfc
 
 Pair = tuple[str, str]
 
@@ -23,7 +23,7 @@ def one_line(text: str) -> str:
     >>> one_line(" ein\\tschöner \\u00a0 Tag\\n")
     'ein schöner Tag'
     """
-    return " ".join(unicodedata.normalize("NFC", text.removeprefix("\ufeff")).split())
+    return " ".join(to_nfc(text.removeprefix("\ufeff")).split())
 
 
 def words(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from collections import deque
 
 import numpy as np
 
-from tinygrad_lite.console import RESET
+from tinygrad_lite.console import RESET, visible
 from tinygrad_lite.text.decoding import State, Step
 from tinygrad_lite.text.tokenizer import Tokenizer
 
@@ -67,11 +67,12 @@ class Probabilities:
     def paint(self, text: str) -> str:
         """Text in the colours of its tokens. Ends of lines stay plain: a background would run on to the margin."""
         if not self._colour:
-            return text
+            return visible(text)
         painted = []
         for character in text:
             colour = self._colours.popleft() if self._colours else ""
-            painted.append(character if character == "\n" or not colour else colour + character + RESET)
+            plain = character == "\n" or not colour
+            painted.append(visible(character) if plain else colour + visible(character) + RESET)
         return "".join(painted)
 
     def table(self) -> str:

@@ -68,7 +68,8 @@ def test_one_file_is_read_out_of_a_package(deb, suffix):
 def test_zstandard_goes_through_dpkg_deb(deb):
     def run(command, **kwargs):
         assert command[:2] == ["dpkg-deb", "--fsys-tarfile"]
-        return subprocess.CompletedProcess(command, 0, make_tar({MEMBER: b"poem"}), b"")
+        kwargs["stdout"].write(make_tar({MEMBER: b"poem"}))
+        return subprocess.CompletedProcess(command, 0, None, b"")
 
     assert fetch.read_deb_member(deb(make_deb({MEMBER: b"?"}, ".zst")), MEMBER, run) == b"poem"
 

@@ -1,0 +1,628 @@
+"""Checkpoints that are broken or made to do harm: each is used as it is or refused with the reason, and does nothing.
+
+What is "used" writes some tokens or translates a sentence; what is gone on with makes some updates.
+"""
+
+import json
+import os
+import pickle
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+
+import sample
+import train
+from gpt import export
+from gpt.sample_options import SampleOptions
+from seq2seq import evaluate
+from seq2seq.task import FAMILY as SEQ2SEQ
+from seq2seq.translate import translate
+from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.reliability.mutations import (
+    Outcomes,
+    harmless,
+    odd_bytes,
+    odd_checkpoint,
+    odd_json,
+    put_together,
+    taken_apart,
+)
+from tests.tiny_runs import ROOT, contents, finish, made_up_text, run_training, script, undone
+from tinygrad_lite.checkpoint import KEY, load_checkpoint, save_checkpoint
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
+from tinygrad_lite.family import Trained
+from tinygrad_lite.run import RunFolder
+from tinygrad_lite.text import fetch
+from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.text.tokenizer import CharTokenizer
+
+SEED = 20240711
+REVERSE = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 64, "batch_tokens": 200, "toy_size": 300}
+REVERSE |= {"max_iters": 2, "eval_interval": 2, "eval_pairs": 0, "tokenizer": "char", "workers": 1}
+
+
+def many(few: int, lot: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("count", [few, pytest.param(lot, marks=pytest.mark.slow)])
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The files of a run of each family; made once, and nobody changes them."""
+    folder = tmp_path_factory.mktemp("runs")
+    (folder / "text.txt").write_text(made_up_text(), encoding="utf-8")
+    with undone():
+        run_training(text=folder / "text.txt", out_dir=folder / "gpt", max_iters=2, workers=1)
+        words = [f"--{name}={value}" for name, value in (REVERSE | {"out_dir": folder / "seq2seq"}).items()]
+        assert train.main(["reverse", *words]) == 0
+    return {family: contents(folder / family) for family in ("gpt", "seq2seq")}
+
+
+@pytest.fixture(autouse=True)
+def nothing_outside(monkeypatch):
+    """No network, no apt-get: what a file makes the program ask for is not to be had."""
+
+    def unreachable(what, *rest):
+        raise CorpusError("there is no network here")
+
+    monkeypatch.setattr(fetch, "debian_files", unreachable)
+    monkeypatch.setattr(fetch, "https_bytes", unreachable)
+
+
+@pytest.fixture
+def run(runs, workplace):
+    """Writes the files of a run, with another last checkpoint, into the folder `run`; gives the checkpoint's path."""
+
+    def write(family: str, last: bytes | None = None) -> Path:
+        shutil.rmtree("run", ignore_errors=True)
+        Path("run").mkdir()
+        for name, data in runs[family].items():
+            (Path("run") / name).write_bytes(data)
+        path = Path("run/last.safetensors")
+        if last is not None:
+            path.write_bytes(last)
+        return path
+
+    return write
+
+
+def write_some(trained: Trained) -> None:
+    """Let a model do its work, a little of it."""
+    model, tokenizer = trained.make_model(), trained.tokenizer
+    if trained.model_class is SEQ2SEQ.model:
+        translate(model, tokenizer, ["abc"], beam=2)
+        return
+    ids = sample.encode(tokenizer, "Es irrt")
+    for _ in sample.write_continuation(SampleOptions(max_new_tokens=3), model, tokenizer, ids, 0):
+        pass
+
+
+def sampled(path: Path) -> None:
+    with np.errstate(all="ignore"):  # as sample.py sets it
+        write_some(sample.load_any(path))
+
+
+def resume(*words: str) -> None:
+    """Go on with the run; what would take long is said on the command line."""
+    fixed = ["--workers=1", "--max_iters=4", "--eval_interval=2"]
+    assert train.main(["--resume", "--out_dir=run", *fixed, *words]) == 0
+
+
+SHORT = {
+    "gpt": ["--sample_tokens=0", "--batch_size=4", "--gradient_accumulation_steps=1"],
+    "seq2seq": ["--eval_pairs=0", "--batch_tokens=200", "--gradient_accumulation_steps=1", "--toy_size=300"],
+}
+
+
+# --- many of them -----------------------------------------------------------------------------------------------------
+
+
+@many(100, 2500)
+@pytest.mark.parametrize("family", ["gpt", "seq2seq"])
+def test_a_broken_checkpoint_writes_or_is_refused(family, count, run, runs, workplace, report, capsys):
+    rng, outcomes = random.Random(SEED), Outcomes()
+    last, path = runs[family]["last.safetensors"], Path("broken.safetensors")
+    tracemalloc.start()
+    try:
+        with harmless(workplace):
+            for number in range(count):
+                path.write_bytes(odd_checkpoint(rng, last))
+                outcomes.tried(number, lambda: sampled(path))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    capsys.readouterr()
+    assert most < 64 * 2**20  # bytes; the file has 60,000
+    assert outcomes["used"] > count / 20  # the damage is not always such that nothing works
+    assert outcomes["CheckpointError"] > count / 4
+    assert sorted(path.name for path in workplace.iterdir()) == ["broken.safetensors", "text.txt"]
+    report(
+        f"hostile files: {count:,} broken {family} checkpoints given to sample.py (seed {SEED}): {outcomes}; "
+        f"at most {most / 2**20:.0f} MiB"
+    )
+
+
+@many(20, 600)
+@pytest.mark.parametrize("family", ["gpt", "seq2seq"])
+def test_a_broken_checkpoint_goes_on_or_is_refused(family, count, run, runs, workplace, report, capsys):
+    rng, outcomes = random.Random(SEED + 1), Outcomes()
+    with harmless(workplace):
+        for number in range(count):
+            run(family, odd_checkpoint(rng, runs[family]["last.safetensors"]))
+            text = ["--text=text.txt"] if family == "gpt" else []
+            outcomes.tried(number, lambda text=text: resume(*SHORT[family], *text))
+    capsys.readouterr()
+    assert outcomes["used"] > count / 20
+    assert outcomes["CheckpointError"] + outcomes["OptionError"] > count / 4
+    assert sorted(path.name for path in workplace.iterdir()) == ["run", "text.txt"]
+    what = f"broken {family} checkpoints given to train.py --resume"
+    report(f"hostile files: {count:,} {what} (seed {SEED + 1}): {outcomes}")
+
+
+@many(20, 400)
+def test_a_broken_gpt2_folder_writes_or_is_refused(count, workplace, report, capsys):
+    rng, outcomes = random.Random(SEED + 2), Outcomes()
+    settings = SETTINGS | {"vocab_size": 256}
+    folder = write_folder(Path("gpt2"), random_weights(settings, "float32"), vocab_size=256)
+    own = folder / "tinygrad_lite_tokenizer.json"
+    own.write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
+    sampled(folder)
+    good = contents(folder)
+    with harmless(workplace):
+        for number in range(count):
+            for name, data in good.items():
+                (folder / name).write_bytes(data)
+            name = rng.choice(list(good))
+            data = odd_bytes(rng, good[name])
+            if name.endswith("json") and rng.random() < 0.7:
+                data = json.dumps(odd_json(rng, json.loads(good[name]))).encode()
+            (folder / name).write_bytes(data)
+            outcomes.tried(number, lambda: sampled(folder))
+    capsys.readouterr()
+    assert outcomes["CheckpointError"] > count / 4
+    report(f"hostile files: {count:,} broken folders in GPT-2's layout (seed {SEED + 2}): {outcomes}")
+
+
+@pytest.mark.parametrize("family", ["gpt", "seq2seq"])
+def test_a_checkpoint_cut_at_every_kilobyte_is_refused(family, run, runs, workplace, report):
+    last, path = runs[family]["last.safetensors"], Path("cut.safetensors")
+    lengths = range(0, len(last), 1024)
+    for length in lengths:
+        path.write_bytes(last[:length])
+        with pytest.raises(CheckpointError, match="no readable checkpoint"):
+            sampled(path)
+    run(family)
+    for length in lengths:
+        Path("run/last.safetensors").write_bytes(last[:length])
+        with pytest.raises(CheckpointError, match="no readable checkpoint"):
+            resume()
+    refused = 2 * len(lengths)
+    report(f"hostile files: a {family} checkpoint cut at each of {len(lengths)} kilobytes: refused {refused} times")
+
+
+# --- what was thought out ---------------------------------------------------------------------------------------------
+
+
+def changed(data: bytes, part: str, **values: object) -> bytes:
+    """A checkpoint with other values in one part of its description, "" for the whole of it."""
+    header, info, body = taken_apart(data)
+    (info[part] if part else info).update(values)
+    return put_together(header, info, body)
+
+
+class Evil:
+    """Unpickling it would make a file."""
+
+    def __reduce__(self):
+        return (open, ("unpickled", "w"))
+
+
+@pytest.mark.parametrize("command", ["sample.py", "train.py", "gpt.export", "seq2seq.evaluate", "gpt.baselines"])
+def test_a_pickle_under_our_suffix_is_not_opened(command, run, workplace):
+    path = run("gpt", pickle.dumps(Evil()))
+    calls = {
+        "sample.py": lambda: sample.main([str(path)]),
+        "train.py": lambda: train.main([f"--init_from={path}", "--out_dir=new", "--text=text.txt"]),
+        "gpt.export": lambda: export.main([str(path), "exported"]),
+        "seq2seq.evaluate": lambda: evaluate.main([str(path)]),
+        "gpt.baselines": lambda: sampled(path.parent),
+    }
+    with harmless(workplace), pytest.raises(CheckpointError, match="no readable checkpoint"):
+        calls[command]()
+    assert not Path("unpickled").exists()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({"out_dir": "elsewhere"}, {"init_from": "elsewhere"}, {"overwrite": True}, {"profile": True}),
+        *({"text": ["secret.txt"]}, {"dataset": "../secret.txt"}, {"dataset": "/etc/hostname"}),
+    ],
+)
+def test_a_checkpoint_does_not_say_where_to_read_or_write(values, run, runs, workplace):
+    (workplace / "secret.txt").write_text(made_up_text(seed=2), encoding="utf-8")
+    run("gpt", changed(runs["gpt"]["last.safetensors"], "training", **values))
+    Path("run/options.json").unlink()
+    with harmless(workplace), pytest.raises(CheckpointError, match=f"settings name {next(iter(values))}"):
+        resume()
+    assert not Path("elsewhere").exists()
+
+
+@pytest.mark.parametrize("values", [{"pairs": "secret.tsv"}, {"src": "secret.tsv", "tgt": "secret.tsv"}])
+def test_nor_does_one_of_a_translation_model(values, run, runs, workplace):
+    (workplace / "secret.tsv").write_text("ein\tone\n" * 100, encoding="utf-8")
+    run("seq2seq", changed(runs["seq2seq"]["last.safetensors"], "training", **values))
+    Path("run/options.json").unlink()
+    with pytest.raises(CheckpointError, match=f"settings name {next(iter(values))}"):
+        resume()
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links as POSIX has them")
+@pytest.mark.parametrize("name", ["last.safetensors.tmp", "options.json.tmp", "metrics.csv", "samples.txt", "lock"])
+@pytest.mark.parametrize("there", [True, False])
+def test_a_link_in_a_run_does_not_lead_out_of_it(name, there, run, workplace):
+    outside = workplace / "precious.txt"
+    if there:
+        outside.write_text("precious", encoding="utf-8")
+    run("gpt")
+    (workplace / "run" / name).unlink(missing_ok=True)
+    (workplace / "run" / name).symlink_to(outside)
+    with harmless(workplace / "run"):
+        try:
+            resume("--text=text.txt", "--sample_tokens=3")
+        except OptionError as error:
+            assert "is a link" in str(error)  # noqa: PT017 (it need not be raised)
+    assert (outside.read_text(encoding="utf-8") == "precious") if there else not outside.exists()
+
+
+def test_special_tokens_that_are_not_the_models(run, runs):
+    last = runs["seq2seq"]["last.safetensors"]
+    _, info, _ = taken_apart(last)
+    for specials in (["<pad>", "<bos>", "x", "<unk>"], ["<bos>", "<pad>", "<eos>", "<unk>"]):
+        path = run("seq2seq", changed(last, "tokenizer", specials=specials))
+        for use in (lambda path=path: sampled(path), resume):
+            with pytest.raises(CheckpointError, match="of its model, but not of its tokenizer"):
+                use()
+    assert info["tokenizer"]["specials"] == ["<pad>", "<bos>", "<eos>", "<unk>"]
+
+
+def test_weights_that_are_missing_are_not_drawn_anew(run):
+    path = run("gpt")
+    checkpoint = load_checkpoint(path)
+    checkpoint.weights = {}
+    save_checkpoint(path, checkpoint)
+    for use in (lambda: sampled(path), lambda: resume("--text=text.txt")):
+        with pytest.raises(CheckpointError, match="parameters, there are 0"):
+            use()
+
+
+@pytest.mark.parametrize("how", ["missing", "one missing", "mis-shaped", "of another optimizer"])
+def test_an_optimizer_that_does_not_fit_is_refused(how, run):
+    path = run("gpt")
+    checkpoint = load_checkpoint(path)
+    name, values = next(iter(checkpoint.optimizer.items()))
+    if how == "missing":
+        checkpoint.optimizer = {}
+    elif how == "one missing":
+        del checkpoint.optimizer[name]
+    elif how == "mis-shaped":
+        checkpoint.optimizer[name] = values[..., :-1]
+    else:
+        checkpoint.optimizer = {f"momentum.{name}": values for name, values in checkpoint.weights.items()}
+    save_checkpoint(path, checkpoint)
+    with pytest.raises(OptionError, match=r"cannot resume from .*: the optimizer's state does not fit"):
+        resume("--text=text.txt")
+    assert load_checkpoint(path).step == checkpoint.step
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ({"best_step": None}, "best step is None"),
+        ({"best_loss": None}, "best step is"),
+        ({"best_step": 99}, "best step is 99"),
+        ({"best_step": -1}, "best step is -1"),
+        ({"best_loss": -1.0}, "best loss is -1"),
+    ],
+)
+def test_a_best_step_that_cannot_be(values, reason, run, runs):
+    path = run("gpt", changed(runs["gpt"]["last.safetensors"], "", **values))
+    for use in (lambda: sampled(path), lambda: resume("--patience=1")):
+        with pytest.raises(CheckpointError, match=reason):
+            use()
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+@pytest.mark.parametrize("part", ["weights", "optimizer"])
+def test_one_number_that_is_none_is_enough(part, value, run):
+    path = run("gpt")
+    checkpoint = load_checkpoint(path)
+    name = list(getattr(checkpoint, part))[-1]
+    getattr(checkpoint, part)[name].reshape(-1)[-1] = value
+    save_checkpoint(path, checkpoint)
+    for use in (lambda: sampled(path), resume):
+        with pytest.raises(CheckpointError, match=r"the tensor '(model|optimizer)\..*' holds NaN or infinity"):
+            use()
+
+
+def test_weights_so_large_that_their_sums_are_not_finite(run, workplace, capsys):
+    path = run("gpt")
+    checkpoint = load_checkpoint(path)
+    for values in checkpoint.weights.values():
+        values[...] = 3e38
+    save_checkpoint(path, checkpoint)
+    for words in ([], ["--beam=2"], ["--greedy"], ["--score=text.txt"]):
+        with pytest.raises(UserError, match="diverged"):
+            sample.main([str(path), *words])
+    with pytest.raises(UserError, match="the loss is nan"):
+        resume("--text=text.txt")
+    assert capsys.readouterr().out.strip() == ""
+
+
+def test_weights_of_several_types_are_refused(run):
+    path = run("gpt")
+    checkpoint = load_checkpoint(path)
+    name = list(checkpoint.weights)[-1]
+    checkpoint.weights[name] = checkpoint.weights[name].astype(np.float64) * 1e200
+    save_checkpoint(path, checkpoint)
+    with pytest.raises(CheckpointError, match="of several types"):
+        sampled(path)
+
+
+# --- for a terminal ---------------------------------------------------------------------------------------------------
+
+ESCAPES = "\x07\x08\r\x1b\x7f\x9b"
+
+
+@pytest.fixture
+def rude(run):
+    """A checkpoint that knows control characters only, and so writes nothing else."""
+    path = run("gpt")
+    checkpoint = load_checkpoint(path)
+    size = checkpoint.model["vocab_size"]
+    characters = [chr(code) for code in range(1, 32) if chr(code) not in "\t\n"][: size - 2] + ["\x9b"]
+    checkpoint.tokenizer = CharTokenizer(characters).to_json()
+    checkpoint.model["vocab_size"] = len(characters) + 1
+    for part in (checkpoint.weights, checkpoint.optimizer):
+        for name in list(part):
+            if name.endswith("token_embedding.weight"):
+                part[name] = part[name][: len(characters) + 1].copy()
+    save_checkpoint(path, checkpoint)
+    return path
+
+
+@pytest.mark.parametrize("words", [[], ["--beam=2"], ["--greedy"], ["--show_probs"], ["--stop", "a"]])
+def test_what_a_terminal_would_obey_is_shown_to_it_as_text(words, rude, monkeypatch, capsys):
+    arguments = [str(rude), "--start=\x1b[31m", "--max_new_tokens=20", *words]
+    assert sample.main(arguments) == 0
+    raw = capsys.readouterr().out
+    assert set(raw) & set(ESCAPES)  # a file gets what the model wrote
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert sample.main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert not {*out, *err} & set(ESCAPES)
+    assert "\\x1b[31m" in out
+
+
+def test_colours_are_the_only_escapes_that_a_terminal_gets(rude, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    assert sample.main([str(rude), "--show_probs", "--max_new_tokens=20"]) == 0
+    out, err = capsys.readouterr()
+    for code in ("30;42", "30;46", "30;43", "30;41", "0"):
+        out = out.replace(f"\x1b[{code}m", "")
+    assert not {*out, *err} & set(ESCAPES)
+
+
+def test_samples_of_a_training_run_are_shown_as_text_too(rude, monkeypatch, capsys):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    resume("--text=text.txt", "--sample_tokens=20")
+    out, err = capsys.readouterr()
+    assert "\\x" in out
+    assert not set(out) & set(ESCAPES)
+    assert not set(err) & (set(ESCAPES) - {"\r", "\x1b"})  # the progress bar has these
+
+
+@pytest.mark.parametrize("where", ["family", "tensor", "setting", "version", "training"])
+def test_names_in_a_checkpoint_are_said_without_escapes_and_not_at_length(where, run, runs):
+    evil = "\x1b]0;evil\x07" + "x" * 1_000_000
+    last = runs["gpt"]["last.safetensors"]
+    header, info, body = taken_apart(last)
+    if where == "tensor":
+        header[evil] = header.pop("model.final_norm.weight")
+    elif where == "setting":
+        info["model"][evil] = 1
+    elif where == "training":
+        info["training"][evil] = 1
+    else:
+        info["family" if where == "family" else "format_version"] = evil
+    run("gpt", put_together(header, info, body))
+    words = {"training": ["train.py", "--resume", "--out_dir=run"]}.get(where, ["sample.py", "run"])
+    status, out, err = finish(script(*words))
+    assert (status in (1, 2), out) == (True, "")
+    assert "\x1b" not in err
+    assert len(err) < 4000
+    assert "Traceback" not in err
+    status, out, err = finish(script("train.py", "--out_dir=run", "--text=text.txt"))  # which says what is there
+    assert (status, out) == (2, "")
+    assert "\x1b" not in err
+
+
+# --- sizes that are not true ------------------------------------------------------------------------------------------
+
+LIMIT = 3 * 2**30  # bytes of address space; Python with NumPy takes 0.5
+CHILD = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, ({limit}, {limit}))
+sys.argv = sys.argv[1:]
+import runpy
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def in_little_memory(*words: str) -> tuple[int, str]:
+    """The status and the last words of a script that may not take more than LIMIT."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD.format(limit=LIMIT), str(ROOT / words[0]), *words[1:]],
+        capture_output=True,
+        check=False,
+        timeout=60 * 10,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"},
+    )
+    return done.returncode, done.stderr.decode("utf-8")
+
+
+def absurd(data: bytes) -> dict[str, bytes]:
+    """Checkpoints of a few kilobytes that claim to be enormous."""
+    header, info, body = taken_apart(data)
+    name = "model.final_norm.weight"
+    tensor = header[name]
+    files = {f"length {n}": put_together(header, info, body, n) for n in (2**64 - 1, 2**63, 2**40, 10**8, 0)}
+    for shape in ([10**12], [2**40, 2**40], [2**62, 0], [2**63, 2], [16, 10**9], [-1], [1] * 100, [2**64]):
+        files[f"shape {shape[:2]}"] = put_together({**header, name: tensor | {"shape": shape}}, info, body)
+    settings = {"n_embd": 10**7, "vocab_size": 10**7, "n_layer": 10**7, "block_size": 10**7, "n_inner": 10**7}
+    for setting, value in settings.items():
+        files[f"{setting} {value}"] = changed(data, "model", **{setting: value})
+    files["everything"] = changed(data, "model", **settings)
+    files["format version"] = changed(data, "", format_version=10**4000)
+    files["nested"] = put_together(header, "[" * 100_000, body)
+    files["digits"] = put_together(header, '{"step": ' + "9" * 10_000 + "}", body)
+    # A million layers of one number each: what has to be made for them would be a thousand times what they weigh.
+    layers = 400_000
+    tiny = info["model"] | {"n_layer": layers, "n_embd": 1, "n_head": 1, "n_inner": 1, "vocab_size": 3, "block_size": 1}
+    tiny |= {"bias": False, "positions": "learned"}
+    numbers = 3 + 1 + layers * (4 + 2 + 2) + 1
+    about = info | {"model": tiny, "tokenizer": CharTokenizer(["a", "b"]).to_json()}
+    one = {"model.w": {"dtype": "F32", "shape": [numbers], "data_offsets": [0, 4 * numbers]}}
+    files["many layers"] = put_together(one, about, bytes(4 * numbers))
+    return files
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux limits a process's memory")
+@pytest.mark.slow
+def test_sizes_that_are_not_true_are_refused_in_little_memory(run, runs, report):
+    path = run("gpt")
+    files = absurd(runs["gpt"]["last.safetensors"])
+    for name, data in files.items():
+        path.write_bytes(data)
+        for words in (["sample.py", str(path)], ["train.py", "--resume", "--out_dir=run", "--text=text.txt"]):
+            status, err = in_little_memory(*words)
+            assert status in (1, 2), (name, status, err[-2000:])
+            assert "Traceback" not in err, (name, err[-2000:])
+            assert "enough memory" not in err, (name, err)
+    limit, refused = LIMIT // 2**30, 2 * len(files)
+    report(f"hostile files: {len(files)} checkpoints of absurd sizes, in {limit} GiB: refused {refused} times")
+
+
+def test_the_same_sizes_are_refused_without_taking_memory(run, runs):
+    path = run("gpt")
+    for name, data in absurd(runs["gpt"]["last.safetensors"]).items():
+        path.write_bytes(data)
+        tracemalloc.start()
+        try:
+            with pytest.raises(UserError):
+                sampled(path)
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert most < 10 * len(data) + 20 * 2**20, (name, most)
+
+
+def test_a_block_size_that_no_weight_has_ends_with_a_sentence(run, runs, workplace):
+    """Sinusoidal positions weigh nothing: only when the model writes is room for them asked for."""
+    path = run("gpt")
+    checkpoint = load_checkpoint(path)
+    del checkpoint.weights["position_embedding.weight"]
+    checkpoint.model |= {"positions": "sinusoidal", "block_size": 10**7}
+    save_checkpoint(path, checkpoint)
+    sampled(path)  # 10 million positions of 16 numbers are not touched, so they cost nothing
+
+
+def test_too_little_memory_is_one_sentence(workplace):
+    code = "from tinygrad_lite.console import run_command\nimport numpy as np\n"
+    code += "run_command('make', lambda words: np.ones(2**55).shape[0])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"make: there is not enough memory (")
+    assert done.stderr.count(b"\n") == 1
+
+
+# --- what lies beside a checkpoint ------------------------------------------------------------------------------------
+
+
+@many(20, 400)
+def test_broken_files_beside_a_checkpoint(count, run, runs, workplace, report, capsys):
+    rng, outcomes = random.Random(SEED + 3), Outcomes()
+    names = ["metrics.csv", "options.json", "samples.txt"]
+    samples = b"=== step 1: validation loss 3\nEs irrt\n\n=== step 2: validation loss 2\nder Mensch\n\n"
+    with harmless(workplace):
+        for number in range(count):
+            run("gpt")
+            Path("run/samples.txt").write_bytes(samples)
+            path = Path("run") / rng.choice(names)
+            data = odd_bytes(rng, path.read_bytes())
+            if path.name == "options.json" and rng.random() < 0.5:
+                data = json.dumps(odd_json(rng, json.loads(path.read_bytes()))).encode()
+            path.write_bytes(data)
+            text = ["--text=text.txt"] if rng.random() < 0.5 else []
+            outcomes.tried(number, lambda text=text: resume("--sample_tokens=0", *text))
+    capsys.readouterr()
+    assert outcomes["used"] > count / 4
+    report(f"hostile files: {count:,} broken metrics.csv, options.json, samples.txt (seed {SEED + 3}): {outcomes}")
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("metrics.csv", b"step,loss\n\xff\xfe,1\n"),
+        ("metrics.csv", "step,loss\n²,1\n".encode()),
+        ("metrics.csv", b"step,loss\n" + b"9" * 5000 + b",1\n"),
+        ("metrics.csv", b"step,loss\n1," + b"1" * 200_000),
+        ("metrics.csv", b"\0" * 5000),
+        ("metrics.csv", b""),
+        ("samples.txt", b"=== step ,: x\n"),
+        ("samples.txt", b"=== step " + b"9" * 5000 + b": x\n"),
+        ("options.json", b"[" * 100_000),
+        ("options.json", b'{"text": [' * 50_000),
+    ],
+)
+def test_a_damaged_file_beside_a_checkpoint_does_not_end_a_run(name, data, run):
+    run("gpt")
+    (Path("run") / name).write_bytes(data)
+    resume("--text=text.txt")
+    assert load_checkpoint(RunFolder("run").last).step == 4
+
+
+@pytest.mark.parametrize("text", ["a\0b", ["\0"], 5, {"a": 1}])
+def test_files_that_options_json_names_are_checked(text, run):
+    run("gpt")
+    Path("run/options.json").write_text(json.dumps({"text": text}), encoding="utf-8")
+    with pytest.raises(UserError):
+        resume()
+    run("seq2seq")
+    Path("run/options.json").write_text(json.dumps({"pairs": text}), encoding="utf-8")
+    with pytest.raises(UserError):
+        resume()
+    with pytest.raises(UserError):
+        evaluate.main(["run"])
+
+
+def test_a_file_of_another_program_is_named(workplace):
+    path = Path("model.safetensors")
+    path.write_bytes(safetensors.numpy.save({"w": np.zeros(2, np.float32)}, {"format": "pt", "x" + KEY: "{}"}))
+    with pytest.raises(CheckpointError, match="not a checkpoint of this project"):
+        sample.main([str(path)])
+    path.write_bytes(struct.pack("<Q", 2) + b"{}")
+    with pytest.raises(CheckpointError, match="not a checkpoint of this project"):
+        sample.main([str(path)])

@@ -174,7 +174,10 @@ class GPT(Module):
     def _can_be_fast(self, state: GPTState) -> bool:
         """Whether single tokens can go the short way of `fast_step.py` from here on."""
         plain = state.caches is not None and state.padding is None and not self.training and not is_composed()
-        return plain and self.token_embedding.weight.device == "cpu" and self.num_parameters() <= MOST_PARAMETERS
+        numbers = self.num_parameters()
+        if self.config.positions == "sinusoidal":  # which it keeps for every position of the context
+            numbers += self.config.block_size * self.config.n_embd
+        return plain and self.token_embedding.weight.device == "cpu" and numbers <= MOST_PARAMETERS
 
     def _read(self, texts: list[np.ndarray], use_cache: bool) -> tuple[np.ndarray, GPTState]:
         """Read a text per row from its beginning. Shorter ones are padded on the left, so that all end together."""

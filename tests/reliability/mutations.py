@@ -185,11 +185,15 @@ def _hook(event: str, arguments: tuple) -> None:
     folder, sins = _watched[-1]
     if event in FORBIDDEN:
         sins.append(f"{event} {arguments!r}")
-    elif event == "open" and isinstance(arguments[0], str | bytes | os.PathLike) and (arguments[2] or 0) & WRITES:
-        _check(folder, sins, event, arguments[0])
-    elif event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate"):
-        for path in arguments[: 2 if event == "os.rename" else 1]:
+    elif event == "open":
+        path, _, flags = arguments
+        if isinstance(path, str | bytes | os.PathLike) and (flags or 0) & WRITES:
             _check(folder, sins, event, path)
+    elif event in ("os.mkdir", "os.rmdir", "os.truncate"):
+        _check(folder, sins, event, arguments[0])
+    elif event in ("os.rename", "os.remove"):  # of a link, these mean the link, not where it leads
+        for path in map(os.fsdecode, arguments[: 2 if event == "os.rename" else 1]):
+            _check(folder, sins, event, Path(path).parent)
 
 
 def _check(folder: Path, sins: list[str], event: str, path: object) -> None:

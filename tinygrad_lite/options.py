@@ -45,7 +45,7 @@ from tinygrad_lite.errors import OptionError
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 MAX_INT = 10**1000  # what has more digits is a mistake, and from 4,300 on Python refuses to print it
-MAX_PRESET = 2**16  # bytes; the largest here has 600, and the time for a dotted key grows with its length squared
+MAX_PRESET = 2**14  # bytes; the largest here has 600, and the time for a dotted key grows with its length squared
 OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Goethe", which may be a prompt
 
 

@@ -128,7 +128,7 @@ def resume(*words: str) -> None:
 
 SHORT = {
     "gpt": ["--sample_tokens=0", "--batch_size=4", "--gradient_accumulation_steps=1"],
-    "seq2seq": ["--eval_pairs=0", "--batch_tokens=200", "--gradient_accumulation_steps=1", "--toy_size=300"],
+    "seq2seq": ["reverse", "--eval_pairs=0", "--batch_tokens=200", "--gradient_accumulation_steps=1", "--toy_size=300"],
 }
 
 
@@ -207,11 +207,11 @@ def test_a_checkpoint_cut_at_every_kilobyte_is_refused(family, run, runs, workpl
         with pytest.raises(CheckpointError, match="no readable checkpoint"):
             sampled(path)
     run(family)
-    for length in lengths:
+    for length in lengths[::8]:
         Path("run/last.safetensors").write_bytes(last[:length])
         with pytest.raises(CheckpointError, match="no readable checkpoint"):
             resume()
-    refused = 2 * len(lengths)
+    refused = len(lengths) + len(lengths[::8])
     report(f"hostile files: a {family} checkpoint cut at each of {len(lengths)} kilobytes: refused {refused} times")
 
 
@@ -580,7 +580,7 @@ def test_too_little_memory_is_one_sentence(workplace):
 # --- what lies beside a checkpoint ------------------------------------------------------------------------------------
 
 
-@many(20, 400)
+@many(12, 400)
 def test_broken_files_beside_a_checkpoint(count, run, runs, workplace, report, capsys):
     rng, outcomes = random.Random(SEED + 3), Outcomes()
     names = ["metrics.csv", "options.json", "samples.txt"]

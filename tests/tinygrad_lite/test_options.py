@@ -323,7 +323,7 @@ def test_a_preset_is_read_with_either_line_end_and_a_byte_order_mark(tmp_path):
         (b"a = 1\na = 2\n", r"bad\.toml is not valid TOML: .*line 2"),
         (b"a = 1\n\nb = '\xfc'\n", r"bad\.toml is not UTF-8 text \(byte 0xfc at line 3\)"),
         (b"a = " + b"9" * 5000, r"bad\.toml is not valid TOML: "),
-        (b"a = " + b"[" * 50_000, r"bad\.toml is not valid TOML: "),
+        (b"a = " + b"[" * 10_000, r"bad\.toml is not valid TOML: "),
     ],
 )
 def test_a_broken_preset_is_named_with_file_and_line(tmp_path, content, expected):
@@ -442,7 +442,8 @@ def test_help_prints_on_a_terminal_that_lacks_a_letter(monkeypatch, tmp_path):
 
 # --- anything at all ------------------------------------------------------------------------------------------
 
-TEXT = st.text(st.characters(exclude_categories=()))  # surrogates too: bytes that are not UTF-8 arrive as these
+# Surrogates too: bytes that are not UTF-8 arrive as these. No NUL: with it the system ends every word.
+TEXT = st.text(st.characters(exclude_categories=(), exclude_characters="\0"))
 
 
 @dataclass

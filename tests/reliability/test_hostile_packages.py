@@ -1,0 +1,225 @@
+"""Downloaded packages that are broken or made to do harm: the one file in them is read, or refused with the reason.
+
+Nothing of them is ever unpacked to disk, so there is no name in an archive that could lead anywhere.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tarfile
+import tracemalloc
+import zipfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from tests.reliability.mutations import Outcomes, harmless, odd_bytes
+from tests.tinygrad_lite.text.test_fetch import MEMBER, make_ar, make_deb, make_tar
+from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.text import fetch, pair_sources
+
+SEED = 20240713
+WHERE = "https://example.org/packed"
+POEM = b"Es irrt der Mensch, solang er strebt.\n" * 20
+PACK = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
+NAMES = [
+    "/etc/passwd",
+    "../../../evil",
+    "./../evil",
+    "C:\\evil",
+    "evil\0x",
+    "a" * 300,
+    f"../{MEMBER}",
+    f"/{MEMBER}",
+    "",
+]
+KINDS = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
+
+
+def many(few: int, lot: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("count", [few, pytest.param(lot, marks=pytest.mark.slow)])
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, link: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.size, made.linkname = kind, size, link
+    return made
+
+
+def evil_tar(rng: random.Random) -> bytes:
+    """An archive of entries that lead elsewhere, and, somewhere among them, maybe the file that is wanted."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=rng.choice([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])) as tar:
+        for _ in range(rng.randint(0, 6)):
+            name = rng.choice([*NAMES, MEMBER])
+            tar.addfile(entry(name, rng.choice(KINDS), link=rng.choice(["/etc/hostname", "../../x", MEMBER, name])))
+        if rng.random() < 0.7:
+            tar.addfile(entry(rng.choice([MEMBER, f"./{MEMBER}"]), size=len(POEM)), io.BytesIO(POEM))
+    return buffer.getvalue()
+
+
+def deb_of(tar: bytes, suffix: str) -> bytes:
+    return make_ar({"debian-binary": b"2.0\n", "control.tar.xz": b"odd", f"data.tar{suffix}": PACK[suffix](tar)})
+
+
+def refuse_to_run(*arguments: object, **options: object) -> None:
+    raise AssertionError("no program is needed here")
+
+
+@many(150, 3000)
+def test_a_broken_package_gives_its_file_or_is_refused(count, workplace, report):
+    rng, outcomes, path = random.Random(SEED), Outcomes(), Path("poems_1.0_all.deb")
+    right = 0
+
+    def read() -> None:
+        nonlocal right
+        right += fetch.read_deb_member(path, MEMBER, refuse_to_run) == POEM
+
+    with harmless(workplace):
+        for number in range(count):
+            suffix = rng.choice(list(PACK))
+            tar = evil_tar(rng)
+            where = rng.choice(["nowhere", "tar", "deb"])
+            if where == "tar":
+                tar = odd_bytes(rng, tar)
+            data = deb_of(tar, suffix)
+            path.write_bytes(odd_bytes(rng, data) if where == "deb" else data)
+            outcomes.tried(number, read, allowed=CorpusError)
+    assert sorted(entry.name for entry in workplace.iterdir()) == [path.name, "text.txt"]
+    assert right > count / 20
+    assert outcomes["CorpusError"] > count / 4
+    report(f"hostile files: {count:,} broken packages (seed {SEED}): {outcomes}, {right:,} with the whole right text")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("suffix", PACK)
+def test_a_link_or_a_device_in_place_of_the_file_is_not_followed(kind, suffix, workplace):
+    (workplace / "secret").write_text("secret", encoding="utf-8")
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        tar.addfile(entry(MEMBER, kind, link=str(workplace / "secret")))
+    Path("x.deb").write_bytes(deb_of(buffer.getvalue(), suffix))
+    with harmless(workplace), pytest.raises(CorpusError, match="has no file"):
+        fetch.read_deb_member(Path("x.deb"), MEMBER, refuse_to_run)
+
+
+def sparse_header(size: int) -> bytes:
+    """A file of nothing but a hole of this size."""
+    head = bytearray(entry(MEMBER, tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT))
+    head[483:495] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)
+    head[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(head))[0]
+    return bytes(head)
+
+
+def bombs() -> dict[str, bytes]:
+    """Archives whose headers speak of far more than there is, and the blocks of zeros that would be it."""
+    size = 2**33
+    claims = {
+        "file": entry(MEMBER, size=size).tobuf(tarfile.GNU_FORMAT),
+        "other file": entry("first", size=size).tobuf(tarfile.GNU_FORMAT),
+        "long name": entry("././@LongLink", tarfile.GNUTYPE_LONGNAME, size).tobuf(tarfile.GNU_FORMAT),
+        "pax header": entry("x", tarfile.XHDTYPE, size).tobuf(tarfile.GNU_FORMAT),
+        "pax for all": entry("x", tarfile.XGLTYPE, size).tobuf(tarfile.GNU_FORMAT),
+        "sparse": sparse_header(size),
+    }
+    return {name: head + make_tar({MEMBER: POEM}) for name, head in claims.items()}
+
+
+@pytest.mark.parametrize("suffix", PACK)
+@pytest.mark.parametrize("bomb", [*bombs(), "zeros", "many zeros"])
+def test_a_bomb_in_a_package_is_refused_in_little_memory(bomb, suffix, workplace, monkeypatch):
+    monkeypatch.setattr(fetch, "MAX_BYTES", 2**20)
+    monkeypatch.setattr(fetch, "MAX_UNPACKED", 2**20)
+    size = 2**23
+    tar = bombs().get(bomb) or entry("x", tarfile.XHDTYPE, size).tobuf(tarfile.GNU_FORMAT) + bytes(size)
+    data = deb_of(tar, suffix)
+    if bomb == "many zeros" and suffix:  # packed twice in one: only the first part is looked at
+        data = make_ar({f"data.tar{suffix}": PACK[suffix](tar) * 2})
+    Path("x.deb").write_bytes(data)
+    del tar
+    tracemalloc.start()
+    try:
+        with harmless(workplace), pytest.raises(CorpusError):
+            fetch.read_deb_member(Path("x.deb"), MEMBER, refuse_to_run)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * len(data) + 5 * 2**20  # and twice what is allowed
+
+
+def test_a_dictionary_of_gigabytes_is_not_made(workplace):
+    """LZMA says beforehand how much memory unpacking takes: here 1.5 GiB for a few bytes."""
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**20}]
+    packed = bytearray(lzma.compress(make_tar({MEMBER: POEM}), filters=filters))
+    assert fetch.unpacked(bytes(packed), ".xz")
+    at = 12 + 4  # after the stream's header: the block header's size, flags, the filter's id and size of properties
+    packed[at] = 40  # 4 GiB
+    head = packed[12 : 12 + (packed[12] + 1) * 4 - 4]
+    packed[12 + len(head) : 12 + len(head) + 4] = struct.pack("<I", zlib.crc32(bytes(head)))
+    with pytest.raises(lzma.LZMAError, match="Memory usage limit"):
+        fetch.unpacked(bytes(packed), ".xz")
+    Path("x.deb").write_bytes(make_ar({"data.tar.xz": bytes(packed)}))
+    with pytest.raises(CorpusError, match="Memory usage limit"):
+        fetch.read_deb_member(Path("x.deb"), MEMBER, refuse_to_run)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dpkg-deb is Debian's")
+def test_zstandard_is_unpacked_within_the_same_bound(workplace, monkeypatch):
+    if not shutil.which("dpkg-deb") or not shutil.which("zstd"):
+        pytest.skip("needs the programs dpkg-deb and zstd")
+
+    def packed(tar: bytes) -> bytes:
+        zstd = subprocess.run(["zstd", "-qc"], input=tar, capture_output=True, check=True).stdout
+        control = lzma.compress(make_tar({"./control": b"Package: poems\nVersion: 1\nArchitecture: all\n"}))
+        return make_ar({"debian-binary": b"2.0\n", "control.tar.xz": control, "data.tar.zst": zstd})
+
+    Path("x.deb").write_bytes(packed(make_tar({MEMBER: POEM})))
+    assert fetch.read_deb_member(Path("x.deb"), MEMBER) == POEM
+    monkeypatch.setattr(fetch, "MAX_UNPACKED", 2**20)
+    Path("x.deb").write_bytes(packed(make_tar({"big": bytes(2**23), MEMBER: POEM})))
+    with pytest.raises(CorpusError, match="cannot unpack"):
+        fetch.read_deb_member(Path("x.deb"), MEMBER)
+
+
+# --- zip and gzip -----------------------------------------------------------------------------------------------------
+
+
+@many(75, 1500)
+@pytest.mark.parametrize("pack", ["zip", "gzip"])
+def test_a_broken_archive_gives_its_file_or_is_refused(pack, count, workplace, report):
+    rng, outcomes = random.Random(SEED + 1), Outcomes()
+    right = 0
+
+    def read(data: bytes) -> None:
+        nonlocal right
+        text = pair_sources.unzip(data, "deu.txt", WHERE) if pack == "zip" else pair_sources.gunzip(data, WHERE)
+        right += text == POEM.decode()
+
+    with harmless(workplace):
+        for number in range(count):
+            buffer = io.BytesIO()
+            if pack == "zip":
+                with zipfile.ZipFile(buffer, "w", rng.choice([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])) as archive:
+                    for name in rng.sample(NAMES[:4], rng.randint(0, 3)):
+                        archive.writestr(name, b"evil")
+                    archive.writestr("deu.txt", POEM)
+                data = buffer.getvalue()
+            else:
+                data = gzip.compress(POEM)
+            data = odd_bytes(rng, data) if rng.random() < 0.9 else data
+            outcomes.tried(number, lambda data=data: read(data), allowed=CorpusError)
+    assert [entry.name for entry in workplace.iterdir()] == ["text.txt"]
+    assert right
+    what = f"broken {pack} archives (seed {SEED + 1})"
+    report(f"hostile files: {count:,} {what}: {outcomes}, {right:,} with the right text")
+
+
+def test_the_helper_makes_packages_that_are_read():
+    assert make_deb({MEMBER: POEM}).startswith(b"!<arch>\n")

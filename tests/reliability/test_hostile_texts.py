@@ -1,0 +1,391 @@
+"""Tokenizers, presets, corpora and tables that are broken or made to do harm: used, or refused with the reason."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+import train
+from gpt import baselines
+from gpt.config import GPTOptions
+from seq2seq import evaluate
+from seq2seq.corpus import load_pairs, read_table
+from seq2seq.options import Seq2SeqOptions
+from seq2seq.task import FAMILY as SEQ2SEQ
+from tests.reliability.mutations import Outcomes, harmless, odd_bytes, odd_json, odd_text
+from tests.tiny_runs import ROOT, arguments, made_up_text
+from tinygrad_lite import plot, start
+from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
+from tinygrad_lite.options import MAX_PRESET, build, read_preset
+from tinygrad_lite.text import compare, fetch
+from tinygrad_lite.text.bpe import BPETokenizer
+from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.text.cleaning import gutenberg_text, normalise
+from tinygrad_lite.text.corpora import load_corpus, load_files
+from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.text.huggingface import byte_characters, gpt2_definition
+from tinygrad_lite.text.pair_cleaning import one_line
+from tinygrad_lite.text.pairs import load_parallel
+from tinygrad_lite.text.tokenizer import CharTokenizer, StreamDecoder, Tokenizer
+from tinygrad_lite.text.word import WordTokenizer
+
+SEED = 20240712
+TEXT = made_up_text(60)
+PRESETS = sorted((ROOT / "presets").glob("*.toml"))
+
+
+def many(few: int, lot: int) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("count", [few, pytest.param(lot, marks=pytest.mark.slow)])
+
+
+@pytest.fixture(autouse=True)
+def nothing_outside(monkeypatch):
+    """No network and no apt-get."""
+
+    def unreachable(what, *rest):
+        raise CorpusError("there is no network here")
+
+    monkeypatch.setattr(fetch, "debian_files", unreachable)
+    monkeypatch.setattr(fetch, "https_bytes", unreachable)
+    monkeypatch.setitem(sys.modules, "auf_deutsch", None)
+
+
+# --- tokenizers -------------------------------------------------------------------------------------------------------
+
+TOKENIZERS = [
+    CharTokenizer.train(TEXT),
+    ByteTokenizer(["<pad>", "<eos>"]),
+    WordTokenizer.train(TEXT, 40),
+    BPETokenizer.train(TEXT, 290, ["<eos>"]),
+    EndOfWordTokenizer.train(TEXT, 60),
+]
+
+
+def read_and_write(data: object) -> None:
+    """Make a tokenizer of its JSON form, and let it do all that tokenizers do."""
+    tokenizer = Tokenizer.from_json(data)
+    for text in (TEXT, "\ud800 \0 <eos> ß\U0001f600", ""):
+        ids = tokenizer.encode(text)
+        assert all(0 <= token < tokenizer.vocab_size for token in ids)
+        stream = StreamDecoder(tokenizer)
+        assert "".join([*map(stream.push, ids), stream.finish()]) == tokenizer.decode(ids)
+        tokenizer.unknown(text)
+    for token in range(min(tokenizer.vocab_size, 300)):
+        assert tokenizer.render(token).isprintable()
+    again = Tokenizer.from_json(json.loads(json.dumps(tokenizer.to_json())))
+    assert again.to_json() == tokenizer.to_json()
+
+
+@many(150, 3000)
+def test_a_broken_tokenizer_works_or_is_refused(count, workplace, report):
+    rng, outcomes = random.Random(SEED), Outcomes()
+    forms = [tokenizer.to_json() for tokenizer in TOKENIZERS]
+    with harmless(workplace):
+        for number in range(count):
+            data = odd_json(rng, rng.choice(forms))
+            outcomes.tried(number, lambda data=data: read_and_write(data), allowed=TokenizerError)
+    assert outcomes["used"] > count / 20
+    assert outcomes["TokenizerError"] > count / 4
+    report(f"hostile files: {count:,} broken tokenizers of {len(forms)} kinds (seed {SEED}): {outcomes}")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({"kind": "bpe", "merges": [[97, 98], [97, 98]], "specials": []}, "an earlier merge does already"),
+        ({"kind": "bpe", "merges": [[256, 97]], "specials": []}, "only ids below 256 exist yet"),
+        ({"kind": "bpe", "merges": [[97, 97], *([256 + i] * 2 for i in range(60))], "specials": []}, "in no word"),
+        ({"kind": "bpe", "merges": [["a", "b"]], "specials": []}, "two token ids"),
+        ({"kind": "char", "characters": ["b", "a"], "specials": ["<unk>"]}, "sorted by code point"),
+        ({"kind": "char", "characters": ["a"], "specials": ["\x1b[2J", "<unk>"]}, "printable"),
+        ({"kind": "word", "words": ["a"] * 2, "specials": ["<unk>"]}, "there twice"),
+        ({"kind": "byte", "specials": [f"<{i}>" for i in range(10_001)]}, "too many"),
+        ({"kind": "byte", "specials": [], "path": "/etc/hostname"}, "has the fields"),
+    ],
+)
+def test_a_tokenizer_that_cannot_be_is_refused_before_it_is_made(data, reason):
+    tracemalloc.start()
+    try:
+        with pytest.raises(TokenizerError, match=reason):
+            Tokenizer.from_json(data)
+        assert tracemalloc.get_traced_memory()[1] < 20 * 2**20
+    finally:
+        tracemalloc.stop()
+
+
+PACKAGED = """
+import collections, json, random, sys
+from tests.reliability.mutations import Outcomes, odd_json
+from tinygrad_lite.errors import TokenizerError
+from tinygrad_lite.text.huggingface import HFTokenizer, gpt2_definition
+
+count, seed, vocab, merges = json.load(sys.stdin)
+good = json.loads(gpt2_definition(vocab, merges))
+rng, outcomes = random.Random(seed), Outcomes()
+
+def use(definition):
+    tokenizer = HFTokenizer(definition, 300)
+    tokenizer.decode(tokenizer.encode("Es irrt der Mensch ä <|endoftext|>" + " " * 50))
+    assert HFTokenizer(tokenizer.definition, 300).definition == tokenizer.definition
+
+for number in range(count):
+    if rng.random() < 0.7:  # the vocabulary is nearly all of it, but the rest says what kind it is
+        rest = {name: good["model"][name] for name in good["model"].keys() - {"vocab", "merges"}}
+        tree = odd_json(rng, {**good, "model": rest})
+        if isinstance(tree.get("model"), dict):
+            tree["model"] = {**good["model"], **tree["model"]}
+    else:
+        tree = odd_json(rng, good)
+    definition = json.dumps(tree)
+    outcomes.tried(number, lambda: use(definition), allowed=TokenizerError)
+print(json.dumps(outcomes))
+"""
+
+
+def gpt2_files() -> tuple[str, str]:
+    """GPT-2's two files of a small vocabulary."""
+    merges = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r"), ("Ġde", "r")]
+    tokens = [*byte_characters(), *("".join(pair) for pair in merges), "<|endoftext|>"]
+    vocab = json.dumps({token: number for number, token in enumerate(tokens)})
+    return vocab, "\n".join(["#version: 0.2", *(" ".join(pair) for pair in merges), ""])
+
+
+@many(100, 2000)
+def test_a_broken_tokenizer_of_gpt2_does_not_end_the_process(count, report):
+    """In a process of its own, since the package `tokenizers`, given damaged files, has ended whole processes."""
+    pytest.importorskip("tokenizers")
+    done = subprocess.run(
+        [sys.executable, "-c", PACKAGED],
+        input=json.dumps([count, SEED, *gpt2_files()]).encode(),
+        capture_output=True,
+        check=False,
+        timeout=600,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr.decode()[-3000:]
+    assert b"panicked" not in done.stderr
+    outcomes = Outcomes(json.loads(done.stdout))
+    assert outcomes["used"] > count / 20
+    report(f"hostile files: {count:,} broken tokenizer.json (seed {SEED}): {outcomes}")
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Replace"}]}},
+        {"normalizer": {"type": "Prepend", "prepend": "x" * 1000}},
+        {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}},
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": []}},
+        {"decoder": {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}},
+    ],
+)
+def test_parts_that_can_fill_the_memory_or_never_end_are_refused(part):
+    pytest.importorskip("tokenizers")
+    definition = json.loads(gpt2_definition(*gpt2_files()))
+    with pytest.raises(TokenizerError, match="not a byte-level BPE"):
+        Tokenizer.from_json({"kind": "hf", "definition": json.dumps(definition | part), "vocab_size": 300})
+
+
+# --- presets ----------------------------------------------------------------------------------------------------------
+
+
+def use_preset(path: Path) -> None:
+    values = read_preset(path)
+    family = start.family_of(values, train.FAMILIES)
+    values.pop("family", None)
+    options = build(family.options, ("preset odd", values))
+    options.check(learns_tokenizer=True)
+    json.dumps(start.to_note(options))
+
+
+@many(100, 2000)
+def test_a_broken_preset_is_a_preset_or_refused(count, workplace, report):
+    rng, outcomes, path = random.Random(SEED + 1), Outcomes(), Path("odd.toml")
+    good = [preset.read_bytes() for preset in PRESETS]
+    values = ['"\\u0000"', "0x" + "f" * 9000, "[[[[1]]]]", "{a.b = 1}", "nan", '"\\u001b[2J"', "1e400", "9" * 4000]
+    with harmless(workplace):
+        for number in range(count):
+            data = rng.choice(good)
+            if rng.random() < 0.5:
+                lines = [line for line in data.decode().splitlines() if "=" in line]
+                name = rng.choice(lines).partition(" ")[0]
+                changed = [line for line in lines if not line.startswith(f"{name} ")]
+                data = "\n".join([*changed, f"{name} = {rng.choice(values)}"]).encode()
+            else:
+                data = odd_bytes(rng, data)
+            path.write_bytes(data)
+            outcomes.tried(number, lambda: use_preset(path), allowed=OptionError)
+    assert outcomes["OptionError"] > count / 4
+    report(f"hostile files: {count:,} broken presets (seed {SEED + 1}): {outcomes}")
+
+
+@pytest.mark.parametrize(
+    ("toml", "reason"),
+    [
+        ("a." * 5000 + "a = 1", "unknown option a"),
+        ("seed." + "a." * 5000 + "a = 1", "must be a whole number"),
+        ("seed = " + "[" * 200 + "]" * 200, "must be a whole number"),
+        ("seed = 0x" + "f" * 10_000, "must be a whole number"),
+        ("family = 0x" + "f" * 10_000, "the preset names the family a int"),
+        ("x = '''" + "a" * MAX_PRESET + "'''", "more than 16,384 bytes"),
+        ('out_dir = "a\\u0000b"', "must be a text"),
+        ('text = ["a\\u0000b"]', "must be a list of texts"),
+        ("batch_size = 1_000_000_000_000", "at most 1000000"),
+        ("n_embd = 1_000_000_000", "at most 1000000"),
+        ("seed = 1\nseed = 2", "not valid TOML"),
+        ("\0", "not valid TOML"),
+        ("[seed]", "must be a whole number"),
+    ],
+)
+def test_a_preset_that_is_a_bomb_is_refused(toml, reason, workplace):
+    Path("odd.toml").write_text(toml, encoding="utf-8")
+    with pytest.raises(OptionError, match=reason):
+        use_preset(Path("odd.toml"))
+
+
+# --- corpora ----------------------------------------------------------------------------------------------------------
+
+
+@many(60, 1200)
+@pytest.mark.parametrize("kind", ["char", "byte", "bpe", "bpe-w", "word"])
+def test_a_broken_text_is_learned_from_or_refused(kind, count, workplace, report, capsys):
+    rng, outcomes, path = random.Random(SEED + 2), Outcomes(), Path("text.txt")
+    count //= 5
+    options = build(GPTOptions, ("test", {"text": ["text.txt"], "tokenizer": kind, "vocab_size": 300, "block_size": 4}))
+    good = made_up_text(100).encode()
+    with harmless(workplace):
+        for number in range(count):
+            data = good
+            for _ in range(rng.choice([1, 1, 5])):
+                data = odd_bytes(rng, data) if data else data
+            path.write_bytes(data)
+            outcomes.tried(number, lambda: train.GPT.task(options, None).unknown())
+    capsys.readouterr()
+    report(f"hostile files: {count:,} broken texts for the tokenizer {kind} (seed {SEED + 2}): {outcomes}")
+
+
+@many(60, 1000)
+def test_a_broken_table_of_pairs_is_learned_from_or_refused(count, workplace, report):
+    rng, outcomes, path = random.Random(SEED + 3), Outcomes(), Path("pairs.tsv")
+    options = {"pairs": "pairs.tsv", "tokenizer": "char", "block_size": 64, "batch_tokens": 200}
+    options = build(Seq2SeqOptions, ("test", options))
+    good = "".join(f"Satz {i} ist lang.\tSentence {i} is long.\n" for i in range(100)).encode()
+    with harmless(workplace):
+        for number in range(count):
+            path.write_bytes(odd_bytes(rng, good))
+            outcomes.tried(number, lambda: SEQ2SEQ.task(options, None).unknown())
+    assert outcomes["used"] > count / 20
+    report(f"hostile files: {count:,} broken tables of pairs (seed {SEED + 3}): {outcomes}")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(b"", b"\0" * 10_000, b"\n" * 10_000, b" " * 10_000, b"\xef\xbb\xbf", b"\xff\xfe", b"\xed\xa0\x80", b"\x80"),
+        *("é".encode() * 30_000, b"\r" * 10_000, "a\u0300".encode() * 10_000, "\u2028".encode() * 10_000),
+        *(b"a" * 300_000, b"ab " * 30_000, ("ä" + "\u0316\u0300" * 20_000).encode(), "\u0300".encode() * 1900),
+    ],
+)
+def test_texts_of_one_endless_line_of_nothing_and_of_no_letters(data, workplace, capsys):
+    Path("odd.txt").write_bytes(data)
+    with harmless(workplace):
+        for main, words in (
+            (train.main, arguments(text="odd.txt", max_iters=0, tokenizer="bpe", vocab_size=300)),
+            (compare.main, ["odd.txt", "--vocab_size=300"]),
+            (baselines.main, ["--text=odd.txt", "--orders=1"]),
+            (train.main, ["reverse", "--pairs=odd.txt", "--max_iters=0", "--out_dir=pairs"]),
+        ):
+            outcomes = Outcomes()
+            outcomes.tried(0, lambda main=main, words=words: main([*words, *overwrite(main)]))
+    capsys.readouterr()
+
+
+def overwrite(main) -> list[str]:
+    return ["--overwrite", "--workers=1"] if main is train.main else []
+
+
+def test_a_letter_with_a_hundred_thousand_accents_is_refused_at_once():
+    with pytest.raises(CorpusError, match="more than 1,000 accents"):
+        normalise("ein a" + "\u0316\u0300" * 500_000)
+    with pytest.raises(CorpusError, match="more than 1,000 accents"):
+        one_line("a" + "\u0316\u0300" * 500_000)
+    for text in ("A\u0308" * 5000, "\U0001f600" * 5000, "—" * 5000, "a" + "\u0316\u0300" * 400, "字" * 5000):
+        assert len(normalise(text)) <= len(text)
+
+
+def test_a_page_made_to_be_searched_for_ever_is_refused():
+    begins = "*** START OF x***\n"
+    for page in (begins * 50_000, "*** START OF " * 50_000, "***" * 100_000):
+        with pytest.raises(CorpusError, match="not a whole book"):
+            gutenberg_text(page, "page")
+    blanks = " " * 300_000
+    assert gutenberg_text(f"{begins}{blanks}x{blanks}\n*** END OF ", "page") == f"{blanks}x"
+
+
+def test_a_broken_cache_is_fetched_again(workplace):
+    fetch.store("goethe", "text", {"source": "a", "licence": "b"})
+    folder = fetch.cache_folder()
+    for data in (b"[" * 100_000, b"\xff", b"", b'{"sha256": ' + b"9" * 10_000 + b"}"):
+        (folder / "goethe.json").write_bytes(data)
+        with pytest.raises(CorpusError, match="no network"):
+            load_corpus("goethe", say=lambda line: None)
+    fetch.store("pairs-tatoeba", "pairs\ta\tb\n", {"source": "a", "licence": "b", "rules": "1"})
+    assert load_parallel("tatoeba", say=lambda line: None).pairs == [("a", "b")]
+    (folder / "pairs-tatoeba.json").write_bytes(b"[" * 100_000)
+    with pytest.raises(CorpusError, match="no network"):
+        load_parallel("tatoeba", say=lambda line: None)
+
+
+def test_a_name_of_a_corpus_is_no_path_into_or_out_of_the_cache(workplace):
+    for name in ("../text", "goethe/../x", "/etc/hostname/x", "..", "goethe\0", "C:\\x"):
+        with harmless(workplace), pytest.raises(CorpusError):
+            load_corpus(name, say=lambda line: None)
+        with harmless(workplace), pytest.raises(UserError):
+            load_pairs(build(Seq2SeqOptions, ("test", {"dataset": name})))
+
+
+@pytest.mark.parametrize("name", ["missing", ".", "text.txt/x"])
+def test_what_cannot_be_read_is_said(name, workplace):
+    for use in (
+        lambda: load_files([name]),
+        lambda: read_table(Path(name)),
+        lambda: plot.read_run(Path(name)),
+        lambda: evaluate.main([name]),
+    ):
+        with pytest.raises(UserError):
+            use()
+
+
+# --- metrics ----------------------------------------------------------------------------------------------------------
+
+
+@many(60, 1000)
+def test_a_broken_table_of_losses_is_drawn_or_refused(count, workplace, report, capsys):
+    rng, outcomes, path = random.Random(SEED + 4), Outcomes(), Path("metrics.csv")
+    header = "step,loss,learning_rate,grad_norm,tokens_per_second,val_loss,bits_per_char,matmul_share,bleu,chrf,exact\n"
+    rows = [f"{i},{3 / (i + 1):.4f},0.001,1,100,{'' if i % 5 else 2.5},3.6,,,,\n" for i in range(20)]
+    good = header + "".join(rows)
+    odd = ["9" * 400, "-1", "1e308", "nan", "inf", "-inf", "²", "0x1", "1_0", '"', "", "9" * 5000]
+    with harmless(workplace):
+        for number in range(count):
+            if rng.random() < 0.5:
+                cells = good.split(",")
+                cells[rng.randrange(len(cells))] = rng.choice(odd)
+                path.write_text(",".join(cells), encoding="utf-8")
+            else:
+                path.write_bytes(odd_bytes(rng, good.encode()))
+            outcomes.tried(number, lambda: plot.read_run(path), allowed=OptionError)
+    capsys.readouterr()
+    assert outcomes["used"] > count / 20
+    report(f"hostile files: {count:,} broken tables of losses for the plot (seed {SEED + 4}): {outcomes}")
+
+
+def test_odd_text_is_text():
+    """The mutations themselves: what they make of a text is another one."""
+    rng = random.Random(SEED)
+    assert sum(odd_text(rng, TEXT) != TEXT for _ in range(100)) > 90

@@ -1,0 +1,219 @@
+"""What the product is made of and where its parts are from: few packages, no code from data, verified downloads."""
+
+import ast
+import functools
+import re
+import tokenize
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_runs import ROOT
+from tinygrad_lite.text import corpora, pair_sources
+
+SELF = Path("tests/reliability/test_supply.py")
+# One makes a hostile file, one a console; nothing else may know these modules.
+TESTS_MAY = {
+    Path("tests/reliability/test_hostile_checkpoints.py"): {"pickle"},
+    Path("tests/tinygrad_lite/test_anomaly.py"): {"code"},
+}
+MODULES = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "code", "pty"}
+BUILTINS = {"eval", "exec", "compile", "__import__"}
+CALLS = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "torch.load", "np.fromfile"}
+CALLS |= {"tempfile.mktemp", "tarfile.extractall", "shutil.unpack_archive", "runpy.run_path"}
+METHODS = {"extractall", "unpack_archive"}  # of whatever object
+
+
+def sources() -> list[Path]:
+    """All Python files of the repository, without what other programs put there."""
+    found = [path.relative_to(ROOT) for path in ROOT.rglob("*.py")]
+    return sorted(path for path in found if not any(part.startswith(".") or part == "build" for part in path.parts))
+
+
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    with tokenize.open(ROOT / path) as file:
+        return ast.parse(file.read(), str(path))
+
+
+def dotted(node: ast.expr) -> str:
+    """What is called, such as np.load; of whatever is no name, such as f(x).load, a dot and the last name."""
+    if isinstance(node, ast.Name):
+        return node.id
+    return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
+
+
+def dangers(tree: ast.Module, allowed: set[str] = frozenset()) -> Iterator[str]:
+    """Whatever in a program can make code of data, or hand words to a shell."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            yield from (f"import {name}" for name in names if name.split(".")[0] in MODULES - allowed)
+        elif isinstance(node, ast.Call):
+            called = dotted(node.func)
+            last = called.rpartition(".")[2]
+            if called in BUILTINS | CALLS or (last in METHODS and called != last):
+                yield f"{called}()"
+            for keyword in node.keywords:
+                on = not (isinstance(keyword.value, ast.Constant) and keyword.value.value in (False, None))
+                if on and keyword.arg in ("shell", "allow_pickle"):
+                    yield f"{called}({keyword.arg}=...)"
+            if last in ("load", "loads") and any(word in called for word in ("pickle", "marshal", "yaml")):
+                yield f"{called}()"
+
+
+def test_no_code_is_made_of_data_and_no_shell_is_used(report):
+    files = sources()
+    assert {Path("train.py"), Path("sample.py"), Path("tinygrad_lite/checkpoint.py"), SELF} <= set(files)
+    found = [f"{path}: {danger}" for path in files for danger in dangers(tree_of(path), TESTS_MAY.get(path, set()))]
+    assert not found
+    report(f"supply: {len(files)} Python files without eval, exec, pickle, marshal, shelve, a shell, or allow_pickle")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(
+            "eval('1')",
+            "exec('1')",
+            "import pickle",
+            "from pickle import loads",
+            "import marshal as m",
+            "os.system('x')",
+        ),
+        *("subprocess.run('x', shell=True)", "subprocess.run('x', shell=on)", "np.load('x', allow_pickle=True)"),
+        *("yaml.load('x')", "import shelve", "tar.extractall('/')", "__import__('os')", "torch.load('x')"),
+    ],
+)
+def test_each_danger_would_be_noticed(code):
+    assert list(dangers(ast.parse(code)))
+
+
+def test_what_is_harmless_is_not_taken_for_a_danger():
+    code = "model.eval()\nre.compile('x')\njson.load(file)\nsubprocess.run(['x'], shell=False)\nself.evaluate()"
+    assert not list(dangers(ast.parse(code)))
+
+
+# --- downloads --------------------------------------------------------------------------------------------------------
+
+
+def strings(path: Path) -> Iterator[str]:
+    """The strings of a program that are not docstrings."""
+    tree = tree_of(path)
+    documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+    docstrings = {id(node.body[0].value) for node in ast.walk(tree) if isinstance(node, documented) and is_told(node)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
+            yield node.value
+
+
+def is_told(node: ast.Module | ast.ClassDef | ast.FunctionDef) -> bool:
+    return bool(node.body) and isinstance(node.body[0], ast.Expr)
+
+
+def product() -> list[Path]:
+    return [path for path in sources() if path.parts[0] not in ("tests", "benchmarks")]
+
+
+def test_every_address_in_the_code_is_https():
+    said = [(path, text) for path in product() for text in strings(path) if "://" in text]
+    assert any("gutenberg.org" in text for _, text in said)
+    for path, text in said:
+        for scheme in re.findall(r"(\w+)://", text):
+            assert scheme == "https", (path, text)
+
+
+def test_only_one_file_opens_connections_or_starts_programs():
+    connect = {"urllib", "http", "socket", "ssl", "ftplib", "smtplib", "requests", "httpx", "aiohttp", "asyncio"}
+    start = {"subprocess"}
+    found: dict[str, set[str]] = {}
+    for path in product():
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                for name in {name.split(".")[0] for name in names} & (connect | start):
+                    found.setdefault(name, set()).add(path.as_posix())
+    fetching = {"tinygrad_lite/text/fetch.py"}
+    assert found.keys() & connect
+    assert all(files == fetching for files in found.values())
+    assert "subprocess" in found
+
+
+@pytest.mark.parametrize("module", [corpora, pair_sources], ids=["corpora", "pair_sources"])
+def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(module):
+    text = Path(module.__file__).read_text(encoding="utf-8")
+    for name, recipe in module.RECIPES.items():
+        if recipe.expected is not None:
+            assert re.fullmatch("[0-9a-f]{64}", recipe.expected), name
+        else:
+            assert re.search(r"^# .*(\n# .*)*None", text, re.MULTILINE), name
+    unknown = {name for name, recipe in module.RECIPES.items() if recipe.expected is None}
+    assert unknown <= {"faust", "faust2", "werther", "multi30k", "tatoeba"}
+
+
+@pytest.mark.parametrize("module", [corpora, pair_sources], ids=["corpora", "pair_sources"])
+def test_a_download_without_a_known_hash_says_its_own(module, monkeypatch, workplace):
+    from tinygrad_lite.text import pairs
+
+    said: list[str] = []
+    for name, recipe in module.RECIPES.items():
+        if recipe.expected is None:
+            if module is corpora:
+                fetched = "Es irrt der Mensch, solang er strebt.\n"
+                monkeypatch.setitem(module.RECIPES, name, type(recipe)("", "", "", make=lambda text=fetched: text))
+                corpora.load_corpus(name, said.append)
+            else:
+                found = pair_sources.Found([("ja", "yes")])
+                monkeypatch.setitem(module.RECIPES, name, type(recipe)("", "", "", make=lambda found=found: found))
+                pairs.load_parallel(name, said.append)
+            assert any(
+                re.match("sha256 [0-9a-f]{64}: kept in the cache, because there is no known one", line) for line in said
+            )
+            said.clear()
+
+
+# --- packages ---------------------------------------------------------------------------------------------------------
+
+
+def project() -> dict:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
+
+def test_the_product_needs_three_packages_each_within_bounds():
+    needed = project()["project"]["dependencies"]
+    assert [re.match(r"[\w-]+", line)[0] for line in needed] == ["numpy", "safetensors", "tqdm"]
+    for line in needed:
+        assert re.fullmatch(r"[\w-]+>=[\d.]+,<\d+", line), line
+
+
+def test_every_extra_is_bounded_below_and_those_for_use_above():
+    extras = project()["project"]["optional-dependencies"]
+    for name, lines in extras.items():
+        for line in lines:
+            assert re.search(r"(>=|==)[\d.]+", line), line
+            assert name in ("dev", "torch") or re.search(r"(,<|==)[\d.]+", line), line
+            assert "://" not in line, line  # from the index only, never from an address
+    assert set(extras) <= {"cuda12", "cuda13", "torch", "hf", "translate", "bench", "viz", "dev"}
+
+
+def test_the_product_imports_nothing_else():
+    """At the top of a file only what is always installed; the extras inside functions, where they are asked for."""
+    import sys
+
+    own = {"gpt", "seq2seq", "tinygrad_lite", "train", "sample"}
+    allowed = own | {"numpy", "safetensors", "tqdm"} | sys.stdlib_module_names
+    for path in product():
+        for node in tree_of(path).body:
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+                assert {name.split(".")[0] for name in names} <= allowed, (path, names)
+
+
+def test_warnings_are_errors_in_the_tests():
+    assert project()["tool"]["pytest"]["ini_options"]["filterwarnings"][0] == "error"
+    import warnings
+
+    with pytest.raises(UserWarning, match="heard"):
+        warnings.warn("heard", UserWarning, stacklevel=1)

@@ -18,13 +18,15 @@ from tinygrad_lite.checkpoint import KEY
 from tinygrad_lite.errors import UserError
 
 MINUTES = 10  # a test that takes longer has met a file that hangs
-NESTED = json.loads("[" * 900 + "]" * 900)
-# Values that a field hardly expects: of every type, too large, too small, too deep, and words that a terminal obeys.
-ODD = (
+NESTED = "[" * 900 + "]" * 900
+# Values that a field hardly expects, as JSON, so that each is made anew: of every type, too large, too small, too deep,
+# and words that a terminal obeys.
+VALUES = (
     *(None, True, False, 0, -1, 1, 2, 255, 2**31, 2**53, 2**63, 10**18, -(10**18), 10**400, 10**4000),
     *(1.5, -0.5, 1e308, float("nan"), float("inf"), "", "x", "a" * 100_000, "\0", "\ud800", "\x1b[2J\x1b]0;evil\x07"),
-    *("../../evil", "/etc/hostname", "<eos>", "nan", [], {}, [[]], [0], [-1, -1], ["a"], ["\x1b"], {"a": 1}, NESTED),
+    *("../../evil", "/etc/hostname", "<eos>", "nan", [], {}, [[]], [0], [-1, -1], ["a"], ["\x1b"], {"a": 1}),
 )
+ODD = (*map(json.dumps, VALUES), NESTED)
 
 
 def odd_bytes(rng: random.Random, data: bytes) -> bytes:
@@ -72,7 +74,7 @@ def odd_json(rng: random.Random, tree: object) -> object:
             value = dict(places_of(other)).get(place)
             node[key] = json.loads(json.dumps(value))
         else:
-            node[key] = rng.choice(ODD)
+            node[key] = json.loads(rng.choice(ODD))
     return tree
 
 
@@ -92,7 +94,7 @@ def places_of(node: object) -> list[tuple[str | int, object]]:
 def with_a_twin(rng: random.Random, text: str) -> str:
     """The JSON text with some key there twice, which JSON allows and nobody expects."""
     keys = [key for key, _ in json.loads(text).items()] if text.startswith("{") else []
-    return f'{{"{rng.choice(keys)}": {json.dumps(rng.choice(ODD))}, {text[1:]}' if keys else text
+    return f'{{"{rng.choice(keys)}": {rng.choice(ODD)}, {text[1:]}' if keys else text
 
 
 # --- checkpoints ------------------------------------------------------------------------------------------------------

@@ -69,6 +69,7 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     Args:
         name: of the command, put before the sentence.
     """
+    give_missing_streams()
     # Whatever a model writes can be printed, on every terminal and into every pipe, and so can what is said about it.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
@@ -81,8 +82,8 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
     except KeyboardInterrupt:
         say(f"\n{name}: stopped")
         sys.exit(130)
-    except MemoryError as error:
-        say(f"{name}: there is not enough memory ({error}): take a smaller model, batch or text")
+    except MemoryError:
+        say(f"{name}: there is not enough memory for this: take a smaller model or less at once")
         sys.exit(1)
     except OSError as error:
         if reader_has_gone(error):
@@ -91,6 +92,13 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
             sys.exit(141)
         say(f"{name}: {error}")  # the disk is full, a file was taken away
         sys.exit(1)
+
+
+def give_missing_streams() -> None:
+    """Where the shell has closed stdin, stdout or stderr, take one that has nothing to read and keeps nothing."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, stays open to the end
 
 
 def reader_has_gone(error: OSError) -> bool:

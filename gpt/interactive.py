@@ -103,10 +103,12 @@ class Conversation:
             words = shlex.split(value)
         except ValueError:
             raise OptionError(f"/{name} {value}: a quotation mark is missing") from None
-        if name == "stop" and not words:
-            self.options = dataclasses.replace(self.options, stop=[])
+        if name == "stop":
+            self.options = dataclasses.replace(self.options, stop=words)
         else:
-            parsed = parse_command_line(type(self.options), [f"--{name}", *words], prog="/help", description="")
+            # One word, so that nothing in it can be another option.
+            word = f"--{name}={' '.join(words)}" if words else f"--{name}"
+            parsed = parse_command_line(type(self.options), [word], prog="/help", description="")
             self.options = dataclasses.replace(self.options, **parsed.values)
         say(f"{name} is {getattr(self.options, name)}")
 

@@ -88,7 +88,7 @@ def test_settings_change_for_the_turns_that_follow(command, name, value, capsys)
     [
         ("/temperature -1", "--temperature -1: must be at least 0"),
         ("/temperature", "--temperature needs a value"),
-        ("/temperature 1 2", "unexpected argument '2'"),
+        ("/temperature 1 2", "--temperature 1 2: must be a finite number"),
         ("/top_k viel", "--top_k viel: must be a whole number"),
         ("/stop 'a", "quotation mark"),
         ("/beam 4", "there is no command /beam: /help"),

@@ -24,6 +24,7 @@ import numpy as np
 
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.plot import METADATA, new_figure, own_style, save
 from tinygrad_lite.tensor import Tensor, no_grad
@@ -31,6 +32,7 @@ from tinygrad_lite.text.tokenizer import Tokenizer
 from tinygrad_lite.transformer import MultiHeadAttention
 
 FORMATS = tuple(METADATA)  # suffixes of pictures
+MOST_INCHES = 100  # beyond, a picture takes minutes and gigabytes
 
 
 @dataclass(frozen=True)
@@ -112,12 +114,18 @@ def visible(text: str) -> str:
 def draw_attention(found: CrossAttention, path: Path) -> None:
     """Write a picture, .svg, .png or .pdf, with a chart for each layer (rows) and head (columns).
 
-    Raises: UserError if matplotlib is not installed, or if the file cannot be written.
+    Raises: UserError if matplotlib is not installed, if the picture would be too large, or if the file cannot be
+        written.
     """
     layers, heads, t, s = found.weights.shape
+    width, height = 1.0 + heads * (0.6 + 0.17 * s), 0.6 + layers * (0.5 + 0.17 * t)  # inches
+    if max(width, height) > MOST_INCHES:
+        raise OptionError(
+            f"--attention {path}: with {s} pieces in the sentence and {t} in its translation the picture would have "
+            f"{width:.0f} by {height:.0f} inches, and {MOST_INCHES} are the most: take a shorter sentence"
+        )
     with own_style():
-        width, height = 0.6 + 0.17 * s, 0.5 + 0.17 * t  # inches of one chart
-        figure = new_figure(1.0 + heads * width, 0.6 + layers * height)
+        figure = new_figure(width, height)
         charts = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
         for layer in range(layers):
             for head in range(heads):

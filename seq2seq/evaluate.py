@@ -32,7 +32,7 @@ from tinygrad_lite.run import RunFolder, tune_memory
 class EvaluateOptions:
     """Everything that the evaluation can be asked for."""
 
-    beam: int = option(5, "hypotheses of the search; 1: greedy", unit="hypotheses", low=1)
+    beam: int = option(5, "hypotheses of the search; 1: greedy", unit="hypotheses", low=1, high=1000)
     length_penalty: float = option(0.6, "exponent that makes longer hypotheses cheaper; 0: none", low=0.0, high=10.0)
     pairs: str = option("", "file to translate instead: source TAB target in each line", unit="file")
     src: str = option("", "file to translate instead: a source sentence in each line", unit="file")

@@ -60,9 +60,9 @@ def check_options(options: Any, given: Collection[str]) -> None:
 def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Tokenizer, text: str) -> None:
     """Translate each line of a text, or, interactively, each line that is typed.
 
-    A translation is searched, greedily or with a beam, unless an option of drawing is given.
+    A translation is searched, with a beam or without, unless an option of drawing is given.
     """
-    say_lines = draw_lines if DRAWING & set(given) and not options.greedy else search_lines
+    say_lines = draw_lines if DRAWING & set(given) else search_lines
     if not options.interactive:
         lines = text.removesuffix("\n").split("\n")
         say_lines(options, model, tokenizer, lines)
@@ -82,10 +82,11 @@ def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Token
 
 def draw_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
     """Write num_samples translations of each line, drawn at random."""
-    names = DRAWING - {"num_samples"}
-    for number, line in enumerate(lines):
-        settings = {name: getattr(options, name) for name in names}
-        found = draw(model, tokenizer, " ".join(line.split()), first_row=number * options.num_samples, **settings)
+    settings = {name: getattr(options, name) for name in DRAWING - {"num_samples"}}
+    if options.greedy:
+        settings["temperature"] = 0.0
+    for number, sentence in enumerate(sentences_in(lines, model, tokenizer)):
+        found = draw(model, tokenizer, sentence, first_row=number * options.num_samples, **settings)
         for text in itertools.islice(found, options.num_samples):
             sys.stdout.write(shown(text.replace("\n", " ")) + "\n")
             sys.stdout.flush()
@@ -93,12 +94,9 @@ def draw_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequen
 
 def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
     """Write the translation of each line, or its n_best, those with their numbers on stderr."""
-    lines = [" ".join(line.split()) for line in lines]
-    too_long = sum(len(tokenizer.encode(line)) > model.config.block_size for line in lines)
-    if too_long:
-        say(f"warning: of {too_long:,} lines only the first {model.config.block_size} tokens are read: --block_size")
-    beam = max(1, options.beam)
-    found = translate(model, tokenizer, lines, beam=beam, n_best=options.n_best, length_penalty=options.length_penalty)
+    sentences = sentences_in(lines, model, tokenizer)
+    settings = {"beam": max(1, options.beam), "n_best": options.n_best, "length_penalty": options.length_penalty}
+    found = translate(model, tokenizer, sentences, **settings)
     for hypotheses in found:
         for rank, one in enumerate(hypotheses, start=1):
             if options.n_best > 1:
@@ -108,6 +106,15 @@ def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequ
                 )
             sys.stdout.write(shown(one.text.replace("\n", " ")) + "\n")
     sys.stdout.flush()
+
+
+def sentences_in(lines: Sequence[str], model: Seq2Seq, tokenizer: Tokenizer) -> list[str]:
+    """The lines with single spaces between their words, and a warning if the model cannot read all of them."""
+    sentences = [" ".join(line.split()) for line in lines]
+    too_long = sum(len(tokenizer.encode(sentence)) > model.config.block_size for sentence in sentences)
+    if too_long:
+        say(f"warning: of {too_long:,} lines only the first {model.config.block_size} tokens are read: --block_size")
+    return sentences
 
 
 def draw_looks(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:

@@ -16,6 +16,7 @@
 The prompt and the text go to stdout (with --score, its numbers), everything else to stderr.
 """
 
+import reprlib
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -25,7 +26,7 @@ import numpy as np
 
 from gpt.interactive import converse
 from gpt.model import GPT
-from gpt.sample_options import SampleOptions, check_combination
+from gpt.sample_options import SampleOptions, check_beam, check_combination
 from gpt.score import score
 from gpt.task import FAMILY as gpt
 from gpt.trained import is_gpt2
@@ -72,6 +73,7 @@ def main(argv: list[str]) -> int:
     say(trained.about)
     if options.device == "auto":
         say(f"--device auto takes {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
+    check_beam(options, trained.config)
     tokenizer, model = trained.tokenizer, trained.make_model(device)
     if isinstance(model, Seq2Seq):
         speaking.check_options(options, parsed.values)
@@ -130,6 +132,8 @@ def read_prompt(start: str) -> str:
     except UnicodeDecodeError as error:
         where = "stdin" if start == "-" else start
         raise OptionError(f"--start: {where} is not UTF-8 text (byte {error.start})") from None
+    except ValueError as error:
+        raise OptionError(f"--start {start!r} is no name of a file: {error}") from None
     return start
 
 
@@ -139,9 +143,9 @@ def encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
 
 
 def warn_of_unknown(tokenizer: Tokenizer, text: str) -> None:
-    """Name the characters that the model never saw."""
+    """Name the characters, or words, that the model never saw."""
     if unknown := tokenizer.unknown(text):
-        shown = " ".join(repr(character) for character in sorted(unknown)[:20]) + (" ..." if len(unknown) > 20 else "")
+        shown = " ".join(reprlib.repr(piece) for piece in sorted(unknown)[:20]) + (" ..." if len(unknown) > 20 else "")
         say(f"warning: the model never saw {shown}; it reads them as unknown")
 
 
@@ -176,7 +180,7 @@ def write_continuation(
         min_p=options.min_p,
         repetition_penalty=options.repetition_penalty,
         no_repeat_ngram_size=options.no_repeat_ngram_size,
-        prompt=np.array([ids]),
+        prompt=np.array([ids[-model.config.block_size :]]),  # what the model has read of it
         seed=options.seed,
         first_row=number,  # each continuation has its own random numbers
         forbidden=tuple(tokenizer.specials.values()),

@@ -6,6 +6,7 @@ The names are nanoGPT's wherever nanoGPT has one, and otherwise those of Hugging
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.options import option
@@ -17,8 +18,8 @@ class SampleOptions:
     """Everything that `sample.py` can be asked for."""
 
     start: str = option("\n", "the prompt; FILE:path reads it from a file, - from stdin", group="text")
-    max_new_tokens: int = option(500, "length of the continuation", unit="tokens", low=0, group="text")
-    num_samples: int = option(1, "continuations to write, one after the other", low=1, group="text")
+    max_new_tokens: int = option(500, "length of the continuation", unit="tokens", low=0, high=10_000_000, group="text")
+    num_samples: int = option(1, "continuations to write, one after the other", low=1, high=1_000_000, group="text")
     seed: int = option(1337, "start of the random numbers; the same seed writes the same text", low=0, group="text")
     stop: list[str] = option([], "strings, \\n is a line break: the text ends before the first of them", group="text")
     show_probs: bool = option(
@@ -47,7 +48,9 @@ class SampleOptions:
     )
     greedy: bool = option(False, "always take the most probable token", group="sampling")
 
-    beam: int = option(0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, group="beam")
+    beam: int = option(
+        0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, high=1000, group="beam"
+    )
     length_penalty: float = option(
         0.6, "exponent that makes longer hypotheses cheaper; 0: none", low=0.0, high=10.0, group="beam"
     )
@@ -77,6 +80,9 @@ DRAWING = (
     *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size", "greedy"),
     *("num_samples", "stop", "show_probs", "interactive"),
 )
+# What means nothing where there is no choice.
+CHOOSING = ("temperature", "top_k", "top_p", "min_p")
+MOST_BEAM_MEMORY = 4 * 2**30  # bytes
 
 
 def check_combination(options: SampleOptions, given: dict) -> None:
@@ -92,8 +98,27 @@ def check_combination(options: SampleOptions, given: dict) -> None:
     drawing = [f"--{name}" for name in DRAWING if name in given]
     if options.beam and drawing:
         raise OptionError(f"--beam searches for the most probable text, {drawing[0]} is for drawing one: choose")
+    choosing = [f"--{name}" for name in CHOOSING if name in given]
+    if options.greedy and choosing:
+        raise OptionError(f"--greedy leaves no choice, {choosing[0]} is for choosing at random: take one of them")
     searching = [f"--{name}" for name in ("length_penalty", "n_best") if name in given]
     if not options.beam and searching:
         raise OptionError(f"{searching[0]} is for beam search: give --beam too, for example --beam 4")
     if options.beam and options.n_best > options.beam:
         raise OptionError(f"--n_best {options.n_best}: a beam of {options.beam} keeps no more than {options.beam}")
+
+
+def check_beam(options: SampleOptions, config: Any) -> None:
+    """Refuse a beam that would fill the memory: each of its hypotheses has keys and values for a whole context.
+
+    Args:
+        config: the model's settings.
+    """
+    needed = options.beam * 2 * 4 * config.n_layer * config.block_size * config.n_embd  # of four bytes each
+    needed *= 2  # after each token, the hypotheses that stay are copied
+    if needed > MOST_BEAM_MEMORY:
+        gib = 2**30
+        raise OptionError(
+            f"--beam {options.beam}: the hypotheses' keys and values would take {needed / gib:.1f} GiB of memory, "
+            f"and {MOST_BEAM_MEMORY // gib} are the most: take a smaller beam"
+        )

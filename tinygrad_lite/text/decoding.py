@@ -268,7 +268,9 @@ def _token_by_token(
             values = repetition.discourage(values, open_rows)
         possible = values.max(axis=-1) > -np.inf
         if not possible.all():
-            reason = "all are forbidden or of probability 0" + (", or have followed before" if repetition else "")
+            reason = "all are forbidden or of probability 0"
+            if repetition:
+                reason += ", or have followed before (no_repeat_ngram_size)"
             raise DecodingError(f"row {open_rows[~possible][0]}: no token can follow, {reason}")
         chosen = choose(values, open_rows, position)
         if repetition is not None:

@@ -128,12 +128,10 @@ def read_prompt(start: str) -> str:
         if start.startswith("FILE:"):
             return Path(start.removeprefix("FILE:")).read_bytes().decode("utf-8")
     except OSError as error:
-        raise OptionError(f"--start {start} cannot be read: {error.strerror}") from None
+        raise OptionError(f"--start {start!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        where = "stdin" if start == "-" else start
+        where = "stdin" if start == "-" else repr(start)
         raise OptionError(f"--start: {where} is not UTF-8 text (byte {error.start})") from None
-    except ValueError as error:
-        raise OptionError(f"--start {start!r} is no name of a file: {error}") from None
     return start
 
 

@@ -1,0 +1,143 @@
+"""Text comes back from byte-level tokens as it was, whatever it is; and however long it is, in a time to its length."""
+
+import random
+import time
+import unicodedata
+
+import pytest
+
+from tests.reliability.tiny_models import KINDS, TEXT, available_kinds, guard, random_text
+from tinygrad_lite.text import fetch
+from tinygrad_lite.text.bpe import BPETokenizer
+from tinygrad_lite.text.cleaning import normalise
+from tinygrad_lite.text.corpora import CORPORA
+from tinygrad_lite.text.pairs import PARALLEL_CORPORA
+from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
+
+BYTE_LEVEL = [kind for kind in ("byte", "bpe", "hf") if kind in available_kinds()]
+LOSSLESS = [*BYTE_LEVEL, "pairs-byte", "pairs-bpe"]
+
+
+def whole_pairs(text: str) -> str:
+    """What Hugging Face's package can hold: halves of surrogate pairs joined, and U+FFFD for one that is alone."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def check(tokenizer: Tokenizer, text: str, tried: str) -> None:
+    """The text comes back at once and token by token, and no special token is in it."""
+    expected = whole_pairs(text) if tokenizer.kind == "hf" else text
+    ids = tokenizer.encode(text)
+    assert tokenizer.decode(ids) == expected, f"{tried}: {text!r}"
+    stream = StreamDecoder(tokenizer)
+    assert "".join([*map(stream.push, ids), stream.finish()]) == expected, f"{tried}: {text!r}"
+    assert not set(ids) & set(tokenizer.specials.values()), f"{tried}: {text!r}"
+
+
+@pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", LOSSLESS)
+def test_random_texts_come_back(kind, count, report):
+    tokenizer = KINDS[kind][1]()
+    characters = 0
+    for seed in range(count):
+        text = random_text(random.Random(seed))
+        check(tokenizer, text, f"{kind}, seed {seed}")
+        characters += len(text)
+    report(f"round trip, {kind}: {count:,} random texts (seeds 0 to {count - 1}), {characters:,} characters, all equal")
+
+
+@pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
+def test_a_vocabulary_learned_from_random_text_gives_it_back(count, report):
+    """Merges of halves of characters, of NULs and of surrogates, none of which a German text brings about."""
+    merges = 0
+    for seed in range(count):
+        rng = random.Random(seed)
+        text = "".join(random_text(rng) for _ in range(4)) * 2 or "a"
+        tokenizer = BPETokenizer.train(text, 256 + rng.randrange(60))
+        merges += tokenizer.n_merges
+        for one in (text, random_text(rng)):
+            check(Tokenizer.from_json(tokenizer.to_json()), one, f"seed {seed}")
+    report(f"round trip, bpe learned from random text: {count:,} vocabularies with {merges:,} merges, all texts equal")
+
+
+def cached(name: str) -> str:
+    """A corpus from the cache, without fetching anything."""
+    kept = fetch.recall(name)
+    if kept is None:
+        pytest.skip(f"the corpus {name} is not in the cache {fetch.cache_folder()}")
+    return kept[0]
+
+
+@pytest.mark.parametrize("length", [50_000, pytest.param(None, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [*CORPORA, *(f"pairs-{name}" for name in PARALLEL_CORPORA)])
+def test_corpora_come_back(name, length, report):
+    text = cached(name)[:length]
+    for kind in BYTE_LEVEL:
+        check(KINDS[kind][1](), text, name)
+    report(f"round trip, {', '.join(BYTE_LEVEL)}: {len(text):,} characters of the corpus {name}, equal")
+
+
+# --- long texts without a break ---------------------------------------------------------------------------------
+
+
+def unbroken(size: int) -> dict[str, str]:
+    """Long texts in one line, each a different temptation to do something again and again."""
+    rng = random.Random(size)
+    return {
+        "one letter": "a" * size,
+        "letters": "".join(rng.choices("abcdefghijklmnopqrstuvwxyzäöü", k=size)),
+        "no spaces": ("".join(TEXT.split()) * (size // 1000))[:size],
+        "blanks": " " * size,
+        "blanks and a letter": "\t" * (size - 1) + "x",
+        "digits": "7" * size,
+        "marks": "\u0301\u0316" * (size // 2),
+        "emoji": "\U0001f642" * size,
+        "signs of writing": "".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(size)),
+        "NULs": "\0" * size,
+        "specials": "<|endoftext|><eos>" * (size // 18),
+    }
+
+
+@pytest.mark.parametrize("size", [100_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", unbroken(2000))
+def test_long_texts_in_one_line_take_a_time_to_their_length(what, size, report):
+    """A time that grew with the square would be hours; the guard is far above what is needed."""
+    times = {}
+    with guard(600 if size > 10**6 else 30):
+        text = unbroken(size)[what]
+        began = time.perf_counter()
+        normalise(text)
+        times["normalise"] = time.perf_counter() - began
+        for kind in available_kinds()[:6]:
+            tokenizer = KINDS[kind][1]()
+            began = time.perf_counter()
+            ids = tokenizer.encode(text)
+            times[kind] = time.perf_counter() - began
+            assert kind not in BYTE_LEVEL or tokenizer.decode(ids) == text
+            assert kind not in ("char", "word") or tokenizer.unknown(text) or tokenizer.decode(ids) == text
+    slowest = max(times, key=times.get)
+    report(f"{len(text):,} characters, {what}: normalised and encoded, slowest {slowest} in {times[slowest]:.1f} s")
+
+
+@pytest.mark.parametrize("size", [300_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0f73", "\u0344\u0316"])
+def test_accents_without_end_are_normalised_in_a_time_to_their_number(marks, size, report):
+    with guard(600 if size > 10**6 else 30):
+        began = time.perf_counter()
+        found = normalise("a" + marks * (size // len(marks)))
+        seconds = time.perf_counter() - began
+    assert len(found) >= size
+    report(f"{size:,} accents {marks!a} on one letter: normalised in {seconds:.1f} s")
+
+
+@pytest.mark.parametrize("count", [300, pytest.param(6000, marks=pytest.mark.slow)])
+def test_normalised_text_is_in_unicodes_form_nfc(count, report):
+    long_runs = 0
+    for seed in range(count):
+        rng = random.Random(seed)
+        text = "a" + "".join(rng.choices("\u0301\u0316\u0f73\u3099\u0345\U0001f642", k=rng.randrange(990)))
+        if rng.random() < 0.05:  # a thousand and more are done in parts, so only what came in is sure to be there
+            text, long_runs = text + "\u0301\u0316" * 1500, long_runs + 1
+            assert unicodedata.normalize("NFD", normalise(text)).count("\u0316") == text.count("\u0316")
+        else:
+            assert normalise(text) == unicodedata.normalize("NFC", text), f"seed {seed}"
+    report(f"NFC: {count - long_runs:,} letters with up to 990 marks as Unicode has them, {long_runs:,} with thousands")

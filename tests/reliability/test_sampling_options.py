@@ -1,0 +1,184 @@
+"""Any combination of sample.py's options: a sample, or one clear sentence that names what is wrong."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from tests.reliability.tiny_models import (
+    KINDS,
+    Ended,
+    available_kinds,
+    check_refusal,
+    make_model,
+    random_text,
+    sample_py,
+)
+
+NONSENSE = [
+    "",
+    " ",
+    "abc",
+    "nan",
+    "inf",
+    "-inf",
+    "1e999",
+    "-1e999",
+    "9" * 5000,
+    "1e4000",
+    "0x10",
+    "1,5",
+    "½",
+    "--",
+    "-",
+]
+NONSENSE += ["none", "true", "[]", "\udcff", "🙂", "1 2", "-1", "-0.5", "1.5", "1e308", "-1e308", str(10**400)]
+HUGE = [str(10**9), str(10**300)]
+# By option: values within its range, the limits among them, and values beyond. What would only take long is not here.
+VALUES: dict[str, tuple[list[str], list[str]]] = {
+    "max_new_tokens": (["0", "1", "7", "1e1", "+3", "٣"], ["10000001", "-1", *HUGE]),
+    "num_samples": (["1", "2", "3", "2.0"], ["0", "1000001", *HUGE]),
+    "seed": (["0", "1", "4294967296", str(10**300), str(10**4000)], ["-1"]),
+    "stop": ([".", "e", r"\n", "e" * 5000, "\udcff", "ä", " "], ["", "\ufeff"]),
+    "temperature": (["0", "-0.0", "5e-324", "1e-300", "0.8", "1", "1e6", "1e308"], ["-5e-324"]),
+    "top_k": (["0", "1", "5", "200", *HUGE], ["-1"]),
+    "top_p": (["5e-324", "1e-12", "0.5", "0.999999999999", "1"], ["0", "1.0000001"]),
+    "min_p": (["0", "5e-324", "1e-12", "0.5", "1"], ["1.0000001", "-5e-324"]),
+    "repetition_penalty": (["5e-324", "1e-12", "0.5", "1", "1.2", "100"], ["100.001", "0"]),
+    "no_repeat_ngram_size": (["0", "1", "2", "3", "50", *HUGE], ["-1"]),
+    "greedy": (["true", "false", "yes", "0"], ["maybe"]),
+    "show_probs": (["true", "false"], ["maybe"]),
+    "interactive": (["true", "false"], ["maybe"]),
+    "use_cache": (["true", "false"], ["maybe"]),
+    "beam": (["0", "1", "2", "5", "60"], ["1001", *HUGE]),
+    "n_best": (["1", "2", "5"], ["0", *HUGE]),
+    "length_penalty": (["0", "5e-324", "0.6", "1", "10"], ["10.0001", "-0.1"]),
+    "score": (["text.txt"], ["missing.txt", ".", "", "latin.txt"]),
+    "attention": (["a.svg"], ["a.gif", "", "missing/a.svg"]),
+    "device": (["cpu", "auto"], ["cuda", "tpu"]),
+    "out_dir": ([""], ["missing", "."]),
+    "start": (["", "\n", "-", "FILE:text.txt"], ["FILE:missing", "FILE:", "FILE:latin.txt", "FILE:a\nb"]),
+}
+SHARED = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size", "num_samples", "seed"]
+SEARCHING = ["beam", "n_best", "length_penalty"]
+# What goes together, by family: options of one kind of work.
+WORKS = {
+    "gpt": [[*SHARED, "stop", "show_probs", "use_cache", "start"], [*SEARCHING, "use_cache"], ["score"]],
+    "seq2seq": [[*SHARED, "greedy"], [*SEARCHING, "start"], [*SEARCHING, "attention"]],
+}
+WORKS["gpt"] += [
+    ["greedy", "seed", "no_repeat_ngram_size", "repetition_penalty", "stop"],
+    ["interactive", *SHARED[:6], "stop"],
+]
+WORKS["seq2seq"] += [["interactive", *SHARED, "greedy"]]
+WORKS["hf"] = WORKS["gpt"]
+COMMANDS = [
+    "/settings",
+    "/reset",
+    "/help",
+    "/stop --help",
+    "/temperature 1 --help",
+    "/top_k 1 -h",
+    "/greedy",
+    "/nothing",
+]
+COMMANDS += [
+    "/quit",
+    "/stop ''",
+    "/stop 'a",
+    "/seed",
+    "/",
+    "//",
+    "/max_new_tokens 2",
+    "/max_new_tokens 1e999",
+    "\0",
+    "€\t",
+]
+COMMANDS += [
+    "/temperature nan",
+    "/top_p 0",
+    "/no_repeat_ngram_size 1",
+    "/repetition_penalty 100",
+    "/stop a -h --temperature 9",
+]
+
+
+def random_words(rng: random.Random, kind: str) -> list[str]:
+    """Options drawn at random: mostly such as go together, with values in their ranges, and now and then anything."""
+    family = KINDS[kind][0]
+    wild = rng.random() < 0.3
+    work = list(VALUES) if wild else rng.choice(WORKS[family])
+    names = rng.choices(work, k=rng.choice([1, 2, 3, 4, 6]))
+    if not wild and work[0] == "beam" and "beam" not in names:
+        names.append("beam")
+    if not wild and work[0] == "interactive":
+        names.append("interactive")
+    words = []
+    for name in names:
+        within, beyond = VALUES[name]
+        chance = rng.random()
+        value = rng.choice(NONSENSE) if chance < 0.03 else rng.choice(beyond if chance < 0.1 else within)
+        dashed = name.replace("_", rng.choice("-_"))
+        words += [f"--{dashed}={value}"] if rng.random() < 0.7 else [f"--{dashed}", value]
+    if "score" not in names and (family != "seq2seq" or wild) and "max_new_tokens" not in names:
+        words.append(f"--max_new_tokens={rng.randrange(12)}")
+    if not {"score", "start", "interactive"} & set(names):
+        words.append(f"--start={random_text(rng, 12)}")
+    return [word.replace("\0", "") for word in words]  # which no command line can hold
+
+
+def random_input(rng: random.Random) -> bytes:
+    """What comes from stdin: lines of text, commands, and sometimes bytes that are no text."""
+    lines = [rng.choice(COMMANDS) if rng.random() < 0.5 else random_text(rng, 12) for _ in range(rng.randrange(4))]
+    data = "\n".join(["/max_new_tokens 3", *lines]).encode("utf-8", "surrogatepass")
+    return data + rng.choice([b"", b"\n", b"\xff\xfe", b"\xed\xa0\x80", b"\xc3"])
+
+
+def check_end(ended: Ended, words: list[str], tried: str) -> str:
+    """The end is a sample or one sentence about something that was said; which of the two, and what for."""
+    assert "Warning" not in ended.err.replace("warning: ", ""), tried
+    if ended.status == 0:
+        assert "Traceback" not in ended.err, tried
+        assert ended.out.endswith("\n") or any("interactive" in word for word in words), tried
+        return "a sample"
+    check_refusal(ended, tried)
+    if ended.sentence.startswith("sample.py: unexpected argument") or "checkpoint" in ended.sentence:
+        return "a refusal"  # a value that nobody asked for was taken for a name of a checkpoint
+    names = {word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")}
+    said = ended.sentence.replace("-", "_")
+    files = ("latin.txt", "missing", ". is a folder", "there is no file", "cannot be read")
+    assert any(name in said for name in (*names, *files, "give a sentence")), f"{tried}: {ended.sentence}"
+    return "a refusal"
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    return {kind: make_model(kind, folder) for kind in available_kinds()}
+
+
+@pytest.fixture
+def place(workplace):
+    (workplace / "latin.txt").write_bytes("schön".encode("latin-1"))
+    (workplace / "text.txt").write_text(
+        "Grün ist nur des Lebens goldner Baum; 🙂\n" * 3, encoding="utf-8", newline="\n"
+    )
+    return workplace
+
+
+@pytest.mark.parametrize("count", [100, pytest.param(3000, marks=pytest.mark.slow)])
+def test_any_combination_is_a_sample_or_one_sentence(count, models, place, report):
+    ends = Counter()
+    kinds = list(models)
+    for seed in range(count):
+        rng = random.Random(seed)
+        kind = kinds[seed % len(kinds)]
+        words, stdin, terminal = random_words(rng, kind), random_input(rng), rng.random() < 0.3
+        tried = f"seed {seed}: {kind} {words!r}"
+        if any(word == "--attention=a.svg" for word in words) and rng.random() < 0.8:
+            words = [word for word in words if not word.startswith("--attention")]  # a picture takes half a second
+        ended = sample_py(str(models[kind]), *words, stdin=stdin, terminal=terminal)
+        ends[check_end(ended, words, tried)] += 1
+    assert min(ends["a sample"], ends["a refusal"]) > count / 5  # both are tried
+    ended = ", ".join(f"{number:,} {what}" for what, number in sorted(ends.items()))
+    report(f"options of {len(KINDS)} kinds of models: {count:,} combinations (seeds 0 to {count - 1}): {ended}")

@@ -1,0 +1,200 @@
+"""Tiny models with random weights, one for each kind of tokenizer, and `sample.py` run on them as a shell would.
+
+Everything happens in this process, which is a hundred times faster than a new one; only the streams are exchanged.
+"""
+
+import io
+import json
+import random
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import numpy as np
+
+import sample
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.data import BOS, EOS, PAD, SPECIALS
+from seq2seq.model import Seq2Seq
+from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.tiny_runs import made_up_text, undone
+from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
+from tinygrad_lite.console import run_command
+from tinygrad_lite.text.bpe import BPETokenizer
+from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.text.huggingface import HFTokenizer, byte_characters, gpt2_definition
+from tinygrad_lite.text.tokenizer import UNKNOWN, CharTokenizer, Tokenizer
+from tinygrad_lite.text.word import WordTokenizer
+
+END_OF_TEXT = "<|endoftext|>"
+TEXT = made_up_text() + "<eos> <pad> <bos> <unk> <|endoftext|> </w>\n"  # so that no letter of a special is unknown
+
+
+def hf_tokenizer() -> HFTokenizer:
+    """All bytes, four merges and a special, in GPT-2's form; needs the package tokenizers."""
+    merges = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r")]
+    tokens = [*byte_characters(), *map("".join, merges), END_OF_TEXT]
+    vocabulary = json.dumps({token: number for number, token in enumerate(tokens)})
+    return HFTokenizer(gpt2_definition(vocabulary, "\n".join(map(" ".join, merges))))
+
+
+# By name: the family, and what makes the tokenizer.
+KINDS: dict[str, tuple[str, Callable[[], Tokenizer]]] = {
+    "char": ("gpt", lambda: CharTokenizer.train(TEXT)),
+    "byte": ("gpt", ByteTokenizer),
+    "word": ("gpt", lambda: WordTokenizer.train(TEXT, 40)),
+    "bpe": ("gpt", lambda: BPETokenizer.train(TEXT, 290)),
+    "bpe-w": ("gpt", lambda: EndOfWordTokenizer.train(TEXT, 90)),
+    "hf": ("hf", hf_tokenizer),
+    "pairs-char": ("seq2seq", lambda: CharTokenizer.train(TEXT, [*SPECIALS, UNKNOWN])),
+    "pairs-byte": ("seq2seq", lambda: ByteTokenizer(SPECIALS)),
+    "pairs-bpe": ("seq2seq", lambda: BPETokenizer.train(TEXT, 290, SPECIALS)),
+}
+
+
+def available_kinds() -> list[str]:
+    """All kinds, but for Hugging Face's where its package is not installed."""
+    try:
+        import tokenizers  # noqa: F401
+    except ImportError:
+        return [kind for kind in KINDS if kind != "hf"]
+    return list(KINDS)
+
+
+def make_model(kind: str, folder: Path, block_size: int = 24) -> Path:
+    """Write a model of this kind into a folder, and return what `sample.py` takes as its checkpoint."""
+    family, make = KINDS[kind]
+    tokenizer = make()
+    if family == "hf":
+        settings = SETTINGS | {"vocab_size": tokenizer.vocab_size}
+        place = write_folder(folder / kind, random_weights(settings, "float32"), vocab_size=tokenizer.vocab_size)
+        (place / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
+        return place
+    shape = {"n_layer": 1, "n_head": 2, "n_embd": 8, "block_size": block_size, "bias": True, "dropout": 0.0}
+    if family == "gpt":
+        model = GPT(GPTConfig(tokenizer.vocab_size, **shape))
+    else:
+        pad, bos, eos = (tokenizer.specials[name] for name in (PAD, BOS, EOS))
+        model = Seq2Seq(Seq2SeqConfig(tokenizer.vocab_size, pad, bos, eos, **shape))
+    rng = np.random.default_rng(3)
+    weights = {
+        name: (array + 0.3 * rng.standard_normal(array.shape)).astype(np.float32)
+        for name, array in model.state_dict().items()
+    }
+    path = folder / f"{kind}.safetensors"
+    settings = model.config.to_json()
+    save_checkpoint(path, Checkpoint(family, settings, {}, tokenizer.to_json(), 1, None, None, "", weights, {}))
+    return path
+
+
+@dataclass
+class Ended:
+    """How a command ended: its status, and what it wrote."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def sentence(self) -> str:
+        """The last line for people."""
+        return self.err.rstrip("\n").rpartition("\n")[2]
+
+
+class Hangs(BaseException):
+    """Something takes far too long. Not an Exception, so that no code can take it for one of its own."""
+
+
+@contextmanager
+def guard(seconds: int) -> Iterator[None]:
+    """Raise Hangs if what is inside is not over after so many seconds; where signals exist."""
+    if not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def stop(number: int, frame: object) -> None:
+        raise Hangs(f"not over after {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Terminal(io.BytesIO):
+    """Bytes that claim to go to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def sample_py(*words: object, stdin: bytes = b"", terminal: bool = False, seconds: int = 60) -> Ended:
+    """Run `sample.py` with this command line and this input.
+
+    A traceback in a process of its own is an exception here; so is a warning of NumPy's, by pytest's settings.
+    """
+    out, err = Terminal() if terminal else io.BytesIO(), io.BytesIO()
+    streams = {
+        "stdin": io.TextIOWrapper(io.BytesIO(stdin), "utf-8"),
+        "stdout": io.TextIOWrapper(out, "ascii"),  # sample.py must not rely on the locale
+        "stderr": io.TextIOWrapper(err, "ascii"),
+        "argv": ["sample.py", *map(str, words)],
+    }
+    with mock.patch.multiple(sys, **streams), undone(), guard(seconds):
+        try:
+            run_command("sample.py", sample.main)
+        except SystemExit as ended:
+            status = ended.code
+        streams["stdout"].flush()
+        streams["stderr"].flush()
+        return Ended(status, out.getvalue().decode("utf-8"), err.getvalue().decode("utf-8"))
+
+
+def check_refusal(ended: Ended, given: str) -> None:
+    """A refusal is one sentence on stderr; `given` is what was tried, for the message."""
+    assert ended.status in (1, 2), f"status {ended.status} of {given}: {ended.err}"
+    assert "Traceback" not in ended.err, given
+    assert ended.sentence.startswith("sample.py: "), f"{given}: {ended.err!r}"
+    assert len(ended.sentence) > 20, f"{given}: {ended.err!r}"
+
+
+# Ranges of characters: ASCII, Latin, marks, Hebrew and Arabic, Indic, marks of direction, CJK, emoji, private, the
+# planes up to the last, half surrogate pairs.
+RANGES = [(0, 0x7F), (0x80, 0x24F), (0x300, 0x36F), (0x590, 0x6FF), (0x900, 0xDFF), (0x2000, 0x206F), (0x4E00, 0x9FFF)]
+RANGES += [(0xAC00, 0xD7A3), (0x1F300, 0x1FAFF), (0xE000, 0xF8FF), (0xFFF0, 0xFFFF), (0x10000, 0x10FFFF)]
+SURROGATES = (0xD800, 0xDFFF)
+SNIPPETS = [
+    "\0",
+    "\r\n",
+    "\r",
+    "\n",
+    "\u2028",
+    "\x85",
+    "\ufeff",
+    "e\u0301",
+    "👩\u200d👩\u200d👧",
+    "\u202eabc\u202c",
+    "<eos>",
+]
+SNIPPETS += [END_OF_TEXT, "<unk>", "</w>", "<pad>", "\x1b[31m", "der Mensch", "  ", "\ud83d\ude00", "\u0f73\u0f71", "ẛ̣"]
+
+
+def random_text(rng: random.Random, longest: int = 40) -> str:
+    """A text of any characters: from one range, from all of them, of snippets, or one run."""
+    length = rng.randrange(longest)
+    ranges = [rng.choice([*RANGES, SURROGATES])] if rng.random() < 0.5 else [*RANGES, SURROGATES]
+    drawn = [chr(rng.randint(*rng.choice(ranges))) for _ in range(length)]
+    drawn += rng.choices(SNIPPETS, k=rng.randrange(4))
+    rng.shuffle(drawn)
+    text = "".join(drawn)
+    return text[:1] * (rng.randrange(1, 8) * longest) + text if rng.random() < 0.1 else text

@@ -59,6 +59,23 @@ def test_the_settings_reach_the_draw(trained, capsys):
     assert len(set(varied)) > len(set(greedy))
 
 
+def test_greedy_that_is_switched_off_leaves_a_choice(trained, capsys):
+    assert written(capsys, *COMMON, "--greedy=false", "--temperature=2") == written(capsys, *COMMON, "--temperature=2")
+
+
+def test_only_what_the_model_reads_of_a_prompt_counts_as_said(trained, capsys):
+    """Its context holds 8 tokens."""
+    rules = ("--greedy", "--no_repeat_ngram_size", 1, "--max_new_tokens", 5)
+    short, _ = written(capsys, "--start", "r Mensch", *rules)
+    assert written(capsys, "--start", "Es irrt der Mensch", *rules)[0] == "Es irrt de" + short
+
+
+def test_a_beam_that_would_fill_the_memory_is_refused(trained, monkeypatch):
+    monkeypatch.setattr("gpt.sample_options.MOST_BEAM_MEMORY", 2**20)
+    with pytest.raises(OptionError, match=r"--beam 900: .* would take 0\.0 GiB .* a smaller beam"):
+        sample.main(["--beam", "900"])
+
+
 # --- stop strings -------------------------------------------------------------------------------------------------
 
 
@@ -199,6 +216,11 @@ def test_a_score_needs_a_text(trained):
         (["--beam", "2", "--min_p", "0.1"], "--min_p"),
         (["--beam", "2", "--repetition_penalty", "1.2"], "--repetition_penalty"),
         (["--beam", "2", "--no_repeat_ngram_size", "2"], "--no_repeat_ngram_size"),
+        (["--greedy", "--temperature", "2"], "--temperature"),
+        (["--greedy", "--min_p", "0.1"], "--min_p"),
+        (["--beam", "1001"], "--beam"),
+        (["--num_samples", "1000001"], "--num_samples"),
+        (["--max_new_tokens", "1e300"], "--max_new_tokens"),
         (["--stop", ""], "--stop"),
         (["--stop"], "--stop"),
         (["--min_p", "1.5"], "--min_p"),

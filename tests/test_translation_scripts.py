@@ -194,6 +194,17 @@ def test_translations_can_be_drawn(trained, capsys):
     assert capsys.readouterr().out == "\n"
 
 
+def test_a_greedy_translation_heeds_the_settings_against_repetition(trained, capsys):
+    outputs = []
+    for more in ([], ["--seed=1"], ["--no_repeat_ngram_size=1"], ["--num_samples=2"]):
+        assert sample.main(["run", "--start", "abcdefghij", "--greedy", *more]) == 0
+        outputs.append(capsys.readouterr().out)
+    greedy, seeded, varied, twice = outputs
+    assert greedy == seeded
+    assert twice == greedy * 2
+    assert len(set(varied)) == len(varied)
+
+
 def test_only_the_beginning_of_a_long_line_is_read_and_that_is_said(trained, capsys):
     assert sample.main(["run", "--start", "a" * 100]) == 0
     assert "warning: of 1 lines only the first 64 tokens are read" in capsys.readouterr().err

@@ -68,6 +68,7 @@ def test_a_start_comes_before_everything_and_survives_a_reset(capsys):
         ("/greedy off", "greedy", False),
         ("/stop 'a b' c", "stop", ["a b", "c"]),
         ("/stop", "stop", []),
+        ("/stop --help -h", "stop", ["--help", "-h"]),
         ("/min_p 0.1", "min_p", 0.1),
     ],
 )
@@ -89,6 +90,8 @@ def test_settings_change_for_the_turns_that_follow(command, name, value, capsys)
         ("/temperature -1", "--temperature -1: must be at least 0"),
         ("/temperature", "--temperature needs a value"),
         ("/temperature 1 2", "--temperature 1 2: must be a finite number"),
+        ("/temperature 1 --help", "--temperature 1 --help: must be a finite number"),
+        ("/seed 1 --start=x", "--seed 1 --start=x: must be a whole number"),
         ("/top_k viel", "--top_k viel: must be a whole number"),
         ("/stop 'a", "quotation mark"),
         ("/beam 4", "there is no command /beam: /help"),

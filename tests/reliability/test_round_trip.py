@@ -119,25 +119,28 @@ def test_long_texts_in_one_line_take_a_time_to_their_length(what, size, report):
 
 
 @pytest.mark.parametrize("size", [300_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0f73", "\u0344\u0316"])
+@pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0f73", "\u0344\u0316", "a" + "\u0301\u0316" * 99])
 def test_accents_without_end_are_normalised_in_a_time_to_their_number(marks, size, report):
     with guard(600 if size > 10**6 else 30):
         began = time.perf_counter()
         found = normalise("a" + marks * (size // len(marks)))
         seconds = time.perf_counter() - began
-    assert len(found) >= size
-    report(f"{size:,} accents {marks!a} on one letter: normalised in {seconds:.1f} s")
+    assert len(found) > 0.9 * size
+    report(f"{size:,} accents {marks[:4]!a} in a row: normalised in {seconds:.1f} s")
 
 
-@pytest.mark.parametrize("count", [300, pytest.param(6000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [1000, pytest.param(100_000, marks=pytest.mark.slow)])
 def test_normalised_text_is_in_unicodes_form_nfc(count, report):
-    long_runs = 0
+    """Letters with up to 199 marks, and anything that composes, decomposes or is put into another order."""
+    places = (*range(0x2000), *range(0x2FF0, 0x3200), *range(0xA000, 0xFB50), *range(0x11000, 0x11A00))
+    lively = [chr(i) for i in places if unicodedata.normalize("NFD", chr(i)) != chr(i) or unicodedata.combining(chr(i))]
+    lively += [chr(i) for i in range(0x1100, 0x1200)]  # the parts of Korean syllables
     for seed in range(count):
         rng = random.Random(seed)
-        text = "a" + "".join(rng.choices("\u0301\u0316\u0f73\u3099\u0345\U0001f642", k=rng.randrange(990)))
-        if rng.random() < 0.05:  # a thousand and more are done in parts, so only what came in is sure to be there
-            text, long_runs = text + "\u0301\u0316" * 1500, long_runs + 1
-            assert unicodedata.normalize("NFD", normalise(text)).count("\u0316") == text.count("\u0316")
-        else:
-            assert normalise(text) == unicodedata.normalize("NFC", text), f"seed {seed}"
-    report(f"NFC: {count - long_runs:,} letters with up to 990 marks as Unicode has them, {long_runs:,} with thousands")
+        text = "".join(rng.choices(lively, k=rng.randrange(9)))
+        if rng.random() < 0.02:
+            text += "a" + "".join(rng.choices("\u0301\u0316\u3099\u0345\U0001f642", k=rng.randrange(200)))
+        if rng.random() < 0.5:
+            text = unicodedata.normalize("NFD", text)
+        assert normalise(text) == unicodedata.normalize("NFC", text), f"seed {seed}: {text!a}"
+    report(f"NFC: {count:,} texts that compose or are sorted (seeds 0 to {count - 1}), all as Unicode has them")

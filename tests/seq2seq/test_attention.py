@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from seq2seq.attention import cross_attention, draw_attention
+from seq2seq.attention import CrossAttention, cross_attention, draw_attention
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
@@ -86,5 +86,8 @@ def test_the_picture_has_a_chart_for_each_head(tmp_path):
     assert picture.count("layer ") == 4
     draw_attention(found, tmp_path / "b.svg")
     assert (tmp_path / "b.svg").read_bytes() == (tmp_path / "a.svg").read_bytes()
+    large = CrossAttention(["a"] * 500, ["b"] * 20, np.zeros((1, 2, 20, 500)))
+    with pytest.raises(UserError, match=r"172 by 4 inches, and 100 are the most: take a shorter sentence"):
+        draw_attention(large, tmp_path / "large.png")
     with pytest.raises(UserError, match="cannot be written"):
         draw_attention(found, tmp_path / "gone" / "a.svg")

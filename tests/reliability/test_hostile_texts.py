@@ -25,7 +25,7 @@ from tinygrad_lite.options import MAX_PRESET, build, read_preset
 from tinygrad_lite.text import compare, fetch
 from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.cleaning import gutenberg_text, normalise
+from tinygrad_lite.text.cleaning import gutenberg_text
 from tinygrad_lite.text.corpora import load_corpus, load_files
 from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.text.huggingface import byte_characters, gpt2_definition
@@ -309,13 +309,8 @@ def overwrite(main) -> list[str]:
     return ["--overwrite", "--workers=1"] if main is train.main else []
 
 
-def test_a_letter_with_a_hundred_thousand_accents_is_refused_at_once():
-    with pytest.raises(CorpusError, match="more than 1,000 accents"):
-        normalise("ein a" + "\u0316\u0300" * 500_000)
-    with pytest.raises(CorpusError, match="more than 1,000 accents"):
-        one_line("a" + "\u0316\u0300" * 500_000)
-    for text in ("A\u0308" * 5000, "\U0001f600" * 5000, "—" * 5000, "a" + "\u0316\u0300" * 400, "字" * 5000):
-        assert len(normalise(text)) <= len(text)
+def test_a_sentence_of_nothing_but_accents_is_read_at_once():
+    assert one_line("a" + "\u0316\u0300" * 100_000).startswith("\u00e0\u0316")
 
 
 def test_a_page_made_to_be_searched_for_ever_is_refused():

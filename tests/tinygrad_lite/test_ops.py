@@ -23,7 +23,7 @@ APART = {"cast": "test_cast", "to_device": "test_to_another_device_and_back"}
 HELPERS = {"promote", "operands", "as_float", "unbroadcast", "one_axis", "erf_array", "raw_index"}
 # Other files test these: what a tensor is, its graph, and the chapters of functional/.
 TENSOR = "arange backward detach device dtype eye full full_like item mark_written ndim numel numpy ones ones_like rand"
-TENSOR += " randn requires_grad_ retain_grad shape tolist wrap xp zeros zeros_like"
+TENSOR += " randn requires_grad_ retain_grad shape tolist version wrap xp zeros zeros_like"
 CHAPTERS = "cross_entropy dropout gelu layer_norm linear scaled_dot_product_attention"
 
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)

@@ -20,8 +20,7 @@ LETTERS_AND_MARKS = re.compile(r"[\w\s\x00-\x7f]*[^\w\s\x00-\x7f]{0,200}")
 def normalise(text: str) -> str:
     """One form for texts that look alike: no byte order mark, lines ended by "\\n" only, Unicode's form NFC.
 
-    In NFC a letter with its accent is one character, so that ä has one place in the vocabulary and not two. To sort
-    the accents of a letter takes a time that grows with their number squared, so 200 are done at a time.
+    In NFC a letter with its accent is one character, so that ä has one place in the vocabulary and not two.
 
         >>> normalise("\\ufeffSa\\u0308tze\\r\\nund Zeilen\\r")
         'Sätze\\nund Zeilen\\n'

@@ -169,7 +169,7 @@ def checked_definition(definition: str) -> str:
         raise TokenizerError(
             f"the tokenizer's definition cannot be read by tokenizers ({type(error).__name__}: {error})"
         ) from None
-    byte_level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True}
+    byte_level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": bool(before.get("use_regex", True))}
     flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
     checked = {
         "version": "1.0",

@@ -85,11 +85,11 @@ def gelu_array(x: np.ndarray, approximate: str = "none") -> np.ndarray:
 
 def _probability(x: np.ndarray, s: np.ndarray, p: np.ndarray, is_tanh: bool) -> np.ndarray:
     """P(x), into p; and x^2, into s."""
+    half, highest, *coefficients, constant = _constants(is_tanh, x.dtype)
     np.multiply(x, x, out=s)
     if x.dtype != np.float32 and not is_tanh:
         p[...] = erf_array(x * math.sqrt(0.5))
     else:
-        highest, *coefficients, constant = _as_arrays(GPT2_BEND if is_tanh else ERF_BEND, x.dtype)
         np.multiply(s, highest, out=p)
         for coefficient in coefficients:
             p += coefficient
@@ -97,16 +97,18 @@ def _probability(x: np.ndarray, s: np.ndarray, p: np.ndarray, is_tanh: bool) -> 
         p += constant  # q(s)
         p *= x  # u
         np.tanh(p, out=p)
-    (half,) = _as_arrays((0.5,), x.dtype)
     p *= half
     p += half
     return p
 
 
 @functools.cache
-def _as_arrays(numbers: tuple[float, ...], dtype: np.dtype) -> list[np.ndarray]:
-    """Numbers as arrays without axes; NumPy would make one of Python's each time, longer than adding it."""
-    return [np.array(number, dtype) for number in numbers]
+def _constants(is_tanh: bool, dtype: np.dtype) -> list[np.ndarray]:
+    """1/2 and the coefficients of q, as arrays without axes.
+
+    NumPy would make one of Python's number each time, and for a short array that takes longer than adding it.
+    """
+    return [np.array(number, dtype) for number in (0.5, *(GPT2_BEND if is_tanh else ERF_BEND))]
 
 
 def _erf_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> np.ndarray:

@@ -513,8 +513,11 @@ def absurd(data: bytes) -> dict[str, bytes]:
     files["format version"] = changed(data, "", format_version=10**4000)
     files["nested"] = put_together(header, "[" * 100_000, body)
     files["digits"] = put_together(header, '{"step": ' + "9" * 10_000 + "}", body)
-    # A million layers of one number each: what has to be made for them would be a thousand times what they weigh.
-    layers = 400_000
+    for kind, shape in (("F32", [2**62, 0]), ("F32", [2**63, 0]), ("F32", [0] * 70), ("BF16", [0]), ("F8_E4M3", [0])):
+        empty = {"model.w": {"dtype": kind, "shape": shape, "data_offsets": [0, 0]}}
+        files[f"nothing of {kind} {shape[:2]}"] = put_together(empty, info, b"")
+    # Many layers of one number each: what has to be made for them would be a thousand times what they weigh.
+    layers = 100_000
     tiny = info["model"] | {"n_layer": layers, "n_embd": 1, "n_head": 1, "n_inner": 1, "vocab_size": 3, "block_size": 1}
     tiny |= {"bias": False, "positions": "learned"}
     numbers = 3 + 1 + layers * (4 + 2 + 2) + 1

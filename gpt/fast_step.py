@@ -88,13 +88,14 @@ class Layer:
         batch, width = x.shape
         joint = apply(self.query_key_value, x).reshape(batch, 3, heads, 1, width // heads)
         now, end = cache.length, cache.length + 1
-        cache.keys[:, :, now:end], cache.values[:, :, now:end] = joint[:, 1], joint[:, 2]
+        cache.both[:, :, :, now:end] = joint[:, 1:]
         cache.length = end
-        scores = joint[:, 0] @ cache.keys[:, :, :end].swapaxes(-1, -2)  # (B, H, 1, S)
+        keys_values = cache.both[:, :, :, :end]
+        scores = joint[:, 0] @ keys_values[:, 0].swapaxes(-1, -2)  # (B, H, 1, S)
         scores -= scores.max(axis=-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= np.add.reduce(scores, axis=-1, keepdims=True)
-        return apply(self.output, (scores @ cache.values[:, :, :end]).reshape(batch, width))
+        return apply(self.output, (scores @ keys_values[:, 1]).reshape(batch, width))
 
     def feed_forward(self, x: np.ndarray) -> np.ndarray:
         """(B, C) -> (B, C)."""

@@ -719,7 +719,8 @@ def node(
         linear: the gradient does not depend on the parents' values, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
     """
-    check_one_device(parents, op)
+    if len(parents) > 1:
+        check_one_device(parents, op)
     if not hasattr(y, "__array_function__") or isinstance(y, np.generic):
         y = parents[0].xp.asarray(y)
     if y.dtype == np.float16 and op != "cast":

@@ -48,7 +48,7 @@ class KVCache:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity  # positions
         self.length = 0
-        self.keys = self.values = None  # (B, H, capacity, D), made when the first keys come
+        self.both = None  # keys and values side by side: (B, 2, H, capacity, D), made when the first come
 
     def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
         """Append (B, H, T, D) keys and values, and return all so far: (B, H, S, D) each."""
@@ -56,28 +56,26 @@ class KVCache:
         start, end = self.length, self.length + new
         if end > self.capacity:
             raise ValueError(f"KVCache: {end} positions do not fit into a cache of {self.capacity}")
-        if self.keys is None:
-            shape = (batch, heads, self.capacity, width)
-            self.keys, self.values = key.xp.empty(shape, key.dtype), key.xp.empty(shape, key.dtype)
+        if self.both is None:
+            self.both = key.xp.empty((batch, 2, heads, self.capacity, width), key.dtype)
         self.length = end
-        self.keys[:, :, start:end] = key.data
-        self.values[:, :, start:end] = value.data
+        self.both[:, 0, :, start:end] = key.data
+        self.both[:, 1, :, start:end] = value.data
         return self.contents()
 
     def contents(self) -> tuple[Tensor, Tensor]:
         """The keys and values of all positions so far: (B, H, S, D) each."""
-        return Tensor.wrap(self.keys[:, :, : self.length]), Tensor.wrap(self.values[:, :, : self.length])
+        return Tensor.wrap(self.both[:, 0, :, : self.length]), Tensor.wrap(self.both[:, 1, :, : self.length])
 
     def select(self, rows: np.ndarray) -> KVCache:
         """A cache of these rows of the batch, in this order; a row may be taken several times (beam search)."""
         chosen = KVCache(self.capacity)
         chosen.length = self.length
-        if self.keys is not None:
-            device = device_of(self.keys)
-            shape, here = (len(rows), *self.keys.shape[1:]), device.from_host(rows)
-            chosen.keys, chosen.values = (device.xp.empty(shape, self.keys.dtype) for _ in range(2))
-            for ours, theirs in ((chosen.keys, self.keys), (chosen.values, self.values)):
-                ours[:, :, : self.length] = theirs[:, :, : self.length][here]  # the rest is empty
+        if self.both is not None:
+            device = device_of(self.both)
+            chosen.both = device.xp.empty((len(rows), *self.both.shape[1:]), self.both.dtype)
+            now = slice(self.length)  # the rest is empty
+            chosen.both[:, :, :, now] = self.both[:, :, :, now][device.from_host(rows)]
         return chosen
 
 

@@ -42,7 +42,7 @@ class Mortal:
         self.journal = Path(f"{name}.journal")
 
     def live(self, death_at=0, delay=None, pause=0.0):
-        """Train until death or the end; whether it died, whether that was in a save, and how many moments it lived."""
+        """Train until death or the end; whether it died, whether that was in a save, and its journal."""
         # Who has saved something goes on; before that, there is nothing to go on with.
         words = ["--resume"] if self.folder.last.exists() else self.words
         settings = {"DEATH_AT": str(death_at), "PAUSE": str(pause), "JOURNAL": str(self.journal)}
@@ -55,7 +55,7 @@ class Mortal:
         status, _, err = finish(process)  # which waits for the workers, too: they have the same stderr
         assert status in (0, -9), err
         written = self.journal.read_bytes() if self.journal.exists() else b""
-        return status == -9, written.endswith(b"s"), len(written)
+        return status == -9, written.endswith(b"s"), written
 
     def wait_for_orphans(self):
         """Fail if a process of this run is left a minute after it."""
@@ -98,7 +98,8 @@ def test_a_run_that_is_killed_again_and_again(kills, workers, report, workplace)
             if counts["kills"] >= kills or rng.random() < 0.3:
                 chosen = {}  # live on to the end
             elif rng.random() < 0.5:
-                chosen = {"death_at": rng.randint(1, moments[kind])}
+                where = rng.choice("ssw")  # in a save, or elsewhere
+                chosen = {"death_at": 1 + rng.choice([i for i, at in enumerate(moments[kind]) if chr(at) == where])}
             else:
                 chosen = {"delay": rng.uniform(0.4, 1.1) * seconds[kind], "pause": 0.004}
             saved = run.folder.last.exists()

@@ -88,6 +88,8 @@ class Layer:
         batch, width = x.shape
         joint = apply(self.query_key_value, x).reshape(batch, 3, heads, 1, width // heads)
         now, end = cache.length, cache.length + 1
+        if cache.both is None:
+            cache.make_room(x, batch, heads, width // heads)
         cache.both[:, :, :, now:end] = joint[:, 1:]
         cache.length = end
         keys_values = cache.both[:, :, :, :end]

@@ -162,22 +162,23 @@ class GPT(Module):
             half = max(1, self.config.block_size // 2)
             texts = [text[-half:] if len(text) > self.config.block_size else text for text in state.texts()]
             return self._read(texts, state.caches is not None)
-        if state.fast is None and self._can_be_fast(state):
-            if self._fast is None or not self._fast.is_up_to_date(self):
-                self._fast = FastStep(self)
-            state.fast = self._fast
-        if state.fast is not None:
-            return state.fast(tokens, state.caches), state
         new = window if state.caches is None else tokens[:, None]
         return self._log_probs(new, state), state
 
     def _can_be_fast(self, state: GPTState) -> bool:
         """Whether single tokens can go the short way of `fast_step.py` from here on."""
-        plain = state.caches is not None and state.padding is None and not self.training and not is_composed()
+        if state.caches is None or state.padding is not None or self.training or is_composed():
+            return False
         numbers = self.num_parameters()
         if self.config.positions == "sinusoidal":  # which it keeps for every position of the context
             numbers += self.config.block_size * self.config.n_embd
-        return plain and self.token_embedding.weight.device == "cpu" and numbers <= MOST_PARAMETERS
+        return self.token_embedding.weight.device == "cpu" and numbers <= MOST_PARAMETERS
+
+    def _fast_step(self) -> FastStep:
+        """The weights laid out for single tokens, anew if they have changed."""
+        if self._fast is None or not self._fast.is_up_to_date(self):
+            self._fast = FastStep(self)
+        return self._fast
 
     def _read(self, texts: list[np.ndarray], use_cache: bool) -> tuple[np.ndarray, GPTState]:
         """Read a text per row from its beginning. Shorter ones are padded on the left, so that all end together."""
@@ -189,6 +190,11 @@ class GPT(Module):
 
     def _log_probs(self, ids: np.ndarray, state: GPTState) -> np.ndarray:
         """Of what follows ids (B, n), the tokens of the state that are not in its caches yet: (B, V)."""
+        if ids.shape[1] == 1:
+            if state.fast is None and self._can_be_fast(state):
+                state.fast = self._fast_step()
+            if state.fast is not None:
+                return state.fast(ids[:, 0], state.caches)
         device = self.token_embedding.weight.device
         with no_grad():
             logits = self(Tensor(ids, device=device), state.caches, state.padding)[:, -1]
@@ -200,7 +206,7 @@ class GPTState:
     """What generation has read so far: the tokens (B, n) within the context, and their keys and values.
 
     Where texts differ in length, the shorter rows begin with padding: so many positions (B,) that are not text.
-    `fast` has the weights laid out for steps of one token, from the first such step on.
+    `fast` has the weights laid out for single tokens, from the first such on.
     """
 
     window: np.ndarray

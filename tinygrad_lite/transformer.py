@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import device_of, next_rng
+from tinygrad_lite.device import Array, device_of, next_rng
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
 
@@ -57,11 +57,15 @@ class KVCache:
         if end > self.capacity:
             raise ValueError(f"KVCache: {end} positions do not fit into a cache of {self.capacity}")
         if self.both is None:
-            self.both = key.xp.empty((batch, 2, heads, self.capacity, width), key.dtype)
+            self.make_room(key.data, batch, heads, width)
         self.length = end
         self.both[:, 0, :, start:end] = key.data
         self.both[:, 1, :, start:end] = value.data
         return self.contents()
+
+    def make_room(self, like: Array, batch: int, heads: int, width: int) -> None:
+        """Memory for keys and values of the type of an array, on its device."""
+        self.both = device_of(like).xp.empty((batch, 2, heads, self.capacity, width), like.dtype)
 
     def contents(self) -> tuple[Tensor, Tensor]:
         """The keys and values of all positions so far: (B, H, S, D) each."""

@@ -1,4 +1,4 @@
-"""One more token through the GPT, in plain NumPy: what `GPT.step` computes, with nothing around it.
+"""One token through the GPT, in plain NumPy: what `GPT.forward` computes, with nothing around it.
 
 While text is written, the model sees a single new position at a time. The arrays are tiny, so most of the time of the
 general way goes into bookkeeping: tensors, checks, a graph that nobody will ask for. Here the same formulas stand
@@ -13,7 +13,7 @@ without it, and what does not depend on the text is worked out once:
 - Queries, keys and values come from one product with the three matrices side by side, the query's divided by sqrt(D).
 - Weights lie as (in, out), the way in which a row vector times a matrix reads them fastest.
 
-`GPT.step` is the definition; the tests hold the two together.
+`GPT.forward` is the definition; the tests hold the two together.
 """
 
 from __future__ import annotations

@@ -88,6 +88,16 @@ def test_it_is_not_gone_where_it_does_not_fit(monkeypatch):
     assert not steps(model, prompts, tokens)[1]
 
 
+def test_a_prompt_of_one_token_goes_it_too():
+    model = make_model()
+    short, state = model.start(np.array([[3], [7]]))
+    assert state.fast is not None
+    assert [cache.length for cache in state.caches] == [1, 1]
+    with composed():
+        general, _ = model.start(np.array([[3], [7]]))
+    np.testing.assert_allclose(short, general, rtol=1e-12, atol=1e-11)
+
+
 def test_weights_are_laid_out_once_and_anew_after_every_change():
     model, prompt, token = make_model(), np.array([[3, 1]]), np.array([2])
 

@@ -19,7 +19,7 @@ from benchmarks.table import conditions, facts, quartiles, ratios, spread
 from tinygrad_lite.console import run_command, say
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.options import build, option, parse_command_line
-from tinygrad_lite.plot import COLOURS, METADATA, new_figure, own_style, save
+from tinygrad_lite.plot import COLOURS, METADATA, new_figure, own_style, save, write_out
 
 NAMES = {"block_size": "context, tokens", "n_embd": "width (n_embd)", "batch_size": "batch, sequences"}
 SIDES = {"ours": "this project", "torch": "PyTorch"}
@@ -80,17 +80,13 @@ def table(findings: dict[tuple[str, int], Finding], about: Sequence[str]) -> str
 
 def draw(findings: dict[tuple[str, int], Finding]):
     """Above the speeds of both, below their ratio, a column for each measure; bars from quartile to quartile."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
     figure = new_figure(9.6, 5)
     axes = figure.subplots(2, len(SCALES), sharey="row", sharex="col")
     for column, (name, values) in enumerate(SCALES.items()):
         above, below = axes[:, column]
         above.set_xscale("log", base=2)
         above.set_yscale("log")
-        above.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
-        above.yaxis.set_minor_locator(NullLocator())
-        above.yaxis.set_major_formatter(FuncFormatter(lambda speed, _: f"{speed:,.0f}"))
+        write_out(above.yaxis)
         for colour, (side, label) in zip(COLOURS, SIDES.items(), strict=False):
             line(above, values, [tokens_per_second(findings[name, value], side) for value in values], colour, label)
         line(below, values, [ratios(findings[name, value], "torch") for value in values], COLOURS[2])

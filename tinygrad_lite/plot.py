@@ -273,6 +273,15 @@ def set_ticks(axes, log: bool) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
+def write_out(axis) -> None:
+    """Few numbers on a logarithmic axis, and all their digits: 500, 1,000, 2,000, 5,000."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
 def save(figure, path: Path) -> None:
     """Write the picture in the format that the file's suffix names.
 

@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from benchmarks.machine import load
-from benchmarks.rows import QUICK, ROWS, BenchmarkOptions, Finding, Row, measure, rows_asked_for
+from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure, rows_asked_for
 from benchmarks.table import conditions, render, spread
 from tinygrad_lite.console import run_command, say
 from tinygrad_lite.errors import OptionError, UserError
@@ -27,8 +27,6 @@ def main(argv: list[str]) -> int:
     options = build(BenchmarkOptions, ("command line", parsed.values))
     rows = rows_asked_for(options.rows)
     check_libraries(rows)
-    if options.quick:
-        options.turns = min(QUICK, options.turns)
     about = conditions(options, load())
     findings: list[Finding] = []
     write(options.out, render(findings, about))  # if the file cannot be written, it is better to know now

@@ -27,6 +27,10 @@ class MeasureOptions:
     threads: int | None = option(2, "of PyTorch; none: as many as it takes", low=1)
     workers: int = option(0, "processes of this project for a training step; 0: as many as train.py takes", low=0)
 
+    def __post_init__(self) -> None:
+        if self.quick:
+            self.turns = min(QUICK, self.turns)
+
 
 @dataclass
 class BenchmarkOptions(MeasureOptions):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.machine import load
-from benchmarks.rows import QUICK, Finding, MeasureOptions, Row, measure
+from benchmarks.rows import Finding, MeasureOptions, Row, measure
 from benchmarks.shapes import SCALES, SHAPES, scaled
 from benchmarks.table import conditions, facts, quartiles, ratios, spread
 from tinygrad_lite.console import run_command, say
@@ -45,8 +45,6 @@ def main(argv: list[str]) -> int:
             raise OptionError(f"--out {options.out}: must end with one of {', '.join(METADATA)}")
         with own_style():
             pass
-    if options.quick:
-        options.turns = min(QUICK, options.turns)
     about = conditions(options, load())
     findings: dict[tuple[str, int], Finding] = {}
     for name, values in SCALES.items():

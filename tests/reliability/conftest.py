@@ -2,6 +2,9 @@
 
 import pytest
 
+from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.text import fetch
+
 FINDINGS = pytest.StashKey[list]()
 
 
@@ -14,6 +17,17 @@ def report(request):
         findings.append(line)
 
     return add
+
+
+@pytest.fixture
+def no_network(monkeypatch):
+    """No network, no apt-get: what a file makes the program ask for is not to be had."""
+
+    def unreachable(what, *rest):
+        raise CorpusError("there is no network here")
+
+    monkeypatch.setattr(fetch, "debian_files", unreachable)
+    monkeypatch.setattr(fetch, "https_bytes", unreachable)
 
 
 def pytest_terminal_summary(terminalreporter, config):

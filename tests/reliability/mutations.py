@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tinygrad_lite.checkpoint import KEY
 from tinygrad_lite.errors import UserError
 
@@ -27,6 +29,11 @@ VALUES = (
     *("../../evil", "/etc/hostname", "<eos>", "nan", [], {}, [[]], [0], [-1, -1], ["a"], ["\x1b"], {"a": 1}),
 )
 ODD = (*map(json.dumps, VALUES), NESTED)
+
+
+def many(few: int, lot: int) -> pytest.MarkDecorator:
+    """A few cases in the default suite, a lot under the mark slow."""
+    return pytest.mark.parametrize("count", [few, pytest.param(lot, marks=pytest.mark.slow)])
 
 
 def odd_bytes(rng: random.Random, data: bytes) -> bytes:

@@ -30,6 +30,7 @@ from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.reliability.mutations import (
     Outcomes,
     harmless,
+    many,
     odd_bytes,
     odd_checkpoint,
     odd_json,
@@ -39,20 +40,17 @@ from tests.reliability.mutations import (
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
 from tinygrad_lite.checkpoint import KEY, load_checkpoint, save_checkpoint
 from tinygrad_lite.console import run_command
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.family import Trained
 from tinygrad_lite.run import RunFolder
-from tinygrad_lite.text import fetch
 from tinygrad_lite.text.byte import ByteTokenizer
 from tinygrad_lite.text.tokenizer import CharTokenizer
+
+pytestmark = pytest.mark.usefixtures("no_network")
 
 SEED = 20240711
 REVERSE = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 64, "batch_tokens": 200, "toy_size": 300}
 REVERSE |= {"max_iters": 2, "eval_interval": 2, "eval_pairs": 0, "tokenizer": "char", "workers": 1}
-
-
-def many(few: int, lot: int) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("count", [few, pytest.param(lot, marks=pytest.mark.slow)])
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +63,6 @@ def runs(tmp_path_factory):
         words = [f"--{name}={value}" for name, value in (REVERSE | {"out_dir": folder / "seq2seq"}).items()]
         assert train.main(["reverse", *words]) == 0
     return {family: contents(folder / family) for family in ("gpt", "seq2seq")}
-
-
-@pytest.fixture(autouse=True)
-def nothing_outside(monkeypatch):
-    """No network, no apt-get: what a file makes the program ask for is not to be had."""
-
-    def unreachable(what, *rest):
-        raise CorpusError("there is no network here")
-
-    monkeypatch.setattr(fetch, "debian_files", unreachable)
-    monkeypatch.setattr(fetch, "https_bytes", unreachable)
 
 
 @pytest.fixture

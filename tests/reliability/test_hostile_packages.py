@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.reliability.mutations import Outcomes, harmless, odd_bytes
+from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes
 from tests.tinygrad_lite.text.test_fetch import MEMBER, make_ar, make_deb, make_tar
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.text import fetch, pair_sources
@@ -41,10 +41,6 @@ NAMES = [
     "",
 ]
 KINDS = [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
-
-
-def many(few: int, lot: int) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("count", [few, pytest.param(lot, marks=pytest.mark.slow)])
 
 
 def entry(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, link: str = "") -> tarfile.TarInfo:

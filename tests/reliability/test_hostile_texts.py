@@ -17,7 +17,7 @@ from seq2seq import evaluate
 from seq2seq.corpus import load_pairs, read_table
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import FAMILY as SEQ2SEQ
-from tests.reliability.mutations import Outcomes, harmless, odd_bytes, odd_json, odd_text
+from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from tinygrad_lite import plot, start
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
@@ -39,19 +39,9 @@ TEXT = made_up_text(60)
 PRESETS = sorted((ROOT / "presets").glob("*.toml"))
 
 
-def many(few: int, lot: int) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("count", [few, pytest.param(lot, marks=pytest.mark.slow)])
-
-
 @pytest.fixture(autouse=True)
-def nothing_outside(monkeypatch):
-    """No network and no apt-get."""
-
-    def unreachable(what, *rest):
-        raise CorpusError("there is no network here")
-
-    monkeypatch.setattr(fetch, "debian_files", unreachable)
-    monkeypatch.setattr(fetch, "https_bytes", unreachable)
+def nothing_outside(no_network, monkeypatch):
+    """No network, no apt-get, and no installed package with pairs."""
     monkeypatch.setitem(sys.modules, "auf_deutsch", None)
 
 

@@ -2,22 +2,39 @@
 
 import pytest
 
+from tests.emulator.cupy_on_cpu import COMPILER, emulated_cuda
 from tests.standin import standin_device
 from tests.tiny_runs import made_up_text, undone
 from tinygrad_lite import start
 from tinygrad_lite.device import why_no_cuda
 
 
-@pytest.fixture(params=["cpu", "standin", pytest.param("cuda", marks=pytest.mark.gpu)])
-def device(request):
-    """The name of each device in turn: the CPU, the stand-in for CuPy, and a GPU where there is one."""
-    if request.param == "standin":
+def device_called(kind):
+    """The device that stands for this kind, while a test runs: "emulated" is a CPU that calls itself cuda."""
+    if kind == "standin":
         with standin_device() as name:
             yield name
-        return
-    if request.param == "cuda" and why_no_cuda():
-        pytest.skip(why_no_cuda())
-    yield request.param
+    elif kind == "emulated":
+        if not COMPILER:
+            pytest.skip("the emulated GPU compiles kernels with g++, which is not there")
+        with emulated_cuda() as name:
+            yield name
+    else:
+        if kind == "cuda" and why_no_cuda():
+            pytest.skip(why_no_cuda())
+        yield kind
+
+
+@pytest.fixture(params=["cpu", "standin", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def device(request):
+    """The name of each device in turn: the CPU, the stand-in for CuPy, an emulated GPU, and a GPU where there is one."""
+    yield from device_called(request.param)
+
+
+@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+def cuda(request):
+    """The name of the device cuda: emulated, and a GPU where there is one."""
+    yield from device_called(request.param)
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ reductions give 0-d arrays, not numbers, as CuPy's do.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,11 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, *args: Any, **options: Any) -> np.ndarray:
         raise TypeError("a stand-in array does not become a host array by itself: use to_host")
+
+    @property
+    def data(self) -> SimpleNamespace:
+        """Where the memory is, as CuPy tells it: `array.data.ptr`."""
+        return SimpleNamespace(ptr=self.hidden.ctypes.data)
 
     def __getattr__(self, name: str) -> Any:
         """Attributes such as `shape`, and methods such as `sum`."""
@@ -53,7 +59,7 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
         return bool(self.hidden)
 
 
-class _Module:
+class StandInModule:
     """numpy, but for stand-in arrays; only `array` and `asarray` take host arrays, and copy them over."""
 
     def __getattr__(self, name: str) -> Any:
@@ -97,7 +103,7 @@ def standin_device() -> Iterator[str]:
     """Inside, there is a device called `standin`; gives its name."""
     standin = device.Device(
         name="standin",
-        xp=_Module(),
+        xp=StandInModule(),
         array_type=StandInArray,
         from_host=lambda array: StandInArray(np.array(array)),
         to_host=lambda array: array.hidden.copy(),

@@ -17,7 +17,14 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     ["tinygrad_lite.errors", "tinygrad_lite.console"],
     ["tinygrad_lite.device", "tinygrad_lite.anomaly", "tinygrad_lite.profiler"],
-    ["tinygrad_lite.tensor", "tinygrad_lite.ops", "tinygrad_lite.functional", "tinygrad_lite.functional.*"],
+    [
+        "tinygrad_lite.tensor",
+        "tinygrad_lite.ops",
+        "tinygrad_lite.functional",
+        "tinygrad_lite.functional.*",
+        "tinygrad_lite.cuda",
+        "tinygrad_lite.cuda.*",
+    ],
     ["tinygrad_lite"],  # __init__.py, the names that users import
     ["tinygrad_lite.nn", "tinygrad_lite.gradcheck", "tinygrad_lite.graph"],
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
@@ -142,7 +149,8 @@ def test_the_circle_is_closed_by_the_last_line_of_tensor():
 def test_the_library_needs_few_others():
     """numpy, safetensors and tqdm come with it; CuPy, tokenizers, matplotlib may be there; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
-    known |= {"numpy", "safetensors", "tqdm", "cupy", "tokenizers", "matplotlib", "sacrebleu"}
+    known |= {"numpy", "safetensors", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
+    known |= {"tokenizers", "matplotlib", "sacrebleu"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(TREES[module])} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"

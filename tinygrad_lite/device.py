@@ -68,6 +68,11 @@ def xp_of(array: Array) -> ModuleType:
     return device_of(array).xp
 
 
+def is_float(dtype: np.dtype) -> bool:
+    """Whether a type has fractions: float16, 32, 64, or bfloat16 (which is on GPUs only, and NumPy does not know)."""
+    return dtype.kind == "f" or dtype.name == "bfloat16"
+
+
 def get_device(name: str) -> Device:
     """The device called `cpu` or `cuda`; `auto` is `cuda` where it works, else `cpu`.
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.device import Array, device_of, get_device, scatter_add, xp_of
+from tinygrad_lite.device import Array, device_of, get_device, is_float, scatter_add, xp_of
 from tinygrad_lite.tensor import Axis, Tensor, check_one_device, node
 
 # Like PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py looks at the loss and says where one arose.
@@ -35,9 +35,12 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     >>> promote(np.dtype("float32"), np.dtype("int64"))
     dtype('float32')
     """
-    rank = {"b": 0, "u": 1, "i": 1, "f": 2}
-    if rank[a.kind] != rank[b.kind]:
-        return a if rank[a.kind] > rank[b.kind] else b
+
+    def rank(dtype: np.dtype) -> int:
+        return 2 if is_float(dtype) else 0 if dtype.kind == "b" else 1
+
+    if rank(a) != rank(b):
+        return a if rank(a) > rank(b) else b
     return np.promote_types(a, b)
 
 
@@ -66,7 +69,7 @@ def _constant(value: Any, like: Tensor) -> Tensor:
     elif isinstance(value, (numbers.Integral, np.ndarray)) and np.asarray(value).dtype.kind in "iu":
         dtype = like.dtype if like.dtype.kind != "b" else np.dtype(np.int64)
     elif isinstance(value, (numbers.Real, np.ndarray)):
-        dtype = like.dtype if like.dtype.kind == "f" else np.dtype(np.float32)
+        dtype = like.dtype if is_float(like.dtype) else np.dtype(np.float32)
     else:
         raise TypeError(f"a {type(value).__name__} cannot be combined with a tensor: use a number or a Tensor")
     return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
@@ -74,7 +77,7 @@ def _constant(value: Any, like: Tensor) -> Tensor:
 
 def as_float(x: Tensor) -> Tensor:
     """Integers and truth values as float32, for functions that leave the whole numbers."""
-    return x if x.dtype.kind == "f" else cast(x, np.float32)
+    return x if is_float(x.dtype) else cast(x, np.float32)
 
 
 def unbroadcast(dy: Array, shape: tuple[int, ...]) -> Array:
@@ -363,7 +366,7 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
     if isinstance(low, float) or isinstance(high, float):
         x = as_float(x)
     a, xp = x.data, x.xp
-    if a.dtype.kind != "f":
+    if not is_float(a.dtype):
         return Tensor.wrap(xp.clip(a, low, high))
     low = -math.inf if low is None else low
     high = math.inf if high is None else high
@@ -405,7 +408,7 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
     if x.dtype == dtype:
         return x
     y = x.data.astype(dtype)
-    if dtype.kind != "f":
+    if not is_float(dtype):
         return Tensor.wrap(y)
     before = x.dtype
     return node(y, (x,), lambda dy: (dy.astype(before),), "cast", linear=True)

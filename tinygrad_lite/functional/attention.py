@@ -65,7 +65,7 @@ def scaled_dot_product_attention_composed(
     Returns: (B, H, T, D).
     Raises: ValueError if shapes do not fit.
     """
-    _check(query, key, value, mask, dropout_p)
+    check_attention(query, key, value, mask, dropout_p)
     scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]))
     if is_causal:
         t, s = scores.shape[-2:]
@@ -87,7 +87,7 @@ def scaled_dot_product_attention_fused(
     """The same in one node; see the top of this file for the derivation."""
     if query.dtype.kind != "f" or query.dtype != key.dtype or key.dtype != value.dtype:
         return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types
-    _check(query, key, value, mask, dropout_p)
+    check_attention(query, key, value, mask, dropout_p)
     q, k, v = query.data, key.data, value.data
     batch, heads, t, width = q.shape
     s = k.shape[2]
@@ -178,7 +178,7 @@ def _softmax_in_place(scores: np.ndarray, is_moderate: bool, may_be_empty: bool)
     scores *= 1 / total
 
 
-def _check(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float) -> None:
+def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float) -> None:
     q, k, v = query.shape, key.shape, value.shape
     if len(q) != 4 or len(k) != 4 or k != v or q[:2] != k[:2] or q[3] != k[3]:
         raise ValueError(f"attention: query (B, H, T, D), key and value (B, H, S, D) do not fit: {q}, {k}, {v}")

@@ -24,6 +24,7 @@ References: label smoothing in Szegedy et al. 2016, section 7 (arXiv:1512.00567)
 
 import numpy as np
 
+from tinygrad_lite.device import is_float
 from tinygrad_lite.functional.registry import Twin
 from tinygrad_lite.functional.softmax import log_softmax
 from tinygrad_lite.tensor import Tensor, node
@@ -49,7 +50,7 @@ def cross_entropy_composed(
     Returns: a scalar, or (...) for "none" with 0 at positions left out.
     Raises: ValueError for a target outside the vocabulary, or shapes that do not fit.
     """
-    _check(logits, targets, ignore_index, label_smoothing, reduction)
+    check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     counts = targets.cast(np.int64) != ignore_index
     safe_targets = targets.masked_fill(~counts, 0)
     log_probs = log_softmax(logits)
@@ -71,7 +72,7 @@ def cross_entropy_fused(
     reduction: str = "mean",
 ) -> Tensor:
     """`cross_entropy_composed` in one node that computes the gradient on the way forward."""
-    _check(logits, targets, ignore_index, label_smoothing, reduction)
+    check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     shape, vocab_size, dtype = logits.shape, logits.shape[-1], logits.dtype
     rows, flat_targets = logits.data.reshape(-1, vocab_size), targets.data.reshape(-1)
     counts = flat_targets != ignore_index
@@ -112,12 +113,14 @@ def cross_entropy_fused(
     return node(y, (logits,), backward, "cross_entropy")
 
 
-def _check(logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: float, reduction: str) -> None:
+def check_cross_entropy(
+    logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: float, reduction: str
+) -> None:
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], not {label_smoothing}")
-    if logits.dtype.kind != "f":
+    if not is_float(logits.dtype):
         raise ValueError(f"cross_entropy: logits must be floats, not {logits.dtype}")
     if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
         raise ValueError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")

@@ -24,13 +24,13 @@ def embedding_composed(weight: Tensor, ids: Tensor) -> Tensor:
     Returns: (..., C).
     Raises: ValueError if a number is not in [0, V).
     """
-    _check(weight, ids)
+    check_embedding(weight, ids)
     return weight[ids]
 
 
 def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
     """`embedding_composed` with a faster sum over repeated tokens."""
-    _check(weight, ids)
+    check_embedding(weight, ids)
     numbers, (vocab_size, width) = ids.data.copy(), weight.shape  # the caller may write into ids before backward
 
     def backward(dy):
@@ -39,7 +39,7 @@ def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
     return node(weight.data[numbers], (weight,), backward, "embedding", linear=True)
 
 
-def _check(weight: Tensor, ids: Tensor) -> None:
+def check_embedding(weight: Tensor, ids: Tensor) -> None:
     if ids.dtype.kind not in "iu":
         raise ValueError(f"embedding: ids must be integers, not {ids.dtype}")
     if ids.device == "cpu" and ids.numel():  # on a GPU, looking would make the host wait

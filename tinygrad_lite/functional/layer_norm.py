@@ -39,7 +39,7 @@ def layer_norm_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, e
     Raises: ValueError if weight or bias is not (C,).
     Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); biased variance as in torch.
     """
-    _check(x, weight, bias)
+    check_layer_norm(x, weight, bias)
     centred = x - x.mean(-1, keepdim=True)
     variance = (centred * centred).mean(-1, keepdim=True)
     y = centred / (variance + eps).sqrt() * weight
@@ -50,7 +50,7 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
     """`layer_norm_composed` in one node; keeps h and r for the backward pass."""
     if x.dtype.kind != "f" or x.numel() == 0 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
         return layer_norm_composed(x, weight, bias, eps)  # mixed types, and no numbers at all
-    _check(x, weight, bias)
+    check_layer_norm(x, weight, bias)
     shape, width, w = x.shape, x.shape[-1], weight.data
     rows = x.data.reshape(-1, width)
     # Row means as a product with a constant vector: the BLAS library reads the rows faster than np.mean does.
@@ -77,10 +77,10 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
     return node(y.reshape(shape), (x, weight) if bias is None else (x, weight, bias), backward, "layer_norm")
 
 
-def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and parameter.shape != x.shape[-1:]:
             raise ValueError(f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}")
 
 
-layer_norm = Twin(layer_norm_composed, cpu=layer_norm_fused)
+layer_norm = Twin(layer_norm_composed, cpu=layer_norm_fused, cuda="tinygrad_lite.cuda.layer_norm")

@@ -30,7 +30,7 @@ def linear_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Te
     Returns: (..., C_out).
     Raises: ValueError if the shapes do not fit.
     """
-    _check(x, weight, bias)
+    check_linear(x, weight, bias)
     y = x @ weight.transpose()
     return y if bias is None else y + bias
 
@@ -39,7 +39,7 @@ def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     """`linear_composed` in one node; see the top of this file for the derivation."""
     if x.ndim < 2 or x.numel() == 0 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
         return linear_composed(x, weight, bias)  # vectors, no numbers at all, and mixed types
-    _check(x, weight, bias)
+    check_linear(x, weight, bias)
     rows, w = x.data.reshape(-1, x.shape[-1]), weight.data
     x_shape, x_needs, w_needs = x.shape, x.requires_grad, weight.requires_grad
     y = rows @ w.T
@@ -57,11 +57,11 @@ def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     return node(y.reshape(*x_shape[:-1], w.shape[0]), parents, backward, "linear")
 
 
-def _check(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+def check_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
     if x.ndim == 0 or weight.ndim != 2 or x.shape[-1] != weight.shape[1]:
         raise ValueError(f"linear: x (..., C_in) and weight (C_out, C_in) do not fit: {x.shape} and {weight.shape}")
     if bias is not None and bias.shape != weight.shape[:1]:
         raise ValueError(f"linear: weight {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}")
 
 
-linear = Twin(linear_composed, cpu=linear_fused)
+linear = Twin(linear_composed, cpu=linear_fused, cuda="tinygrad_lite.cuda.linear")

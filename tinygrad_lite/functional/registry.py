@@ -4,8 +4,11 @@ The composed twin is written with primitives and is valid on every device; it is
 computes the same in one node with a gradient derived by hand, and is registered for the devices it can run on.
 Where none is registered for a device, the composed one runs. The tests walk through `REGISTRY`, so no fused
 code exists that is not compared with its definition.
+
+What is fused for a GPU lies beside its CUDA source, in tinygrad_lite/cuda/, and is imported when it is first needed.
 """
 
+import importlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -21,8 +24,12 @@ _composed_only = False
 class Twin:
     """An operation in two versions; calling it runs the one that fits the data and the switch."""
 
-    def __init__(self, composed: Callable[..., Any], **fused: Callable[..., Any]) -> None:
-        """Pair a composed version with fused ones by device, as in `Twin(layer_norm_composed, cpu=...)`."""
+    def __init__(self, composed: Callable[..., Any], **fused: Callable[..., Any] | str) -> None:
+        """Pair a composed version with fused ones by device, as in `Twin(layer_norm_composed, cpu=..., cuda=...)`.
+
+        Instead of a function it may be the name of the module where the function is: for `layer_norm` and device cuda
+        that is `layer_norm_cuda`.
+        """
         self.name = composed.__name__.removesuffix("_composed")
         self.composed = composed
         self.fused = fused
@@ -49,7 +56,12 @@ class Twin:
 
     def version_for(self, device: str) -> Callable[..., Any]:
         """The version for a device: fused if there is one and the switch allows it."""
-        return self.composed if _composed_only else self.fused.get(device, self.composed)
+        if _composed_only:
+            return self.composed
+        version = self.fused.get(device, self.composed)
+        if isinstance(version, str):
+            version = self.fused[device] = getattr(importlib.import_module(version), f"{self.name}_{device}")
+        return version
 
 
 def set_composed(on: bool) -> None:

@@ -1,0 +1,196 @@
+// CUDA C++ on a CPU: what a kernel uses and C++ does not have, so that kernels run where there is no GPU.
+//
+// Blocks run one after the other. The threads of a block are coroutines (each has its own stack and is switched to by
+// hand), so a thread waits at a barrier by giving way until all others have come. What a real GPU would do silently is
+// an error here: a barrier that some threads never reach, more than 1,024 threads, more than 48 KiB of shared memory.
+// Shared memory begins as garbage. In which order the threads run is up to CUDA_ON_CPU_ORDER (0 upwards, 1 downwards,
+// 2 mixed): a kernel whose result depends on it lacks a barrier.
+
+#include <ucontext.h>
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <vector>
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __forceinline__ inline
+#define __restrict__
+#define __launch_bounds__(...)
+#define __align__(n) alignas(n)
+#define __shared__ static __attribute__((section("on_chip")))
+
+extern char __start_on_chip[] __attribute__((weak)), __stop_on_chip[] __attribute__((weak));
+
+struct uint3 {
+    unsigned x, y, z;
+};
+static uint3 threadIdx, blockIdx, blockDim, gridDim;
+static const int warpSize = 32;
+
+namespace on_cpu {
+
+enum State { READY, AT_WARP_BARRIER, AT_BLOCK_BARRIER, DONE };
+
+struct Thread {
+    ucontext_t context;
+    uint3 index;
+    State state;
+    std::vector<char> stack;
+};
+
+static std::vector<Thread> threads;
+static ucontext_t scheduler;
+static int current;
+static std::function<void()> body;
+static uint64_t exchange[1024][2];  // what each thread shows to the others of its warp
+
+static inline void wait(State at) {
+    threads[current].state = at;
+    swapcontext(&threads[current].context, &scheduler);
+}
+
+static inline void begin() {
+    body();
+    threads[current].state = DONE;
+    swapcontext(&threads[current].context, &scheduler);
+}
+
+[[noreturn]] static void fail(const char* what) {
+    fprintf(stderr, "cuda_on_cpu: block (%u, %u, %u): %s\n", blockIdx.x, blockIdx.y, blockIdx.z, what);
+    abort();
+}
+
+// The order in which the threads of a block take turns.
+static inline int turn(int i, int count) {
+    static const int order = getenv("CUDA_ON_CPU_ORDER") ? atoi(getenv("CUDA_ON_CPU_ORDER")) : 0;
+    if (order == 1) return count - 1 - i;
+    if (order == 2) return (int)((i * 7919ll + 13) % count);  // 7919 is prime, and no block has so many threads
+    return i;
+}
+
+// Let the threads of [first, last) that wait at this barrier go on, if none of them is still under way.
+static bool release(int first, int last, State at) {
+    int waiting = 0;
+    for (int i = first; i < last; i++) {
+        if (threads[i].state == at) waiting++;
+        else if (threads[i].state != DONE) return false;
+    }
+    for (int i = first; i < last; i++)
+        if (threads[i].state == at) threads[i].state = READY;
+    return waiting > 0;
+}
+
+static void run_block(int count) {
+    for (char* c = __start_on_chip; c && c < __stop_on_chip; c++) *c = (char)0xff;  // every float is NaN
+    for (int i = 0; i < count; i++) {
+        Thread& t = threads[i];
+        t.state = READY;
+        t.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
+        if (t.stack.empty()) t.stack.resize(1 << 16);
+        getcontext(&t.context);
+        t.context.uc_stack.ss_sp = t.stack.data();
+        t.context.uc_stack.ss_size = t.stack.size();
+        t.context.uc_link = &scheduler;
+        makecontext(&t.context, begin, 0);
+    }
+    for (;;) {
+        int done = 0;
+        bool moved = false;
+        for (int i = 0; i < count; i++) {
+            Thread& t = threads[current = turn(i, count)];
+            if (t.state == READY) {
+                threadIdx = t.index;
+                swapcontext(&scheduler, &t.context);
+                moved = true;
+            }
+            if (t.state == DONE) done++;
+        }
+        if (done == count) return;
+        for (int first = 0; first < count; first += 32)
+            moved |= release(first, first + 32 < count ? first + 32 : count, AT_WARP_BARRIER);
+        moved |= release(0, count, AT_BLOCK_BARRIER);
+        if (!moved) fail("some threads wait at a barrier that others never reach");
+    }
+}
+
+static void launch(const unsigned* g, std::function<void()> kernel) {
+    gridDim = {g[0], g[1], g[2]};
+    blockDim = {g[3], g[4], g[5]};
+    int count = g[3] * g[4] * g[5];
+    if (count < 1 || count > 1024) fail("a block has 1 to 1,024 threads");
+    if (g[1] > 65535 || g[2] > 65535) fail("a grid has at most 65,535 blocks along y and z");
+    if (__start_on_chip && __stop_on_chip - __start_on_chip > 48 * 1024) fail("more than 48 KiB of shared memory");
+    if ((int)threads.size() < count) threads.resize(count);
+    body = kernel;
+    for (unsigned z = 0; z < g[2]; z++)
+        for (unsigned y = 0; y < g[1]; y++)
+            for (unsigned x = 0; x < g[0]; x++) {
+                blockIdx = {x, y, z};
+                run_block(count);
+            }
+}
+
+static inline int lane() { return current & 31; }
+
+// What another thread of the warp shows.
+template <class V>
+static inline V shown_by(int other, V value) {
+    static_assert(sizeof(V) <= 8, "at most 8 bytes are exchanged at once");
+    memcpy(exchange[current], &value, sizeof(V));
+    wait(AT_WARP_BARRIER);
+    V result;
+    memcpy(&result, exchange[(current & ~31) + other], sizeof(V));
+    wait(AT_WARP_BARRIER);
+    return result;
+}
+
+}  // namespace on_cpu
+
+static inline void __syncthreads() { on_cpu::wait(on_cpu::AT_BLOCK_BARRIER); }
+static inline void __syncwarp(unsigned = ~0u) { on_cpu::wait(on_cpu::AT_WARP_BARRIER); }
+
+template <class V>
+static inline V __shfl_xor_sync(unsigned mask, V value, int distance) {
+    if (mask != ~0u) on_cpu::fail("a shuffle of a part of a warp");
+    return on_cpu::shown_by(on_cpu::lane() ^ distance, value);
+}
+
+template <class V>
+static inline V __shfl_sync(unsigned mask, V value, int from) {
+    if (mask != ~0u) on_cpu::fail("a shuffle of a part of a warp");
+    return on_cpu::shown_by(from, value);
+}
+
+template <class V>
+static inline V atomicAdd(V* place, V value) {
+    V before = *place;
+    *place += value;
+    return before;
+}
+
+static inline float __uint_as_float(unsigned bits) {
+    float value;
+    memcpy(&value, &bits, 4);
+    return value;
+}
+static inline unsigned __float_as_uint(float value) {
+    unsigned bits;
+    memcpy(&bits, &value, 4);
+    return bits;
+}
+static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((uint64_t)a * b) >> 32); }
+static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
+static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+using std::isfinite;
+using std::isnan;
+template <class V>
+static inline V min(V a, V b) { return b < a ? b : a; }
+template <class V>
+static inline V max(V a, V b) { return a < b ? b : a; }

@@ -1,0 +1,263 @@
+"""In CuPy's place: NumPy's arrays in disguise, kernels compiled for the CPU, and cuBLAS on plain memory."""
+
+import atexit
+import ctypes
+import functools
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import types
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tests.standin import StandInArray, StandInModule
+from tinygrad_lite import device
+from tinygrad_lite.cuda import launch
+
+COMPILER = shutil.which("g++")
+KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
+NUMBERS = {"long long": (np.int64, ctypes.c_longlong), "double": (np.float64, ctypes.c_double)}
+POINTERS = {
+    "float": ("float32",),
+    "double": ("float64",),
+    "bf16": ("bfloat16",),
+    "long long": ("int64",),
+    "int": ("int32",),
+    "bool": ("bool",),
+    "unsigned char": ("uint8", "bool"),
+}
+
+
+@functools.cache
+def build_folder() -> Path:
+    """Where compiled kernels lie while this process runs."""
+    folder = Path(tempfile.mkdtemp(prefix="cuda-on-cpu-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+@functools.cache
+def compiled(code: str, options: tuple[str, ...]) -> ctypes.CDLL:
+    """A library with a function `launch_NAME` for each kernel NAME."""
+    launchers = []
+    for name, parameters in KERNEL.findall(code):
+        names = ", ".join(re.findall(r"(\w+)\s*(?:,|$)", parameters))
+        launchers.append(
+            f'extern "C" void launch_{name}(const unsigned* geometry, {parameters}) '
+            f"{{ on_cpu::launch(geometry, [=] {{ {name}({names}); }}); }}"
+        )
+    key = hashlib.sha256("\n".join([code, *options]).encode()).hexdigest()[:16]
+    source, library = build_folder() / f"{key}.cpp", build_folder() / f"{key}.so"
+    shim = Path(__file__).with_name("cuda_on_cpu.h")
+    source.write_text("\n".join([f'#include "{shim}"', "#line 1", code, *launchers]), encoding="utf-8")
+    flags = [option for option in options if option.startswith(("-D", "-std", "--std"))]
+    command = [COMPILER, "-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-w", *flags, "-o", library, source]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8")
+    if done.returncode:
+        raise RuntimeError(f"g++ refuses a kernel:\n{done.stderr}")
+    return ctypes.CDLL(str(library))
+
+
+def meaning(code: str, options: tuple[str, ...], name: str) -> str:
+    """The type that a name such as T stands for: as the options define it, or the code."""
+    for option in options:
+        if option.startswith(f"-D{name}="):
+            return option.split("=", 1)[1]
+    found = re.search(rf"typedef ([\w ]+) {name};", code)
+    return found[1] if found else name
+
+
+class RawModule:
+    """CUDA source code, compiled when a kernel of it is first asked for."""
+
+    def __init__(self, *, code: str, options: tuple[str, ...] = (), backend: str = "nvrtc") -> None:
+        self.code, self.options = code, options
+
+    def get_function(self, name: str) -> Callable:
+        signatures = dict(KERNEL.findall(self.code))
+        if name not in signatures:
+            raise RuntimeError(f"there is no kernel {name} among {', '.join(signatures)}")
+        parameters = [" ".join(p.replace("__restrict__", "").split()) for p in signatures[name].split(",")]
+        function = getattr(compiled(self.code, self.options), f"launch_{name}")
+
+        def launch(grid: tuple, block: tuple, args: tuple, shared_mem: int = 0) -> None:
+            if shared_mem:
+                raise NotImplementedError("shared memory of a size chosen at launch")
+            if len(args) != len(parameters):
+                raise TypeError(f"{name} takes {len(parameters)} arguments, not {len(args)}")
+            geometry = (*grid, *(1,) * (3 - len(grid)), *block, *(1,) * (3 - len(block)))
+            if not all(geometry):
+                raise ValueError(f"{name}: a grid or block of no threads: {grid}, {block}")
+            values = [self._value(name, p, a) for p, a in zip(parameters, args, strict=True)]
+            function((ctypes.c_uint * 6)(*geometry), *values)
+
+        return launch
+
+    def _value(self, kernel: str, parameter: str, argument: Any) -> Any:
+        """An argument as C takes it, if it is of the type that the parameter has."""
+        kind, pointer, _ = re.fullmatch(r"(?:const )?([\w ]+?)\s*(\*?)\s*(\w+)", parameter).groups()
+        kind = meaning(self.code, self.options, kind)
+        if pointer:
+            if type(argument) is np.int64 and argument == 0:
+                return ctypes.c_void_p(0)
+            if not isinstance(argument, StandInArray) or argument.dtype.name not in POINTERS[kind]:
+                what = f"{argument.dtype} array" if hasattr(argument, "dtype") else type(argument).__name__
+                raise TypeError(f"{kernel}: a {what} is given for {parameter!r} ({kind})")
+            return ctypes.c_void_p(argument.data.ptr)
+        number, c_type = NUMBERS[kind]
+        if type(argument) is not number:
+            raise TypeError(f"{kernel}: a {type(argument).__name__} is given for {parameter!r}, not {number.__name__}")
+        return c_type(argument)
+
+
+# --- cuBLAS: products of matrices that lie column by column in memory ------------------------------------------
+
+STORED = {0: np.dtype("float32"), 1: np.dtype("float64")}
+ROUNDED = {68: None, 70: None, 77: 13}  # compute types: of how many bits float32 operands are rid (TF32 keeps 10)
+
+
+def stored(code: int) -> np.dtype:
+    if code == 14:
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return STORED[code]
+
+
+def number_at(pointer: int, kind: np.dtype) -> float:
+    return float(memory(pointer, 1, kind)[0])
+
+
+def memory(pointer: int, count: int, kind: np.dtype) -> np.ndarray:
+    return np.frombuffer((ctypes.c_char * (count * kind.itemsize)).from_address(pointer), kind)
+
+
+def matrices(pointer: int, code: int, rows: int, columns: int, ld: int, stride: int, count: int) -> np.ndarray:
+    """`count` matrices, each `ld` elements from column to column: an array (count, rows, columns)."""
+    if ld < max(1, rows):
+        raise ValueError(f"cuBLAS: a leading dimension of {ld} for {rows} rows")
+    kind = stored(code)
+    flat = memory(pointer, (count - 1) * stride + (columns - 1) * ld + rows, kind)
+    return np.lib.stride_tricks.as_strided(
+        flat, (count, rows, columns), tuple(n * kind.itemsize for n in (stride, 1, ld))
+    )
+
+
+def gemmStridedBatchedEx(  # noqa: N802, as in CuPy
+    handle: int,
+    transa: int,
+    transb: int,
+    m: int,
+    n: int,
+    k: int,
+    alpha: int,
+    a: int,
+    a_type: int,
+    lda: int,
+    stride_a: int,
+    b: int,
+    b_type: int,
+    ldb: int,
+    stride_b: int,
+    beta: int,
+    c: int,
+    c_type: int,
+    ldc: int,
+    stride_c: int,
+    count: int,
+    compute_type: int,
+    algorithm: int,
+) -> None:
+    """C = alpha op(A) op(B) + beta C, for each matrix of the batch."""
+    scalar = np.dtype("float64" if compute_type == 70 else "float32")
+    first = matrices(a, a_type, *((k, m) if transa else (m, k)), lda, stride_a, count).astype(np.float64)
+    second = matrices(b, b_type, *((n, k) if transb else (k, n)), ldb, stride_b, count).astype(np.float64)
+    out = matrices(c, c_type, m, n, ldc, stride_c, count)
+    if ROUNDED[compute_type]:
+        first, second = (x.astype(np.float32) for x in (first, second))
+        for x in (first, second):
+            bits = x.view(np.uint32)
+            bits += 1 << 12
+            bits &= np.uint32(0xFFFFE000)
+        first, second = first.astype(np.float64), second.astype(np.float64)
+    product = (first.swapaxes(1, 2) if transa else first) @ (second.swapaxes(1, 2) if transb else second)
+    factor = number_at(beta, scalar)
+    result = number_at(alpha, scalar) * product
+    out[...] = (result + factor * out.astype(np.float64) if factor else result).astype(out.dtype)
+
+
+def gemmEx(handle, transa, transb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, compute, algorithm):  # noqa: N802
+    """C = alpha op(A) op(B) + beta C."""
+    gemmStridedBatchedEx(
+        handle, transa, transb, m, n, k, alpha, a, at, lda, 0, b, bt, ldb, 0, beta, c, ct, ldc, 0, 1, compute, algorithm
+    )
+
+
+# --- the modules ----------------------------------------------------------------------------------------------
+
+
+class CUDARuntimeError(RuntimeError):
+    """What CuPy raises when the driver refuses."""
+
+
+class OutOfMemoryError(MemoryError):
+    """What CuPy raises when the memory of the GPU is full."""
+
+
+def pretended_modules() -> dict[str, types.ModuleType]:
+    """The modules that the project imports of CuPy."""
+    cupy, cuda, libs = StandInModule(), types.SimpleNamespace(), types.ModuleType("cupy_backends.cuda.libs")
+    for name, value in {
+        "__version__": "14.2 on CPU",
+        "ndarray": StandInArray,
+        "asnumpy": lambda array: array.hidden.copy(),
+        "RawModule": RawModule,
+        "cuda": cuda,
+        "get_default_memory_pool": lambda: types.SimpleNamespace(used_bytes=lambda: 0, free_all_blocks=lambda: None),
+    }.items():
+        setattr(cupy, name, value)
+    cuda.runtime = types.SimpleNamespace(
+        getDeviceCount=lambda: 1,
+        CUDARuntimeError=CUDARuntimeError,
+        driverGetVersion=lambda: 13000,
+        runtimeGetVersion=lambda: 13000,
+        memGetInfo=lambda: (8 << 30, 8 << 30),
+        getDeviceProperties=lambda number: {"name": b"a CPU in disguise", "multiProcessorCount": 4},
+    )
+    cuda.get_current_stream = lambda: types.SimpleNamespace(synchronize=lambda: None)
+    cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 0)
+    cuda.memory = types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
+    libs.cublas = types.SimpleNamespace(
+        gemmEx=gemmEx, gemmStridedBatchedEx=gemmStridedBatchedEx, CUBLAS_OP_N=0, CUBLAS_OP_T=1
+    )
+    backends, backends_cuda = types.ModuleType("cupy_backends"), types.ModuleType("cupy_backends.cuda")
+    return {"cupy": cupy, "cupy_backends": backends, "cupy_backends.cuda": backends_cuda, libs.__name__: libs}
+
+
+@contextmanager
+def emulated_cuda() -> Iterator[str]:
+    """Inside, device "cuda" is this machine's CPU; gives its name."""
+    launch.kernel.cache_clear()
+    before = {name: sys.modules.get(name) for name in pretended_modules()}
+    known = dict(device._BY_NAME), dict(device._BY_TYPE)
+    device._BY_NAME.pop("cuda", None)
+    sys.modules.update(pretended_modules())
+    try:
+        yield "cuda"
+    finally:
+        launch.kernel.cache_clear()  # kernels for a CPU are not for a GPU
+        for name, module in before.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+        for registry, contents in zip((device._BY_NAME, device._BY_TYPE), known, strict=True):
+            registry.clear()
+            registry.update(contents)

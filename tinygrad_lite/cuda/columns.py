@@ -1,0 +1,27 @@
+"""Sums of columns: the gradient of whatever is added to every row, such as a bias."""
+
+from __future__ import annotations
+
+from tinygrad_lite.cuda.launch import kernel, launch
+from tinygrad_lite.device import Array, xp_of
+
+CHUNKS = 64  # blocks that share the rows of one strip of columns
+
+
+def chunks_of(rows: int) -> int:
+    """How many blocks share so many rows, if each of their 8 warps shall have some."""
+    return max(1, min(CHUNKS, rows // 128))
+
+
+def column_sums(x: Array) -> Array:
+    """(N, C) -> (C,), added up and returned in float32 (in float64 for float64)."""
+    xp, (rows, width) = xp_of(x), x.shape
+    total = "float64" if x.dtype == "float64" else "float32"
+    while True:
+        chunks = chunks_of(rows)
+        sums = xp.empty((chunks, width), total)
+        strips = -(-width // 32)
+        launch(kernel("columns", "column_sums", X=x.dtype), (strips, chunks), (32, 8), x, sums, rows, width)
+        if chunks == 1:
+            return sums[0]
+        x, rows = sums, chunks

@@ -1,0 +1,133 @@
+"""Matrix products on a GPU, by NVIDIA's library cuBLAS.
+
+`cupy.matmul` copies every operand of more than two axes that does not lie row by row, and knows neither TF32 nor
+bfloat16. cuBLAS itself is content if one of the last two axes has neighbours for neighbours; the other may jump (by the
+*leading dimension*), and the matrices of a batch may lie at any distance from each other. So a transposed matrix, a few
+rows of one, or one head of many need no copy.
+
+cuBLAS thinks in columns. A matrix whose rows lie one after the other in memory is for it the transposed one, whose
+columns do. Since (A B)^T = B^T A^T, it is asked for the product of the second factor with the first.
+
+Reference: the manual of cuBLAS, cublasGemmEx and cublasGemmStridedBatchedEx.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.cuda.precision import bfloat16, get_precision
+from tinygrad_lite.device import Array, xp_of
+
+# cuBLAS's numbers for the type of an array, for the type in which is added up, and for "choose the algorithm".
+TYPES = {"float32": 0, "float64": 1, "bfloat16": 14}
+IN_FLOAT32, IN_FLOAT64, IN_TF32 = 68, 70, 77
+CHOOSE = -1
+
+
+def gemm(
+    a: Array, b: Array, out: Array | None = None, dtype: Any = None, scale: float = 1.0, add: bool = False
+) -> Array:
+    """scale * (a @ b), over the last two axes; with `add`, added to what is in `out`.
+
+    Args:
+        a, b: (M, K) and (K, N), or (..., M, K) and (..., K, N) with the same axes in front. Of one type, which is
+            bfloat16 if that is the chosen precision and they are float32.
+        out: (..., M, N), rows of neighbours; made if it is not given.
+        dtype: the type of the result, float32 or that of a and b.
+    """
+    if get_precision() == "bfloat16" and a.dtype != np.float64:
+        a, b = as_bfloat16(a), as_bfloat16(b)
+    if out is None:
+        out = xp_of(a).empty((*a.shape[:-1], b.shape[-1]), dtype or a.dtype)
+    m, n, k = *out.shape[-2:], a.shape[-1]
+    if out.size == 0:
+        return out
+    if k == 0:
+        if not add:
+            out[...] = 0
+        return out
+    (a, a_turned, a_leading, a_apart), (b, b_turned, b_leading, b_apart) = laid_out(a), laid_out(b)
+    _, out_turned, out_leading, out_apart = laid_out(out)
+    if out_turned:
+        raise ValueError("gemm: the rows of out must have neighbours for neighbours")
+    count = math.prod(out.shape[:-2])
+    exact = a.dtype == np.float64
+    compute = IN_FLOAT64 if exact else IN_TF32 if get_precision() == "tf32" else IN_FLOAT32
+    number = np.float64 if exact else np.float32
+    alpha, beta = scalar(scale, number), scalar(1.0 if add else 0.0, number)
+    library, handle = cublas()
+    types = [TYPES[x.dtype.name] for x in (b, a, out)]
+    pointers = [x.data.ptr for x in (b, a, out)]
+    if count == 1:
+        library.gemmEx(
+            handle, b_turned, a_turned, n, m, k, alpha, pointers[0], types[0], b_leading, pointers[1], types[1],
+            a_leading, beta, pointers[2], types[2], out_leading, compute, CHOOSE,
+        )  # fmt: skip
+    else:
+        library.gemmStridedBatchedEx(
+            handle, b_turned, a_turned, n, m, k, alpha, pointers[0], types[0], b_leading, b_apart, pointers[1],
+            types[1], a_leading, a_apart, beta, pointers[2], types[2], out_leading, out_apart, count, compute, CHOOSE,
+        )  # fmt: skip
+    return out
+
+
+def as_bfloat16(x: Array) -> Array:
+    """A float32 array rounded to bfloat16; one that is bfloat16 already as it is."""
+    return x if x.dtype == bfloat16() else x.astype(bfloat16())
+
+
+def laid_out(x: Array) -> tuple[Array, int, int, int]:
+    """How the matrices of an array lie: (the array, whether its columns have the neighbours, leading dimension, distance).
+
+    An array that cuBLAS cannot take as it lies is copied, and then the array is the copy.
+    """
+    rows, columns = x.shape[-2:]
+    size = x.dtype.itemsize
+    down, right = x.strides[-2] // size, x.strides[-1] // size
+    apart = distance(x, size)
+    if apart is not None:
+        if (right == 1 or columns == 1) and (down >= columns or rows == 1):
+            return x, 0, max(down, columns) if rows > 1 else columns, apart
+        if (down == 1 or rows == 1) and (right >= rows or columns == 1):
+            return x, 1, max(right, rows) if columns > 1 else rows, apart
+    return xp_of(x).ascontiguousarray(x), 0, columns, rows * columns
+
+
+def distance(x: Array, size: int) -> int | None:
+    """How many elements lie between the beginnings of neighbouring matrices; None if that is not always the same."""
+    apart = None
+    inner = 0  # how far the axes behind the one looked at reach, if they are walked through
+    for length, stride in zip(reversed(x.shape[:-2]), reversed(x.strides[:-2]), strict=True):
+        if length == 1:
+            continue
+        if apart is None:
+            apart = stride // size
+            inner = stride * length
+        elif stride != inner:
+            return None
+        else:
+            inner = stride * length
+    return 0 if apart is None else apart
+
+
+@functools.cache
+def scalar(value: float, kind: type) -> int:
+    """The address of a number on the host, where cuBLAS reads it; kept, because it must stay there."""
+    kept = np.array(value, kind)
+    _scalars.append(kept)
+    return kept.ctypes.data
+
+
+_scalars: list[np.ndarray] = []
+
+
+def cublas() -> tuple[Any, int]:
+    """CuPy's binding of the library, and the handle for the GPU in use, which works in CuPy's current stream."""
+    import cupy
+    from cupy_backends.cuda.libs import cublas as library
+
+    return library, cupy.cuda.device.get_cublas_handle()

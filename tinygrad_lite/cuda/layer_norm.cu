@@ -1,0 +1,105 @@
+// Layer normalisation; formulas and derivation in functional/layer_norm.py. A warp takes one row of C numbers, of which
+// each thread has every 32nd pack. The row is read again for the second and third use, but then it is still in the cache.
+
+extern "C" __global__ void layer_norm_forward(long long rows, long long width, const X* x, const A* weight,
+                                              const A* bias, double eps, Y* y, A* means, A* scales) {
+    long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    const Pack<X>* xs = (const Pack<X>*)(x + row * width);
+    const Pack<A>* ws = (const Pack<A>*)weight;
+    const Pack<A>* bs = (const Pack<A>*)bias;
+    Pack<Y>* ys = (Pack<Y>*)(y + row * width);
+    int packs = width / PACK;
+
+    A sum = 0;
+    for (int i = threadIdx.x; i < packs; i += 32) {
+        Pack<X> p = xs[i];
+        for (int k = 0; k < PACK; k++) sum += (A)p.at[k];
+    }
+    A mean = sum_of_warp(sum) / (A)width;
+
+    A squares = 0;
+    for (int i = threadIdx.x; i < packs; i += 32) {
+        Pack<X> p = xs[i];
+        for (int k = 0; k < PACK; k++) squares += ((A)p.at[k] - mean) * ((A)p.at[k] - mean);
+    }
+    A r = 1 / sqrt(sum_of_warp(squares) / (A)width + (A)eps);
+
+    for (int i = threadIdx.x; i < packs; i += 32) {
+        Pack<X> p = xs[i];
+        Pack<A> w = ws[i], b;
+        if (bias) b = bs[i];
+        Pack<Y> out;
+        for (int k = 0; k < PACK; k++)
+            out.at[k] = (Y)(((A)p.at[k] - mean) * r * w.at[k] + (bias ? b.at[k] : (A)0));
+        ys[i] = out;
+    }
+    if (threadIdx.x == 0) {
+        means[row] = mean;
+        scales[row] = r;
+    }
+}
+
+// dx = r (dh - mean(dh) - h mean(dh h)) with dh = dy w and h = (x - m) r
+extern "C" __global__ void layer_norm_backward(long long rows, long long width, const Y* dy, const X* x,
+                                               const A* weight, const A* means, const A* scales, X* dx) {
+    long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    const Pack<Y>* dys = (const Pack<Y>*)(dy + row * width);
+    const Pack<X>* xs = (const Pack<X>*)(x + row * width);
+    const Pack<A>* ws = (const Pack<A>*)weight;
+    Pack<X>* dxs = (Pack<X>*)(dx + row * width);
+    int packs = width / PACK;
+    A mean = means[row], r = scales[row];
+
+    A sum_dh = 0, sum_dh_h = 0;
+    for (int i = threadIdx.x; i < packs; i += 32) {
+        Pack<Y> d = dys[i];
+        Pack<X> p = xs[i];
+        Pack<A> w = ws[i];
+        for (int k = 0; k < PACK; k++) {
+            A dh = (A)d.at[k] * w.at[k];
+            sum_dh += dh;
+            sum_dh_h += dh * ((A)p.at[k] - mean) * r;
+        }
+    }
+    A mean_dh = sum_of_warp(sum_dh) / (A)width, mean_dh_h = sum_of_warp(sum_dh_h) / (A)width;
+
+    for (int i = threadIdx.x; i < packs; i += 32) {
+        Pack<Y> d = dys[i];
+        Pack<X> p = xs[i];
+        Pack<A> w = ws[i];
+        Pack<X> out;
+        for (int k = 0; k < PACK; k++) {
+            A h = ((A)p.at[k] - mean) * r;
+            out.at[k] = (X)(r * ((A)d.at[k] * w.at[k] - mean_dh - h * mean_dh_h));
+        }
+        dxs[i] = out;
+    }
+}
+
+// dw = sum over rows of dy h and db = sum over rows of dy: the first of two steps, as in columns.cu. Each block leaves a
+// row of 2 C sums, first those for dw, then those for db.
+extern "C" __global__ void layer_norm_backward_weight(long long rows, long long width, const Y* dy, const X* x,
+                                                      const A* means, const A* scales, A* sums) {
+    __shared__ A found_dw[8][32], found_db[8][32];
+    long long column = blockIdx.x * 32ll + threadIdx.x;
+    A dw = 0, db = 0;
+    if (column < width)
+        for (long long row = blockIdx.y * 8ll + threadIdx.y; row < rows; row += gridDim.y * 8ll) {
+            A d = (A)dy[row * width + column];
+            dw += d * ((A)x[row * width + column] - means[row]) * scales[row];
+            db += d;
+        }
+    found_dw[threadIdx.y][threadIdx.x] = dw;
+    found_db[threadIdx.y][threadIdx.x] = db;
+    __syncthreads();
+    if (threadIdx.y == 0 && column < width) {
+        for (int warp = 1; warp < 8; warp++) {
+            dw += found_dw[warp][threadIdx.x];
+            db += found_db[warp][threadIdx.x];
+        }
+        sums[blockIdx.y * 2 * width + column] = dw;
+        sums[(blockIdx.y * 2 + 1) * width + column] = db;
+    }
+}

@@ -27,7 +27,7 @@ def device_called(kind):
 
 @pytest.fixture(params=["cpu", "standin", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request):
-    """The name of each device in turn: the CPU, the stand-in for CuPy, an emulated GPU, and a GPU where there is one."""
+    """The name of each device in turn: the CPU, the stand-in for CuPy, an emulated GPU, a GPU where there is one."""
     yield from device_called(request.param)
 
 

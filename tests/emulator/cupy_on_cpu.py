@@ -150,7 +150,7 @@ def matrices(pointer: int, code: int, rows: int, columns: int, ld: int, stride: 
     )
 
 
-def gemmStridedBatchedEx(  # noqa: N802, as in CuPy
+def gemmStridedBatchedEx(
     handle: int,
     transa: int,
     transb: int,
@@ -193,7 +193,7 @@ def gemmStridedBatchedEx(  # noqa: N802, as in CuPy
     out[...] = (result + factor * out.astype(np.float64) if factor else result).astype(out.dtype)
 
 
-def gemmEx(handle, transa, transb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, compute, algorithm):  # noqa: N802
+def gemmEx(handle, transa, transb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta, c, ct, ldc, compute, algorithm):
     """C = alpha op(A) op(B) + beta C."""
     gemmStridedBatchedEx(
         handle, transa, transb, m, n, k, alpha, a, at, lda, 0, b, bt, ldb, 0, beta, c, ct, ldc, 0, 1, compute, algorithm

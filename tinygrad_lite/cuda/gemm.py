@@ -81,7 +81,7 @@ def as_bfloat16(x: Array) -> Array:
 
 
 def laid_out(x: Array) -> tuple[Array, int, int, int]:
-    """How the matrices of an array lie: (the array, whether its columns have the neighbours, leading dimension, distance).
+    """How the matrices of an array lie: (array, whether columns have the neighbours, leading dimension, distance).
 
     An array that cuBLAS cannot take as it lies is copied, and then the array is the copy.
     """

@@ -35,6 +35,7 @@ from seq2seq.model import Seq2Seq
 from seq2seq.task import FAMILY as seq2seq
 from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.console import run_command, say, shown, wants_colour
+from tinygrad_lite.cuda.precision import check_precision, set_precision
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.family import Trained
@@ -61,7 +62,7 @@ def main(argv: list[str]) -> int:
         prog="sample.py",
         description="Let a trained model continue a prompt.",
         positional="checkpoint",
-        ignored=dict.fromkeys(("compile", "dtype"), "this project has no such thing"),
+        ignored=dict.fromkeys(("compile",), "this project has no such thing"),
     )
     for note in parsed.notes:
         say(f"note: {note}")
@@ -69,6 +70,8 @@ def main(argv: list[str]) -> int:
     check_combination(options, parsed.values)
 
     device = get_device(options.device).name
+    check_precision(options.dtype, device)
+    set_precision(options.dtype)
     trained = load_any(find_checkpoint(parsed.positional, options))
     say(trained.about)
     if options.device == "auto":

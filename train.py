@@ -10,7 +10,6 @@
 What a model wrote goes to stdout, everything else to stderr.
 """
 
-import math
 import sys
 import time
 from collections.abc import Iterator
@@ -24,6 +23,7 @@ from seq2seq.task import FAMILY as SEQ2SEQ
 from tinygrad_lite.anomaly import NonFiniteError
 from tinygrad_lite.checkpoint import Checkpoint, mean_weights, save_checkpoint
 from tinygrad_lite.console import quoted, reader_has_gone, run_command, say, shown
+from tinygrad_lite.cuda.precision import PRECISIONS, set_precision
 from tinygrad_lite.errors import CheckpointError, UserError
 from tinygrad_lite.family import Task
 from tinygrad_lite.functional.registry import set_composed
@@ -43,6 +43,8 @@ def main(argv: list[str]) -> int:
     start = read_start(argv, FAMILIES)
     options, folder = start.options, start.folder
     set_composed(options.composed)
+    if options.dtype in PRECISIONS:
+        set_precision(options.dtype)
     if options.dry_run:
         return dry_run(start)
 
@@ -84,15 +86,19 @@ def train(
     busy, learned = 0.0, 0  # seconds of training and tokens learned from since the last log
     for step in range(first, last + 1):
         began = time.perf_counter()
-        loss, tokens = workers.gradients(step)
-        grad_norm = workers.clip(options.grad_clip)
-        # Before saving, and at the end too: a model that gives NaN must not replace the last good checkpoint.
-        if not math.isfinite(loss + grad_norm):
-            bar.close()
-            raise UserError(explain_non_finite(start, model, workers, step, loss, grad_norm))
+        tokens = workers.gradients(step)
+        workers.clip(options.grad_clip)
+        is_evaluated = step % options.eval_interval == 0 or step == last
+        is_logged = (step + 1) % options.log_interval == 0 or step + 1 == last
+        if workers.look_is_free or is_evaluated or is_logged or stop.signal:
+            loss, grad_norm, broken = workers.look()
+            # Before saving, and at the end too: a model that gives NaN must not replace the last good checkpoint.
+            if broken is not None:
+                bar.close()
+                raise UserError(explain_non_finite(start, model, workers, broken, loss, grad_norm))
         busy += time.perf_counter() - began
 
-        if step % options.eval_interval == 0 or step == last:
+        if is_evaluated:
             refused.clear()
             train_on = first < step < last and not options.stop_on_disk_error
             # Save before evaluating: if the evaluation fails, the work is not lost.
@@ -123,7 +129,7 @@ def train(
         learned += tokens
 
         bar.update()
-        if (step + 1) % options.log_interval == 0 or step + 1 == last:
+        if is_logged:
             speed = learned / busy
             rate = options.learning_rate_at(step)
             row = {"loss": loss, "learning_rate": rate, "grad_norm": grad_norm}

@@ -84,8 +84,9 @@ def crew_for(shape: Shape, workers: int = 0) -> AbstractContextManager[OneProces
 
 def our_update(crew: OneProcess, step: int) -> float:
     """One update, as in the loop of train.py; returns the loss before it."""
-    loss, _ = crew.gradients(step)
+    crew.gradients(step)
     crew.clip(crew.options.grad_clip)
+    loss = crew.look().loss
     crew.update(crew.options.learning_rate)
     return loss
 

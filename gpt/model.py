@@ -198,7 +198,8 @@ class GPT(Module):
         device = self.token_embedding.weight.device
         with no_grad():
             logits = self(Tensor(ids, device=device), state.caches, state.padding)[:, -1]
-            return logits.log_softmax().numpy()
+            # Where the products are bfloat16, the logits are too; but log-probabilities shall be exact.
+            return logits.cast(self.token_embedding.weight.dtype).log_softmax().numpy()
 
 
 @dataclass

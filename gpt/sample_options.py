@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tinygrad_lite.cuda.precision import PRECISIONS
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.options import option
 from tinygrad_lite.text.cleaning import normalise
@@ -62,6 +63,12 @@ class SampleOptions:
 
     out_dir: str = option("", "folder of the run to take; empty: the newest checkpoint under out/", group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
+    dtype: str = option(
+        "float32",
+        "precision of a GPU's matrix products; the weights keep their type",
+        choices=PRECISIONS,
+        group="run",
+    )
     use_cache: bool = option(
         True, "keep keys and values of earlier tokens; without, the same text, slower", group="run"
     )
@@ -87,7 +94,7 @@ MOST_BEAM_MEMORY = 4 * 2**30  # bytes
 
 def check_combination(options: SampleOptions, given: dict) -> None:
     """Refuse options that contradict each other."""
-    writing = [f"--{name}" for name in given if name not in ("score", "out_dir", "device")]
+    writing = [f"--{name}" for name in given if name not in ("score", "out_dir", "device", "dtype")]
     if options.score and writing:
         raise OptionError(f"--score measures a text and writes none, {writing[0]} is for writing one: choose")
     if "" in options.stop_strings():

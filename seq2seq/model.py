@@ -175,7 +175,8 @@ class Seq2Seq(Module):
         with no_grad():
             ids = Tensor(new, device=state.memory.device)
             logits = self.decode(ids, state.memory, state.mask, state.caches, state.memory_caches)[:, -1]
-            log_probs = logits.log_softmax().numpy()
+            # Where the products are bfloat16, the logits are too; but log-probabilities shall be exact.
+            log_probs = logits.cast(self.token_embedding.weight.dtype).log_softmax().numpy()
         return log_probs, Seq2SeqState(target, state.memory, state.mask, state.caches, state.memory_caches)
 
 

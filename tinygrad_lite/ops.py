@@ -76,8 +76,8 @@ def _constant(value: Any, like: Tensor) -> Tensor:
 
 
 def as_float(x: Tensor) -> Tensor:
-    """Integers and truth values as float32, for functions that leave the whole numbers."""
-    return x if is_float(x.dtype) else cast(x, np.float32)
+    """Integers and truth values as float32, for functions that leave the whole numbers; and bfloat16 too."""
+    return x if x.dtype.kind == "f" else cast(x, np.float32)
 
 
 def unbroadcast(dy: Array, shape: tuple[int, ...]) -> Array:
@@ -504,6 +504,8 @@ def matmul(x: Any, y: Any) -> Tensor:
         return matmul(x, y.reshape(-1, 1)).squeeze(-1)
     check_one_device((x, y), "matmul")
     dtype = promote(x.dtype, y.dtype)
+    if dtype.kind == "V":  # bfloat16, of which CuPy multiplies no matrices (functional.linear does)
+        dtype = np.dtype(np.float32)
     x, y = cast(x, dtype), cast(y, dtype)
     a, b, x_needs, y_needs = x.data, y.data, x.requires_grad, y.requires_grad
 

@@ -56,6 +56,7 @@ class Optimizer:
             groups = [{"params": groups, "weight_decay": weight_decay}]
         self.lr = lr
         self.steps = 0  # updates made
+        self.guard: Tensor | None = None  # on a GPU, may forbid updates and scale gradients (see cuda/guard.py)
         self.named = {name: parameter for group in groups for name, parameter in group["params"]}
         if not self.named:
             raise ValueError("optimizer: there are no parameters")
@@ -212,7 +213,7 @@ class AdamW(Optimizer):
         self.eps = eps
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, weight_decay: float) -> None:
-        adamw(value, gradient, *states, self.steps, self.lr, *self.betas, self.eps, weight_decay)
+        adamw(value, gradient, *states, self.steps, self.lr, *self.betas, self.eps, weight_decay, self.guard)
 
 
 class Adam(AdamW):
@@ -239,6 +240,7 @@ def adamw_composed(
     beta2: float,
     eps: float,
     weight_decay: float,
+    guard: Tensor | None = None,
 ) -> None:
     """One AdamW update of w, m and v in place.
 
@@ -248,13 +250,20 @@ def adamw_composed(
 
     with m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step): both averages started at 0, and after `step` updates
     the weights of what they have seen sum to 1 - beta^step.
+
+    A guard (see cuda/guard.py) has the number by which g is multiplied first, and the step of a breakdown: if that is
+    not below 0, everything stays as it is.
     """
     with no_grad():
-        m[...] = m * beta1 + g * (1 - beta1)
-        v[...] = v * beta2 + g * g * (1 - beta2)
-        m_hat = m / (1 - beta1**step)
-        v_hat = v / (1 - beta2**step)
-        w[...] = w - (m_hat / (v_hat.sqrt() + eps) + w * weight_decay) * lr
+        if guard is not None:
+            g = g * guard[0].cast(g.dtype)
+        new_m = m * beta1 + g * (1 - beta1)
+        new_v = v * beta2 + g * g * (1 - beta2)
+        m_hat = new_m / (1 - beta1**step)
+        v_hat = new_v / (1 - beta2**step)
+        new_w = w - (m_hat / (v_hat.sqrt() + eps) + w * weight_decay) * lr
+        for old, new in ((m, new_m), (v, new_v), (w, new_w)):
+            old[...] = new if guard is None else (guard[1] < 0).where(new, old)
 
 
 def adamw_fused(
@@ -268,12 +277,15 @@ def adamw_fused(
     beta2: float,
     eps: float,
     weight_decay: float,
+    guard: Tensor | None = None,
 ) -> None:
     """`adamw_composed` in blocks that stay in the cache, with every step in place.
 
     The corrections are folded into numbers: m' / (sqrt(v') + eps) = a m / (sqrt(v) b + eps) with
     a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step).
     """
+    if guard is not None:
+        return adamw_composed(w, g, m, v, step, lr, beta1, beta2, eps, weight_decay, guard)
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
     scratch = np.empty(min(BLOCK, w.numel()), w.dtype)
     for start in range(0, w.numel(), BLOCK):
@@ -297,7 +309,7 @@ def adamw_fused(
         wp -= t
 
 
-adamw = Twin(adamw_composed, cpu=adamw_fused)
+adamw = Twin(adamw_composed, cpu=adamw_fused, cuda="tinygrad_lite.cuda.adamw")
 
 
 # --- learning rate over time: functions of the step, counted from 0 -------------------------------------------

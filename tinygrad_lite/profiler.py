@@ -42,9 +42,14 @@ class Spent:
 
 
 class Profile:
-    """Inside a `with`, all operations are timed; `by_operation` has what they have cost."""
+    """Inside a `with`, all operations are timed; `by_operation` has what they have cost.
 
-    def __init__(self) -> None:
+    Args:
+        synchronize: waits until the device has done what it was asked for; else only the asking would be timed.
+    """
+
+    def __init__(self, synchronize: Callable[[], None] = lambda: None) -> None:
+        self.synchronize = synchronize
         self.by_operation: dict[str, Spent] = defaultdict(Spent)
         self.seconds = 0.0  # inside the `with`, all together
         self._known: set[int] = set()  # arrays that are counted, or need not be: weights are there anyway
@@ -72,18 +77,21 @@ class Profile:
                 if id(owner(array)) not in self._known:
                     self._known.add(id(owner(array)))
                     spent.kept += array.nbytes
+        self.synchronize()
         now = time.perf_counter()
         spent.forward += now - self._last
         self._last = now
 
     def note_backward(self, operation: str, began: float) -> None:
         """The derivative of an operation, begun at this time, is done."""
+        self.synchronize()
         self._last = time.perf_counter()
         self.by_operation[operation].backward += self._last - began
         self._known.clear()  # memory is being freed, and what comes next may lie where it was
 
     def note(self, what: str) -> None:
         """Something else than an operation has just ended, such as the update of the weights."""
+        self.synchronize()
         now = time.perf_counter()
         spent = self.by_operation[what]
         spent.calls += 1

@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.checkpoint import POSIX, describe, load_checkpoint, write_atomically
+from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
 
@@ -30,6 +31,7 @@ METRICS = (
     *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char", "matmul_share"),
     *("bleu", "chrf", "exact"),
 )
+LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
 MOST_WORKERS = 4  # processes that are started if nobody says how many
 STEP = re.compile("[0-9]{1,100}")
 SAMPLE_HEADING = re.compile(r"^=== step ([0-9][0-9,]{0,100}): ", re.MULTILINE)
@@ -269,14 +271,17 @@ def matmul_rate(device: str, dtype: str) -> float:
     """What the machine can do at best: floating-point operations per second of a product of two large matrices.
 
     A training step that did nothing but such products would run at this rate; its share of it (metrics.csv,
-    matmul_share) says how much time goes elsewhere. Takes about a tenth of a second.
+    matmul_share) says how much time goes elsewhere. Takes about a tenth of a second. On a GPU the products are in the
+    precision that is chosen (cuda/precision.py).
     """
-    place = get_device(device)
-    a = place.from_host(np.full((1024, 1024), 0.5, dtype))
+    place, size = get_device(device), LARGE[device]
+    a = place.from_host(np.full((size, size), 0.5, "float64" if dtype == "float64" else "float32"))
+    if dtype == "bfloat16":
+        a = as_bfloat16(a)
     best = math.inf
     for _ in range(6):
         began = time.perf_counter()
-        a @ a
+        gemm(a, a) if device == "cuda" else a @ a
         place.synchronize()
         best = min(best, time.perf_counter() - began)
-    return 2 * 1024**3 / best
+    return 2 * size**3 / best

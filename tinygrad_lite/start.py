@@ -22,6 +22,7 @@ import numpy as np
 
 from tinygrad_lite.checkpoint import Checkpoint, family_in, load_checkpoint
 from tinygrad_lite.console import say
+from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.family import Family, Task, Trained, check_family, check_specials
@@ -89,7 +90,7 @@ class Start:
         else:
             with random_key(options.seed):
                 model = self.family.model(config)
-        model.to(options.device, np.dtype(options.dtype))
+        model.to(options.device, options.weight_dtype)
         return model
 
     def begin(self, optimizer: Optimizer, task: Task) -> None:
@@ -192,6 +193,7 @@ def check_options(start: Start) -> None:
         options.device = get_device("auto").name
         say(f"--device auto takes {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
     get_device(options.device)
+    check_precision(options.dtype, options.device)
     options.workers = number_of_workers(options)
     if options.min_lr is not None and options.min_lr > options.learning_rate:
         raise OptionError(
@@ -229,6 +231,8 @@ def resumed_options(
     options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
     for name in sorted((fixed(family) | {"dtype"}) & given.keys()):
         old, new = getattr(before, name), getattr(options, name)
+        if name == "dtype" and options.weight_dtype == before.weight_dtype:
+            continue  # only the products of a GPU become finer or coarser
         if old != new:
             raise OptionError(
                 f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, and its weights fit nothing "
@@ -354,7 +358,7 @@ def dry_run(start: Start) -> int:
     elif options.tokenizer == "byte":
         vocab_size = 256
     config = options.model_config(vocab_size)
-    parameters, bytes_each, mib = config.num_parameters(), np.dtype(options.dtype).itemsize, 1 / 2**20
+    parameters, bytes_each, mib = config.num_parameters(), options.weight_dtype.itemsize, 1 / 2**20
     numbers, tokens, factors = options.sizes(config)
     say(f"parameters       {parameters:,}{about}")
     say(f"memory           {4 * parameters * bytes_each * mib:,.0f} MiB weights, gradients and two moments")

@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from tinygrad_lite import optim
+from tinygrad_lite.cuda.precision import PRECISIONS
 from tinygrad_lite.nn import Module
 from tinygrad_lite.options import option
 
@@ -28,7 +31,12 @@ class TrainOptions:
     profile: bool = option(False, "print what the operations of a step cost, and stop", group="run")
     seed: int = option(1337, "start of all random numbers", low=0, group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
-    dtype: str = option("float32", "type of weights and gradients", choices=("float32", "float64"), group="run")
+    dtype: str = option(
+        "float32",
+        "type of weights and gradients; on a GPU also tf32 or bfloat16: float32 weights, faster and coarser products",
+        choices=("float32", "float64", *PRECISIONS[1:]),
+        group="run",
+    )
     workers: int = option(
         0, "processes that share the work; 0: one per core, at most 4", unit="processes", low=0, high=256, group="run"
     )
@@ -85,6 +93,11 @@ class TrainOptions:
         group="evaluation",
     )
     log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
+
+    @property
+    def weight_dtype(self) -> np.dtype:
+        """The type of weights and gradients. (TF32 and bfloat16 are in what way a GPU multiplies them.)"""
+        return np.dtype("float32" if self.dtype in PRECISIONS else self.dtype)
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of the update that leads from `step` to `step + 1` updates."""

@@ -31,20 +31,21 @@ import signal
 import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tinygrad_lite.anomaly import detect_anomaly
-from tinygrad_lite.device import random_key
+from tinygrad_lite.cuda.guard import Guard
+from tinygrad_lite.device import device_of, random_key
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.family import Task
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
-from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.optim import AdamW, Optimizer
 from tinygrad_lite.profiler import Profile
 from tinygrad_lite.run import release_memory, tune_memory
-from tinygrad_lite.tensor import no_grad
+from tinygrad_lite.tensor import Tensor, no_grad
 from tinygrad_lite.training import TrainOptions
 
 PATIENCE = 5  # seconds that a worker is given to end
@@ -61,22 +62,22 @@ ONE_THREAD = dict.fromkeys(
 
 def compute_gradients(
     seed: int, task: Task, model: Module, step: int, worker: int = 0, workers: int = 1
-) -> tuple[float, int]:
-    """Forward and backward through a worker's rows of all batches of an update; its part of the loss, and its tokens.
+) -> tuple[list[Tensor], int]:
+    """Forward and backward through a worker's rows of all batches of an update: its parts of the loss, and its tokens.
 
     The loss of an update is the mean over all its target tokens: the sum of the means of parts, each times its share
     of the tokens. So several small batches, or parts of one, give exactly the gradient of a large one, whether or not
     they have equally many tokens.
     """
     total = task.target_tokens(step)
-    loss, learned = 0.0, 0
+    losses, learned = [], 0
     for micro_step, (batch, tokens) in enumerate(task.micro_batches(step, worker, workers)):
         with random_key(seed, step, micro_step, worker):
             part = model.loss(batch) * (tokens / total)
         part.backward()
-        loss += part.item()
+        losses.append(part.detach())
         learned += tokens
-    return loss, learned
+    return losses, learned
 
 
 def sum_of_losses(task: Task, model: Module, worker: int = 0, workers: int = 1) -> tuple[float, int]:
@@ -99,7 +100,7 @@ def profile_steps(
     optimizer.lr = 0.0  # an update costs as much as with another
     tokens = 0
     compute_gradients(options.seed, task, model, 0, worker, workers)  # only warms up
-    with Profile() as profile:
+    with Profile(device_of(optimizer.values.data).synchronize) as profile:
         for step in range(PROFILED):
             optimizer.zero_grad()
             tokens += compute_gradients(options.seed, task, model, step, worker, workers)[1]
@@ -109,22 +110,44 @@ def profile_steps(
     return profile.seconds / PROFILED, tokens // PROFILED, profile.table(PROFILED)
 
 
+class Measures(NamedTuple):
+    """What a step has shown.
+
+    Attributes:
+        loss: mean nats per target token.
+        norm: of the gradients, before they were scaled down.
+        broken: the first step whose loss or norm is NaN or infinite, and then they are that step's; None if none is.
+    """
+
+    loss: float
+    norm: float
+    broken: int | None
+
+
 class OneProcess:
     """All work is done here, one thing after the other."""
 
     number = 1
+    look_is_free = True  # whether the loss is known anyway: who asks a GPU for a number waits for all that it has to do
 
     def __init__(self, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer) -> None:
         self.options, self.task, self.model, self.optimizer = options, task, model, optimizer
 
-    def gradients(self, step: int) -> tuple[float, int]:
-        """Compute the gradients of an update; the mean loss of its target tokens, and their number."""
+    def gradients(self, step: int) -> int:
+        """Compute the gradients of an update; returns how many target tokens it learns from."""
         self.optimizer.zero_grad()
-        return compute_gradients(self.options.seed, self.task, self.model, step)
+        losses, tokens = compute_gradients(self.options.seed, self.task, self.model, step)
+        self.step, self.loss = step, sum(loss.item() for loss in losses)
+        return tokens
 
-    def clip(self, max_norm: float) -> float:
-        """Scale the gradients down to this global norm, if it is not 0; the norm before."""
-        return self.optimizer.clip_grad_norm(max_norm)
+    def clip(self, max_norm: float) -> None:
+        """Scale the gradients down to this global norm, if it is not 0."""
+        self.norm = self.optimizer.clip_grad_norm(max_norm)
+
+    def look(self) -> Measures:
+        """The loss and the gradients' norm of the last step, and whether something is broken."""
+        is_broken = not math.isfinite(self.loss + self.norm)
+        return Measures(self.loss, self.norm, self.step if is_broken else None)
 
     def update(self, learning_rate: float) -> None:
         """Change the weights."""
@@ -149,6 +172,34 @@ class OneProcess:
         with detect_anomaly():
             for worker in range(self.number):
                 compute_gradients(self.options.seed, self.task, self.model, step, worker, self.number)
+
+
+class OneGPU(OneProcess):
+    """The same on a GPU, which works through what it is given while Python goes on: only `look` waits for it.
+
+    So Python does not see a NaN at once. The GPU itself does: from then on it changes no weight (see cuda/guard.py), so
+    that at the next look the step can be run again from the weights that it had.
+    """
+
+    look_is_free = False
+
+    def __init__(self, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer) -> None:
+        super().__init__(options, task, model, optimizer)
+        self.guard = Guard(optimizer.values.data)
+        optimizer.guard = self.guard.numbers
+
+    def gradients(self, step: int) -> int:
+        self.optimizer.zero_grad()
+        self.losses, tokens = compute_gradients(self.options.seed, self.task, self.model, step)
+        self.step = step
+        return tokens
+
+    def clip(self, max_norm: float) -> None:
+        self.guard.judge(self.losses, self.optimizer.gradients.data, max_norm, self.step)
+
+    def look(self) -> Measures:
+        loss, norm, broken = self.guard.look()
+        return Measures(loss, norm, broken)
 
 
 # --- several processes ----------------------------------------------------------------------------------------
@@ -187,14 +238,14 @@ class ManyProcesses(OneProcess):
             raise
         release_memory()  # of the arrays that lay outside the shared memory before
 
-    def gradients(self, step: int) -> tuple[float, int]:
+    def gradients(self, step: int) -> int:
         losses, tokens = zip(*self._ask("gradients", step), strict=True)
-        return sum(losses), sum(tokens)
+        self.step, self.loss = step, sum(losses)
+        return sum(tokens)
 
-    def clip(self, max_norm: float) -> float:
-        norm = math.sqrt(sum(self._ask("add")))
-        self.scale = max_norm / norm if 0 < max_norm < norm else 1.0
-        return norm
+    def clip(self, max_norm: float) -> None:
+        self.norm = math.sqrt(sum(self._ask("add")))
+        self.scale = max_norm / self.norm if 0 < max_norm < self.norm else 1.0
 
     def update(self, learning_rate: float) -> None:
         self._ask("update", self.optimizer.steps, learning_rate, self.scale)
@@ -347,7 +398,7 @@ class Worker:
     def get_ready(self) -> None:
         """Make a model and an optimizer whose weights are those in the shared memory."""
         self.model = self.model_class(self.config)
-        self.model.to("cpu", np.dtype(self.options.dtype))
+        self.model.to("cpu", self.options.weight_dtype)
         self.optimizer = self.options.make_optimizer(self.model)
         self.all_gradients = lay_into(self.memory, self.optimizer, self.worker, contents=False)
         size = self.all_gradients.shape[1]
@@ -357,7 +408,8 @@ class Worker:
     def gradients(self, step: int) -> tuple[float, int]:
         """1. The gradients of its rows."""
         self.optimizer.zero_grad()
-        return compute_gradients(self.options.seed, self.task, self.model, step, self.worker, self.number)
+        losses, tokens = compute_gradients(self.options.seed, self.task, self.model, step, self.worker, self.number)
+        return sum(loss.item() for loss in losses), tokens
 
     def add(self) -> float:
         """2. The sum of all workers' gradients, in its columns of its own row; the sum of their squares."""
@@ -387,7 +439,8 @@ class Worker:
 def start_workers(options: TrainOptions, task: Task, model: Module, optimizer: Optimizer) -> Iterator[OneProcess]:
     """What does the work of the updates, as `options.workers` says; inside, weights change only through it."""
     if options.workers == 1:
-        yield OneProcess(options, task, model, optimizer)
+        can_wait = options.device == "cuda" and type(optimizer) is AdamW and not options.composed
+        yield (OneGPU if can_wait else OneProcess)(options, task, model, optimizer)
         return
     crew = None
     try:

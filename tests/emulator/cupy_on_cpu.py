@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tests.standin import StandInArray, StandInModule
-from tinygrad_lite import device
+from tinygrad_lite import device, run
 from tinygrad_lite.cuda import launch
 
 COMPILER = shutil.which("g++")
@@ -247,11 +247,13 @@ def emulated_cuda() -> Iterator[str]:
     launch.kernel.cache_clear()
     before = {name: sys.modules.get(name) for name in pretended_modules()}
     known = dict(device._BY_NAME), dict(device._BY_TYPE)
+    large, run.LARGE = run.LARGE, run.LARGE | {"cuda": 64}
     device._BY_NAME.pop("cuda", None)
     sys.modules.update(pretended_modules())
     try:
         yield "cuda"
     finally:
+        run.LARGE = large
         launch.kernel.cache_clear()  # kernels for a CPU are not for a GPU
         for name, module in before.items():
             if module is None:

@@ -71,7 +71,7 @@ def launch_rows(function: Callable, rows: int, *arguments: Any) -> None:
 
 
 def launch_elements(function: Callable, count: int, *arguments: Any) -> None:
-    """Start a kernel in which each thread takes one element (or pack) of so many; their number is its first argument."""
+    """Start a kernel in which each thread takes one element, or pack; how many there are is its first argument."""
     launch(function, (-(-count // 256),), (256,), count, *arguments)
 
 

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from tinygrad_lite.errors import OptionError
+
 PRECISIONS = ("float32", "tf32", "bfloat16")
 _precision = "float32"
 
@@ -34,6 +36,14 @@ def set_precision(name: str) -> None:
 def get_precision() -> str:
     """The precision that is chosen."""
     return _precision
+
+
+def check_precision(dtype: str, device: str) -> None:
+    """Raise OptionError if --dtype asks for a precision that --device does not have."""
+    if dtype in PRECISIONS[1:] and device != "cuda":
+        raise OptionError(
+            f"--dtype {dtype} is a precision of a GPU's matrix units: give --device cuda too, or take float32"
+        )
 
 
 @contextmanager

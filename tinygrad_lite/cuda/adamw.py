@@ -1,0 +1,35 @@
+"""`adamw` on a GPU: one kernel that reads four arrays and writes three."""
+
+from __future__ import annotations
+
+import math
+
+from tinygrad_lite.cuda.launch import kernel, launch_elements, pack
+from tinygrad_lite.tensor import Tensor
+
+
+def adamw_cuda(
+    w: Tensor,
+    g: Tensor,
+    m: Tensor,
+    v: Tensor,
+    step: int,
+    lr: float,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    guard: Tensor | None = None,
+) -> None:
+    """`adamw_composed` in one go; w, g, m and v are of one type and lie without gaps, as an optimizer has them."""
+    arrays = [tensor.data.reshape(-1) for tensor in (w, g, m, v)]
+    packed = pack(w.numel(), *arrays)
+    a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
+    numbers = (float(number) for number in (lr, beta1, beta2, a, b, eps, weight_decay))
+    launch_elements(
+        kernel("adamw", "adamw", X=w.dtype, PACK=packed),
+        w.numel() // packed,
+        *arrays,
+        None if guard is None else guard.data,
+        *numbers,
+    )

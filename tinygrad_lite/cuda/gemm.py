@@ -51,8 +51,8 @@ def gemm(
             out[...] = 0
         return out
     (a, a_turned, a_leading, a_apart), (b, b_turned, b_leading, b_apart) = laid_out(a), laid_out(b)
-    _, out_turned, out_leading, out_apart = laid_out(out)
-    if out_turned:
+    result, out_turned, out_leading, out_apart = laid_out(out)
+    if result is not out or out_turned:
         raise ValueError("gemm: the rows of out must have neighbours for neighbours")
     count = math.prod(out.shape[:-2])
     exact = a.dtype == np.float64

@@ -1,0 +1,142 @@
+"""Products by cuBLAS: every way in which matrices can lie, without copies where none are needed."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tinygrad_lite.cuda import gemm as module
+from tinygrad_lite.cuda.gemm import gemm, laid_out
+from tinygrad_lite.cuda.precision import bfloat16, precision
+from tinygrad_lite.device import get_device
+
+rng = np.random.default_rng(20)
+
+
+@pytest.fixture
+def place(cuda):
+    return get_device(cuda)
+
+
+def on(place, *shape, dtype="float64"):
+    return place.from_host(rng.standard_normal(shape).astype(dtype))
+
+
+# Ways in which a matrix (..., 4, 6) can lie: rows of neighbours, columns of them, a part of a larger one.
+LAYOUTS = {
+    "rows": lambda place, *front: on(place, *front, 4, 6),
+    "columns": lambda place, *front: on(place, *front, 6, 4).swapaxes(-1, -2),
+    "some columns of more": lambda place, *front: on(place, *front, 4, 9)[..., 2:8],
+    "some rows of more": lambda place, *front: on(place, *front, 9, 6)[..., 3:7, :],
+    "every second column": lambda place, *front: on(place, *front, 4, 12)[..., ::2],
+    "one row, stretched": lambda place, *front: place.xp.broadcast_to(on(place, *front, 1, 6), (*front, 4, 6)),
+    "backwards": lambda place, *front: on(place, *front, 4, 6)[..., ::-1, :],
+}
+
+
+@pytest.mark.parametrize("front", [(), (3,), (2, 3)])
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(LAYOUTS, LAYOUTS)))
+def test_every_layout(place, first, second, front):
+    a, b = LAYOUTS[first](place, *front), LAYOUTS[second](place, *front).swapaxes(-1, -2)
+    host = [place.to_host(x) for x in (a, b)]
+    np.testing.assert_allclose(place.to_host(gemm(a, b)), host[0] @ host[1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("n", [1, 5])
+@pytest.mark.parametrize("k", [1, 4])
+def test_single_rows_and_columns(place, m, n, k):
+    for a, b in itertools.product([on(place, m, k), on(place, k, m).T], [on(place, k, n), on(place, n, k).T]):
+        expected = place.to_host(a) @ place.to_host(b)
+        np.testing.assert_allclose(place.to_host(gemm(a, b)), expected, rtol=1e-12, atol=1e-13)
+
+
+def test_heads_of_one_sequence_are_not_copied(place):
+    heads = on(place, 1, 5, 3, 4).swapaxes(1, 2)  # (B, H, T, D) of (B, T, H, D)
+    array, turned, leading, apart = laid_out(heads)
+    assert array is heads
+    assert (turned, leading, apart) == (0, 12, 4)
+
+
+def test_what_cannot_be_taken_as_it_lies_is_copied(place):
+    heads = on(place, 2, 5, 3, 4).swapaxes(1, 2)  # between the last head of one sequence and the next it is too far
+    array, turned, leading, apart = laid_out(heads)
+    assert array is not heads
+    assert (turned, leading, apart) == (0, 4, 20)
+    assert (place.to_host(array) == place.to_host(heads)).all()
+
+
+def test_one_matrix_for_a_whole_batch(place):
+    a, b = on(place, 3, 4, 5), on(place, 5, 2)
+    stretched = place.xp.broadcast_to(b, (3, 5, 2))
+    assert laid_out(stretched)[3] == 0
+    expected = place.to_host(a) @ place.to_host(b)
+    np.testing.assert_allclose(place.to_host(gemm(a, stretched)), expected, rtol=1e-12)
+
+
+def test_adding_scaling_and_a_part_of_a_larger_result(place):
+    a, b, large = on(place, 4, 5), on(place, 5, 3), on(place, 6, 7)
+    before, product = place.to_host(large).copy(), place.to_host(a) @ place.to_host(b)
+    gemm(a, b, out=large[1:5, 2:5], scale=0.5, add=True)
+    expected = before.copy()
+    expected[1:5, 2:5] += 0.5 * product
+    np.testing.assert_allclose(place.to_host(large), expected, rtol=1e-12)
+    gemm(a, b, out=large[1:5, 2:5])
+    expected[1:5, 2:5] = product
+    np.testing.assert_allclose(place.to_host(large), expected, rtol=1e-12)
+
+
+def test_what_was_in_the_result_does_not_matter(place):
+    out = place.xp.full((2, 2), np.nan)
+    gemm(on(place, 2, 3), on(place, 3, 2), out=out)
+    assert np.isfinite(place.to_host(out)).all()
+
+
+def test_a_result_that_cannot_be_written_so_is_refused(place):
+    with pytest.raises(ValueError, match="rows of out"):
+        gemm(on(place, 2, 3), on(place, 3, 4), out=place.xp.empty((4, 2)).T)
+    with pytest.raises(ValueError, match="rows of out"):
+        gemm(on(place, 2, 3), on(place, 3, 4), out=place.xp.empty((2, 8))[:, ::2])
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(0, 3, 2), (3, 0, 2), (3, 2, 0)])
+def test_nothing_to_multiply(place, m, n, k):
+    out = place.to_host(gemm(on(place, m, k), on(place, k, n)))
+    assert out.shape == (m, n)
+    assert (out == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("mode", "low", "high"), [("float32", 0, 1e-6), ("tf32", 1e-5, 1e-3), ("bfloat16", 1e-3, 1e-2)]
+)
+def test_each_precision_has_its_error(place, mode, low, high):
+    a, b = on(place, 40, 60, dtype="float32"), on(place, 60, 50, dtype="float32")
+    exact = place.to_host(a).astype(np.float64) @ place.to_host(b)
+    with precision(mode):
+        out = gemm(a, b, dtype="float32")
+    assert out.dtype == np.float32
+    error = np.linalg.norm(place.to_host(out) - exact) / np.linalg.norm(exact)
+    assert low <= error < high
+
+
+def test_bfloat16_in_and_either_type_out(place):
+    with precision("bfloat16"):
+        a, b = (on(place, 8, 8, dtype="float32").astype(bfloat16()) for _ in range(2))
+        exact = place.to_host(a).astype(np.float64) @ place.to_host(b).astype(np.float64)
+        whole, rounded = gemm(a, b, dtype="float32"), gemm(a, b)
+    assert rounded.dtype == bfloat16()
+    np.testing.assert_allclose(place.to_host(whole), exact, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(place.to_host(rounded).astype(np.float64), exact, rtol=2**-8, atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", ["tf32", "bfloat16"])
+def test_float64_is_always_exact(place, mode):
+    a, b = on(place, 4, 5), on(place, 5, 6)
+    with precision(mode):
+        out = place.to_host(gemm(a, b))
+    np.testing.assert_allclose(out, place.to_host(a) @ place.to_host(b), rtol=1e-13)
+
+
+def test_scalars_stay_where_they_are():
+    assert module.scalar(1.0, np.float32) == module.scalar(1.0, np.float32)
+    assert module.scalar(1.0, np.float32) != module.scalar(1.0, np.float64)

@@ -1,0 +1,108 @@
+"""Layer norm and linear maps on a GPU: odd widths, views, many rows, and what bfloat16 does to them."""
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.cuda.columns import column_sums
+from tinygrad_lite.cuda.precision import bfloat16, precision
+from tinygrad_lite.device import get_device
+
+rng = np.random.default_rng(22)
+
+
+def arrays(rows, width, dtype="float32"):
+    shapes = [(rows, width), (width,), (width,), (6, width), (6,), (rows, 6)]
+    return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
+
+
+def run(device, x, gain, shift, weight, bias, dy, with_bias=True):
+    """A layer norm and a linear map: the result, and the gradients of x and of all parameters."""
+    given = [Tensor(a, device=device, requires_grad=True) for a in (x, gain, shift, weight, bias)]
+    h = F.layer_norm(given[0], given[1], given[2] if with_bias else None)
+    y = F.linear(h, given[3], given[4] if with_bias else None)
+    y.backward(Tensor(dy, device=device).cast(y.dtype))
+    return [y] + [tensor.grad for tensor in given if tensor.grad is not None]
+
+
+@pytest.mark.parametrize("with_bias", [True, False])
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (2, 3), (5, 4), (7, 33), (300, 36), (9, 256)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_numbers_are_those_of_the_cpu(cuda, rows, width, dtype, with_bias):
+    inputs = arrays(rows, width, dtype)
+    here, there = run("cpu", *inputs, with_bias=with_bias), run(cuda, *inputs, with_bias=with_bias)
+    for expected, found in zip(here, there, strict=True):
+        scale = np.abs(expected.numpy()).max() or 1
+        tolerance = (3e-5 if dtype == "float32" else 1e-12) * scale
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(("mode", "error"), [("tf32", 2e-3), ("bfloat16", 1e-2)])
+def test_coarser_products_are_a_little_off(cuda, mode, error):
+    inputs = arrays(40, 64)
+    exact = run("cpu", *(a.astype("float64") for a in inputs))
+    with precision(mode):
+        found = run(cuda, *inputs)
+        assert found[0].dtype == (bfloat16() if mode == "bfloat16" else np.float32)
+    assert all(gradient.dtype == np.float32 for gradient in found[1:])
+    errors = [
+        np.linalg.norm(other.numpy().astype("float64") - expected.numpy()) / np.linalg.norm(expected.numpy())
+        for expected, other in zip(exact, found, strict=True)
+    ]
+    assert max(errors) < error
+    assert errors[0] > 1e-5  # it is really coarser
+
+
+def test_the_stream_stays_float32_and_what_flows_is_bfloat16(cuda):
+    x, gain, *_ = (Tensor(a, device=cuda, requires_grad=True) for a in arrays(3, 8))
+    with precision("bfloat16"):
+        h = F.layer_norm(x, gain)
+        assert h.dtype == bfloat16()
+        assert F.linear(h, Tensor.eye(8, device=cuda)).dtype == bfloat16()
+        assert F.linear(x, Tensor.eye(8, device=cuda)).dtype == bfloat16()
+        assert (x + h).dtype == np.float32
+        (x + h).sum().backward()
+    assert x.grad.dtype == np.float32
+
+
+def test_rows_that_do_not_lie_together(cuda):
+    x, gain, shift, weight, bias, _ = arrays(8, 12)
+    turned = np.ascontiguousarray(x.T)
+    whole = F.linear(F.layer_norm(Tensor(x, device=cuda), *on(cuda, gain, shift)), *on(cuda, weight, bias))
+    parts = F.linear(F.layer_norm(Tensor(turned, device=cuda).T, *on(cuda, gain, shift)), *on(cuda, weight, bias))
+    assert (whole.numpy() == parts.numpy()).all()
+    part = F.layer_norm(Tensor(x, device=cuda)[1::2], *on(cuda, gain, shift))
+    assert (part.numpy() == F.layer_norm(Tensor(x[1::2], device=cuda), *on(cuda, gain, shift)).numpy()).all()
+
+
+def test_parameters_that_begin_anywhere(cuda):
+    """An optimizer lays parameters one after the other, so they need not begin at a multiple of 16 bytes."""
+    x, gain, *_ = arrays(4, 8)
+    for start in range(4):
+        flat = Tensor(np.r_[np.zeros(start, "float32"), gain], device=cuda)
+        y = F.layer_norm(Tensor(x, device=cuda), flat[start:])
+        expected = F.layer_norm(Tensor(x), Tensor(gain))
+        np.testing.assert_allclose(y.numpy(), expected.numpy(), atol=1e-6)
+
+
+def on(device, *arrays):
+    return [Tensor(array, device=device) for array in arrays]
+
+
+@pytest.mark.parametrize(("rows", "width"), [(1, 1), (127, 5), (128, 32), (1000, 33), (9000, 3)])
+def test_column_sums(cuda, rows, width):
+    place, x = get_device(cuda), rng.standard_normal((rows, width))
+    for dtype, tolerance in (("float32", 2e-3), ("float64", 1e-10)):
+        sums = column_sums(place.from_host(x.astype(dtype)))
+        assert sums.dtype == dtype
+        np.testing.assert_allclose(place.to_host(sums), x.sum(0), atol=tolerance)
+    assert column_sums(place.from_host(x.astype(bfloat16()))).dtype == np.float32
+
+
+def test_nan_and_infinity_stay_in_their_row(cuda):
+    x, gain, shift, *_ = arrays(4, 8)
+    x[1, 2], x[2, 3] = np.nan, np.inf
+    y = F.layer_norm(*on(cuda, x, gain, shift)).numpy()
+    assert np.isnan(y[1:3]).all()
+    assert np.isfinite(y[[0, 3]]).all()

@@ -16,7 +16,8 @@ Positions whose target is `ignore_index` (padding) count neither in the loss nor
 positions at all is 0 here (torch gives NaN).
 
 The fused version turns the logits' copy into the gradient during the forward pass, row block by row block, and so
-keeps one array of the logits' size instead of several.
+keeps one array of the logits' size instead of several. The one for GPUs keeps only the largest logit of each row and
+its sum of e^(z - max), and computes q once more on the way back, because there computing is cheaper than memory.
 
 References: label smoothing in Szegedy et al. 2016, section 7 (arXiv:1512.00567), and Vaswani et al. 2017, section
 5.4 (arXiv:1706.03762); the formula is that of torch.nn.functional.cross_entropy.
@@ -48,7 +49,8 @@ def cross_entropy_composed(
         label_smoothing: how much of the target probability is spread evenly over all V tokens, in [0, 1].
         reduction: "mean" over the positions that count, "sum", or "none".
     Returns: a scalar, or (...) for "none" with 0 at positions left out.
-    Raises: ValueError for a target outside the vocabulary, or shapes that do not fit.
+    Raises: ValueError for shapes that do not fit, or a target outside the vocabulary. (On a GPU nobody looks at the
+        targets, because the host would have to wait for them: there the fused version's loss is NaN.)
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     counts = targets.cast(np.int64) != ignore_index
@@ -135,4 +137,4 @@ def check_cross_entropy(
             raise ValueError(f"cross_entropy: target {bad[0]} is outside the vocabulary of {vocab_size} tokens")
 
 
-cross_entropy = Twin(cross_entropy_composed, cpu=cross_entropy_fused)
+cross_entropy = Twin(cross_entropy_composed, cpu=cross_entropy_fused, cuda="tinygrad_lite.cuda.cross_entropy")

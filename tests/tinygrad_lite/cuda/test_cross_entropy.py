@@ -1,0 +1,179 @@
+"""Cross-entropy on a GPU: what the comparison of twins does not cover."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
+from tests.tinygrad_lite.functional.twin_cases import CASES, tensors
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.cuda.precision import bfloat16
+from tinygrad_lite.functional.cross_entropy import cross_entropy_composed
+from tinygrad_lite.functional.registry import REGISTRY
+
+rng = np.random.default_rng(11)
+
+
+def loss_and_gradient(version, logits, targets, device, dy=None, **options):
+    """On a device, as host arrays."""
+    logits = Tensor(logits).to(device).requires_grad_()
+    y = version(logits, Tensor(targets).to(device), **options)
+    y.backward(None if dy is None else Tensor(np.asarray(dy, y.dtype)).to(device))
+    return y.numpy(), logits.grad.numpy()
+
+
+def assert_as_composed(logits, targets, cuda, tolerance, **options):
+    with np.errstate(all="ignore"):
+        expected = loss_and_gradient(cross_entropy_composed, logits, targets, "cpu", **options)
+    for mine, right in zip(loss_and_gradient(F.cross_entropy, logits, targets, cuda, **options), expected, strict=True):
+        assert mine.dtype == right.dtype
+        scale = np.abs(right[np.isfinite(right)]).max(initial=0.0)
+        np.testing.assert_allclose(mine, right, rtol=0, atol=tolerance * scale)
+
+
+# The case "several blocks" is about the CPU, and would take an emulated GPU long.
+@pytest.mark.parametrize("case", [case for case in CASES["cross_entropy"] if case != "several blocks"])
+def test_every_case_gives_what_the_composed_version_gives(case, cuda):
+    arguments, twin = CASES["cross_entropy"][case], REGISTRY["cross_entropy"]
+    for dtype, tolerance in ((np.float64, 1e-10), (np.float32, 1e-5)):
+        expected = outcome(twin.composed, arguments, dtype)
+        assert_close(outcome(twin, arguments, dtype, device=cuda), expected, tolerance)
+    if "no rows" not in case:
+        assert twin(**tensors(arguments, np.float32, device=cuda)).op == "cross_entropy"
+
+
+def test_logits_and_targets_need_not_be_contiguous(cuda):
+    arguments, twin = CASES["cross_entropy"]["mean, 0.1, ignored"], REGISTRY["cross_entropy"]
+    expected = outcome(twin.composed, arguments, np.float64)
+    assert_close(outcome(twin, arguments, np.float64, strided=True, device=cuda), expected, 1e-10)
+
+
+@pytest.mark.parametrize("width", [1, 2, 31, 33, 64, 65, 128, 255, 257, 1024, 1025, 4100])
+def test_all_widths_and_more_rows_than_a_block_takes(width, cuda):
+    """Packs of four and single numbers; rows that a warp fetches at once, and rows of which it fetches parts."""
+    logits, targets = rng.standard_normal((9, width)).astype(np.float32), rng.integers(0, width, 9)
+    for smoothing in (0.0, 0.1):
+        assert_as_composed(logits, targets, cuda, 1e-5, label_smoothing=smoothing, reduction="none", dy=np.arange(9))
+        assert_as_composed(logits, targets, cuda, 1e-5, label_smoothing=smoothing)
+
+
+@pytest.mark.parametrize("rows", [1, 33, 1100])
+def test_the_mean_of_many_rows(rows, cuda):
+    logits, targets = rng.standard_normal((rows, 3)), rng.integers(0, 3, rows)
+    targets[rows // 2 :: 5] = -100
+    assert_as_composed(logits, targets, cuda, 1e-12)
+    assert_as_composed(logits, targets, cuda, 1e-12, reduction="sum", dy=0.25)
+
+
+def test_rows_that_do_not_begin_at_a_multiple_of_a_pack(cuda):
+    whole = Tensor(rng.standard_normal((4, 9)).astype(np.float32)).to(cuda)
+    part, targets = whole.data.reshape(-1)[1:33].reshape(4, 8), rng.integers(0, 8, 4)
+    y = F.cross_entropy(Tensor.wrap(part), Tensor(targets).to(cuda))
+    on_cpu = whole.numpy().reshape(-1)[1:33].reshape(4, 8)
+    assert y.item() == pytest.approx(cross_entropy_composed(Tensor(on_cpu), Tensor(targets)).item(), rel=1e-6)
+
+
+def test_the_largest_logit_may_come_first_last_or_anywhere(cuda):
+    """The sum is started anew whenever a larger one is met, by each thread for itself."""
+    logits = np.zeros((6, 600), np.float32)
+    logits[np.arange(6), [0, 599, 300, 31, 32, 256]] = 90.0
+    logits[5] -= np.arange(600)
+    assert_as_composed(logits, np.array([0, 599, 1, 31, 0, 5]), cuda, 1e-6, reduction="none", dy=np.ones(6))
+    rising = np.linspace(-1e4, 1e4, 600, dtype=np.float32)[None]
+    assert_as_composed(rising, np.array([10]), cuda, 1e-6, reduction="none", dy=[1.0])
+    assert_as_composed(rising, np.array([10]), cuda, 1e-6, label_smoothing=0.1)
+
+
+def test_a_distance_from_large_logits_is_as_exact_as_in_the_composed_version(cuda):
+    logits = rng.standard_normal((5, 700)).astype(np.float32) + np.float32(1e4)
+    for smoothing in (0.0, 0.2, 1.0):
+        assert_as_composed(logits, rng.integers(0, 700, 5), cuda, 2e-6, label_smoothing=smoothing)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_nan_and_infinity_go_the_same_way(smoothing, cuda):
+    logits = rng.standard_normal((7, 40)).astype(np.float32)
+    logits[0, 3] = math.nan
+    logits[1, 39] = math.inf
+    logits[2, 5] = math.inf  # the target's
+    logits[3, 5] = -math.inf  # the target's
+    logits[4, 8:] = -math.inf  # all of some threads
+    logits[5, :20] = -math.inf  # those that a thread sees first
+    targets = np.full(7, 5)
+    targets[5] = 30
+    options = {"label_smoothing": smoothing, "reduction": "none", "dy": np.linspace(0.5, 2, 7)}
+    assert_as_composed(logits, targets, cuda, 1e-6, **options)
+    y, d_logits = loss_and_gradient(F.cross_entropy, np.full((1, 40), -np.inf, np.float32), [0], cuda)
+    assert np.isnan(y)
+    assert np.isnan(d_logits).all()
+
+
+def test_ignored_rows_are_not_even_read(cuda):
+    logits = np.full((3, 50), math.nan, np.float32)
+    logits[1] = 0.0
+    y, d_logits = loss_and_gradient(F.cross_entropy, logits, [-100, 7, -100], cuda)
+    assert y == pytest.approx(math.log(50))
+    assert not d_logits[[0, 2]].any()
+    np.testing.assert_allclose(d_logits[1], 1 / 50 - np.eye(50)[7], rtol=1e-5)
+
+
+@pytest.mark.parametrize("bad", [5, -1, 2**40, -(2**40)])
+def test_a_target_outside_the_vocabulary_makes_the_loss_nan(bad, cuda):
+    logits, targets = rng.standard_normal((3, 5)).astype(np.float32), np.array([0, bad, 4])
+    for reduction in ("mean", "sum"):
+        assert np.isnan(loss_and_gradient(F.cross_entropy, logits, targets, cuda, reduction=reduction)[0])
+    y, d_logits = loss_and_gradient(F.cross_entropy, logits, targets, cuda, reduction="none", dy=np.ones(3))
+    assert np.isnan(y).tolist() == [False, True, False]
+    assert np.isnan(d_logits).all(-1).tolist() == [False, True, False]
+
+
+@pytest.mark.parametrize("width", [64, 65])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_bfloat16_logits_give_a_float32_loss_and_bfloat16_gradients(width, reduction, cuda):
+    rounded = rng.standard_normal((6, width)).astype(bfloat16())
+    targets = rng.integers(0, width, 6)
+    targets[2] = -100
+    leaf = Tensor(rounded.astype(np.float32)).to(cuda).requires_grad_()
+    logits = leaf.cast(bfloat16()).retain_grad()
+    options = {"label_smoothing": 0.1, "reduction": reduction}
+    y = F.cross_entropy(logits, Tensor(targets).to(cuda), **options)
+    y.backward(Tensor(np.ones(y.shape, np.float32)).to(cuda))
+    expected, d_expected = loss_and_gradient(
+        cross_entropy_composed, rounded.astype(np.float32), targets, "cpu", np.ones(y.shape), **options
+    )
+    assert y.dtype == np.float32
+    np.testing.assert_allclose(y.numpy(), expected, rtol=2e-6)
+    assert logits.grad.dtype == bfloat16()
+    np.testing.assert_allclose(logits.grad.numpy().astype(np.float32), d_expected, rtol=2**-8, atol=1e-7)
+
+
+def test_float16_is_refused_as_everywhere(cuda):
+    with pytest.raises(TypeError, match="float16 is for storage only"):
+        F.cross_entropy(Tensor.zeros(3, 4).to(cuda).cast(np.float16), Tensor([0, 1, 2]).to(cuda))
+
+
+def test_the_same_bytes_each_time_and_the_logits_as_they_were(cuda):
+    logits = rng.standard_normal((50, 77)).astype(np.float32)
+    targets = rng.integers(0, 77, 50)
+    first, again = (loss_and_gradient(F.cross_entropy, logits, targets, cuda) for _ in range(2))
+    assert first[0].tobytes() == again[0].tobytes()
+    assert first[1].tobytes() == again[1].tobytes()
+    on_gpu = Tensor(logits).to(cuda).requires_grad_()
+    F.cross_entropy(on_gpu, Tensor(targets).to(cuda)).backward()
+    np.testing.assert_array_equal(on_gpu.numpy(), logits)
+
+
+@pytest.mark.parametrize(
+    ("logits", "targets", "options", "message"),
+    [
+        ((3, 5), [0, 1], {}, r"logits \(3, 5\) need targets \(3,\), not \(2,\)"),
+        ((2, 5), [0.0, 1.0], {}, "targets must be integers"),
+        ((2, 5), [0, 1], {"reduction": "max"}, "reduction must be"),
+        ((2, 5), [0, 1], {"label_smoothing": 1.5}, "label_smoothing must be in"),
+    ],
+)
+def test_arguments_that_do_not_fit(logits, targets, options, message, cuda):
+    with pytest.raises(ValueError, match=f"cross_entropy: {message}"):
+        F.cross_entropy(Tensor.zeros(*logits).to(cuda), Tensor(targets).to(cuda), **options)

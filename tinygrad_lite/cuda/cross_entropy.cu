@@ -1,0 +1,121 @@
+// Cross-entropy; formulas and derivation in functional/cross_entropy.py. A warp takes one row: the V logits z of one
+// position, of which each thread has every 32nd pack. With m the largest logit and s the sum of all e^(z - m):
+//
+//     log q = z - m - log s        q = e^(z - m) / s
+
+// The loss of each row, and its m and 1/s for the way back, in one pass over the logits. m is not known before the end:
+// each thread takes the largest so far, and when it meets a larger one, it multiplies its sum by e^(old m - new m).
+//
+// A target outside of the vocabulary makes its row NaN, which ends a training. Rows that are ignored are not read.
+extern "C" __global__ void cross_entropy_forward(long long rows, long long width, const X* __restrict__ z,
+                                                 const long long* __restrict__ targets, long long ignore_index,
+                                                 double smoothing, A* __restrict__ losses, A* __restrict__ largest,
+                                                 A* __restrict__ scales) {
+    long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    const A infinity = __uint_as_float(0x7f800000);
+    long long target = targets[row];
+    bool ignored = target == ignore_index;
+    if (ignored || target < 0 || target >= width) {
+        if (threadIdx.x == 0) {
+            losses[row] = scales[row] = ignored ? (A)0 : infinity - infinity;
+            largest[row] = 0;
+        }
+        return;
+    }
+    const Pack<X>* zs = (const Pack<X>*)(z + row * width);
+    int packs = width / PACK;
+    const int loads = PACK == 1 ? 8 : 4;  // packs that a thread asks for before it waits for the first of them
+
+    A m = sizeof(A) == 8 ? -1e308 : -3e38;  // finite, because -infinity - -infinity would be NaN
+    A s = 0;
+    double sum = 0;  // of the logits, for label smoothing; in double, since only what it has beyond V m will count
+    for (int first = threadIdx.x; first < packs; first += 32 * loads) {
+        A v[loads * PACK];
+        for (int j = 0; j < loads; j++) {
+            bool there = first + 32 * j < packs;
+            Pack<X> p;
+            if (there) p = zs[first + 32 * j];
+            for (int k = 0; k < PACK; k++) v[j * PACK + k] = there ? (A)p.at[k] : -infinity;
+        }
+        A before = m;
+        for (int n = 0; n < loads * PACK; n++) m = v[n] > m ? v[n] : m;
+        s *= exp(before - m);
+        for (int n = 0; n < loads * PACK; n++) s += exp(v[n] - m);
+        if (smoothing != 0)
+            for (int n = 0; n < loads * PACK; n++)
+                if (first + 32 * (n / PACK) < packs) sum += (double)v[n];
+    }
+    A before = m;
+    m = max_of_warp(m);
+    s = sum_of_warp(s * exp(before - m));
+    if (smoothing != 0) sum = sum_of_warp(sum);
+    if (threadIdx.x != 0) return;
+
+    A loss = log(s) - ((A)z[row * width + target] - m);
+    if (smoothing != 0) loss = (A)(1 - smoothing) * loss + (A)smoothing * (log(s) - (A)(sum / width - m));
+    losses[row] = loss;
+    largest[row] = m;
+    scales[row] = 1 / s;
+}
+
+// The sum of all losses, for the mean divided by the number of positions that count; and that divisor, for the way back.
+// One block does it, always in the same order.
+extern "C" __global__ void cross_entropy_total(long long rows, const A* __restrict__ losses,
+                                               const long long* __restrict__ targets, long long ignore_index,
+                                               long long mean, A* total, A* divisor) {
+    __shared__ A sums[32], counts[32];
+    A sum = 0, count = 0;
+#pragma unroll 4
+    for (long long row = threadIdx.x; row < rows; row += blockDim.x) {
+        sum += losses[row];
+        count += targets[row] != ignore_index;
+    }
+    sum = sum_of_warp(sum);
+    count = sum_of_warp(count);
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = blockDim.x / 32;
+    if (lane == 0) {
+        sums[warp] = sum;
+        counts[warp] = count;
+    }
+    __syncthreads();
+    if (warp != 0) return;
+    sum = sum_of_warp(lane < warps ? sums[lane] : (A)0);
+    count = sum_of_warp(lane < warps ? counts[lane] : (A)0);
+    if (lane == 0) {
+        *divisor = mean && count > 0 ? count : (A)1;
+        *total = sum / *divisor;
+    }
+}
+
+// dz = (q - w) dy with the wanted probabilities w. Without a divisor each row has its own dy, else dy is one number.
+extern "C" __global__ void cross_entropy_backward(long long rows, long long width, const X* __restrict__ z,
+                                                  const long long* __restrict__ targets, long long ignore_index,
+                                                  double smoothing, const A* __restrict__ largest,
+                                                  const A* __restrict__ scales, const A* __restrict__ dy,
+                                                  const A* __restrict__ divisor, X* __restrict__ dz) {
+    long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    const Pack<X>* zs = (const Pack<X>*)(z + row * width);
+    Pack<X>* dzs = (Pack<X>*)(dz + row * width);
+    int packs = width / PACK;
+    long long target = targets[row];
+    if (target == ignore_index) {
+        Pack<X> zeros;
+        for (int k = 0; k < PACK; k++) zeros.at[k] = (X)(A)0;
+        for (int i = threadIdx.x; i < packs; i += 32) dzs[i] = zeros;
+        return;
+    }
+    A d = divisor ? *dy / *divisor : dy[row];
+    A m = largest[row], scale = scales[row];
+    A everywhere = smoothing / width, at_target = 1 - smoothing;
+#pragma unroll 4
+    for (int i = threadIdx.x; i < packs; i += 32) {
+        Pack<X> p = zs[i], out;
+        for (int k = 0; k < PACK; k++) {
+            A wanted = i * PACK + k == target ? everywhere + at_target : everywhere;
+            out.at[k] = (X)((exp((A)p.at[k] - m) * scale - wanted) * d);
+        }
+        dzs[i] = out;
+    }
+}

@@ -1,0 +1,53 @@
+"""`cross_entropy` on a GPU: the logits are read once on the way forward and once on the way back."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinygrad_lite.cuda.launch import C_NAMES, kernel, launch, launch_rows, pack
+from tinygrad_lite.functional.cross_entropy import check_cross_entropy, cross_entropy_composed
+from tinygrad_lite.tensor import Tensor, node
+
+THREADS = 1024  # of the one block that adds up the losses
+
+
+def cross_entropy_cuda(
+    logits: Tensor,
+    targets: Tensor,
+    ignore_index: int = -100,
+    label_smoothing: float = 0.0,
+    reduction: str = "mean",
+) -> Tensor:
+    """`cross_entropy_composed` in one node; keeps the logits, and two numbers for each row of them.
+
+    The loss of bfloat16 logits is float32. Nobody looks at the targets here: one outside the vocabulary makes the loss
+    NaN.
+    """
+    check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
+    if logits.dtype.name not in C_NAMES or logits.numel() == 0:
+        return cross_entropy_composed(logits, targets, ignore_index, label_smoothing, reduction)
+    xp, shape, width = logits.xp, logits.shape, logits.shape[-1]
+    rows = xp.ascontiguousarray(logits.data).reshape(-1, width)
+    wanted = xp.ascontiguousarray(targets.data.reshape(-1).astype(np.int64))
+    count, total = len(rows), np.float64 if logits.dtype == np.float64 else np.float32
+    losses, largest, scales = (xp.empty(count, total) for _ in range(3))
+    how = (wanted, ignore_index, float(label_smoothing))
+    types = {"X": rows.dtype, "PACK": pack(width, rows)}
+    launch_rows(
+        kernel("cross_entropy", "cross_entropy_forward", **types), count, width, rows, *how, losses, largest, scales
+    )
+    if reduction == "none":
+        y, divisor = losses.reshape(shape[:-1]), None
+    else:
+        y, divisor = xp.empty((), total), xp.empty((), total)
+        add_up = kernel("cross_entropy", "cross_entropy_total", **types)
+        launch(add_up, (1,), (THREADS,), count, losses, wanted, ignore_index, reduction == "mean", y, divisor)
+
+    def backward(dy):
+        dy = xp.ascontiguousarray(dy)
+        d_rows = xp.empty(rows.shape, rows.dtype)
+        to_logits = kernel("cross_entropy", "cross_entropy_backward", X=rows.dtype, PACK=pack(width, rows, d_rows))
+        launch_rows(to_logits, count, width, rows, *how, largest, scales, dy, divisor, d_rows)
+        return (d_rows.reshape(shape),)
+
+    return node(y, (logits,), backward, "cross_entropy")

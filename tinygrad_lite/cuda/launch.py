@@ -8,6 +8,7 @@ in ~/.cupy, so it takes its second or two only once on a machine.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,8 +33,12 @@ def kernel(file: str, name: str, **types: Any) -> Callable:
 
 @functools.cache
 def source(file: str) -> str:
-    """The text of a source file, with what all begin with in front."""
-    return "\n".join((SOURCES / name).read_text(encoding="utf-8") for name in ("common.cuh", f"{file}.cu"))
+    """The text of a source file, with what all begin with in front, and the headers that it includes in place."""
+
+    def text(name: str) -> str:
+        return (SOURCES / name).read_text(encoding="utf-8")
+
+    return text("common.cuh") + re.sub(r'#include "(.+)"', lambda found: text(found[1]), text(f"{file}.cu"))
 
 
 def definitions(**types: Any) -> tuple[str, ...]:

@@ -193,4 +193,6 @@ def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     check_probability(dropout_p)
 
 
-scaled_dot_product_attention = Twin(scaled_dot_product_attention_composed, cpu=scaled_dot_product_attention_fused)
+scaled_dot_product_attention = Twin(
+    scaled_dot_product_attention_composed, cpu=scaled_dot_product_attention_fused, cuda="tinygrad_lite.cuda.attention"
+)

@@ -1,0 +1,103 @@
+"""Attention and its gradients written out in NumPy and float64, with the dropout that the kernels of the GPU draw."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from tinygrad_lite import Tensor
+from tinygrad_lite.cuda.attention import draw_dropout
+from tinygrad_lite.cuda.precision import bfloat16
+from tinygrad_lite.device import random_key
+
+
+def philox(key: int, counter: np.ndarray) -> np.ndarray:
+    """Philox4x32-10 of 64-bit counters: (..., 4) words of 32 bits. Salmon et al. 2011, section 3.3."""
+    key = key % 2**64
+    words = [counter % 2**32, counter >> 32, np.zeros_like(counter), np.zeros_like(counter)]
+    low_key, high_key = key % 2**32, key >> 32
+    for _ in range(10):
+        a, b, c, d = (word.astype(np.uint64) for word in words)
+        first, second = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
+        words = [
+            (second >> np.uint64(32)) ^ b ^ np.uint64(low_key),
+            second % 2**32,
+            (first >> np.uint64(32)) ^ d ^ np.uint64(high_key),
+            first % 2**32,
+        ]
+        low_key, high_key = (low_key + 0x9E3779B9) % 2**32, (high_key + 0xBB67AE85) % 2**32
+    return np.stack(words, -1).astype(np.uint64)
+
+
+def keep_scales(shape: tuple[int, ...], p: float, seed: int) -> np.ndarray:
+    """What dropout multiplies each weight by, if `random_key(seed)` was entered before."""
+    if p == 0:
+        return np.ones(shape)
+    with random_key(seed):
+        dropout = draw_dropout(p)
+    element = np.arange(np.prod(shape), dtype=np.uint64)
+    bits = np.take_along_axis(philox(dropout.key, element // 4), (element % 4).astype(int)[:, None], -1)[:, 0]
+    return np.where(bits >= dropout.drop_below, dropout.keep_scale, 0.0).reshape(shape)
+
+
+def attention(query, key, value, dy, mask=None, is_causal=False, dropout_p=0.0, seed=7) -> dict[str, np.ndarray]:
+    """The result and the three gradients, by the formulas of functional/attention.py, of arrays of any float type."""
+    q, k, v, dy = (np.asarray(x, np.float64) for x in (query, key, value, dy))
+    t, s, scale = q.shape[2], k.shape[2], 1 / np.sqrt(q.shape[3])
+    looks = np.ones((*q.shape[:3], s), bool) if mask is None else np.broadcast_to(mask, (*q.shape[:3], s))
+    if is_causal:
+        looks = looks & np.tril(np.ones((t, s), bool), s - t)
+    scores = np.where(looks, q @ k.swapaxes(2, 3) * scale, -np.inf)
+    largest = np.max(scores, -1, keepdims=True, initial=-1e300)
+    e = np.exp(scores - largest)
+    total = e.sum(-1, keepdims=True)
+    p = e / np.where(total == 0, 1, total)
+    m = keep_scales(p.shape, dropout_p, seed)
+    dp = dy @ v.swapaxes(2, 3) * m
+    ds = p * (dp - (dp * p).sum(-1, keepdims=True)) * scale
+    gradients = {"query": ds @ k, "key": ds.swapaxes(2, 3) @ q, "value": (p * m).swapaxes(2, 3) @ dy}
+    return {"result": (p * m) @ v} | gradients
+
+
+def inputs(
+    batch: int, heads: int, t: int, s: int, width: int, kind: str, of_heads: bool = False, seed: int = 0
+) -> SimpleNamespace:
+    """Random q, k, v and upstream gradient, rounded to a type; cut out of (B, T, C) as in a model if `of_heads`."""
+    rng, dtype = np.random.default_rng(seed), bfloat16() if kind == "bfloat16" else np.dtype(kind)
+
+    def random(length: int) -> np.ndarray:
+        if of_heads:
+            return rng.standard_normal((batch, length, heads, width)).astype(dtype).swapaxes(1, 2)
+        return rng.standard_normal((batch, heads, length, width)).astype(dtype)
+
+    return SimpleNamespace(query=random(t), key=random(s), value=random(s), dy=random(t))
+
+
+def outcome(
+    version, arrays: SimpleNamespace, device: str, mask=None, seed: int = 7, **options
+) -> dict[str, np.ndarray]:
+    """The same four arrays from a version of the operation."""
+    made = {name: leaf(array, device) for name, array in vars(arrays).items() if name != "dy"}
+    given = [x.cast(array.dtype) for x, array in zip(made.values(), vars(arrays).values(), strict=False)]
+    with random_key(seed):
+        y = version(*given, None if mask is None else on_device(mask, device), **options)
+    y.backward(on_device(arrays.dy, device).cast(y.dtype))
+    return {"result": y.numpy()} | {name: x.grad.numpy() for name, x in made.items()}
+
+
+def leaf(array: np.ndarray, device: str) -> Tensor:
+    """A tensor that collects gradients; of float32 if the array is bfloat16, which cannot collect any."""
+    return on_device(array if array.dtype.kind == "f" else array.astype(np.float32), device).requires_grad_()
+
+
+def on_device(array: np.ndarray, device: str) -> Tensor:
+    """A tensor whose array has the same strides (`to` would lay out its copy anew)."""
+    order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
+    moved = Tensor.wrap(np.ascontiguousarray(array.transpose(order))).to(device)
+    return Tensor.wrap(moved.data.transpose(*np.argsort(order).tolist()))
+
+
+def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
+    """|actual - expected| / |expected|, lengths of the whole arrays."""
+    return float(np.linalg.norm(np.asarray(actual, np.float64) - expected) / max(np.linalg.norm(expected), 1e-30))

@@ -1,0 +1,181 @@
+"""Attention on a GPU by cuBLAS and the softmax kernels: what is particular to them."""
+
+import re
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.cuda.attention_in_numpy import (
+    attention,
+    inputs,
+    keep_scales,
+    leaf,
+    on_device,
+    outcome,
+    philox,
+    relative_error,
+)
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.cuda import attention as chapter
+from tinygrad_lite.cuda.launch import source
+from tinygrad_lite.cuda.precision import precision
+from tinygrad_lite.device import get_device, random_key
+from tinygrad_lite.functional.registry import composed
+
+# Rounding: 2^-53, 2^-24 and 2^-9 of a number; scores and weights are rounded too, so a few of them come together.
+TOLERANCE = {"float64": 1e-14, "float32": 2e-6, "bfloat16": 8e-3}
+rng = np.random.default_rng(5)
+
+
+def assert_right(arrays, device, tolerance, version=F.scaled_dot_product_attention, **options):
+    expected = attention(**vars(arrays), **options)
+    actual = outcome(version, arrays, device, **options)
+    for name, array in expected.items():
+        assert actual[name].shape == array.shape
+        assert relative_error(actual[name], array) < tolerance, name
+
+
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize(("t", "s"), [(5, 5), (3, 9), (8, 6), (1, 7), (7, 1), (40, 40)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_equals_the_formulas(cuda, kind, t, s, is_causal):
+    arrays = inputs(2, 3, t, s, 6, kind, of_heads=True)
+    mask = rng.random((2, 1, t, s)) < 0.7
+    assert_right(arrays, cuda, TOLERANCE[kind], is_causal=is_causal)
+    assert_right(arrays, cuda, TOLERANCE[kind], is_causal=is_causal, mask=mask, dropout_p=0.3)
+
+
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize("queries", [1, 3, 8])
+def test_blocks_of_queries(cuda, kind, queries, monkeypatch):
+    monkeypatch.setattr(chapter, "QUERIES", queries)
+    for t, s in ((8, 8), (7, 12), (9, 4)):
+        arrays = inputs(2, 2, t, s, 8, kind)
+        mask = rng.random((2, 1, 1, s)) < 0.8
+        assert_right(arrays, cuda, TOLERANCE[kind], is_causal=True, mask=mask, dropout_p=0.2)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 6, 8), (2, 1, 1, 8), (1, 3, 6, 1), (6, 8), (8,), (), (3, 1, 8)])
+def test_masks_that_broadcast(cuda, shape):
+    assert_right(inputs(2, 3, 6, 8, 4, "float64"), cuda, 1e-14, mask=rng.random(shape) < 0.6)
+
+
+def test_a_mask_with_strides(cuda):
+    mask = (rng.random((8, 6, 3, 2)) < 0.6).transpose(3, 2, 1, 0)
+    assert_right(inputs(2, 3, 6, 8, 4, "float32"), cuda, 2e-6, mask=mask)
+
+
+@pytest.mark.parametrize("kind", TOLERANCE)
+@pytest.mark.parametrize(("batch", "t", "s"), [(0, 3, 4), (2, 0, 4), (2, 3, 0), (2, 0, 0)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_no_numbers(cuda, kind, batch, t, s, is_causal):
+    arrays = inputs(batch, 2, t, s, 4, kind)
+    for array in outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=is_causal, dropout_p=0.5).values():
+        assert not array.any()
+
+
+@pytest.mark.parametrize("kind", TOLERANCE)
+def test_a_query_that_may_look_nowhere_gets_zeros(cuda, kind):
+    mask = np.ones((2, 1, 5, 8), bool)
+    mask[1, 0, 2] = False
+    arrays = inputs(2, 2, 5, 8, 4, kind)
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, mask=mask)
+    assert not found["result"][1, :, 2].any()
+    assert not found["query"][1, :, 2].any()
+    assert all(np.isfinite(array.astype(np.float64)).all() for array in found.values())
+
+
+def test_a_query_of_nan_spoils_no_other(cuda):
+    arrays = inputs(1, 2, 6, 6, 4, "float32")
+    expected = attention(**vars(arrays), is_causal=True)["result"]
+    arrays.query[0, 0, 3] = np.nan
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)["result"]
+    assert np.isnan(found[0, 0, 3]).all()
+    others = ~np.isnan(found)
+    assert others.sum() == found.size - 4
+    assert relative_error(found[others], expected[others]) < 2e-6
+
+
+def test_an_infinite_score_gives_nan_as_everywhere(cuda):
+    arrays = inputs(1, 2, 6, 8, 4, "float32")
+    arrays.key[0, 1, 5] = np.inf
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda)["result"]
+    with composed(), np.errstate(invalid="ignore"):
+        expected = outcome(F.scaled_dot_product_attention, arrays, "cpu")["result"]
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+
+
+def test_scores_of_ten_thousand(cuda):
+    arrays = inputs(1, 2, 4, 4, 4, "float64")
+    arrays.query *= 1e4
+    assert_right(arrays, cuda, 1e-12)
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_a_gradient_of_any_layout(cuda, kind):
+    arrays = inputs(2, 2, 5, 5, 4, kind)
+    x = [leaf(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
+    y = F.scaled_dot_product_attention(*(tensor.cast(arrays.dy.dtype) for tensor in x), is_causal=True)
+    one = get_device(cuda).xp.ones((), y.dtype)
+    y.backward(Tensor.wrap(get_device(cuda).xp.broadcast_to(one, y.shape)))
+    arrays.dy = np.ones_like(arrays.dy)
+    expected = attention(**vars(arrays), is_causal=True)
+    for name, tensor in zip(("query", "key", "value"), x, strict=True):
+        np.testing.assert_allclose(tensor.grad.numpy(), expected[name], atol=1e-5 if kind == "float32" else 0.05)
+
+
+@pytest.mark.parametrize("name", ["tf32", "bfloat16"])
+def test_other_precisions(cuda, name):
+    arrays = inputs(2, 2, 12, 12, 8, "float32", of_heads=True)
+    expected = attention(**vars(arrays), is_causal=True)
+    with precision(name):
+        found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)
+    assert found["result"].dtype.name == ("bfloat16" if name == "bfloat16" else "float32")
+    for key, array in expected.items():
+        assert key == "result" or found[key].dtype == np.float32
+        assert relative_error(found[key], array) < (1e-2 if name == "bfloat16" else 2e-3)
+
+
+def test_mixed_types_are_left_to_the_definition(cuda):
+    arrays = inputs(1, 2, 3, 3, 4, "float32")
+    arrays.query = arrays.query.astype(np.float64)
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda)
+    assert (found["result"].dtype, found["key"].dtype) == (np.float64, np.float32)
+
+
+# --- dropout ---------------------------------------------------------------------------------------------------
+
+
+def test_philox_gives_the_published_numbers():
+    """The first line of the test vectors that its authors publish."""
+    assert [f"{word:08x}" for word in philox(0, np.uint64([0]))[0]] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
+
+
+def test_dropout_drops_the_share_that_it_should(cuda):
+    """Of weights that are all 1/S and values that are unit vectors, the result shows which were dropped."""
+    s = 64
+    query, key = np.zeros((2, 4, 50, s), np.float32), np.zeros((2, 4, s, s), np.float32)
+    value = key + np.eye(s, dtype=np.float32)
+    x = [on_device(array, cuda) for array in (query, key, value)]
+    with random_key(7):
+        weights = F.scaled_dot_product_attention(*x, dropout_p=0.25).numpy() * s
+    np.testing.assert_allclose(weights, keep_scales(weights.shape, 0.25, 7), rtol=1e-6)
+    assert abs((weights == 0).mean() - 0.25) < 0.01  # four standard deviations of 25,600 draws are 0.011
+
+
+def test_the_same_bytes_in_each_run(cuda):
+    arrays = inputs(2, 2, 9, 9, 4, "bfloat16", of_heads=True)
+    first, second, other = (
+        outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.5, seed=seed)
+        for seed in (1, 1, 2)
+    )
+    for name in first:
+        assert first[name].tobytes() == second[name].tobytes()
+        assert first[name].tobytes() != other[name].tobytes()
+
+
+def test_headers_stand_where_they_are_included():
+    text = source("softmax")
+    assert "#include" not in text
+    assert len(re.findall("random_bits\\(unsigned long long key", text)) == 1

@@ -1,0 +1,118 @@
+"""`scaled_dot_product_attention` on a GPU: products by cuBLAS, between them one kernel for all that happens to a row.
+
+The weights P are a (T, S) array for each head, and writing and reading them is what takes the time. If attention is
+causal, the queries are taken in blocks, and each block is multiplied with only the keys that it can see: that saves
+almost half of the work and of the memory.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinygrad_lite.cuda.gemm import TYPES, gemm, laid_out
+from tinygrad_lite.cuda.launch import kernel, launch_rows, pack
+from tinygrad_lite.cuda.precision import flowing
+from tinygrad_lite.device import Array, next_rng, xp_of
+from tinygrad_lite.functional.attention import check_attention, scaled_dot_product_attention_composed
+from tinygrad_lite.tensor import Tensor, node
+
+QUERIES = 256  # in a causal block
+
+
+def scaled_dot_product_attention_cuda(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+    dropout_p: float = 0.0,
+) -> Tensor:
+    """`scaled_dot_product_attention_composed` in one node; keeps the weights P, as far as the queries can see.
+
+    Dropout is another than on the CPU: see `draw_dropout`.
+    """
+    if query.dtype.name not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
+        return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types
+    check_attention(query, key, value, mask, dropout_p)
+    xp, given, kind = query.xp, query.dtype, flowing(query.dtype)
+    # cuBLAS wants to step from head to head, and from sequence to sequence, by one distance. Heads that are cut out of
+    # (B, T, C) do not lie so, and each of the products below would copy them.
+    q, k, v = (laid_out(x.data.astype(kind, copy=False))[0] for x in (query, key, value))
+    (batch, heads, t, width), s = q.shape, k.shape[2]
+    scale, dropout = 1 / math.sqrt(width), draw_dropout(dropout_p)
+    ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
+    looks = None if mask is None else xp.broadcast_to(mask.data, (batch, heads, t, s))
+    out = xp.empty((batch, heads, t, width), kind)
+    blocks = causal_blocks(t, s) if is_causal else [(slice(0, t), s)]
+    weights = []  # P, block by block
+    for rows, end in blocks:
+        p = gemm(q[:, :, rows], k[:, :, :end].swapaxes(-1, -2), scale=scale)  # S, and then in place
+        gemm(softmax(p, rows.start, t, s, ahead, looks, dropout), v[:, :, :end], out=out[:, :, rows])
+        weights.append(p)
+
+    def backward(d_out):
+        d_out = laid_out(d_out)[0]
+        dq = xp.empty(q.shape, kind)
+        total = kind if len(blocks) == 1 else np.float64 if kind == np.float64 else np.float32  # sums over the blocks
+        dk, dv = xp.empty(k.shape, total), xp.empty(v.shape, total)
+        # The last block sees all keys. It comes first, so that the others find something to add to.
+        for (rows, end), p in zip(reversed(blocks), reversed(weights), strict=True):
+            ds = gemm(d_out[:, :, rows], v[:, :, :end].swapaxes(-1, -2))  # dP, and then in place
+            softmax_backward(p, ds, rows.start, ahead, dropout)
+            is_later = rows.stop < t
+            gemm(p.swapaxes(-1, -2), d_out[:, :, rows], out=dv[:, :, :end], add=is_later)
+            gemm(ds.swapaxes(-1, -2), q[:, :, rows], out=dk[:, :, :end], scale=scale, add=is_later)
+            gemm(ds, k[:, :, :end], out=dq[:, :, rows], scale=scale)
+        return tuple(x.astype(given, copy=False) for x in (dq, dk, dv))
+
+    return node(out, (query, key, value), backward, "scaled_dot_product_attention")
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """What a kernel must know to drop weights: those whose 32 random bits are less than drop_below."""
+
+    key: int  # of the random numbers, see philox.cuh
+    drop_below: int
+    keep_scale: float  # 1 / (1 - p), for the weights that stay; 1 if none is dropped
+
+
+def draw_dropout(p: float) -> Dropout:
+    """One draw of dropout with probability p. On the CPU the host draws every number, here only the key of them.
+
+    So the masks are others than on the CPU, but those of a step come again if it is run again.
+    """
+    if p == 0:
+        return Dropout(0, 0, 1.0)
+    bits = np.uint64(next_rng("dropout").bit_generator.random_raw())
+    return Dropout(int(bits.view(np.int64)), round(p * 2**32), 1 / (1 - p))
+
+
+def softmax(scores: Array, first: int, t: int, s: int, ahead: int, looks: Array | None, dropout: Dropout) -> Array:
+    """Scores (B, H, rows, keys) of the queries from `first` on become P, in place; returns P with dropout."""
+    batch, heads, length, width = scores.shape
+    dropped = xp_of(scores).empty(scores.shape, scores.dtype) if dropout.drop_below else None
+    function = kernel("softmax", "softmax_forward", X=scores.dtype, PACK=pack(width, scores, dropped))
+    strides = (0, 0, 0, 0) if looks is None else looks.strides  # a truth value has one byte
+    launch_rows(
+        function, batch * heads * length, scores, dropped, looks, *strides, heads, t, s, first, length, width, ahead,
+        dropout.key, dropout.drop_below, dropout.keep_scale,
+    )  # fmt: skip
+    return scores if dropped is None else dropped
+
+
+def softmax_backward(weights: Array, d_weights: Array, first: int, ahead: int, dropout: Dropout) -> None:
+    """dP (B, H, rows, keys) becomes dS, in place; with dropout, P becomes P with dropout."""
+    batch, heads, length, width = weights.shape
+    function = kernel("softmax", "softmax_backward", X=weights.dtype, PACK=pack(width, weights, d_weights))
+    rows = batch * heads * length
+    launch_rows(function, rows, weights, d_weights, length, first, width, ahead, dropout.keep_scale)
+
+
+def causal_blocks(t: int, s: int) -> list[tuple[slice, int]]:
+    """The queries in blocks, each with the number of keys that its last query can see."""
+    stops = [min(start + QUERIES, t) for start in range(0, max(t, 1), QUERIES)]
+    return [(slice(start, stop), max(0, stop + s - t)) for start, stop in zip([0, *stops], stops, strict=False)]

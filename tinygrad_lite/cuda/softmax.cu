@@ -1,0 +1,109 @@
+// The softmax inside attention, in place, and its gradient; the formulas are in functional/attention.py.
+//
+// The scores S of a block of queries are an array (B, H, length, width) without gaps: all queries t = first, first + 1, ...
+// of the block and the keys s < width, which are all that they can see. A warp takes one row, that is one query. With
+// causal attention a query sees the keys s <= t + ahead, so the warp does not even read the others.
+//
+// Dropout numbers the weights as if all T x S of them were there, so that a mask does not depend on the blocks. What is
+// kept of P says by its sign what was dropped (a weight is never negative), so the backward pass need not draw again.
+#include "philox.cuh"
+
+// How many keys, from the first on, the query of a row can see.
+__device__ inline int keys_seen(long long query, long long width, long long ahead) {
+    long long seen = query + ahead + 1;
+    return (int)(seen < 0 ? 0 : seen < width ? seen : width);
+}
+
+// P = softmax(S) where `mask` (with strides of its own; or none) is true, and 0 elsewhere; negative where it was dropped.
+// `dropped` (or none) becomes P * M, with M = keep_scale = 1 / (1 - p) where the random bits are not below drop_below, else 0. A
+// query that may look nowhere gets zeros.
+extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped, const bool* mask, long long mask_b,
+                                           long long mask_h, long long mask_t, long long mask_s, long long heads,
+                                           long long queries, long long keys, long long first, long long length,
+                                           long long width, long long ahead, long long key, long long drop_below,
+                                           double keep_scale) {
+    long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    long long head = row / length, query = first + row % length;  // head: b H + h
+    int seen = keys_seen(query, width, ahead), packs = width / PACK;
+    const bool* looks = mask + head / heads * mask_b + head % heads * mask_h + query * mask_t;
+    Pack<X>* ps = (Pack<X>*)(scores + row * width);
+    Pack<X>* ds = (Pack<X>*)(dropped + row * width);
+
+    const A minus_infinity = __uint_as_float(0xff800000);
+    A largest = minus_infinity;
+    for (int i = threadIdx.x; i * PACK < seen; i += 32) {
+        Pack<X> p = ps[i];
+        for (int k = 0; k < PACK; k++) {
+            int s = i * PACK + k;
+            if (s < seen && (!mask || looks[s * mask_s]) && (A)p.at[k] > largest) largest = (A)p.at[k];
+        }
+    }
+    largest = max_of_warp(largest);
+    if (largest == minus_infinity) largest = 0;  // -inf - -inf would be NaN
+
+    A sum = 0;
+    for (int i = threadIdx.x; i * PACK < seen; i += 32) {
+        Pack<X> p = ps[i];
+        for (int k = 0; k < PACK; k++) {
+            int s = i * PACK + k;
+            if (s < seen && (!mask || looks[s * mask_s])) sum += exp((A)p.at[k] - largest);
+        }
+    }
+    sum = sum_of_warp(sum);
+    A share = 1 / (sum == 0 ? (A)1 : sum);
+
+    for (int i = threadIdx.x; i < packs; i += 32) {
+        Pack<X> p, d;
+        if (i * PACK < seen) p = ps[i];
+        for (int k = 0; k < PACK; k++) {
+            int s = i * PACK + k;
+            A weight = 0;
+            if (s < seen && (!mask || looks[s * mask_s])) weight = exp((A)p.at[k] - largest) * share;
+            bool kept = !dropped || weight == 0 || random_bits(key, (head * queries + query) * keys + s) >= drop_below;
+            p.at[k] = (X)(kept ? weight : -weight);
+            d.at[k] = (X)(kept ? weight * (A)keep_scale : (A)0);
+        }
+        ps[i] = p;
+        if (dropped) ds[i] = d;
+    }
+}
+
+// dS = P * (dP * M - rowsum(dP * M * P)), where dP = dO V^T would be the gradient of P if nothing were dropped. It takes
+// the place of dP. With dropout, P * M, which dV needs, takes the place of P.
+extern "C" __global__ void softmax_backward(long long rows, X* weights, X* d_weights, long long length, long long first,
+                                            long long width, long long ahead, double keep_scale) {
+    long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (row >= rows) return;
+    int seen = keys_seen(first + row % length, width, ahead), packs = width / PACK;
+    Pack<X>* ps = (Pack<X>*)(weights + row * width);
+    Pack<X>* ds = (Pack<X>*)(d_weights + row * width);
+
+    A sum = 0;
+    for (int i = threadIdx.x; i * PACK < seen; i += 32) {
+        Pack<X> p = ps[i], d = ds[i];
+        for (int k = 0; k < PACK; k++) {
+            A weight = (A)p.at[k];
+            // Where the weight is 0, nothing may be added: not even 0 times an infinity that should not be seen.
+            if (weight != 0 && !(weight < 0)) sum += weight * (A)d.at[k] * (A)keep_scale;
+        }
+    }
+    sum = sum_of_warp(sum);
+
+    for (int i = threadIdx.x; i < packs; i += 32) {
+        Pack<X> p, d;
+        if (i * PACK < seen) {
+            p = ps[i];
+            d = ds[i];
+        }
+        for (int k = 0; k < PACK; k++) {
+            A weight = i * PACK + k < seen ? (A)p.at[k] : (A)0, gradient = 0;
+            if (weight < 0) gradient = weight * sum;
+            else if (weight != 0) gradient = weight * ((A)d.at[k] * (A)keep_scale - sum);
+            d.at[k] = (X)gradient;
+            p.at[k] = (X)(weight < 0 ? (A)0 : weight * (A)keep_scale);
+        }
+        ds[i] = d;
+        if (keep_scale != 1) ps[i] = p;
+    }
+}

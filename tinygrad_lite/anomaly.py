@@ -23,7 +23,14 @@ checking = False
 
 # Their lines are the same whoever calls them. The modules of nn are among them: `return F.linear(x, self.weight, ...)`
 # does not tell which layer it was. NumPy is, because its errstate is wrapped around the operations.
-ENGINE = ("tinygrad_lite.tensor", "tinygrad_lite.ops", "tinygrad_lite.functional", "tinygrad_lite.nn", "numpy")
+ENGINE = (
+    "tinygrad_lite.tensor",
+    "tinygrad_lite.ops",
+    "tinygrad_lite.functional",
+    "tinygrad_lite.cuda",
+    "tinygrad_lite.nn",
+    "numpy",
+)
 
 
 class NonFiniteError(ArithmeticError):

@@ -188,6 +188,10 @@ static inline unsigned __float_as_uint(float value) {
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((uint64_t)a * b) >> 32); }
 static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
+using std::erf;  // these for float too: C has them for double alone
+using std::exp;
+using std::sqrt;
+using std::tanh;
 using std::isfinite;
 using std::isnan;
 template <class V>

@@ -18,6 +18,7 @@ import numpy as np
 from tinygrad_lite.device import Array
 
 SOURCES = Path(__file__).parent
+FLOATS = ("float32", "float64", "bfloat16")  # the types in which kernels compute
 C_NAMES = {"float32": "float", "float64": "double", "bfloat16": "bf16", "int64": "long long", "bool": "bool"}
 OPTIONS = ("-std=c++17",)
 ROWS = 4  # rows of a matrix that a block takes, where a warp takes one
@@ -33,12 +34,14 @@ def kernel(file: str, name: str, **types: Any) -> Callable:
 
 @functools.cache
 def source(file: str) -> str:
-    """The text of a source file, with what all begin with in front, and the headers that it includes in place."""
+    """The text of a source file, with what all begin with in front, and what it includes in the place where it does."""
+    text = f'#include "common.cuh"\n{text_of(f"{file}.cu")}'
+    return re.sub(r'^#include "(.+)"$', lambda line: text_of(line[1]), text, flags=re.MULTILINE)
 
-    def text(name: str) -> str:
-        return (SOURCES / name).read_text(encoding="utf-8")
 
-    return text("common.cuh") + re.sub(r'#include "(.+)"', lambda found: text(found[1]), text(f"{file}.cu"))
+def text_of(name: str) -> str:
+    """The text of a file in this folder."""
+    return (SOURCES / name).read_text(encoding="utf-8")
 
 
 def definitions(**types: Any) -> tuple[str, ...]:

@@ -7,7 +7,6 @@ Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762), sections 3.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -152,11 +151,7 @@ class MultiHeadAttention(Module):
         return x.reshape(batch, length, self.n_head, width // self.n_head).transpose(1, 2)
 
 
-ACTIVATIONS = {
-    "gelu": Tensor.gelu,
-    "gelu_tanh": functools.partial(Tensor.gelu, approximate="tanh"),
-    "relu": Tensor.relu,
-}
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
 
 
 class FeedForward(Module):
@@ -177,10 +172,17 @@ class FeedForward(Module):
         self.up = Linear(n_embd, n_hidden, bias)
         self.down = Linear(n_hidden, n_embd, bias)
         self.dropout = Dropout(dropout)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.dropout(self.down(self.activation(self.up(x))))
+        return self.dropout(self.down(self.hidden(x)))
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """activation(x W1 + b1): (..., C) -> (..., F)."""
+        if self.activation == "relu":
+            return self.up(x).relu()
+        approximate = "tanh" if self.activation == "gelu_tanh" else "none"
+        return F.linear_gelu(x, self.up.weight, self.up.bias, approximate)
 
 
 class Block(Module):

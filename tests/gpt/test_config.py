@@ -68,9 +68,9 @@ def test_the_model_is_made_of_the_later_settings():
     model = GPT(dataclasses.replace(SMALL, **LATER))
     norms = [model.final_norm, *(norm for block in model.blocks for norm in (block.mixer_norm, block.mlp_norm))]
     assert {norm.eps for norm in norms} == {1e-6}
-    mlp, x = model.blocks[0].mlp, Tensor(np.linspace(-3, 3, 6))
+    mlp, x = model.blocks[0].mlp, Tensor([np.linspace(-3, 3, 6)])
     assert mlp.up.weight.shape == (5, 6)
-    np.testing.assert_array_equal(mlp.activation(x).numpy(), x.gelu("tanh").numpy())
+    np.testing.assert_array_equal(mlp.hidden(x).numpy(), mlp.up(x).gelu("tanh").numpy())
 
 
 @pytest.mark.parametrize("missing", [f.name for f in dataclasses.fields(GPTConfig) if f.name not in LATER])

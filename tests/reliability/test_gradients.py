@@ -20,7 +20,7 @@ PRIMITIVES = {
     if function.__module__ == ops.__name__ and not name.startswith("_")
     if inspect.signature(function).return_annotation == "Tensor"
 } - HELPERS
-TWINS = REGISTRY.keys() - {"adamw"}  # the update of weights has no gradient
+TWINS = REGISTRY.keys() - {"adamw", "linear_gelu"}  # an update has no gradient; the other is linear, then gelu
 EXPECTED = PRIMITIVES | TWINS | {"softmax", "log_softmax", "logsumexp"}
 STEP = 2.0**-15  # how far leaves are nudged; exact in float32, also a sixteenth of it
 

@@ -121,7 +121,7 @@ def test_a_modules_line_is_that_of_its_caller(twin):
         with pytest.raises(NonFiniteError, match="made an infinity") as caught:
             layer(x)  # too large
         assert here(-1) in str(caught.value)
-        with pytest.raises(NonFiniteError, match=r"transformer\.py:\d+ \(`.*self\.up\("):
+        with pytest.raises(NonFiniteError, match=r"transformer\.py:\d+ \(`.*self\.up\b"):
             block(x)
 
 

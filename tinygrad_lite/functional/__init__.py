@@ -12,6 +12,7 @@ from tinygrad_lite.functional.embedding import embedding
 from tinygrad_lite.functional.gelu import gelu
 from tinygrad_lite.functional.layer_norm import layer_norm
 from tinygrad_lite.functional.linear import linear
+from tinygrad_lite.functional.linear_gelu import linear_gelu
 from tinygrad_lite.functional.softmax import log_softmax, logsumexp, softmax
 
 __all__ = [
@@ -21,6 +22,7 @@ __all__ = [
     "gelu",
     "layer_norm",
     "linear",
+    "linear_gelu",
     "log_softmax",
     "logsumexp",
     "scaled_dot_product_attention",

@@ -49,7 +49,7 @@ def gelu_composed(x: Tensor, approximate: str = "none") -> Tensor:
     Returns: the shape and dtype of x.
     Reference: Hendrycks, Gimpel 2016, section 2 (arXiv:1606.08415).
     """
-    if _is_tanh(approximate):
+    if wants_tanh(approximate):
         return x * ((x + x**3 * 0.044715) * ROOT_2_OVER_PI).tanh() * 0.5 + x * 0.5
     return x * (x * math.sqrt(0.5)).erf() * 0.5 + x * 0.5
 
@@ -58,7 +58,7 @@ def gelu_fused(x: Tensor, approximate: str = "none") -> Tensor:
     """`gelu_composed` in one node that keeps the derivative instead of the input."""
     if x.dtype not in (np.float32, np.float64):
         return gelu_composed(x, approximate)
-    is_tanh = _is_tanh(approximate)
+    is_tanh = wants_tanh(approximate)
     flat = x.data.reshape(-1)
     y, slope = np.empty_like(flat), np.empty_like(flat)
     scratch = np.empty((2, min(BLOCK, flat.size)), flat.dtype)
@@ -80,7 +80,7 @@ def gelu_fused(x: Tensor, approximate: str = "none") -> Tensor:
 def gelu_array(x: np.ndarray, approximate: str = "none") -> np.ndarray:
     """The values alone, of a small float32 or float64 array."""
     s, p = np.empty_like(x), np.empty_like(x)
-    return x * _probability(x, s, p, _is_tanh(approximate))
+    return x * _probability(x, s, p, wants_tanh(approximate))
 
 
 def _probability(x: np.ndarray, s: np.ndarray, p: np.ndarray, is_tanh: bool) -> np.ndarray:
@@ -132,10 +132,11 @@ def _tanh_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> n
     return t
 
 
-def _is_tanh(approximate: str) -> bool:
+def wants_tanh(approximate: str) -> bool:
+    """Whether it is GPT-2's form; raises ValueError if there is no such form."""
     if approximate not in ("none", "tanh"):
         raise ValueError(f"gelu: approximate must be 'none' or 'tanh', not {approximate!r}")
     return approximate == "tanh"
 
 
-gelu = Twin(gelu_composed, cpu=gelu_fused)
+gelu = Twin(gelu_composed, cpu=gelu_fused, cuda="tinygrad_lite.cuda.gelu")

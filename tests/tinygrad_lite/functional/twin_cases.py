@@ -82,6 +82,22 @@ def _gelu() -> dict[str, Arguments]:
     return cases
 
 
+def _linear_gelu() -> dict[str, Arguments]:
+    w, b = normal(8, 4), normal(8)
+    return {
+        "vector": {"x": normal(4), "weight": w, "bias": b},
+        "rows": {"x": normal(5, 4), "weight": w, "bias": b},
+        "rows, tanh": {"x": normal(5, 4), "weight": w, "bias": b, "approximate": "tanh"},
+        "no bias": {"x": normal(5, 4), "weight": w},
+        "no bias, tanh": {"x": normal(5, 4), "weight": w, "approximate": "tanh"},
+        "sequences": {"x": normal(2, 3, 4), "weight": w, "bias": b},
+        "odd width": {"x": normal(2, 3, 4), "weight": normal(7, 4), "bias": normal(7)},
+        "no rows": {"x": normal(0, 4), "weight": w, "bias": b},
+        "no outputs": {"x": normal(2, 4), "weight": normal(0, 4), "bias": normal(0)},
+        "wide": {"x": normal(3, 7, 40), "weight": normal(160, 40), "bias": normal(160), "approximate": "tanh"},
+    }
+
+
 def _attention() -> dict[str, Arguments]:
     def qkv(batch: int, heads: int, t: int, s: int, width: int = 3) -> Arguments:
         key, value = normal(batch, heads, s, width), normal(batch, heads, s, width)
@@ -159,6 +175,10 @@ def _embedding() -> dict[str, Arguments]:
         "no tokens": {"weight": normal(5, 3), "ids": integers(5, 0, 4)},
         "large table": {"weight": normal(1500, 3), "ids": integers(1500, 3, 8)},
         "large table, repeated": {"weight": normal(1500, 3), "ids": integers(7, 20, 8) * 200},
+        "one token many times": {
+            "weight": normal(1500, 4),
+            "ids": np.where(_rng.random(400) < 0.5, 7, integers(1500, 400)),
+        },
         "large table, no tokens": {"weight": normal(1500, 3), "ids": integers(5, 0)},
     }
 
@@ -196,6 +216,7 @@ CASES: dict[str, dict[str, Arguments]] = {
     "linear": _linear(),
     "layer_norm": _layer_norm(),
     "gelu": _gelu(),
+    "linear_gelu": _linear_gelu(),
     "scaled_dot_product_attention": _attention(),
     "cross_entropy": _cross_entropy(),
     "embedding": _embedding(),

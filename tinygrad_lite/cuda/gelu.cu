@@ -1,0 +1,50 @@
+// GELU, with or without a bias that is added before; formulas in functional/gelu.py. Each thread takes one pack of one
+// row; `width` counts the packs of a row. TANH is 1 for the form of GPT-2, and 0 for the exact one.
+
+constexpr A ROOT_2_OVER_PI = 0.7978845608028654;
+
+// P(x), by which x is multiplied
+__device__ __forceinline__ A probability(A x) {
+#if TANH
+    A u = x * (1 + (A)0.044715 * x * x) * ROOT_2_OVER_PI;
+    return (1 + tanh(u)) / 2;
+#else
+    return (1 + erf(x * (A)0.7071067811865476)) / 2;
+#endif
+}
+
+// dy/dx = P(x) + x P'(x)
+__device__ __forceinline__ A slope(A x) {
+    A p = probability(x);
+#if TANH
+    A twice_du = 2 * ROOT_2_OVER_PI * (1 + 3 * (A)0.044715 * x * x);
+    return p + x * (p * (1 - p) * twice_du);
+#else
+    return p + x * (exp(-x * x / 2) * (ROOT_2_OVER_PI / 2));  // 1 / sqrt(2 pi) is half of sqrt(2 / pi)
+#endif
+}
+
+extern "C" __global__ void gelu_forward(long long packs, long long width, const X* x, const A* bias, X* y) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i >= packs) return;
+    Pack<X> p = ((const Pack<X>*)x)[i];
+    Pack<A> b = {};
+    if (bias) b = ((const Pack<A>*)bias)[i % width];
+    for (int k = 0; k < PACK; k++) {
+        A z = (A)p.at[k] + b.at[k];
+        p.at[k] = (X)(z * probability(z));
+    }
+    ((Pack<X>*)y)[i] = p;
+}
+
+extern "C" __global__ void gelu_backward(long long packs, long long width, const X* dy, const X* x, const A* bias,
+                                         X* dx) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i >= packs) return;
+    Pack<X> d = ((const Pack<X>*)dy)[i];
+    Pack<X> p = ((const Pack<X>*)x)[i];
+    Pack<A> b = {};
+    if (bias) b = ((const Pack<A>*)bias)[i % width];
+    for (int k = 0; k < PACK; k++) d.at[k] = (X)((A)d.at[k] * slope((A)p.at[k] + b.at[k]));
+    ((Pack<X>*)dx)[i] = d;
+}

@@ -1,0 +1,54 @@
+"""`gelu` and `linear_gelu` on a GPU: one kernel forward and one backward, beside the products."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tinygrad_lite.cuda.columns import column_sums
+from tinygrad_lite.cuda.launch import FLOATS, kernel, launch_elements, pack
+from tinygrad_lite.cuda.linear import linear_cuda
+from tinygrad_lite.device import Array
+from tinygrad_lite.functional.gelu import gelu_composed, wants_tanh
+from tinygrad_lite.functional.linear import check_linear
+from tinygrad_lite.functional.linear_gelu import linear_gelu_composed
+from tinygrad_lite.tensor import Tensor, node
+
+
+def gelu_cuda(x: Tensor, approximate: str = "none") -> Tensor:
+    """`gelu_composed` in one node; keeps x."""
+    if x.dtype.name not in FLOATS:
+        return gelu_composed(x, approximate)
+    return gelu_of_sum(x, None, approximate)
+
+
+def linear_gelu_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, approximate: str = "none") -> Tensor:
+    """`linear_gelu_composed` in two nodes: the product, and GELU of the product plus the bias; keeps the product."""
+    total = np.float64 if x.dtype == np.float64 else np.float32  # the type of the parameters
+    mixed = x.dtype.name not in FLOATS or any(p is not None and p.dtype != total for p in (weight, bias))
+    if mixed or weight.numel() == 0:
+        return linear_gelu_composed(x, weight, bias, approximate)
+    check_linear(x, weight, bias)
+    return gelu_of_sum(linear_cuda(x, weight), bias, approximate)
+
+
+def gelu_of_sum(x: Tensor, bias: Tensor | None, approximate: str) -> Tensor:
+    """gelu(x + bias) for x (..., C) and bias (C,) or None."""
+    xp, shape, form = x.xp, x.shape, int(wants_tanh(approximate))
+    kept, b = xp.ascontiguousarray(x.data), None if bias is None else bias.data
+    width = kept.size if b is None else len(b)  # without a bias, rows do not matter
+    y = xp.empty(shape, x.dtype)
+    run("gelu_forward", form, width, kept, b, y)
+
+    def backward(dy):
+        dx = xp.empty(shape, kept.dtype)
+        run("gelu_backward", form, width, xp.ascontiguousarray(dy), kept, b, dx)
+        return (dx,) if b is None else (dx, column_sums(dx.reshape(-1, width)))
+
+    return node(y, (x,) if bias is None else (x, bias), backward, "gelu")
+
+
+def run(name: str, form: int, width: int, *arrays: Array | None) -> None:
+    """Start a kernel of gelu.cu on arrays, of which the last has as many elements as are to be computed."""
+    packed, out = pack(width, *arrays), arrays[-1]
+    function = kernel("gelu", name, X=out.dtype, PACK=packed, TANH=form)
+    launch_elements(function, out.size // packed, width // packed, *arrays)

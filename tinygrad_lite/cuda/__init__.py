@@ -16,6 +16,7 @@ long as nobody asks for a value. So nothing here looks at a value.
 
     launch.py       compiles a source file for the types of the arrays, and starts its kernels
     common.cuh      what all sources begin with: bfloat16, sums over a warp
+    philox.cuh      random numbers, for the sources that include it
     gemm.py         matrix products, by cuBLAS
     precision.py    float32, TF32 or bfloat16 in the products
     *.cu, *.py      one operation each; the derivations are in the files of the same names in functional/

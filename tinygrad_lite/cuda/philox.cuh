@@ -1,32 +1,36 @@
-// Random numbers without a state: the n-th number of a key is a function of both, so every thread finds the numbers of its
-// own elements, in any order, and finds the same ones again in the backward pass. Nothing has to be kept but the key.
+// Random numbers by counting. The bits of element i are computed from i and a key, with nothing in between: no thread
+// needs another's, and the backward pass finds the bits of the forward pass again instead of reading them.
 //
-// Philox4x32-10 encrypts a counter: ten rounds in each of which two of its four words are multiplied by constants, and
-// the halves of the products are mixed with the other two words and with the key.
+// Philox4x32-10 makes four random words of four words that count. A round multiplies two of them by constants. The upper
+// half of a product depends on all bits of the factor: it goes, with a part of the key, into one of the two other words,
+// and the lower half takes its place. After ten such rounds no test of randomness has found a pattern.
 //
-// Reference: Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
+// Reference: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3" (SC11), on Philox.
 
-struct FourWords {
+struct Words {
     unsigned at[4];
 };
 
-__device__ inline FourWords philox(unsigned long long key, unsigned long long counter) {
-    unsigned a = (unsigned)counter, b = (unsigned)(counter >> 32), c = 0, d = 0;
+__device__ __forceinline__ Words philox(Words count, unsigned long long key) {
     unsigned low_key = (unsigned)key, high_key = (unsigned)(key >> 32);
     for (int round = 0; round < 10; round++) {
-        unsigned a_high = __umulhi(0xD2511F53u, a), a_low = 0xD2511F53u * a;
-        unsigned c_high = __umulhi(0xCD9E8D57u, c), c_low = 0xCD9E8D57u * c;
-        a = c_high ^ b ^ low_key;
-        b = c_low;
-        c = a_high ^ d ^ high_key;
-        d = a_low;
-        low_key += 0x9E3779B9u;
-        high_key += 0xBB67AE85u;
+        unsigned long long first = 0xD2511F53ull * count.at[0], second = 0xCD9E8D57ull * count.at[2];
+        count = {{(unsigned)(second >> 32) ^ count.at[1] ^ low_key, (unsigned)second,
+                  (unsigned)(first >> 32) ^ count.at[3] ^ high_key, (unsigned)first}};
+        low_key += 0x9E3779B9;  // of the golden ratio
+        high_key += 0xBB67AE85;  // of the square root of 3
     }
-    return {{a, b, c, d}};
+    return count;
 }
 
-// 32 random bits for this element: one word in four of a counter that four neighbours share.
-__device__ inline unsigned random_bits(unsigned long long key, unsigned long long element) {
-    return philox(key, element / 4).at[element % 4];
+// The random words of elements 4 quad to 4 quad + 3.
+__device__ __forceinline__ Words random_bits_of_four(unsigned long long key, unsigned long long quad) {
+    return philox({{(unsigned)quad, (unsigned)(quad >> 32), 0, 0}}, key);
+}
+
+// The random word of one element; four neighbours together cost no more.
+__device__ __forceinline__ unsigned random_bits(unsigned long long key, unsigned long long element) {
+    Words words = random_bits_of_four(key, element / 4);
+    unsigned low = element & 1 ? words.at[1] : words.at[0], high = element & 1 ? words.at[3] : words.at[2];
+    return element & 2 ? high : low;
 }

@@ -7,7 +7,9 @@ constant for the gradient: dx = dy * mask / (1 - p).
 
 A 16-bit random number decides on each element, so p is rounded to a multiple of 1/65536: two bytes of raw generator
 output per element are several times cheaper than a float. The numbers come from the current position in the run
-(`random_key` in device.py), drawn on the host: the same mask on every device and in both versions.
+(`random_key` in device.py), drawn on the host: the same mask on every device and in both versions. A GPU's own version
+is the exception. There only a key is drawn on the host, and each thread computes its random numbers from it: the same
+ones whenever the position in the run is the same, but others than on the CPU (see cuda/dropout.py).
 
 Reference: Srivastava et al. 2014, section 4 (JMLR 15); the "inverted" scaling at training time is today's custom.
 """
@@ -60,4 +62,4 @@ def check_probability(p: float) -> None:
         raise ValueError(f"dropout: p must be in [0, 1), not {p}")
 
 
-dropout = Twin(dropout_composed, cpu=dropout_fused)
+dropout = Twin(dropout_composed, cpu=dropout_fused, cuda="tinygrad_lite.cuda.dropout")

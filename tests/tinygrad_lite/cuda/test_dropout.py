@@ -1,0 +1,193 @@
+"""Dropout on a GPU: the random numbers bit for bit, and what is made of them."""
+
+import math
+
+import numpy as np
+import pytest
+
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.cuda.launch import definitions, launch_elements, source
+from tinygrad_lite.cuda.precision import bfloat16
+from tinygrad_lite.device import get_device, next_rng, random_key
+from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.profiler import kept_by
+
+WORD = 0xFFFFFFFF
+
+
+def philox(count, key):
+    """Philox4x32-10: four words that count (arrays of any one shape) and two of the key -> four random words."""
+    c0, c1, c2, c3 = (np.asarray(word, np.uint64) for word in count)
+    k0, k1 = key
+    for _ in range(10):
+        first, second = c0 * np.uint64(0xD2511F53), c2 * np.uint64(0xCD9E8D57)
+        c0, c1, c2, c3 = (second >> 32) ^ c1 ^ k0, second & WORD, (first >> 32) ^ c3 ^ k1, first & WORD
+        k0, k1 = (k0 + 0x9E3779B9) & WORD, (k1 + 0xBB67AE85) & WORD
+    return c0, c1, c2, c3
+
+
+def bits(elements, key):
+    """The random word of each of these elements."""
+    elements = np.asarray(elements, np.uint64)
+    quad, place = elements // 4, (elements % 4).astype(np.int64)
+    words = philox((quad & WORD, quad >> 32, 0, 0), (np.uint64(key & WORD), np.uint64(key >> 32)))
+    return np.choose(place, words)
+
+
+def key_of(*position):
+    """The key that the first call of dropout at a position of the run draws."""
+    with random_key(*position):
+        return int(next_rng("dropout").bit_generator.random_raw())
+
+
+def mask(shape, p, key):
+    """What is kept."""
+    return (bits(np.arange(math.prod(shape)), key) >= round(p * 2**32)).reshape(shape)
+
+
+KNOWN = [  # published with the generator: all words that count and of the key, and what comes of them
+    (0x00000000, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
+    (0xFFFFFFFF, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
+]
+KERNEL = """
+extern "C" __global__ void words_of(long long count, long long key, long long first, long long* out) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < count) out[i] = random_bits(key, first + i);
+}
+extern "C" __global__ void all_words(long long count, long long all, long long* out) {
+    unsigned word = (unsigned)all;
+    Words words = philox({{word, word, word, word}}, word * 0x100000001ull);
+    for (int k = 0; k < 4; k++) out[k] = words.at[k];
+}
+"""
+
+
+def module(cuda):
+    import cupy
+
+    options = ("-std=c++17", *definitions(X=np.dtype("float32"), PACK=4))
+    return cupy.RawModule(code=source("dropout") + KERNEL, options=options)
+
+
+@pytest.mark.parametrize(("word", "expected"), KNOWN)
+def test_the_published_examples(cuda, word, expected):
+    assert [int(x) for x in philox([word] * 4, [np.uint64(word)] * 2)] == expected
+    out = get_device(cuda).xp.empty(4, np.int64)
+    launch_elements(module(cuda).get_function("all_words"), 1, word, out)
+    assert out.tolist() == expected
+
+
+@pytest.mark.parametrize("first", [0, 3, 2**32 - 2, 2**34 - 5, 2**40 + 1])
+def test_the_words_of_elements_near_and_far(cuda, first):
+    out, key = get_device(cuda).xp.empty(300, np.int64), 0x8000_0001_DEAD_BEEF
+    launch_elements(module(cuda).get_function("words_of"), 300, key - 2**64, first, out)
+    expected = bits(first + np.arange(300), key)
+    assert out.tolist() == expected.tolist()
+    assert len(set(out.tolist())) == 300
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (7, 9), (2, 3, 4), (257, 4), (1025,), (0, 3)])
+@pytest.mark.parametrize(("dtype", "p"), [("float32", 0.3), ("float64", 0.5)])
+def test_the_mask_bit_for_bit(cuda, shape, dtype, p):
+    """Whether four elements or one are computed at a time, the same ones are dropped."""
+    numbers = np.random.default_rng(1).standard_normal(shape).astype(dtype)
+    x = Tensor(numbers, device=cuda, requires_grad=True)
+    with random_key(5, 2):
+        y = F.dropout(x, p)
+    kept = mask(shape, p, key_of(5, 2))
+    scale = np.dtype(dtype).type(1 / (1 - p))
+    np.testing.assert_array_equal(y.numpy(), numbers * kept * scale)
+    dy = np.random.default_rng(2).standard_normal(shape).astype(dtype)
+    y.backward(Tensor(dy, device=cuda))
+    np.testing.assert_array_equal(x.grad.numpy(), dy * kept * scale)
+    assert (y.dtype, x.grad.shape) == (np.dtype(dtype), shape)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_kept_share_and_expectation(cuda, p):
+    """Of 20,000 elements the kept share is within 5 standard deviations of 1 - p; so the mean stays 1."""
+    with random_key(1):
+        y = F.dropout(Tensor.ones(40, 500, device=cuda), p).numpy()
+    deviation = math.sqrt(p * (1 - p) / y.size)
+    assert abs((y != 0).mean() - (1 - p)) < 5 * deviation
+    assert abs(y.mean() - 1) < 5 * deviation / (1 - p)
+
+
+def test_the_four_words_of_one_count_are_independent():
+    quads = mask((50_000, 4), 0.5, key_of(2))
+    np.testing.assert_allclose(np.corrcoef(quads.T), np.eye(4), atol=0.025)  # 5 standard deviations of 1/sqrt(50,000)
+
+
+def test_the_same_position_draws_the_same_mask_and_each_call_its_own(cuda):
+    def two_masks(*key):
+        with random_key(*key):
+            return [F.dropout(Tensor.ones(2000, device=cuda), 0.5).numpy() for _ in range(2)]
+
+    first, second = two_masks(1, 7)
+    np.testing.assert_array_equal([first, second], two_masks(1, 7))
+    for other in [second, *two_masks(1, 8), *two_masks(2, 7)]:
+        assert 0.4 < (first == other).mean() < 0.6
+
+
+def test_what_is_drawn_after_it_is_what_the_cpu_draws(cuda):
+    drawn = []
+    for device in ("cpu", cuda):
+        with random_key(4):
+            F.dropout(Tensor.ones(10, device=device), 0.5)
+            drawn.append(Tensor.randn(5).tolist())
+    assert drawn[0] == drawn[1]
+
+
+def test_no_mask_is_kept(cuda):
+    y = F.dropout(Tensor.ones(1000, device=cuda).requires_grad_(), 0.5)
+    assert kept_by(y._backward) == []
+
+
+def test_a_view_and_a_stretched_gradient(cuda):
+    whole = Tensor(np.arange(1.0, 35.0, dtype=np.float32), device=cuda)
+    kept = mask((16,), 0.5, key_of(8))
+    for part in (whole.data[1:17], whole.data[::2][:16]):  # between packs; with gaps
+        x = Tensor.wrap(part).requires_grad_()
+        with random_key(8):
+            y = F.dropout(x, 0.5)
+        np.testing.assert_array_equal(y.numpy(), x.numpy() * kept * 2)
+        y.sum().backward()
+        np.testing.assert_array_equal(x.grad.numpy(), kept * 2.0)
+
+
+def test_bfloat16_stays_bfloat16(cuda):
+    x = Tensor.wrap(Tensor(np.linspace(1, 2, 40, dtype=np.float32), device=cuda).data.astype(bfloat16()))
+    with random_key(9):
+        y = F.dropout(x, 0.2)
+    assert y.dtype == bfloat16()
+    exact = x.numpy().astype(np.float32) * mask((40,), 0.2, key_of(9)) * np.float32(1.25)
+    np.testing.assert_array_equal(y.numpy(), exact.astype(bfloat16()))
+
+
+def test_a_nan_is_seen_even_where_it_is_dropped(cuda):
+    with random_key(1):
+        y = F.dropout(Tensor([math.nan] * 20, device=cuda), 0.5).numpy()
+    assert np.isnan(y).all()
+
+
+def test_no_dropout_is_the_input_itself_and_integers_become_floats(cuda):
+    x = Tensor([8] * 50, device=cuda)
+    assert F.dropout(x, 0.0) is x
+    y = F.dropout(x, 0.2)
+    assert y.dtype == np.float32
+    assert set(np.unique(y.numpy())) == {0.0, 10.0}
+
+
+@pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, math.nan])
+def test_probabilities_out_of_range(cuda, p):
+    with pytest.raises(ValueError, match=r"dropout: p must be in \[0, 1\), not"):
+        F.dropout(Tensor.ones(3, device=cuda), p)
+
+
+def test_composed_it_is_the_mask_of_the_cpu(cuda):
+    masks = []
+    for device in ("cpu", cuda):
+        with random_key(3), composed():
+            masks.append(F.dropout(Tensor.ones(100, device=device), 0.5).tolist())
+    assert masks[0] == masks[1]

@@ -1,0 +1,19 @@
+// Dropout; functional/dropout.py. Each thread takes one pack. An element is kept if its random word is not below
+// `threshold`, p in parts of 2^32. The gradient goes the same way: backward is this kernel on dy, with the same key.
+
+#include "philox.cuh"
+
+extern "C" __global__ void dropout(long long packs, const X* x, X* y, long long key, long long threshold,
+                                   double scale) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i >= packs) return;
+#if PACK == 4
+    Words bits = random_bits_of_four(key, i);
+#else
+    Words bits = {{random_bits(key, i)}};
+#endif
+    Pack<X> p = ((const Pack<X>*)x)[i];
+    for (int k = 0; k < PACK; k++)  // times 0, not 0: a NaN shall be seen
+        p.at[k] = (X)((A)p.at[k] * (bits.at[k] < threshold ? (A)0 : (A)scale));
+    ((Pack<X>*)y)[i] = p;
+}

@@ -49,4 +49,4 @@ def check_embedding(weight: Tensor, ids: Tensor) -> None:
             raise ValueError(f"embedding: token {bad} is outside the table of {len(weight)} rows")
 
 
-embedding = Twin(embedding_composed, cpu=embedding_fused)
+embedding = Twin(embedding_composed, cpu=embedding_fused, cuda="tinygrad_lite.cuda.embedding")

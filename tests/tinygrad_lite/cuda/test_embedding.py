@@ -1,0 +1,118 @@
+"""Embeddings on a GPU: rows copied, and gradients added up run by run."""
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
+from tests.tinygrad_lite.functional.twin_cases import CASES
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.cuda.embedding import SEGMENT
+from tinygrad_lite.cuda.precision import precision
+from tinygrad_lite.functional.embedding import embedding_composed
+
+rng = np.random.default_rng(6)
+
+
+@pytest.mark.parametrize("strided", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-6)])
+def test_it_equals_the_definition(cuda, dtype, tolerance, strided):
+    for arguments in CASES["embedding"].values():
+        expected = outcome(embedding_composed, arguments, np.float64)
+        expected = {key: array.astype(dtype) for key, array in expected.items()}
+        assert_close(outcome(F.embedding, arguments, dtype, device=cuda, strided=strided), expected, tolerance)
+
+
+def gradient(cuda, ids, dy, rows):
+    weight = Tensor.zeros(rows, dy.shape[-1], device=cuda).requires_grad_()
+    F.embedding(weight, Tensor(ids, device=cuda)).backward(Tensor(dy, device=cuda))
+    return weight.grad.numpy()
+
+
+def texts():
+    """Tokens whose runs, once sorted, begin and end at, before and behind the borders of segments."""
+    for lengths in ([1], [SEGMENT], [SEGMENT, SEGMENT], [SEGMENT - 1, 1], [SEGMENT - 1, 2], [SEGMENT + 1, SEGMENT - 1]):
+        yield np.repeat(np.arange(len(lengths)), lengths)
+    yield np.repeat([0, 1, 2, 3, 4, 6], [1, 3 * SEGMENT, SEGMENT - 2, 1, 2 * SEGMENT + 1, 1])
+    yield np.full(40 * SEGMENT + 5, 3)  # one token alone
+    yield np.arange(7).repeat(SEGMENT // 8)
+    yield rng.integers(0, 7, 1000)
+    yield np.where(rng.random(2000) < 0.6, 2, rng.integers(0, 7, 2000))
+
+
+@pytest.mark.parametrize("width", [1, 4, 6, 132])
+def test_runs_of_every_length(cuda, width):
+    """dy are small whole numbers, so that sums in any order are exact."""
+    for number, ids in enumerate(texts()):
+        ids = rng.permutation(ids)
+        dy = rng.integers(-8, 9, (len(ids), width)).astype(np.float32)
+        expected = np.zeros((7, width), np.float32)
+        np.add.at(expected, ids, dy)
+        np.testing.assert_array_equal(gradient(cuda, ids, dy, 7), expected, err_msg=f"text {number}")
+
+
+def test_a_large_table(cuda):
+    ids = rng.integers(0, 50_000, (3, 200))
+    ids[:, ::3] = 11
+    weight = Tensor(rng.standard_normal((50_000, 8)).astype(np.float32), device=cuda, requires_grad=True)
+    dy = rng.integers(-8, 9, (3, 200, 8)).astype(np.float32)
+    y = F.embedding(weight, Tensor(ids, device=cuda))
+    y.backward(Tensor(dy, device=cuda))
+    np.testing.assert_array_equal(y.numpy(), weight.numpy()[ids])
+    expected = np.zeros((50_000, 8), np.float32)
+    np.add.at(expected, ids, dy)
+    np.testing.assert_array_equal(weight.grad.numpy(), expected)
+
+
+def test_the_sum_is_float32_in_every_precision_and_the_same_each_time(cuda):
+    ids = np.where(rng.random(900) < 0.4, 1, rng.integers(0, 30, 900))
+    dy = rng.standard_normal((900, 12)).astype(np.float32)
+    first = gradient(cuda, ids, dy, 30)
+    for name in ("float32", "tf32", "bfloat16"):
+        with precision(name):
+            assert F.embedding(Tensor.zeros(30, 12, device=cuda), Tensor(ids, device=cuda)).dtype == np.float32
+            assert gradient(cuda, ids, dy, 30).tobytes() == first.tobytes()
+    exact = np.zeros((30, 12))
+    np.add.at(exact, ids, dy.astype(np.float64))
+    np.testing.assert_allclose(first, exact, rtol=0, atol=2e-6 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("outside", [-1, 5, 2**31, 2**40, -(2**40)])
+@pytest.mark.parametrize("repeated", [1, 3 * SEGMENT])
+def test_a_token_that_is_not_in_the_table(cuda, outside, repeated):
+    """Nobody looks, so there is no message: its row is NaN, and it takes part in no gradient."""
+    ids = np.array([4, 0, *[outside] * repeated, 4])
+    weight = Tensor(np.arange(20.0, dtype=np.float32).reshape(5, 4), device=cuda, requires_grad=True)
+    y = F.embedding(weight, Tensor(ids, device=cuda))
+    known = ids != outside
+    assert np.isnan(y.numpy()[~known]).all()
+    np.testing.assert_array_equal(y.numpy()[known], weight.numpy()[[4, 0, 4]])
+    y.backward(Tensor(np.ones((len(ids), 4), np.float32), device=cuda))
+    np.testing.assert_array_equal(weight.grad.numpy(), np.repeat([[1], [0], [0], [0], [2]], 4, axis=1))
+
+
+def test_a_table_of_no_rows(cuda):
+    weight = Tensor.zeros(0, 4, device=cuda).requires_grad_()
+    y = F.embedding(weight, Tensor([0, 1], device=cuda))
+    assert np.isnan(y.numpy()).all()
+    y.sum().backward()
+    assert weight.grad.shape == (0, 4)
+
+
+def test_the_caller_may_write_into_the_tokens(cuda):
+    weight, ids = Tensor.zeros(3, 2, device=cuda).requires_grad_(), Tensor([0, 1], device=cuda)
+    y = F.embedding(weight, ids)
+    ids[0] = 2
+    y.sum().backward()
+    assert weight.grad.tolist() == [[1, 1], [1, 1], [0, 0]]
+
+
+def test_tokens_in_any_layout(cuda):
+    weight, ids = Tensor(rng.standard_normal((9, 3)), device=cuda), rng.integers(0, 9, (4, 5))
+    turned = Tensor.wrap(Tensor(ids, device=cuda).data.T)
+    np.testing.assert_array_equal(F.embedding(weight, turned).numpy(), weight.numpy()[ids.T])
+
+
+def test_ids_must_be_integers(cuda):
+    with pytest.raises(ValueError, match="embedding: ids must be integers, not float32"):
+        F.embedding(Tensor.zeros(5, 2, device=cuda), Tensor([1.0], device=cuda))

@@ -1,0 +1,79 @@
+// Looking up rows of a table, and adding up what comes back for each of them; functional/embedding.py.
+//
+// Backward, the places in the text are sorted by their token, so that the rows of dy of one token form a *run*. Runs are
+// of very different lengths: a rare token is met once, the blank in every sixth place. So what a warp takes is not a run
+// but SEGMENT places of the sorted list, and it adds up each run in them. A run that lies within one segment is finished
+// then. Of one that crosses a border, each segment leaves a part: parts[segment][0] has that of the run which came in
+// from the segment before, parts[segment][1] that of a run which begins here and goes on in the next. A second kernel
+// adds these up. Every number is added in an order that depends on the tokens alone.
+
+// y[n] = weight[ids[n]]. A warp copies one row; for a token that is not in the table it writes NaN.
+extern "C" __global__ void embedding_forward(long long count, long long rows, long long width, const long long* ids,
+                                             const X* weight, X* y) {
+    long long n = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (n >= count) return;
+    long long id = ids[n];
+    bool known = id >= 0 && id < rows;
+    const Pack<X>* from = (const Pack<X>*)(weight + (known ? id : 0) * width);
+    Pack<X>* to = (Pack<X>*)(y + n * width);
+    Pack<X> nothing;
+    for (int k = 0; k < PACK; k++) nothing.at[k] = __uint_as_float(0x7fffffff);  // NaN
+    for (int i = threadIdx.x; i < width / PACK; i += 32) to[i] = known ? from[i] : nothing;
+}
+
+// A warp takes one segment and 32 packs of columns. `order` says where in the text the places of the sorted list are.
+extern "C" __global__ void embedding_backward(long long count, long long rows, long long width,
+                                              const long long* sorted, const long long* order, const X* dy, X* table,
+                                              X* parts) {
+    long long segment = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    long long first = segment * SEGMENT, last = min(first + SEGMENT, count);  // the end, not included
+    long long column = (blockIdx.y * 32ll + threadIdx.x) * PACK;
+    if (first >= count || column >= width) return;
+    bool came_in = first > 0 && sorted[first - 1] == sorted[first];
+    Pack<X> sum = {};
+    for (long long start = first; start < last; start += 4) {
+        Pack<X> fetched[4];  // all at once, since a warp that asks for one row after the other waits for each
+        for (int k = 0; k < 4; k++)
+            if (start + k < last) fetched[k] = *(const Pack<X>*)(dy + order[start + k] * width + column);
+        for (int k = 0; k < 4; k++) {
+            long long i = start + k;
+            if (i >= last) break;
+            long long id = sorted[i];
+            for (int j = 0; j < PACK; j++) sum.at[j] += fetched[k].at[j];
+            bool goes_on = i + 1 < count && sorted[i + 1] == id;
+            if (goes_on && i + 1 < last) continue;
+            X* out = table + id * width;
+            if (came_in) out = parts + segment * 2 * width;
+            else if (goes_on) out = parts + (segment * 2 + 1) * width;
+            if (id >= 0 && id < rows) *(Pack<X>*)(out + column) = sum;  // else the token is not in the table
+            sum = {};
+            came_in = false;
+        }
+    }
+}
+
+// A block takes 32 columns of the run that begins in a segment and goes on in the next, if there is one; its 8 warps take
+// every eighth part of it.
+extern "C" __global__ void embedding_backward_runs(long long count, long long rows, long long width,
+                                                   const long long* sorted, const X* parts, X* table) {
+    __shared__ X found[8][32];
+    long long segment = blockIdx.x, first = segment * SEGMENT, next = first + SEGMENT;
+    if (next >= count) return;
+    long long id = sorted[next], column = blockIdx.y * 32ll + threadIdx.x;
+    bool begins_here = sorted[next - 1] == id && (first == 0 || sorted[first - 1] != id);
+    if (!begins_here || id < 0 || id >= rows) return;  // of all threads of the block alike
+    X sum = 0;
+    if (column < width) {
+        if (threadIdx.y == 0) sum = parts[(segment * 2 + 1) * width + column];
+        for (long long other = segment + 1 + threadIdx.y; other * SEGMENT < count; other += 8) {
+            if (sorted[other * SEGMENT] != id) break;
+            sum += parts[other * 2 * width + column];
+        }
+    }
+    found[threadIdx.y][threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.y == 0 && column < width) {
+        for (int warp = 1; warp < 8; warp++) sum += found[warp][threadIdx.x];
+        table[id * width + column] = sum;
+    }
+}

@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +193,8 @@ def _read_weights(folder: Path) -> dict[str, np.ndarray]:
             'max_shard_size="100GB")'
         )
     weights = {}
+    with suppress(ImportError):
+        import ml_dtypes  # noqa: F401 (with it, bfloat16 can be read)
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             for name in file.keys():  # noqa: SIM118 (not a dict)
@@ -201,8 +204,8 @@ def _read_weights(folder: Path) -> dict[str, np.ndarray]:
     except (safetensors.SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
         # The last three come of types that NumPy does not have, such as bfloat16.
         raise CheckpointError(
-            f"{path} cannot be read ({error}): it is damaged, or of a type that NumPy does not have, such as bfloat16; "
-            "save it as float32"
+            f"{path} cannot be read ({error}): it is damaged, or of a type that NumPy does not have; for bfloat16 "
+            "pip install ml_dtypes, or save it as float32"
         ) from None
     head = weights.pop("lm_head.weight", None)
     if head is not None and not np.array_equal(head, weights.get("wte.weight", np.empty(0))):

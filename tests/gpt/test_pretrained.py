@@ -1,7 +1,11 @@
 """A folder in the layout of GPT-2 becomes our model: same logits and same text as GPT-2 written independently."""
 
 import json
+import re
 import struct
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ from tinygrad_lite.errors import CheckpointError, TokenizerError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.text.tokenizer import CharTokenizer
 
+ROOT = Path(__file__).parent.parent.parent
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
@@ -125,15 +130,42 @@ def test_numbers_that_are_no_weights(tmp_path, array, reason):
         load_gpt2(folder)
 
 
-def test_bfloat16_gets_a_sentence(tmp_path):
-    """NumPy has no such type. The file is made by renaming another type of two bytes in its header."""
-    folder = write_folder(tmp_path, random_weights(SETTINGS))
-    data = save({"wte.weight": np.zeros((23, 12), np.uint16)})
+def bfloat16_folder(path, weights):
+    """Weights of which the lower half of every float32 is cut off; the type is renamed in the header."""
+    folder = write_folder(path, random_weights(SETTINGS))
+    data = save({name: (w.view(np.uint32) >> 16).astype(np.uint16) for name, w in weights.items()})
     size = struct.unpack("<Q", data[:8])[0]
     header = data[8 : 8 + size].replace(b'"U16"', b'"BF16"').rstrip()
     (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header + data[8 + size :])
-    with pytest.raises(CheckpointError, match=r"cannot be read \(.*bfloat16.*\): .* save it as float32"):
-        load_gpt2(folder)
+    return folder
+
+
+def test_bfloat16_is_read_where_there_is_ml_dtypes(tmp_path):
+    pytest.importorskip("ml_dtypes")
+    weights = {name: np.ascontiguousarray(w, np.float32) for name, w in random_weights(SETTINGS).items()}
+    _, found, _ = load_gpt2(bfloat16_folder(tmp_path, weights))
+    _, expected, _ = load_gpt2(write_folder(tmp_path / "float32", weights))
+    for name, array in expected.items():
+        assert found[name].dtype == np.float32
+        np.testing.assert_allclose(found[name], array, rtol=2**-7)
+
+
+def test_bfloat16_gets_a_sentence_where_there_is_none(tmp_path):
+    """In another process: who has imported it once has it."""
+    folder = bfloat16_folder(tmp_path, {"wte.weight": np.zeros((23, 12), np.float32)})
+    code = f"""
+import sys
+sys.modules["ml_dtypes"] = None
+from pathlib import Path
+from gpt.pretrained import load_gpt2
+from tinygrad_lite.errors import CheckpointError
+try:
+    load_gpt2(Path({str(folder)!r}))
+except CheckpointError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, encoding="utf-8", cwd=ROOT)
+    assert re.search(r"cannot be read \(.*bfloat16.*\): .* pip install ml_dtypes, or save it as float32", done.stdout)
 
 
 def test_files_that_are_missing_or_damaged(tmp_path):

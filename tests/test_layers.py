@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 # module too, as long as no circle arises. A name with ".*" stands for all modules of a package.
 LAYERS = [
     ["tinygrad_lite.errors", "tinygrad_lite.console"],
-    ["tinygrad_lite.device", "tinygrad_lite.anomaly", "tinygrad_lite.profiler"],
+    ["tinygrad_lite.device", "tinygrad_lite.cuda.find", "tinygrad_lite.anomaly", "tinygrad_lite.profiler"],
     [
         "tinygrad_lite.tensor",
         "tinygrad_lite.ops",
@@ -156,9 +156,10 @@ def test_the_library_needs_few_others():
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"
 
 
-def test_cupy_is_imported_in_device_alone():
+def test_cupy_is_imported_in_the_folder_for_gpus_alone():
     importers = {module for module in FILES for target, _ in imports(TREES[module]) if target.split(".")[0] == "cupy"}
-    assert {module for module in importers if not module.startswith("tinygrad_lite.cuda")} == {"tinygrad_lite.device"}
+    assert "tinygrad_lite.cuda.find" in importers
+    assert all(module.startswith("tinygrad_lite.cuda.") for module in importers)
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 The *data* decides. Every array type belongs to one `Device`, which names the module (`xp`) that computes with
 it; an operation asks `xp_of(array)` and writes `xp.exp(array)`. Tensors of both devices can live in one
-process, and nothing is switched globally. CuPy is imported here and nowhere else, and only when asked for.
+process, and nothing is switched globally. CuPy is imported only when asked for, and only in tinygrad_lite/cuda/.
 
 The rest of the file is what NumPy and CuPy do not do alike or not at all: random numbers that can be drawn
 again, and adding rows into a table at repeated positions.
@@ -39,6 +39,7 @@ class Device:
     from_host: Callable[[np.ndarray], Array]
     to_host: Callable[[Array], np.ndarray]
     synchronize: Callable[[], None]  # wait until everything asked of the device is done (for timing)
+    memory: Callable[[], tuple[int, int] | None] = lambda: None  # bytes (free, in all) of a GPU
 
 
 _BY_TYPE: dict[type, Device] = {}
@@ -84,7 +85,9 @@ def get_device(name: str) -> Device:
         except DeviceError:
             return get_device("cpu")
     if name not in _BY_NAME and name == "cuda":
-        register_device(_cuda())
+        from tinygrad_lite.cuda.find import find_cuda
+
+        register_device(find_cuda())
     if name not in _BY_NAME:
         raise DeviceError(f"there is no device {name!r}: use one of {', '.join([*_BY_NAME, 'cuda', 'auto'])}")
     return _BY_NAME[name]
@@ -97,32 +100,6 @@ def why_no_cuda() -> str:
     except DeviceError as error:
         return str(error)
     return ""
-
-
-def _cuda() -> Device:
-    """Import CuPy and look for a GPU."""
-    install = 'pip install -e ".[cuda13]" (or ".[cuda12]" for a driver older than CUDA 13)'
-    try:
-        import cupy
-    except ImportError as error:
-        raise DeviceError(f"device cuda needs CuPy, which cannot be imported ({error}): {install}") from None
-    try:
-        count = cupy.cuda.runtime.getDeviceCount()
-    except cupy.cuda.runtime.CUDARuntimeError as error:
-        raise DeviceError(
-            f"device cuda: CuPy {cupy.__version__} finds no usable NVIDIA driver ({error}); install or update "
-            f"the driver, or take the CuPy that fits it: {install}"
-        ) from None
-    if count == 0:
-        raise DeviceError(f"device cuda: CuPy {cupy.__version__} works but finds no GPU; use --device cpu")
-    return Device(
-        "cuda",
-        cupy,
-        cupy.ndarray,
-        cupy.asarray,
-        cupy.asnumpy,
-        lambda: cupy.cuda.get_current_stream().synchronize(),
-    )
 
 
 # --- random numbers that can be drawn again ------------------------------------------------------------------

@@ -229,7 +229,12 @@ def pretended_modules() -> dict[str, types.ModuleType]:
         driverGetVersion=lambda: 13000,
         runtimeGetVersion=lambda: 13000,
         memGetInfo=lambda: (8 << 30, 8 << 30),
-        getDeviceProperties=lambda number: {"name": b"a CPU in disguise", "multiProcessorCount": 4},
+        getDeviceProperties=lambda number: {
+            "name": b"a CPU in disguise",
+            "multiProcessorCount": 4,
+            "major": 9,
+            "minor": 0,
+        },
     )
     cuda.get_current_stream = lambda: types.SimpleNamespace(synchronize=lambda: None)
     cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 0)
@@ -237,6 +242,7 @@ def pretended_modules() -> dict[str, types.ModuleType]:
     libs.cublas = types.SimpleNamespace(
         gemmEx=gemmEx, gemmStridedBatchedEx=gemmStridedBatchedEx, CUBLAS_OP_N=0, CUBLAS_OP_T=1
     )
+    libs.nvrtc = types.SimpleNamespace(getSupportedArchs=lambda: [75, 80, 86, 89, 90, 100, 120])
     backends, backends_cuda = types.ModuleType("cupy_backends"), types.ModuleType("cupy_backends.cuda")
     return {"cupy": cupy, "cupy_backends": backends, "cupy_backends.cuda": backends_cuda, libs.__name__: libs}
 

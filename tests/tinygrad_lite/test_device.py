@@ -3,14 +3,13 @@
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tinygrad_lite import Tensor, device, manual_seed
+from tinygrad_lite import manual_seed
 from tinygrad_lite.device import (
     DeviceError,
     add_rows,
@@ -20,7 +19,6 @@ from tinygrad_lite.device import (
     next_rng,
     random_key,
     scatter_add,
-    why_no_cuda,
     xp_of,
 )
 from tinygrad_lite.errors import UserError
@@ -46,76 +44,6 @@ def test_an_unknown_name_lists_the_known_ones():
     assert str(caught.value).startswith("there is no device 'gpu': use one of cpu")
     assert str(caught.value).endswith("auto")
     assert isinstance(caught.value, UserError)
-
-
-@pytest.fixture
-def pretend_cupy(monkeypatch):
-    """Put something in CuPy's place: None is a CuPy that is not installed."""
-
-    def put(cupy):
-        known = {name: d for name, d in device._BY_NAME.items() if name != "cuda"}
-        monkeypatch.setattr(device, "_BY_NAME", known)
-        monkeypatch.setattr(device, "_BY_TYPE", dict(device._BY_TYPE))
-        monkeypatch.setitem(sys.modules, "cupy", cupy)
-
-    return put
-
-
-class CUDARuntimeError(RuntimeError):
-    """What CuPy raises without a driver."""
-
-
-def a_cupy(count):
-    runtime = SimpleNamespace(getDeviceCount=count, CUDARuntimeError=CUDARuntimeError)
-    return SimpleNamespace(
-        __version__="14.2",
-        cuda=SimpleNamespace(runtime=runtime),
-        ndarray=type("ndarray", (), {}),
-        asarray=lambda x: x,
-        asnumpy=lambda x: x,
-    )
-
-
-def test_cuda_without_cupy_says_what_to_install(pretend_cupy):
-    pretend_cupy(None)
-    with pytest.raises(DeviceError) as caught:
-        get_device("cuda")
-    assert "needs CuPy, which cannot be imported" in str(caught.value)
-    assert 'pip install -e ".[cuda13]"' in str(caught.value)
-    assert "\n" not in str(caught.value)
-    assert why_no_cuda() == str(caught.value)
-    assert get_device("auto").name == "cpu"
-    with pytest.raises(DeviceError, match="needs CuPy"):
-        Tensor([1.0], device="cuda")
-    with pytest.raises(DeviceError, match="needs CuPy"):
-        Tensor([1.0]).to("cuda")
-
-
-def test_cuda_without_a_driver_says_so(pretend_cupy):
-    def fail():
-        raise CUDARuntimeError("cudaErrorInsufficientDriver")
-
-    pretend_cupy(a_cupy(fail))
-    with pytest.raises(DeviceError, match=r"finds no usable NVIDIA driver \(cudaErrorInsufficientDriver\).*cuda12"):
-        get_device("cuda")
-    assert get_device("auto").name == "cpu"
-
-
-def test_cuda_without_a_gpu_says_so(pretend_cupy):
-    pretend_cupy(a_cupy(lambda: 0))
-    with pytest.raises(DeviceError, match=r"finds no GPU; use --device cpu"):
-        get_device("cuda")
-
-
-def test_cuda_with_a_gpu_is_registered_once(pretend_cupy):
-    cupy = a_cupy(lambda: 1)
-    pretend_cupy(cupy)
-    found = get_device("auto")
-    assert found.name == "cuda"
-    assert found.xp is cupy
-    assert get_device("cuda") is found
-    assert xp_of(cupy.ndarray()) is cupy
-    assert why_no_cuda() == ""
 
 
 def test_importing_the_package_does_not_import_cupy():

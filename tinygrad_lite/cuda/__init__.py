@@ -14,6 +14,7 @@ is fetched in pieces of 32 bytes and more.
 Starting a kernel takes Python about 10 microseconds, and the GPU does not wait for Python nor Python for the GPU, as
 long as nobody asks for a value. So nothing here looks at a value.
 
+    find.py         finds CuPy and the GPU, or says what is missing
     launch.py       compiles a source file for the types of the arrays, and starts its kernels
     common.cuh      what all sources begin with: bfloat16, sums over a warp
     philox.cuh      random numbers, for the sources that include it

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from tinygrad_lite.device import DeviceError
 from tinygrad_lite.errors import OptionError
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -30,6 +31,8 @@ def set_precision(name: str) -> None:
     global _precision
     if name not in PRECISIONS:
         raise ValueError(f"precision {name!r}: there are {', '.join(PRECISIONS)}")
+    if name == "bfloat16":
+        bfloat16()  # if it cannot be had, say so now
     _precision = name
 
 
@@ -58,8 +61,16 @@ def precision(name: str) -> Iterator[None]:
 
 
 def bfloat16() -> np.dtype:
-    """The type of arrays of bfloat16 (NumPy itself has none; `ml_dtypes` comes with the extras cuda12 and cuda13)."""
-    import ml_dtypes
+    """The type of arrays of bfloat16: NumPy itself has none, `ml_dtypes` comes with the extras cuda12 and cuda13.
+
+    Raises: DeviceError if that is not installed.
+    """
+    try:
+        import ml_dtypes
+    except ImportError:
+        raise DeviceError(
+            "--dtype bfloat16 needs the package ml_dtypes, which is not installed: pip install ml_dtypes"
+        ) from None
 
     return np.dtype(ml_dtypes.bfloat16)
 

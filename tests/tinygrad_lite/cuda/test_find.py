@@ -1,0 +1,213 @@
+"""Finding CuPy and a GPU: each thing that can be missing has its own sentence."""
+
+import builtins
+import sys
+from importlib import metadata
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from tinygrad_lite import Tensor, device
+from tinygrad_lite.cuda import find
+from tinygrad_lite.device import DeviceError, get_device, why_no_cuda, xp_of
+
+
+class CUDARuntimeError(RuntimeError):
+    """What CuPy raises when the runtime of CUDA refuses."""
+
+
+def fail(error):
+    raise error
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Put something in CuPy's place: a CuPy that works, but for what the arguments say."""
+
+    def put(
+        cupy="installed",
+        packages=("cupy-cuda13x",),
+        driver=13000,
+        made_for=13020,
+        count=lambda: 1,
+        memory=lambda: (2 << 30, 8 << 30),
+        capability=(9, 0),
+        generations=lambda: (75, 80, 90, 120),
+        libraries=("cublas", "nvrtc"),
+    ):
+        def version(name):
+            return "14.2.0" if name in packages else fail(metadata.PackageNotFoundError(name))
+
+        runtime = SimpleNamespace(
+            CUDARuntimeError=CUDARuntimeError,
+            driverGetVersion=lambda: driver,
+            runtimeGetVersion=lambda: made_for,
+            getDeviceCount=count,
+            memGetInfo=memory,
+            getDeviceProperties=lambda _: {"name": b"Big GPU", "major": capability[0], "minor": capability[1]},
+        )
+        module = SimpleNamespace(
+            __version__="14.2.0",
+            cuda=SimpleNamespace(runtime=runtime),
+            ndarray=type("ndarray", (), {}),
+            asarray=lambda x: x,
+            asnumpy=lambda x: x,
+        )
+        libs = ModuleType("cupy_backends.cuda.libs")
+        for name in libraries:
+            setattr(libs, name, SimpleNamespace(getSupportedArchs=generations))
+        monkeypatch.setattr(device, "_BY_NAME", {name: d for name, d in device._BY_NAME.items() if name != "cuda"})
+        monkeypatch.setattr(device, "_BY_TYPE", dict(device._BY_TYPE))
+        monkeypatch.setattr(metadata, "version", version)
+        monkeypatch.setitem(sys.modules, "cupy", cupy and module)
+        for name in ("cupy_backends", "cupy_backends.cuda"):
+            monkeypatch.setitem(sys.modules, name, ModuleType(name))
+        monkeypatch.setitem(sys.modules, libs.__name__, libs)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        return module
+
+    return put
+
+
+def sentence():
+    """What is said, in one line; the same as why_no_cuda()."""
+    with pytest.raises(DeviceError) as caught:
+        get_device("cuda")
+    said = str(caught.value)
+    assert "\n" not in said
+    assert said.startswith("device cuda")
+    assert why_no_cuda() == said
+    assert get_device("auto").name == "cpu"
+    return said
+
+
+HERE = "device cuda: CuPy 14.2.0 is made for CUDA 13.2, the driver for CUDA 13.0, but "
+
+
+def test_no_cupy(pretend):
+    pretend(cupy=None, packages=())
+    said = sentence()
+    assert said.startswith('device cuda needs CuPy, which is not installed: pip install -e ".[cuda13]"')
+    assert '".[cuda12]" if nvidia-smi names a CUDA Version below 13' in said
+    with pytest.raises(DeviceError, match="needs CuPy"):
+        Tensor([1.0], device="cuda")
+    with pytest.raises(DeviceError, match="needs CuPy"):
+        Tensor([1.0]).to("cuda")
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_cupy_that_cannot_be_imported(pretend, monkeypatch, wrapped):
+    """CuPy wraps the reason into a page of advice; a module that it needs may be missing, too."""
+    pretend()
+    monkeypatch.delitem(sys.modules, "cupy")
+    real = builtins.__import__
+
+    def refuse(name, *rest):
+        if name != "cupy":
+            return real(name, *rest)
+        if not wrapped:
+            raise ModuleNotFoundError("No module named 'fastrlock'", name="fastrlock")
+        try:
+            raise ImportError("libcudart.so.13: cannot open shared object file\nand more")
+        except ImportError as error:
+            raise ImportError("\n=====\nFailed to import CuPy.\n\n") from error
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    reason = "libcudart.so.13: cannot open shared object file" if wrapped else "No module named 'fastrlock'"
+    said = sentence()
+    assert f"CuPy is installed but cannot be imported ({reason})" in said
+    assert 'pip install -e ".[cuda13]"' in said
+
+
+def test_two_cupys(pretend):
+    pretend(packages=("cupy-cuda12x", "cupy-cuda13x"))
+    said = sentence()
+    assert "cupy-cuda12x and cupy-cuda13x are both installed" in said
+    assert "pip uninstall -y cupy-cuda12x cupy-cuda13x, and then pip install -e" in said
+
+
+def test_no_driver(pretend):
+    pretend(driver=0, count=lambda: fail(CUDARuntimeError("cudaErrorInsufficientDriver: ...")))
+    said = sentence()
+    assert said.startswith("device cuda: CuPy 14.2.0 is made for CUDA 13.2, but there is no NVIDIA driver: install")
+    assert "--device cpu" in said
+
+
+def test_an_old_driver(pretend):
+    pretend(driver=12040)
+    assert sentence() == (
+        "device cuda: CuPy 14.2.0 is made for CUDA 13.2, the driver for CUDA 12.4, which is too old: update the "
+        "driver, or take the CuPy that fits the old one: pip uninstall -y cupy-cuda13x, and then pip install -e "
+        '".[cuda12]"'
+    )
+    pretend(driver=11080)  # no CuPy of today is made for that
+    assert sentence().endswith("the driver for CUDA 11.8, which is too old: update the driver")
+
+
+def test_a_driver_may_be_newer_than_cupy_and_older_within_a_major_version(pretend):
+    for driver, made_for in ((13000, 12090), (12020, 12090), (13000, 13020)):
+        pretend(driver=driver, made_for=made_for)
+        assert why_no_cuda() == ""
+
+
+@pytest.mark.parametrize("made_for", [13020, 12090])
+def test_cublas_or_nvrtc_is_missing(made_for, pretend):
+    line = f'this brings them: pip install -e ".[cuda{made_for // 1000}]"'
+    pretend(made_for=made_for, libraries=("nvrtc",))
+    said = sentence()
+    assert "but a library of CUDA is missing (cannot import name 'cublas'" in said
+    assert said.endswith(line)
+    pretend(made_for=made_for, generations=lambda: fail(RuntimeError("no libnvrtc.so.13\nin /usr/lib\n")))
+    said = sentence()
+    assert "but a library of CUDA is missing (no libnvrtc.so.13); " in said
+    assert said.endswith(line)
+
+
+def test_no_gpu(pretend, monkeypatch):
+    pretend(count=lambda: 0)
+    assert sentence() == f"{HERE}there is no GPU: use --device cpu"
+    pretend(count=lambda: fail(CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")))
+    assert sentence() == f"{HERE}there is no GPU: use --device cpu"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    assert sentence() == f"{HERE}there is no GPU (CUDA_VISIBLE_DEVICES is ''): use --device cpu"
+
+
+def test_a_gpu_that_is_busy(pretend):
+    words = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
+    for refusal in ("count", "memory"):
+        pretend(**{refusal: lambda: fail(CUDARuntimeError(words))})
+        said = sentence()
+        assert said.startswith(f"{HERE}the GPU cannot be used ({words}): nvidia-smi shows its state")
+
+
+def test_a_gpu_of_another_generation(pretend):
+    pretend(capability=(6, 1))
+    assert sentence() == (
+        f"{HERE}that knows the Big GPU (compute capability 6.1) no longer: pip uninstall -y cupy-cuda13x, and then pip "
+        'install -e ".[cuda12]"'
+    )
+    pretend(capability=(3, 7), made_for=12090, generations=lambda: (50, 90))
+    assert sentence().endswith("that knows the Big GPU (compute capability 3.7) no longer; use --device cpu")
+    pretend(capability=(12, 0), made_for=12040, generations=lambda: (50, 90))
+    said = sentence()
+    assert "that does not know the Big GPU (compute capability 12.0) yet: pip uninstall -y cupy-cuda12x" in said
+    assert said.endswith('pip install -e ".[cuda13]"')
+    pretend(capability=(12, 0), made_for=12040, driver=12080, generations=lambda: (50, 90))
+    assert why_no_cuda() == ""  # the driver can compile for it, and there is no newer CuPy for this driver
+
+
+def test_a_gpu_is_registered_once(pretend):
+    cupy = pretend()
+    found = get_device("auto")
+    assert found.name == "cuda"
+    assert found.xp is cupy
+    assert get_device("cuda") is found
+    assert xp_of(cupy.ndarray()) is cupy
+    assert why_no_cuda() == ""
+    assert found.memory() == (2 << 30, 8 << 30)
+    assert get_device("cpu").memory() is None
+
+
+def test_what_is_said_stays_short():
+    assert find.first_line(RuntimeError("x" * 999)) == "x" * 160 + " ..."
+    assert find.first_line(KeyError()) == "KeyError"

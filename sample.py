@@ -41,6 +41,7 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.family import Trained
 from tinygrad_lite.options import build, parse_command_line
 from tinygrad_lite.run import newest_checkpoint, tune_memory
+from tinygrad_lite.size import is_shortage, too_little_to_sample
 from tinygrad_lite.text.beam import beam_search
 from tinygrad_lite.text.cleaning import normalise
 from tinygrad_lite.text.corpora import load_files
@@ -77,12 +78,26 @@ def main(argv: list[str]) -> int:
     if options.device == "auto":
         say(f"--device auto takes {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     check_beam(options, trained.config)
+    try:
+        return write_or_translate(options, parsed.values, trained, device)
+    except (MemoryError, RuntimeError) as error:
+        if not is_shortage(error):
+            raise
+        raise too_little_to_sample(trained, device, options.beam, error) from None
+
+
+def write_or_translate(options: SampleOptions, given: dict, trained: Trained, device: str) -> int:
+    """Do with a model what the options ask for; returns the exit status.
+
+    Args:
+        given: the options that the command line names.
+    """
     tokenizer, model = trained.tokenizer, trained.make_model(device)
     if isinstance(model, Seq2Seq):
-        speaking.check_options(options, parsed.values)
+        speaking.check_options(options, given)
         text = "" if options.interactive else normalise(read_prompt(options.start))
         warn_of_unknown(tokenizer, text.replace("\n", ""))
-        speaking.speak(options, parsed.values, model, tokenizer, text)
+        speaking.speak(options, given, model, tokenizer, text)
         return 0
     if options.attention:
         raise OptionError(f"--attention draws what a translation looks at, but {trained.path} goes on with a text")
@@ -95,7 +110,7 @@ def main(argv: list[str]) -> int:
         say(LEGEND)
     prompt = normalise(read_prompt(options.start))  # as the text was that the model learned from
     if options.interactive:
-        show_conversation(options, model, tokenizer, prompt if "start" in parsed.values else "")
+        show_conversation(options, model, tokenizer, prompt if "start" in given else "")
         return 0
     warn_of_unknown(tokenizer, prompt)
     ids = encode(tokenizer, prompt)

@@ -30,7 +30,8 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.run import RunFolder, StopRequest, matmul_rate, tune_memory
-from tinygrad_lite.start import Start, dry_run, read_start, saved_options
+from tinygrad_lite.size import dry_run, is_shortage, too_little_to_train
+from tinygrad_lite.start import Start, read_start, saved_options
 from tinygrad_lite.workers import OneProcess, start_workers
 
 FAMILIES = (GPT, SEQ2SEQ)
@@ -41,13 +42,23 @@ def main(argv: list[str]) -> int:
     tune_memory()
     np.seterr(all="ignore")  # the loop looks for NaN and infinity itself, and says where they came from
     start = read_start(argv, FAMILIES)
-    options, folder = start.options, start.folder
-    set_composed(options.composed)
-    if options.dtype in PRECISIONS:
-        set_precision(options.dtype)
-    if options.dry_run:
+    set_composed(start.options.composed)
+    if start.options.dtype in PRECISIONS:
+        set_precision(start.options.dtype)
+    if start.options.dry_run:
         return dry_run(start)
+    try:
+        return run(start)
+    except (MemoryError, RuntimeError) as error:
+        if not is_shortage(error):
+            raise
+        explained = too_little_to_train(start, error)
+    raise explained  # here, where nothing holds the arrays and the progress bar of the loop any more
 
+
+def run(start: Start) -> int:
+    """Data, model, optimizer, loop; returns the exit status."""
+    options, folder = start.options, start.folder
     task = start.make_task()
     if options.profile:
         return show_profile(start, task)

@@ -148,6 +148,7 @@ class GPTOptions(TrainOptions):
         160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0, group="evaluation"
     )
 
+    BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
     FILES: ClassVar[tuple[str, ...]] = ("text",)  # options that are paths, which no checkpoint holds
 
     def check(self, learns_tokenizer: bool) -> None:

@@ -60,6 +60,7 @@ class Seq2SeqOptions(TrainOptions):
     )
     translations: int = option(3, "translations to show at each evaluation", low=0, group="evaluation")
 
+    BATCH: ClassVar[str] = "batch_tokens"  # the option that says how much is computed at once
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
 
     def check(self, learns_tokenizer: bool) -> None:

@@ -35,6 +35,7 @@ LAYERS = [
         "tinygrad_lite.plot",
         "tinygrad_lite.family",
         "tinygrad_lite.start",
+        "tinygrad_lite.size",
         "tinygrad_lite.workers",
     ],
     [

@@ -27,3 +27,7 @@ class CheckpointError(UserError):
 
 class DecodingError(UserError):
     """A decoding setting out of its range, or a prompt that cannot be continued."""
+
+
+class TooLittleMemory(UserError, MemoryError):
+    """What a run needs is more than the memory of the device where it computes."""

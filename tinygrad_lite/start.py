@@ -46,6 +46,7 @@ class Start:
     Attributes:
         checkpoint: the last state of the run that goes on, if it is one.
         trained: the weights that a new run begins with, if they are not random.
+        vocab_size: the tokens of the text, once it has been read.
     """
 
     family: Family
@@ -53,6 +54,7 @@ class Start:
     folder: RunFolder
     checkpoint: Checkpoint | None = None
     trained: Trained | None = None
+    vocab_size: int | None = None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -76,6 +78,7 @@ class Start:
     def make_task(self) -> Task:
         """Get the data ready, and say what they are."""
         task = self.family.task(self.options, self.tokenizer)
+        self.vocab_size = task.tokenizer.vocab_size
         say(task.describe())
         if self.tokenizer:
             warn_of_unknown(task)
@@ -345,28 +348,3 @@ def to_note(options: TrainOptions) -> dict[str, Any]:
         whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]
         noted[name] = whole if isinstance(paths, list) else "".join(whole)
     return noted
-
-
-def dry_run(start: Start) -> int:
-    """Print what a run would be: size, memory, tokens per step, schedule. Reads no text and writes nothing."""
-    options = start.options
-    vocab_size, about = options.vocab_size, ""
-    if start.tokenizer:
-        vocab_size = start.tokenizer.vocab_size
-    elif options.tokenizer == "char":
-        vocab_size, about = 100, " with 100 different characters; the text decides"
-    elif options.tokenizer == "byte":
-        vocab_size = 256
-    config = options.model_config(vocab_size)
-    parameters, bytes_each, mib = config.num_parameters(), options.weight_dtype.itemsize, 1 / 2**20
-    numbers, tokens, factors = options.sizes(config)
-    say(f"parameters       {parameters:,}{about}")
-    say(f"memory           {4 * parameters * bytes_each * mib:,.0f} MiB weights, gradients and two moments")
-    say(f"                 {numbers * bytes_each * mib:,.0f} MiB activations of one micro-step, about")
-    say(f"tokens per step  {tokens:,} = {factors}")
-    say(f"matrix products  {tokens * config.flops_per_token() / 1e9:,.1f} GFLOP per step")
-    say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
-    say("learning rate    step: rate")
-    for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
-        say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
-    return 0

@@ -6,15 +6,11 @@
 // Shared memory begins as garbage. In which order the threads run is up to CUDA_ON_CPU_ORDER (0 upwards, 1 downwards,
 // 2 mixed): a kernel whose result depends on it lacks a barrier.
 
-#include <ucontext.h>
-
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <vector>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>  // no more than these: every header takes time for every kernel
 
 #define __global__
 #define __device__
@@ -42,13 +38,15 @@ struct Thread {
     ucontext_t context;
     uint3 index;
     State state;
-    std::vector<char> stack;
+    void* stack;
 };
 
-static std::vector<Thread> threads;
+static const int STACK = 1 << 16;
+static Thread threads[1024];
 static ucontext_t scheduler;
 static int current;
-static std::function<void()> body;
+static void (*body)(const void*);  // calls the kernel with the arguments that are kept here
+static const void* arguments;
 static uint64_t exchange[1024][2];  // what each thread shows to the others of its warp
 
 static inline void wait(State at) {
@@ -57,7 +55,7 @@ static inline void wait(State at) {
 }
 
 static inline void begin() {
-    body();
+    body(arguments);
     threads[current].state = DONE;
     swapcontext(&threads[current].context, &scheduler);
 }
@@ -93,10 +91,10 @@ static void run_block(int count) {
         Thread& t = threads[i];
         t.state = READY;
         t.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
-        if (t.stack.empty()) t.stack.resize(1 << 16);
+        if (!t.stack) t.stack = malloc(STACK);
         getcontext(&t.context);
-        t.context.uc_stack.ss_sp = t.stack.data();
-        t.context.uc_stack.ss_size = t.stack.size();
+        t.context.uc_stack.ss_sp = t.stack;
+        t.context.uc_stack.ss_size = STACK;
         t.context.uc_link = &scheduler;
         makecontext(&t.context, begin, 0);
     }
@@ -120,15 +118,16 @@ static void run_block(int count) {
     }
 }
 
-static void launch(const unsigned* g, std::function<void()> kernel) {
+template <class Kernel>
+static void launch(const unsigned* g, const Kernel& kernel) {
     gridDim = {g[0], g[1], g[2]};
     blockDim = {g[3], g[4], g[5]};
     int count = g[3] * g[4] * g[5];
     if (count < 1 || count > 1024) fail("a block has 1 to 1,024 threads");
     if (g[1] > 65535 || g[2] > 65535) fail("a grid has at most 65,535 blocks along y and z");
     if (__start_on_chip && __stop_on_chip - __start_on_chip > 48 * 1024) fail("more than 48 KiB of shared memory");
-    if ((int)threads.size() < count) threads.resize(count);
-    body = kernel;
+    body = [](const void* kernel) { (*(const Kernel*)kernel)(); };
+    arguments = &kernel;
     for (unsigned z = 0; z < g[2]; z++)
         for (unsigned y = 0; y < g[1]; y++)
             for (unsigned x = 0; x < g[0]; x++) {
@@ -186,14 +185,28 @@ static inline unsigned __float_as_uint(float value) {
     return bits;
 }
 static inline unsigned __umulhi(unsigned a, unsigned b) { return (unsigned)(((uint64_t)a * b) >> 32); }
-static inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
-static inline double rsqrt(double x) { return 1.0 / sqrt(x); }
-using std::erf;  // these for float too: C has them for double alone
-using std::exp;
-using std::sqrt;
-using std::tanh;
-using std::isfinite;
-using std::isnan;
+
+// The functions of CUDA's library; in C++ they would be in a header that takes longer to read than all of this.
+#define FUNCTION(name)                                                    \
+    static inline float name(float x) { return __builtin_##name##f(x); } \
+    static inline double name(double x) { return __builtin_##name(x); }
+FUNCTION(exp)
+FUNCTION(exp2)
+FUNCTION(log)
+FUNCTION(log2)
+FUNCTION(sqrt)
+FUNCTION(tanh)
+FUNCTION(erf)
+FUNCTION(fabs)
+static inline float exp2f(float x) { return __builtin_exp2f(x); }
+static inline float log2f(float x) { return __builtin_log2f(x); }
+static inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
+static inline float rsqrtf(float x) { return 1 / sqrt(x); }
+static inline double rsqrt(double x) { return 1 / sqrt(x); }
+template <class V>
+static inline bool isfinite(V x) { return __builtin_isfinite(x); }
+template <class V>
+static inline bool isnan(V x) { return __builtin_isnan(x); }
 template <class V>
 static inline V min(V a, V b) { return b < a ? b : a; }
 template <class V>

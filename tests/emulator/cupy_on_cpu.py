@@ -22,6 +22,7 @@ from tinygrad_lite import device, run
 from tinygrad_lite.cuda import launch
 
 COMPILER = shutil.which("g++")
+LINKED = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")  # not the library of C++: nothing uses it
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 NUMBERS = {"long long": (np.int64, ctypes.c_longlong), "double": (np.float64, ctypes.c_double)}
 POINTERS = {
@@ -58,7 +59,20 @@ def compiled(code: str, options: tuple[str, ...]) -> ctypes.CDLL:
     shim = Path(__file__).with_name("cuda_on_cpu.h")
     source.write_text("\n".join([f'#include "{shim}"', "#line 1", code, *launchers]), encoding="utf-8")
     flags = [option for option in options if option.startswith(("-D", "-std", "--std"))]
-    command = [COMPILER, "-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-w", *flags, "-o", library, source]
+    command = [
+        COMPILER,
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-fno-strict-aliasing",
+        "-fno-threadsafe-statics",
+        "-w",
+        *flags,
+        "-o",
+        library,
+        source,
+        *LINKED,
+    ]
     done = subprocess.run(command, capture_output=True, encoding="utf-8")
     if done.returncode:
         raise RuntimeError(f"g++ refuses a kernel:\n{done.stderr}")

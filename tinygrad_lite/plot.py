@@ -274,12 +274,12 @@ def set_ticks(axes, log: bool) -> None:
 
 
 def write_out(axis) -> None:
-    """Few numbers on a logarithmic axis, and all their digits: 500, 1,000, 2,000, 5,000."""
+    """Few numbers on a logarithmic axis, and all their digits: 0.5, 1, 2, ... 500, 1,000."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
 
 
 def save(figure, path: Path) -> None:

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import types
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -225,6 +226,13 @@ class OutOfMemoryError(MemoryError):
     """What CuPy raises when the memory of the GPU is full."""
 
 
+class Event:
+    """A mark with the time, set by the GPU in CuPy."""
+
+    def record(self) -> None:
+        self.time = time.perf_counter()
+
+
 def pretended_modules() -> dict[str, types.ModuleType]:
     """The modules that the project imports of CuPy."""
     cupy, cuda, libs = StandInModule(), types.SimpleNamespace(), types.ModuleType("cupy_backends.cuda.libs")
@@ -251,6 +259,8 @@ def pretended_modules() -> dict[str, types.ModuleType]:
         },
     )
     cuda.get_current_stream = lambda: types.SimpleNamespace(synchronize=lambda: None)
+    cuda.Event = Event
+    cuda.get_elapsed_time = lambda begin, end: 1e3 * (end.time - begin.time)
     cuda.device = types.SimpleNamespace(get_cublas_handle=lambda: 0)
     cuda.memory = types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError)
     libs.cublas = types.SimpleNamespace(

@@ -7,7 +7,7 @@ frequent and many are rare.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from tinygrad_lite.tensor import Tensor
 
 PRESETS = Path(__file__).parent.parent / "presets"
 BATCHES = 8  # different ones, which come again and again
-PAIRS, LONGEST, SHORTEST = 64, 16, 12  # sentences of a translation batch, and their tokens
+PAIRS, LONGEST = 64, 16  # sentences of a translation batch on a CPU, and the tokens of the longest
 SPECIALS = {"<pad>": 0, "<bos>": 1, "<eos>": 2}
 
 
@@ -33,12 +33,14 @@ class Shape:
     Attributes:
         options: settings of the model and of the optimizer.
         vocab_size: V.
-        tokens: the length T of a training sequence, at most block_size.
+        tokens: the length T of a training sequence, at most block_size; of a translation batch the longest.
+        pairs: sentences of a translation batch.
     """
 
     options: GPTOptions | Seq2SeqOptions
     vocab_size: int
     tokens: int
+    pairs: int = PAIRS
 
     @property
     def config(self) -> GPTConfig | Seq2SeqConfig:
@@ -48,6 +50,11 @@ class Shape:
     def batches(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """What is learned from: ids and targets (B, T), or source (B, S) and target (B, T + 1)."""
         return [(made_up_pairs if self.translates else made_up_windows)(self, i) for i in range(BATCHES)]
+
+    @property
+    def target_tokens(self) -> int:
+        """The tokens that one batch learns to predict, with padding."""
+        return self.tokens * (self.pairs if self.translates else self.options.batch_size)
 
     @property
     def translates(self) -> bool:
@@ -87,17 +94,21 @@ def made_up_windows(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def made_up_pairs(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Source (B, S) and target (B, T + 1) of like length, the target from <bos> to <eos>; padded at the end."""
+    """Source (B, S) and target (B, T + 1) of like length, the target from <bos> to <eos>; padded at the end.
+
+    The shortest sentences are three quarters as long as the longest.
+    """
+    pairs, longest = shape.pairs, shape.tokens
     rng = keyed_rng(shape.options.seed, "benchmark", number)
     sides = []
     for begins in (False, True):
-        lengths = rng.integers(SHORTEST, LONGEST, (PAIRS, 1), endpoint=True)
-        lengths[0] = LONGEST  # so that all batches are of one size
-        ids = made_up_ids(rng, len(SPECIALS), shape.vocab_size, (PAIRS, LONGEST + begins))
-        ids[np.arange(LONGEST + begins) >= lengths + begins] = SPECIALS["<pad>"]
+        lengths = rng.integers(longest * 3 // 4, longest, (pairs, 1), endpoint=True)
+        lengths[0] = longest  # so that all batches are of one size
+        ids = made_up_ids(rng, len(SPECIALS), shape.vocab_size, (pairs, longest + begins))
+        ids[np.arange(longest + begins) >= lengths + begins] = SPECIALS["<pad>"]
         if begins:
             ids[:, 0] = SPECIALS["<bos>"]
-            ids[np.arange(PAIRS), lengths[:, 0]] = SPECIALS["<eos>"]
+            ids[np.arange(pairs), lengths[:, 0]] = SPECIALS["<eos>"]
         sides.append(ids)
     return tuple(sides)
 
@@ -136,3 +147,26 @@ for measure, values in SCALES.items():
     for value in values:
         settings = SMALL | {measure: value}
         SHAPES[scaled(measure, value)] = Shape(GPTOptions(**settings), VOCABULARY, settings["block_size"])
+
+# For a GPU. The base Transformer of Vaswani et al. 2017, table 3, with about half of the paper's batch of 25,000 source
+# and as many target tokens: as many as a step of GPT-2 has here.
+BASE = {"n_layer": 6, "n_head": 8, "n_embd": 512, "norm_first": False, "dropout": 0.1}
+GPU_BABY, GPU_GPT2 = GPTOptions(**BABY | {"batch_size": 64}), GPTOptions(**GPT2 | {"batch_size": 12})
+GPU_SHAPES = {
+    "baby": Shape(GPU_BABY, 65, 256),
+    "baby-dropout": Shape(replace(GPU_BABY, dropout=0.2), 65, 256),
+    "gpt2": Shape(GPU_GPT2, 50257, 1024),
+    "translation": Shape(Seq2SeqOptions(**BASE), 37000, 32, pairs=384),
+}
+# The same models, so small that they say nothing of speed, but soon whether everything runs.
+TINY = {"n_layer": 1, "n_head": 2, "n_embd": 32}
+QUICK_SHAPES = {
+    name: replace(
+        shape,
+        options=replace(shape.options, **TINY, block_size=16, **({} if shape.translates else {"batch_size": 2})),
+        vocab_size=70,
+        tokens=8,
+        pairs=3,
+    )
+    for name, shape in GPU_SHAPES.items()
+}

@@ -32,16 +32,35 @@ class TorchBlock(nn.Module):
         self.up = nn.Linear(c, config.n_hidden, bias=bias)
         self.down = nn.Linear(config.n_hidden, c, bias=bias)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, cache: TorchCache | None = None) -> torch.Tensor:
         b, t, c = x.shape
         p = self.dropout if self.training else 0.0
         q, k, v = (
             part.view(b, t, self.n_head, c // self.n_head).transpose(1, 2)
             for part in self.qkv(self.mixer_norm(x)).split(c, dim=2)
         )
-        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p)
+        if cache is not None:
+            k, v = cache.extend(k, v)
+        # A single new token may look at all that the cache has.
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=cache is None or t > 1, dropout_p=p)
         x = x + F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
         return x + F.dropout(self.down(self.gelu(self.up(self.mlp_norm(x)))), p)
+
+
+class TorchCache:
+    """The keys and values of the positions already seen, of one layer, in memory that is taken once."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity, self.length = capacity, 0
+
+    def extend(self, k: torch.Tensor, v: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append (B, H, t, D) keys and values, and return all so far."""
+        start, self.length = self.length, self.length + k.shape[2]
+        if start == 0:
+            self.both = k.new_empty(2, *k.shape[:2], self.capacity, k.shape[3])
+        self.both[0, :, :, start : self.length] = k
+        self.both[1, :, :, start : self.length] = v
+        return tuple(self.both[:, :, :, : self.length])
 
 
 class TorchGPT(nn.Module):
@@ -56,17 +75,18 @@ class TorchGPT(nn.Module):
         self.blocks = nn.ModuleList(TorchBlock(config) for _ in range(config.n_layer))
         self.final_norm = nn.LayerNorm(config.n_embd, config.norm_eps, bias=config.bias)
 
-    def hidden(self, ids: torch.Tensor) -> torch.Tensor:
-        """What the head scores: (B, T) integers -> (B, T, C)."""
-        t, c = ids.shape[1], self.config.n_embd
+    def hidden(self, ids: torch.Tensor, caches: list[TorchCache] | None = None) -> torch.Tensor:
+        """What the head scores: (B, T) integers -> (B, T, C). With caches, of tokens after those that they hold."""
+        past, c = caches[0].length if caches else 0, self.config.n_embd
+        end = past + ids.shape[1]
         x = self.token_embedding(ids)
         if self.config.positions == "learned":
-            x = x + self.position_embedding.weight[:t]
+            x = x + self.position_embedding.weight[past:end]
         else:
-            x = x * math.sqrt(c) + torch.from_numpy(sinusoidal_positions(t, c)).to(x.dtype)
+            x = x * math.sqrt(c) + torch.from_numpy(sinusoidal_positions(end, c)[past:]).to(x)
         x = F.dropout(x, self.config.dropout if self.training else 0.0)
-        for block in self.blocks:
-            x = block(x)
+        for number, block in enumerate(self.blocks):
+            x = block(x, caches[number] if caches else None)
         return self.final_norm(x)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -86,6 +106,17 @@ class TorchGPT(nn.Module):
             logits = F.linear(x[:, -1], self.token_embedding.weight)
             ids = torch.cat([ids, logits.argmax(-1, keepdim=True)], dim=1)
         return ids
+
+    @torch.no_grad()
+    def generate_cached(self, ids: torch.Tensor, new_tokens: int) -> torch.Tensor:
+        """The same with a key-value cache, so that each token is read once; at most until the context is full."""
+        caches = [TorchCache(self.config.block_size) for _ in self.blocks]
+        written = [ids]
+        for _ in range(new_tokens):
+            x = self.hidden(written[-1], caches)
+            logits = F.linear(x[:, -1], self.token_embedding.weight)
+            written.append(logits.argmax(-1, keepdim=True))
+        return torch.cat(written, dim=1)
 
 
 def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:

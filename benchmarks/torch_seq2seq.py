@@ -22,18 +22,21 @@ class TorchSeq2Seq(nn.Module):
 
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
-        if not config.norm_first or config.positions != "sinusoidal":
-            raise ValueError("the twin knows only norm_first=True and sinusoidal positions")
+        if config.positions != "sinusoidal":
+            raise ValueError("the twin knows only sinusoidal positions")
         self.config = config
         width, bias = config.n_embd, config.bias
         settings = {"dropout": config.dropout, "activation": config.activation, "bias": bias}
-        settings |= {"batch_first": True, "norm_first": True}
-        # Made by hand for one reason: by itself, nn.Transformer warns that its fast path for padding is for post-norm.
-        layer = nn.TransformerEncoderLayer(width, config.n_head, config.n_hidden, **settings)
-        norm = nn.LayerNorm(width, bias=bias)
-        encoder = nn.TransformerEncoder(layer, config.n_layer, norm, enable_nested_tensor=False)
-        sizes = (width, config.n_head, config.n_layer, config.n_layer, config.n_hidden)
-        self.transformer = nn.Transformer(*sizes, custom_encoder=encoder, **settings)
+        settings |= {"batch_first": True, "norm_first": config.norm_first}
+        # Both stacks are made by hand: by itself, nn.Transformer warns that its fast path for padding is for post-norm,
+        # and ends the stacks with a norm even where every layer ends with one.
+        sizes = (width, config.n_head, config.n_hidden)
+        norms = [nn.LayerNorm(width, bias=bias) if config.norm_first else None for _ in range(2)]
+        layer = nn.TransformerEncoderLayer(*sizes, **settings)
+        encoder = nn.TransformerEncoder(layer, config.n_layer, norms[0], enable_nested_tensor=False)
+        decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(*sizes, **settings), config.n_layer, norms[1])
+        stacks = {"custom_encoder": encoder, "custom_decoder": decoder}
+        self.transformer = nn.Transformer(width, config.n_head, **stacks, **settings)
         for layer in (*self.transformer.encoder.layers, *self.transformer.decoder.layers):
             layer.dropout = nn.Identity()
         self.token_embedding = nn.Embedding(config.vocab_size, width)
@@ -48,7 +51,7 @@ class TorchSeq2Seq(nn.Module):
     def forward(self, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         """(B, S), (B, T) integers -> logits (B, T, V)."""
         padding = source == self.config.pad
-        causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool).triu(1)
+        causal = torch.ones(target.shape[1], target.shape[1], dtype=torch.bool, device=target.device).triu(1)
         x = self.transformer(
             self.embed(source),
             self.embed(target),
@@ -71,7 +74,8 @@ def our_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
     names = {"token_embedding.weight": ("token_embedding.weight",)}
     for kind in ("weight", "bias") if config.bias else ("weight",):
         for stack in ("encoder", "decoder"):
-            names[f"transformer.{stack}.norm.{kind}"] = (f"{stack}_norm.{kind}",)
+            if config.norm_first:
+                names[f"transformer.{stack}.norm.{kind}"] = (f"{stack}_norm.{kind}",)
             for i in range(config.n_layer):
                 theirs, ours = f"transformer.{stack}.layers.{i}", f"{stack}.{i}"
                 attentions, norms = {"self_attn": "mixer"}, ("mixer_norm", "mlp_norm")

@@ -6,7 +6,7 @@ PyTorch runs as its user finds it: eagerly, its AdamW as it comes.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -64,22 +64,33 @@ def torch_update(
     options: TrainOptions, twin: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Sequence[torch.Tensor]
 ) -> float:
     """Learn from one batch with a model that has `loss(*batch)`; returns the loss before the update."""
+    return torch_step(options, twin, optimizer, twin.loss, batch).item()
+
+
+def torch_step(
+    options: TrainOptions,
+    twin: torch.nn.Module,
+    optimizer: torch.optim.Optimizer,
+    loss_of: Callable[..., torch.Tensor],
+    batch: Sequence[torch.Tensor],
+) -> torch.Tensor:
+    """The same, but nobody waits for the loss; `loss_of` is the model's `loss`, as it is or compiled."""
     optimizer.zero_grad()
-    loss = twin.loss(*batch)
+    loss = loss_of(*batch)
     loss.backward()
     if options.grad_clip:
         torch.nn.utils.clip_grad_norm_(twin.parameters(), options.grad_clip)
     optimizer.step()
-    return loss.item()
+    return loss.detach()
 
 
-def torch_optimizer(options: TrainOptions, twin: torch.nn.Module) -> torch.optim.AdamW:
+def torch_optimizer(options: TrainOptions, twin: torch.nn.Module, **settings: Any) -> torch.optim.AdamW:
     """AdamW with nanoGPT's groups: what has two axes or more decays, the rest does not."""
     groups = [
         {"params": [p for p in twin.parameters() if p.ndim >= 2], "weight_decay": options.weight_decay},
         {"params": [p for p in twin.parameters() if p.ndim < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2))
+    return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), **settings)
 
 
 def write(shape: Shape) -> Repeat:

@@ -1,4 +1,4 @@
-"""What a measurement was made on: the processor, how busy it was, the versions of the libraries."""
+"""What a measurement was made on: the processors, how busy they were, the versions of the libraries."""
 
 from __future__ import annotations
 
@@ -17,6 +17,18 @@ def cpu_model() -> str:
             if line.startswith("model name"):
                 return line.split(":", 1)[1].strip()
     return platform.processor() or platform.machine()
+
+
+def gpu_model() -> str:
+    """What the GPU calls itself, and the versions of driver and CuPy; to be asked where device cuda works."""
+    import cupy
+
+    runtime = cupy.cuda.runtime
+    name = runtime.getDeviceProperties(0)["name"].decode()
+    driver, toolkit = (
+        f"{v // 1000}.{v % 1000 // 10}" for v in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
+    )
+    return f"{name}; driver for CUDA {driver}, CuPy {cupy.__version__} with CUDA {toolkit}"
 
 
 def load() -> str:

@@ -1,0 +1,202 @@
+"""Measure this project beside PyTorch on one GPU: training steps, generation, and what they are made of.
+
+    python -m benchmarks.gpu --quick                              tiny models: whether everything runs, in a minute
+    python -m benchmarks.gpu --out results                        all rows, at most nine minutes
+    python -m benchmarks.gpu --rows baby,gpt2 --profile           some rows, and what the GPU's time goes into
+    python -m benchmarks.gpu --rows write --precisions bfloat16
+
+Each side is a process of its own, and they take turns on the GPU. A row that fails says so, and the others go on.
+The table goes to stdout at the end, all else to stderr; with --out a folder gets both as they come, and all numbers as
+a line of JSON for each row (results.jsonl). README.md in this folder says what each row means.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from dataclasses import asdict, dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from benchmarks.gpu_rows import ALL, ROWS, Finding, GpuRow, Handle, SideFailed, chosen, measure
+from benchmarks.gpu_table import ratios, render, values
+from benchmarks.kernels import kernel_table
+from benchmarks.machine import cpu_model, installed
+from benchmarks.table import spread
+from tinygrad_lite.console import run_command, say
+from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.options import build, option, parse_command_line
+from tinygrad_lite.run import available_cores
+
+QUICK_TURNS = 2
+GROUPS = tuple(dict.fromkeys(row.group for row in ROWS))
+
+
+@dataclass
+class GpuOptions:
+    """What `python -m benchmarks.gpu` can be asked for."""
+
+    rows: str = option("", f"rows by name, such as baby,gpt2; empty: all ({','.join(GROUPS)})")
+    precisions: str = option("", f"precisions, such as bfloat16; empty: all ({','.join(ALL)})")
+    compiled: str = option("bfloat16", "precisions in which PyTorch is compiled, too, which takes a minute; or none")
+    profile: bool = option(False, "for training steps: a table of the GPU's time by kernel, of both sides")
+    turns: int = option(5, "how often each side takes its turn", unit="turns", low=1)
+    seconds: float = option(0.4, "length of a turn, if a step is not longer", unit="seconds", above=0.0)
+    minutes: float = option(9.0, "when to end; rows that are not begun by then are left out", unit="minutes", above=0.0)
+    patience: float = option(120.0, "longest that one answer of a side may take", unit="seconds", above=0.0)
+    quick: bool = option(False, f"tiny models and {QUICK_TURNS} turns: to see whether everything runs")
+    out: str = option("", "folder for table.md, kernels.md and results.jsonl")
+    torch_device: str = option("cuda", "where PyTorch computes, for tests", choices=("cuda", "cpu"), hidden=True)
+
+    def __post_init__(self) -> None:
+        if self.quick:
+            self.turns, self.seconds = min(QUICK_TURNS, self.turns), min(0.01, self.seconds)
+
+
+def main(argv: list[str]) -> int:
+    """Measure what is asked for, and write the table after each row."""
+    began = time.monotonic()
+    parsed = parse_command_line(GpuOptions, argv, prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
+    options = build(GpuOptions, ("command line", parsed.values))
+    groups, precisions = chosen(options.rows, GROUPS, "rows"), chosen(options.precisions, ALL, "precisions")
+    compiled = [] if options.compiled == "none" else chosen(options.compiled, ALL, "compiled")
+    get_device("cuda")  # if there is none, this says why
+    report = Report(options)
+    deadline = began + 60 * options.minutes
+    names = {"ours": "cuda"} | ({"torch": options.torch_device} if find_spec("torch") else {})
+    if "torch" not in names:
+        say("note: torch is not installed, so this project is measured alone")
+    settings = (options.quick, deadline, options.patience)
+    sides = {name: Handle(name, device, *settings) for name, device in names.items()}
+    try:
+        meet(sides, report)
+        for row in ROWS:
+            for precision in precisions if row.group in groups else ():
+                if precision not in row.precisions:
+                    continue
+                if time.monotonic() > deadline:
+                    report.add(
+                        Finding(row, precision, failed={"row": f"left out, {options.minutes:g} minutes are over"})
+                    )
+                    continue
+                report.add(measure(row, precision, sides, compiled, options.turns, options.seconds))
+                if options.profile and row.work == "train":
+                    profile(row, precision, sides, report)
+    finally:
+        for side in sides.values():
+            side.close()
+        report.show()
+    return 0 if report.measured else 1
+
+
+def meet(sides: dict[str, Handle], report: Report) -> None:
+    """Start the sides, both at once, and hear what they are; without PyTorch's it goes on.
+
+    Raises: UserError if ours cannot be started.
+    """
+    for side in sides.values():
+        side.start()
+    for name in list(sides):
+        try:
+            report.know(name, sides[name].ask(do="facts"))
+        except SideFailed as failure:
+            if name == "ours":
+                raise UserError(f"this project's side cannot be measured: {failure}") from None
+            say(f"note: torch cannot be measured ({failure}), so this project is measured alone")
+            sides.pop(name).close()
+
+
+def profile(row: GpuRow, precision: str, sides: dict[str, Handle], report: Report) -> None:
+    """Write what the GPU's time in a step goes into, on each side that can say so."""
+    for name, side in sides.items():
+        try:
+            side.prepare(row)
+            answer = side.ask(do="kernels", precision=precision)
+        except SideFailed as failure:
+            say(f"note: no table of kernels for {row.group}, {precision}, {name}: {failure}")
+        else:
+            report.add_kernels(f"{row.what}, {precision}, {'this project' if name == 'ours' else 'torch'}", answer)
+
+
+class Report:
+    """What was found so far, and where it is written."""
+
+    def __init__(self, options: GpuOptions) -> None:
+        """Raises: OptionError if the folder cannot be written; it is better to know now."""
+        self.folder = Path(options.out) if options.out else None
+        self.findings: list[Finding] = []
+        self.kernels: list[str] = []
+        self.facts: dict[str, Any] = {}
+        asked = "Made with --quick: its numbers are no result" if options.quick else f"Turns: {options.turns}"
+        versions = ", ".join(f"{name} {installed(name)}" for name in ("numpy", "torch", "transformers", "ml_dtypes"))
+        self.about = [
+            f"Machine: {cpu_model()}, {available_cores()} cores; Python {platform.python_version()}, {versions}"
+        ]
+        self.about += [
+            asked,
+            "Precision: float32 without TF32; tf32 in products of float32; bfloat16 in products, with weights of "
+            "float32 (torch: autocast in training, weights of bfloat16 in generation); torch's AdamW is the fused one",
+        ]
+        if self.folder is not None:
+            try:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                for name in ("results.jsonl", "kernels.md"):
+                    (self.folder / name).write_text("", encoding="utf-8")
+            except OSError as error:
+                raise OptionError(f"--out {options.out} cannot be written ({error.strerror}): choose another") from None
+
+    @property
+    def measured(self) -> bool:
+        """Whether anything of ours was."""
+        return any("ours" in finding.turns for finding in self.findings)
+
+    def know(self, side: str, facts: dict[str, Any]) -> None:
+        """Take over what a side says of itself."""
+        self.about.append(f"{'This project' if side == 'ours' else 'PyTorch'}: {facts.pop('about')}")
+        self.facts |= facts
+        self.append({"side": side, "about": self.about, **facts})
+
+    def add(self, finding: Finding) -> None:
+        """Write down what was found for one row in one precision, and say it."""
+        self.findings.append(finding)
+        said = [
+            f"{variant} {spread(values(finding, variant, self.facts), finding.row.unit)}" for variant in finding.turns
+        ]
+        said += [f"{variant} failed: {reason}" for variant, reason in finding.failed.items()]
+        say(f"{finding.row.group}, {finding.precision}, {finding.row.what}: " + ", ".join(said))
+        found = {variant: ratios(finding, variant) for variant in finding.turns if variant != "ours"}
+        self.append({**asdict(finding), "ratios": found})
+        if self.folder is not None:
+            (self.folder / "table.md").write_text(self.page(), encoding="utf-8", newline="\n")
+
+    def add_kernels(self, title: str, answer: dict[str, Any]) -> None:
+        """Write down what a step's time goes into."""
+        self.kernels.append(kernel_table(title, answer))
+        self.append({"kernels of": title, **answer})
+        if self.folder is not None:
+            page = "\n".join(["# The GPU's time in a training step", "", *self.kernels])
+            (self.folder / "kernels.md").write_text(page, encoding="utf-8", newline="\n")
+
+    def append(self, line: dict[str, Any]) -> None:
+        """A line of JSON."""
+        if self.folder is not None:
+            with open(self.folder / "results.jsonl", "a", encoding="utf-8", newline="\n") as file:
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+
+    def page(self) -> str:
+        """The table."""
+        return render(self.findings, self.about, self.facts)
+
+    def show(self) -> None:
+        """Print all, the table last, where it is seen first."""
+        for page in self.kernels:
+            print(page)
+        if self.findings:
+            print(self.page(), end="", flush=True)
+
+
+if __name__ == "__main__":
+    run_command("benchmarks", main)

@@ -1,0 +1,173 @@
+"""This project's side of the rows on a GPU."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from benchmarks.gpu_side import FIRST_TOKENS, Side
+from benchmarks.kernels import between_events, seen_by_cupti
+from benchmarks.machine import gpu_model
+from benchmarks.our_side import greedy, make_model
+from benchmarks.shapes import Shape
+from benchmarks.steps import Step, training_step
+from tinygrad_lite import functional as F
+from tinygrad_lite.console import say
+from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
+from tinygrad_lite.cuda.launch import kernel, launch
+from tinygrad_lite.cuda.precision import precision
+from tinygrad_lite.device import Array, get_device, keyed_rng
+from tinygrad_lite.tensor import Tensor, no_grad
+
+
+class Ours(Side):
+    """Our models on device cuda. Weights stay float32; the precision is that of the products."""
+
+    def __init__(self, quick: bool) -> None:
+        super().__init__(quick)
+        self.device = get_device("cuda")
+        self.xp = self.device.xp
+        self.shape: Shape | None = None
+
+    def facts(self) -> dict[str, Any]:
+        amounts = {"product": 2 * self.size**3, "copy": 2 * self.bytes, "write": self.tokens}
+        trained = {
+            name: {"tokens": shape.target_tokens, "flop": shape.target_tokens * shape.config.flops_per_token()}
+            for name, shape in self.shapes.items()
+        }
+        return {"about": gpu_model(), "amounts": amounts, "shapes": trained}
+
+    def in_precision(self, name: str) -> contextlib.AbstractContextManager:
+        return precision(name)
+
+    def synchronize(self) -> None:
+        self.device.synchronize()
+
+    def release(self) -> None:
+        self.shape = self.model = self.optimizer = self.batches = None
+        gc.collect()
+        self.xp.get_default_memory_pool().free_all_blocks()
+
+    def check(self, shape: Shape, work: str) -> dict[str, list[float]]:
+        self.shape = shape
+        self.model = make_model(shape)
+        self.model.to("cuda")
+        with precision("float32"):
+            if work == "write":
+                self.model.eval()
+                return {"tokens": greedy(self.model, 1, min(FIRST_TOKENS, self.tokens))}
+            self.optimizer = shape.options.make_optimizer(self.model)
+            self.batches = [tuple(Tensor(part, device="cuda") for part in batch) for batch in shape.batches()]
+            losses = [self.loss()]
+            if not shape.options.dropout:
+                self.train(0)
+                losses.append(self.loss())
+        return {"losses": losses}
+
+    def loss(self) -> float:
+        """Of the first batch, without dropout."""
+        self.model.eval()
+        with no_grad():
+            loss = self.model.loss(self.batches[0]).item()
+        self.model.train()
+        return loss
+
+    def train(self, number: int) -> Array:
+        """A training step. The loss stays on the GPU."""
+        batch = self.batches[number % len(self.batches)]
+        return training_step(self.shape.options, self.model, self.optimizer, batch, number).data
+
+    def work(self, work: str, precision: str, variant: str) -> Step:
+        if work == "train":
+            return self.train
+        if work == "write":
+            return self.write
+        return {
+            "product": self.product,
+            "copy": self.copy,
+            "launch": self.launch,
+            "small product": self.small_product,
+            "linear": self.linear,
+        }[work](precision)
+
+    def write(self, number: int) -> None:
+        greedy(self.model, number % self.shape.vocab_size, self.tokens)
+
+    def random(self, *size: int) -> Array:
+        """Not zeros, with which a GPU is faster."""
+        return self.device.from_host(keyed_rng(1, "benchmark").standard_normal(size, dtype=np.float32))
+
+    def product(self, precision: str) -> Step:
+        a = self.random(self.size, self.size)
+        a = as_bfloat16(a) if precision == "bfloat16" else a
+        out = self.xp.empty(a.shape, a.dtype)
+
+        def step(number: int) -> None:
+            gemm(a, a, out=out)
+
+        return step
+
+    def copy(self, precision: str) -> Step:
+        a = self.xp.tile(self.random(1024), self.bytes // 4096)
+        b = self.xp.empty(a.shape, a.dtype)
+
+        def step(number: int) -> None:
+            b[...] = a
+
+        return step
+
+    def launch(self, precision: str) -> Step:
+        y, bias = self.random(4, 32), self.random(32)
+        function = kernel("bias", "add_bias", X=y.dtype, PACK=1)
+
+        def step(number: int) -> None:
+            launch(function, (1,), (128,), y.size, y.shape[1], y, bias)
+
+        return step
+
+    def small_product(self, precision: str) -> Step:
+        a = self.random(64, 64)
+        out = self.xp.empty(a.shape, a.dtype)
+
+        def step(number: int) -> None:
+            gemm(a, a, out=out)
+
+        return step
+
+    def linear(self, precision: str) -> Step:
+        x, weight, bias = (Tensor.wrap(self.random(*size)) for size in ((64, 64), (64, 64), (64,)))
+        weight.requires_grad_()
+
+        def step(number: int) -> None:
+            F.linear(x, weight, bias)
+
+        return step
+
+    def kernels_of(self, step: Step) -> tuple[list[tuple[str, float]], str]:
+        by: dict[str, Callable[[Step], list[tuple[str, float]]]] = {"CUPTI": seen_by_cupti, "events": self.by_events}
+        for source, look in by.items():
+            try:
+                if spent := look(step):
+                    return spent, source
+                say(f"no kernels were seen by {source}")
+            except Exception as error:  # another library's profiler: whatever it is, there is another way
+                say(f"kernels could not be seen by {source}: {type(error).__name__}: {error}")
+        raise RuntimeError("no kernel was seen")
+
+    def by_events(self, step: Step) -> list[tuple[str, float]]:
+        return between_events(step, self.synchronize, head_start=self.head_start())
+
+    def head_start(self) -> Callable[[], None]:
+        """Orders for about 100 ms, so that the GPU is behind Python from then on and does not wait for it."""
+        a = self.random(self.size, self.size)
+        out = self.xp.empty(a.shape, a.dtype)
+
+        def ask() -> None:
+            for _ in range(5):
+                gemm(a, a, out=out)
+
+        return ask

@@ -1,0 +1,180 @@
+"""PyTorch's side of the rows on a GPU, works as in `gpu_ours.py`: from the same weights, on the same batches.
+
+PyTorch gets what its users give it there: attention by `scaled_dot_product_attention`, its fused AdamW, autocast for
+bfloat16 in training, weights turned to bfloat16 for writing, and `set_float32_matmul_precision("high")` for TF32.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import gc
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from benchmarks.gpu_side import FIRST_TOKENS, Side
+from benchmarks.kernels import seen_by_cupti
+from benchmarks.our_side import make_model
+from benchmarks.shapes import Shape
+from benchmarks.steps import Step
+from benchmarks.torch_gpt import from_ours as gpt_from_ours
+from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
+from benchmarks.torch_side import greedily, hugging_face, torch_optimizer, torch_step
+
+
+class Torch(Side):
+    """The twins. Variants: "eager", "compiled" by torch.compile, and for writing "hugging-face"."""
+
+    def __init__(self, quick: bool, device: str = "cuda") -> None:
+        super().__init__(quick)
+        self.device = torch.device(device)
+        self.shape: Shape | None = None
+        self.has_compiled = False
+
+    def facts(self) -> dict[str, Any]:
+        about = f"torch {torch.__version__}"
+        if self.device.type == "cuda":
+            torch.cuda.init()
+            about += f" on {torch.cuda.get_device_name()}"
+        return {"about": about}
+
+    @contextlib.contextmanager
+    def in_precision(self, name: str) -> Iterator[None]:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def release(self) -> None:
+        self.shape = self.model = self.twin = self.optimizer = self.batches = None
+        if self.has_compiled:
+            torch.compiler.reset()
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def check(self, shape: Shape, work: str) -> dict[str, list[float]]:
+        self.shape, self.model = shape, make_model(shape)
+        self.twin = (seq2seq_from_ours if shape.translates else gpt_from_ours)(self.model).to(self.device)
+        with self.in_precision("float32"):
+            if work == "write":
+                count = min(FIRST_TOKENS, self.tokens)
+                return {"tokens": self.twin.eval().generate_cached(self.prompt(1), count)[0, 1:].tolist()}
+            fused = self.device.type == "cuda"
+            self.optimizer = torch_optimizer(shape.options, self.twin, fused=fused)
+            batches = shape.batches()
+            self.batches = [tuple(torch.tensor(part, device=self.device) for part in batch) for batch in batches]
+            losses = [self.loss()]
+            if not shape.options.dropout:
+                self.train("float32", self.twin.loss, 0)
+                losses.append(self.loss())
+        return {"losses": losses}
+
+    def loss(self) -> float:
+        """Of the first batch, without dropout. With gradients, for without them nn.Transformer goes another way."""
+        self.twin.eval()
+        loss = self.twin.loss(*self.batches[0]).item()
+        self.twin.train()
+        return loss
+
+    def train(self, precision: str, loss_of: Any, number: int) -> torch.Tensor:
+        """A training step. The loss stays on the GPU."""
+
+        def in_autocast(*batch: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                return loss_of(*batch)
+
+        batch = self.batches[number % len(self.batches)]
+        return torch_step(self.shape.options, self.twin, self.optimizer, in_autocast, batch)
+
+    def prompt(self, number: int) -> torch.Tensor:
+        return torch.tensor([[number % self.shape.vocab_size]], device=self.device)
+
+    def random(self, *size: int) -> torch.Tensor:
+        return torch.randn(*size, device=self.device)
+
+    def work(self, work: str, precision: str, variant: str) -> Step:
+        if work == "train":
+            loss_of = self.twin.loss
+            if variant == "compiled":
+                self.has_compiled, loss_of = True, torch.compile(loss_of)
+            return lambda number: self.train(precision, loss_of, number)
+        if work == "write":
+            return self.writes(torch.bfloat16 if precision == "bfloat16" else torch.float32, variant)
+        return {
+            "product": self.product,
+            "copy": self.copy,
+            "launch": self.launch,
+            "small product": self.small_product,
+            "linear": self.linear,
+        }[work](precision)
+
+    def writes(self, dtype: torch.dtype, variant: str) -> Step:
+        if variant == "hugging-face":
+            theirs = hugging_face(self.model).to(self.device, dtype)
+
+            def write(number: int) -> None:
+                theirs.generate(self.prompt(number), **greedily(self.tokens))
+
+            return write
+        twin = copy.deepcopy(self.twin).to(dtype)
+
+        def step(number: int) -> None:
+            twin.generate_cached(self.prompt(number), self.tokens).tolist()
+
+        return step
+
+    def product(self, precision: str) -> Step:
+        a = self.random(self.size, self.size)
+        a = a.bfloat16() if precision == "bfloat16" else a
+        out = torch.empty_like(a)
+
+        def step(number: int) -> None:
+            torch.mm(a, a, out=out)
+
+        return step
+
+    def copy(self, precision: str) -> Step:
+        a = self.random(self.bytes // 4)
+        b = torch.empty_like(a)
+
+        def step(number: int) -> None:
+            b.copy_(a)
+
+        return step
+
+    def launch(self, precision: str) -> Step:
+        y, bias = self.random(4, 32), self.random(32)
+
+        def step(number: int) -> None:
+            y.add_(bias)
+
+        return step
+
+    def small_product(self, precision: str) -> Step:
+        a = self.random(64, 64)
+        out = torch.empty_like(a)
+
+        def step(number: int) -> None:
+            torch.mm(a, a, out=out)
+
+        return step
+
+    def linear(self, precision: str) -> Step:
+        x, weight, bias = self.random(64, 64), self.random(64, 64).requires_grad_(), self.random(64)
+
+        def step(number: int) -> None:
+            torch.nn.functional.linear(x, weight, bias)
+
+        return step
+
+    def kernels_of(self, step: Step) -> tuple[list[tuple[str, float]], str]:
+        return seen_by_cupti(step), "CUPTI"

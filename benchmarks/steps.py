@@ -1,0 +1,60 @@
+"""A training step on any device, and how long it takes.
+
+A GPU is asked for something and does it later; Python goes on at once. So the clock is read only when the GPU has
+caught up (`synchronize`), and not after each step but after a group of them: between steps nobody waits when a model is
+trained either.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tinygrad_lite.device import random_key
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training import TrainOptions
+
+MOST_REPEATS = 200  # a GPU takes about 1,000 orders in advance; then Python waits
+
+Step = Callable[[int], Any]  # does one piece of work, of this number; on a GPU it only asks for it
+
+
+def training_step(options: TrainOptions, model: Module, optimizer: Optimizer, batch: Any, number: int) -> Tensor:
+    """Learn from one batch: forward, backward, clipping, update. Returns the loss before it, not yet fetched."""
+    optimizer.zero_grad()
+    with random_key(options.seed, number):
+        loss = model.loss(batch)
+    loss.backward()
+    optimizer.clip_grad_norm(options.grad_clip)
+    optimizer.step()
+    return loss.detach()
+
+
+def time_group(step: Step, synchronize: Callable[[], None], repeats: int, begin: int = 0) -> tuple[float, float, Any]:
+    """Do so many steps in a row, numbered from `begin`.
+
+    Returns: milliseconds of a step; those that Python needed to ask for it; and what the last step returned.
+    """
+    synchronize()
+    began = time.perf_counter()
+    for number in range(begin, begin + repeats):
+        result = step(number)
+    asked = time.perf_counter()
+    synchronize()
+    done = time.perf_counter()
+    return (done - began) * 1e3 / repeats, (asked - began) * 1e3 / repeats, result
+
+
+def warm_up(step: Step, synchronize: Callable[[], None], seconds: float, most: int = MOST_REPEATS) -> tuple[float, int]:
+    """Do a few steps that do not count: at the first one kernels are compiled, at the next memory is taken.
+
+    Returns: milliseconds of the first step, and how many steps make a group of about so many seconds.
+    """
+    first, _, _ = time_group(step, synchronize, 1)
+    ms, _, _ = time_group(step, synchronize, 1, 1)
+    if ms < 1e3 * seconds:  # a long step is not worth others
+        ms, _, _ = time_group(step, synchronize, 2, 2)
+    return first, max(1, min(most, round(1e3 * seconds / ms)))

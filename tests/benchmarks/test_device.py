@@ -1,0 +1,136 @@
+"""`python -m benchmarks.device`: which widths, what is measured, and the sentences that follow from it."""
+
+import pytest
+
+from benchmarks import device as command
+from benchmarks.device import (
+    DeviceOptions,
+    Width,
+    check_losses,
+    conclusions,
+    crossing,
+    main,
+    read_widths,
+    shape_of,
+    table,
+)
+from tinygrad_lite.device import DeviceError
+from tinygrad_lite.errors import OptionError, UserError
+
+TINY = "--turns 2 --seconds 0.001 --n_layer 1 --block_size 8 --batch_size 2 --head_width 8".split()
+
+
+def measured(width: int, **turns: list[float]) -> Width:
+    return Width(width, 1000 * width, turns)
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ({32: 0.5, 64: 1.0, 128: 2.0}, "The GPU is faster from a width of about 64 on."),
+        ({32: 0.25, 128: 4.0}, "The GPU is faster from a width of about 64 on."),
+        ({32: 2.0, 64: 0.5, 256: 2.0}, "The GPU is faster from a width of about 128 on."),  # for good, that is
+        ({32: 1.5, 64: 3.0}, "The GPU is faster at every width measured, from 32 on."),
+        ({32: 0.5, 64: 0.9}, "The CPU is faster at every width measured, up to 64."),
+        ({32: 1.5, 64: 0.9}, "There is no width from which on the GPU is faster: at the largest, 64, the CPU is."),
+    ],
+)
+def test_the_crossing(ratios, expected):
+    assert crossing(ratios) == expected
+
+
+def test_ratios_are_taken_turn_by_turn():
+    assert measured(64, cpu=[4.0, 8.0], cuda=[2.0, 1.0]).ratios == [2.0, 8.0]
+    assert measured(64, cpu=[4.0], cuda=[2.0, 1.0]).ratios == [2.0]  # a slow CPU has one turn only
+    assert measured(64, cpu=[4.0]).ratios == []
+
+
+def test_the_table_says_where_the_cpu_was_left_out():
+    found = [measured(32, cpu=[2.0], cuda=[4.0]), measured(64, cpu=[5000.0], cuda=[5.0]), measured(128, cuda=[6.0])]
+    page = table(found, DeviceOptions(cpu_only=True), widest=128)
+    assert "| 32 | 32,000 | 2.00 (2.00 to 2.00) | 4.00 (4.00 to 4.00) | **0.500 (0.500 to 0.500)** |" in page
+    assert "| 128 | 128,000 | – | 6.00 (6.00 to 6.00) | – |" in page
+    assert conclusions(found, DeviceOptions(), 128) == [
+        "The GPU is faster from a width of about 34 on.",
+        "The largest speed-up is 1,000, at a width of 64.",
+        "The CPU was left out beyond a width of 64, where a step took it 5.00 s (--longest 3).",
+    ]
+    assert conclusions(found[:1], DeviceOptions(), 32) == ["The CPU is faster at every width measured, up to 32."]
+
+
+def test_heads_fit_into_every_width():
+    sizes = {width: shape_of(DeviceOptions(), width).options.n_head for width in (1, 32, 64, 96, 200, 1024)}
+    assert sizes == {1: 1, 32: 1, 64: 1, 96: 1, 200: 2, 1024: 16}
+
+
+def test_widths_are_given_with_spaces_or_commas():
+    assert read_widths(DeviceOptions(widths=["32", "64,128"])) == [32, 64, 128]
+
+
+@pytest.mark.parametrize("widths", ["0", "64 32", "32 32", "a", "-1", "3.5", ""])
+def test_other_widths_are_refused(widths):
+    with pytest.raises(OptionError, match="--widths"):
+        read_widths(DeviceOptions(widths=[widths]))
+
+
+def test_without_a_gpu_it_says_why(monkeypatch):
+    def refuse(name):
+        raise DeviceError("no GPU here")
+
+    monkeypatch.setattr(command, "get_device", refuse)
+    with pytest.raises(DeviceError, match="no GPU here"):
+        main([])
+
+
+def test_the_cpu_alone_is_measured_until_it_is_too_slow(capsys):
+    assert main(["--cpu-only", "--widths", "8", "16", "24", *TINY]) == 0
+    said = capsys.readouterr().out
+    assert [f"| {width} |" in said for width in (8, 16, 24)] == [True] * 3
+    assert "- GPU: " not in said
+    assert "faster" not in said
+    assert main(["--cpu-only", "--widths", "8", "16", "--longest", "1e-9", *TINY]) == 0
+    said = capsys.readouterr().out
+    assert "| 16 |" not in said
+    assert "left out beyond a width of 8" in said
+
+
+def test_both_devices_are_measured_and_drawn(cuda, tmp_path, capsys):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "device.svg"
+    assert main(["--widths", "8", "16", "--dtype", "tf32", "--out", str(picture), *TINY]) == 0
+    said = capsys.readouterr().out
+    assert said.count("–") == 0
+    assert "- GPU: " in said
+    assert "tf32" in said
+    assert "at every width measured" in said or "from a width of about" in said
+    drawn = picture.read_text(encoding="utf-8")
+    assert ">GPU<" in drawn
+    assert "times as fast as the CPU" in drawn
+
+
+def test_a_device_whose_memory_is_full_takes_no_wider_models(monkeypatch, capsys):
+    def prepare(shape, name):
+        if name == "cuda" and shape.options.n_embd > 8:
+            raise MemoryError
+        return lambda number: None, 4.0
+
+    monkeypatch.setattr(command, "prepare", prepare)
+    monkeypatch.setattr(command, "get_device", lambda name: type("Device", (), {"synchronize": lambda self: None})())
+    found = list(command.sweep(DeviceOptions(turns=1, seconds=1e-6), [8, 16, 24]))
+    assert [sorted(one.turns) for one in found] == [["cpu", "cuda"], ["cpu"], ["cpu"]]
+    assert capsys.readouterr().err.count("the memory of device cuda is full") == 1
+
+
+def test_devices_that_compute_differently_are_refused():
+    check_losses(64, {"cpu": 4.0, "cuda": 4.0003}, 1e-4)
+    check_losses(64, {"cpu": 4.0}, 1e-4)
+    with pytest.raises(UserError, match="width 64: the devices begin with different losses"):
+        check_losses(64, {"cpu": 4.0, "cuda": 4.001}, 1e-4)
+    with pytest.raises(UserError):
+        check_losses(64, {"cpu": 4.0, "cuda": float("nan")}, 1e-4)
+
+
+def test_a_picture_of_another_kind_is_refused_before_anything_is_measured(monkeypatch):
+    monkeypatch.setattr(command, "sweep", None)
+    with pytest.raises(OptionError, match="must end with one of"):
+        main(["--cpu-only", "--out", "device.txt"])

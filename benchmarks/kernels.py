@@ -13,6 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from benchmarks.steps import Step
+from tinygrad_lite.cuda import gemm
+from tinygrad_lite.cuda.launch import kernel
+from tinygrad_lite.device import get_device
 
 Spent = list[tuple[str, float]]  # kernels in the order in which they ran, with their microseconds
 LONGEST_NAME = 90  # characters of a kernel's name, which may be a whole C++ template
@@ -39,7 +42,7 @@ def between_events(step: Step, synchronize: Callable[[], None], head_start: Call
         head_start: asks the GPU for something long. Without it an event would be set, and then the GPU would wait for
             Python to ask for the kernel.
     """
-    import cupy
+    cupy = get_device("cuda").xp
 
     marks: list[tuple[str, Any, Any]] = []
     with watched(marks):
@@ -55,10 +58,7 @@ def between_events(step: Step, synchronize: Callable[[], None], head_start: Call
 @contextmanager
 def watched(marks: list[tuple[str, Any, Any]]) -> Iterator[None]:
     """Inside, each start of a kernel or product adds (name, event before, event after) to the list."""
-    import cupy
-
-    from tinygrad_lite.cuda import gemm
-    from tinygrad_lite.cuda.launch import kernel
+    cupy = get_device("cuda").xp
 
     def marked(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
         before, after = cupy.cuda.Event(), cupy.cuda.Event()

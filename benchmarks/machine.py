@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from tinygrad_lite.device import get_device
+
 
 def cpu_model() -> str:
     """What the processor calls itself."""
@@ -21,7 +23,7 @@ def cpu_model() -> str:
 
 def gpu_model() -> str:
     """What the GPU calls itself, and the versions of driver and CuPy; to be asked where device cuda works."""
-    import cupy
+    cupy = get_device("cuda").xp
 
     runtime = cupy.cuda.runtime
     name = runtime.getDeviceProperties(0)["name"].decode()

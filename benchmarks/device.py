@@ -22,7 +22,7 @@ from benchmarks.machine import cpu_model, gpu_model, installed
 from benchmarks.our_side import make_model
 from benchmarks.scaling import line
 from benchmarks.shapes import VOCABULARY, Shape
-from benchmarks.steps import Step, time_group, training_step, warm_up
+from benchmarks.steps import Step, time_group, trainer, warm_up
 from benchmarks.table import shown, spread
 from gpt.config import GPTOptions
 from tinygrad_lite.console import run_command, say
@@ -150,9 +150,10 @@ def prepare(shape: Shape, name: str) -> tuple[Step, float]:
     model.to(name)
     optimizer = shape.options.make_optimizer(model)
     batches = [tuple(Tensor(part, device=name) for part in batch) for batch in shape.batches()]
+    train = trainer(shape.options, model, optimizer)
 
     def step(number: int) -> Tensor:
-        return training_step(shape.options, model, optimizer, batches[number % len(batches)], number)
+        return train(batches[number % len(batches)], number)
 
     return step, step(0).item()
 

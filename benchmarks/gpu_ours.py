@@ -14,7 +14,7 @@ from benchmarks.kernels import between_events, seen_by_cupti
 from benchmarks.machine import gpu_model
 from benchmarks.our_side import greedy, make_model
 from benchmarks.shapes import Shape
-from benchmarks.steps import Step, training_step
+from benchmarks.steps import Step, trainer
 from tinygrad_lite import functional as F
 from tinygrad_lite.console import say
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
@@ -48,7 +48,7 @@ class Ours(Side):
         self.device.synchronize()
 
     def release(self) -> None:
-        self.shape = self.model = self.optimizer = self.batches = None
+        self.shape = self.model = self.learn = self.batches = None
         gc.collect()
         self.xp.get_default_memory_pool().free_all_blocks()
 
@@ -60,7 +60,7 @@ class Ours(Side):
             if work == "write":
                 self.model.eval()
                 return {"tokens": greedy(self.model, 1, min(FIRST_TOKENS, self.tokens))}
-            self.optimizer = shape.options.make_optimizer(self.model)
+            self.learn = trainer(shape.options, self.model, shape.options.make_optimizer(self.model))
             self.batches = [tuple(Tensor(part, device="cuda") for part in batch) for batch in shape.batches()]
             losses = [self.loss()]
             if not shape.options.dropout:
@@ -79,7 +79,7 @@ class Ours(Side):
     def train(self, number: int) -> Array:
         """A training step. The loss stays on the GPU."""
         batch = self.batches[number % len(self.batches)]
-        return training_step(self.shape.options, self.model, self.optimizer, batch, number).data
+        return self.learn(batch, number).data
 
     def work(self, work: str, precision: str, variant: str) -> Step:
         if work == "train":

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
@@ -22,15 +23,27 @@ MOST_REPEATS = 200  # a GPU takes about 1,000 orders in advance; then Python wai
 Step = Callable[[int], Any]  # does one piece of work, of this number; on a GPU it only asks for it
 
 
-def training_step(options: TrainOptions, model: Module, optimizer: Optimizer, batch: Any, number: int) -> Tensor:
-    """Learn from one batch: forward, backward, clipping, update. Returns the loss before it, not yet fetched."""
-    optimizer.zero_grad()
-    with random_key(options.seed, number):
-        loss = model.loss(batch)
-    loss.backward()
-    optimizer.clip_grad_norm(options.grad_clip)
-    optimizer.step()
-    return loss.detach()
+def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Callable[[Any, int], Tensor]:
+    """Makes a function that learns from a batch: forward, backward, clipping, update, as train.py does on this device.
+
+    It takes the batch and the number of the step, and returns the loss before the update, not yet fetched.
+    """
+    guard = Guard(optimizer.values.data) if optimizer.values.device == "cuda" else None
+    optimizer.guard = guard and guard.numbers
+
+    def train(batch: Any, number: int) -> Tensor:
+        optimizer.zero_grad()
+        with random_key(options.seed, number):
+            loss = model.loss(batch)
+        loss.backward()
+        if guard:
+            guard.judge([loss.detach()], optimizer.gradients.data, options.grad_clip, number)
+        else:
+            optimizer.clip_grad_norm(options.grad_clip)
+        optimizer.step()
+        return loss.detach()
+
+    return train
 
 
 def time_group(step: Step, synchronize: Callable[[], None], repeats: int, begin: int = 0) -> tuple[float, float, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinygrad_lite import anomaly
 from tinygrad_lite.cuda.columns import column_sums
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.cuda.launch import kernel, launch_elements, pack
@@ -32,11 +33,25 @@ def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     def backward(dy):
         dy = xp.ascontiguousarray(dy).reshape(-1, len(w))
         dx = gemm(dy, w, dtype=before).reshape(shape) if x_needs else None
-        dw = gemm(dy.T, rows, dtype=total) if w_needs else None
+        dw = None
+        if gradient_memory(weight) is not None:
+            gemm(dy.T, rows, out=gradient_memory(weight), add=True)
+        elif w_needs:
+            dw = gemm(dy.T, rows, dtype=total)
         return (dx, dw) if bias is None else (dx, dw, column_sums(dy))
 
     parents = (x, weight) if bias is None else (x, weight, bias)
     return node(y.reshape(*shape[:-1], len(w)), parents, backward, "linear")
+
+
+def gradient_memory(parameter: Tensor) -> Array | None:
+    """The memory in which the gradients of a parameter are summed up, if there is one: a product may go there at once.
+
+    This is what happens to a gradient that is handed back, too; but for a large matrix writing it, and then reading it
+    and the sum and writing the sum, takes longer than the product. Not in the checking mode, which looks at each.
+    """
+    is_leaf = parameter._backward is None and parameter.requires_grad
+    return parameter.grad.data if is_leaf and parameter.grad is not None and not anomaly.checking else None
 
 
 def add_bias(y: Array, bias: Array) -> None:

@@ -5,6 +5,7 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
+from tinygrad_lite.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.cuda.columns import column_sums
 from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.device import get_device
@@ -106,3 +107,29 @@ def test_nan_and_infinity_stay_in_their_row(cuda):
     y = F.layer_norm(*on(cuda, x, gain, shift)).numpy()
     assert np.isnan(y[1:3]).all()
     assert np.isfinite(y[[0, 3]]).all()
+
+
+@pytest.mark.parametrize("mode", ["float32", "bfloat16"])
+def test_gradients_are_added_to_those_that_are_there(cuda, mode):
+    """A product may add into an optimizer's memory at once, which must come to the same."""
+    x, _, _, weight, bias, _ = arrays(5, 8)
+    found = []
+    for start in (None, 0.0, 3.0):
+        parameter = Tensor(weight, device=cuda, requires_grad=True)
+        if start is not None:
+            parameter.grad = parameter.detach().full_like(start)
+        with precision(mode):
+            for _ in range(2):
+                F.linear(Tensor(x, device=cuda), parameter, Tensor(bias, device=cuda)).cast("float32").sum().backward()
+        found.append(parameter.grad.numpy() - (start or 0))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
+    np.testing.assert_allclose(found[2], found[0], rtol=1e-5)
+    assert np.abs(found[0]).max() > 0.1
+
+
+def test_the_checking_mode_sees_a_broken_gradient(cuda):
+    x = Tensor([[1e30, 1.0]], device=cuda)
+    weight = Tensor([[1e-30, 0.0]], device=cuda, requires_grad=True)
+    weight.grad = weight.detach().zeros_like()
+    with detect_anomaly(), pytest.raises(NonFiniteError, match="the gradient of linear made an infinity"):
+        (F.linear(x, weight) * 1e30).backward()

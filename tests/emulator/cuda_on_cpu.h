@@ -3,8 +3,9 @@
 // Blocks run one after the other. The threads of a block are coroutines (each has its own stack and is switched to by
 // hand), so a thread waits at a barrier by giving way until all others have come. What a real GPU would do silently is
 // an error here: a barrier that some threads never reach, more than 1,024 threads, more than 48 KiB of shared memory.
-// Shared memory begins as garbage. In which order the threads run is up to CUDA_ON_CPU_ORDER (0 upwards, 1 downwards,
-// 2 mixed): a kernel whose result depends on it lacks a barrier.
+// Shared memory begins as garbage. In which order the threads run is up to CUDA_ON_CPU_ORDER: 0 upwards or 1 downwards,
+// each warp as far as it can get before the next one begins, or 2 mixed, all side by side. A kernel whose result
+// depends on it lacks a barrier.
 
 #include <stdint.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ struct Thread {
 static const int STACK = 1 << 16;
 static Thread threads[1024];
 static ucontext_t scheduler;
-static int current;
+static int current, order;
 static void (*body)(const void*);  // calls the kernel with the arguments that are kept here
 static const void* arguments;
 static uint64_t exchange[1024][2];  // what each thread shows to the others of its warp
@@ -63,14 +64,6 @@ static inline void begin() {
 [[noreturn]] static void fail(const char* what) {
     fprintf(stderr, "cuda_on_cpu: block (%u, %u, %u): %s\n", blockIdx.x, blockIdx.y, blockIdx.z, what);
     abort();
-}
-
-// The order in which the threads of a block take turns.
-static inline int turn(int i, int count) {
-    static const int order = getenv("CUDA_ON_CPU_ORDER") ? atoi(getenv("CUDA_ON_CPU_ORDER")) : 0;
-    if (order == 1) return count - 1 - i;
-    if (order == 2) return (int)((i * 7919ll + 13) % count);  // 7919 is prime, and no block has so many threads
-    return i;
 }
 
 // Let the threads of [first, last) that wait at this barrier go on, if none of them is still under way.
@@ -98,21 +91,29 @@ static void run_block(int count) {
         t.context.uc_link = &scheduler;
         makecontext(&t.context, begin, 0);
     }
+    int warps = (count + 31) / 32;
+    bool moved;
+    auto run = [&](int i) {
+        Thread& t = threads[current = i];
+        if (t.state != READY) return;
+        threadIdx = t.index;
+        swapcontext(&scheduler, &t.context);
+        moved = true;
+    };
     for (;;) {
-        int done = 0;
-        bool moved = false;
-        for (int i = 0; i < count; i++) {
-            Thread& t = threads[current = turn(i, count)];
-            if (t.state == READY) {
-                threadIdx = t.index;
-                swapcontext(&scheduler, &t.context);
-                moved = true;
-            }
-            if (t.state == DONE) done++;
+        moved = false;
+        if (order == 2)
+            for (int i = 0; i < count; i++) run((int)((i * 7919ll + 13) % count));  // prime: all have their turn
+        for (int w = 0; w < warps; w++) {
+            int warp = order == 1 ? warps - 1 - w : w;
+            int first = warp * 32, last = warp + 1 < warps ? first + 32 : count;
+            do {
+                for (int i = 0; i < last - first && order != 2; i++) run(order == 1 ? last - 1 - i : first + i);
+            } while (release(first, last, AT_WARP_BARRIER) && order != 2);
         }
-        if (done == count) return;
-        for (int first = 0; first < count; first += 32)
-            moved |= release(first, first + 32 < count ? first + 32 : count, AT_WARP_BARRIER);
+        bool all_done = true;
+        for (int i = 0; i < count; i++) all_done &= threads[i].state == DONE;
+        if (all_done) return;
         moved |= release(0, count, AT_BLOCK_BARRIER);
         if (!moved) fail("some threads wait at a barrier that others never reach");
     }
@@ -128,6 +129,8 @@ static void launch(const unsigned* g, const Kernel& kernel) {
     if (__start_on_chip && __stop_on_chip - __start_on_chip > 48 * 1024) fail("more than 48 KiB of shared memory");
     body = [](const void* kernel) { (*(const Kernel*)kernel)(); };
     arguments = &kernel;
+    const char* chosen = getenv("CUDA_ON_CPU_ORDER");
+    order = chosen ? atoi(chosen) : 0;
     for (unsigned z = 0; z < g[2]; z++)
         for (unsigned y = 0; y < g[1]; y++)
             for (unsigned x = 0; x < g[0]; x++) {
@@ -211,3 +214,5 @@ template <class V>
 static inline V min(V a, V b) { return b < a ? b : a; }
 template <class V>
 static inline V max(V a, V b) { return a < b ? b : a; }
+
+#include "tensor_cores_on_cpu.h"

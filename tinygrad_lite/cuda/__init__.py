@@ -20,6 +20,7 @@ long as nobody asks for a value. So nothing here looks at a value.
     philox.cuh      random numbers, for the sources that include it
     gemm.py         matrix products, by cuBLAS
     precision.py    float32, TF32 or bfloat16 in the products
+    tensor_cores.cuh    the instructions of the matrix units
     *.cu, *.py      one operation each; the derivations are in the files of the same names in functional/
 
 The functions here are found by their names: `layer_norm_cuda` in layer_norm.py is the version of `layer_norm` for

@@ -2,20 +2,22 @@
 
 The weights P are a (T, S) array for each head, and writing and reading them is what takes the time. If attention is
 causal, the queries are taken in blocks, and each block is multiplied with only the keys that it can see: that saves
-almost half of the work and of the memory.
+almost half of the work and of the memory. In bfloat16 there is mostly a way without that array: flash_attention.py.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
+from tinygrad_lite.cuda.dropout import Dropout, draw_dropout
+from tinygrad_lite.cuda.flash_attention import fits_flash_attention, flash_attention
 from tinygrad_lite.cuda.gemm import TYPES, gemm, laid_out
 from tinygrad_lite.cuda.launch import kernel, launch_rows, pack
 from tinygrad_lite.cuda.precision import flowing
-from tinygrad_lite.device import Array, next_rng, xp_of
+from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.attention import check_attention, scaled_dot_product_attention_composed
 from tinygrad_lite.tensor import Tensor, node
 
@@ -37,14 +39,35 @@ def scaled_dot_product_attention_cuda(
     if query.dtype.name not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
         return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types
     check_attention(query, key, value, mask, dropout_p)
-    xp, given, kind = query.xp, query.dtype, flowing(query.dtype)
+    given, kind = query.dtype, flowing(query.dtype)
+    q, k, v = (x.data.astype(kind, copy=False) for x in (query, key, value))
+    use_flash = kind.name == "bfloat16" and fits_flash_attention(query, key, mask)
+    version = flash_attention if use_flash else attention_by_blocks
+    y, backward = version(q, k, v, None if mask is None else mask.data, is_causal, draw_dropout(dropout_p))
+
+    def backward_as_given(dy):
+        return tuple(gradient.astype(given, copy=False) for gradient in backward(dy))
+
+    return node(y, (query, key, value), backward_as_given, "scaled_dot_product_attention")
+
+
+def attention_by_blocks(
+    q: Array, k: Array, v: Array, mask: Array | None, is_causal: bool, dropout: Dropout
+) -> tuple[Array, Callable]:
+    """The result (B, H, T, D), and the function that takes its gradient to those of q, k and v.
+
+    Args:
+        q, k, v: (B, H, T or S, D) of one float type, in any layout.
+        mask: truth values that broadcast to (B, H, T, S).
+    """
+    xp, kind = xp_of(q), q.dtype
     # cuBLAS wants to step from head to head, and from sequence to sequence, by one distance. Heads that are cut out of
     # (B, T, C) do not lie so, and each of the products below would copy them.
-    q, k, v = (laid_out(x.data.astype(kind, copy=False))[0] for x in (query, key, value))
+    q, k, v = (laid_out(x)[0] for x in (q, k, v))
     (batch, heads, t, width), s = q.shape, k.shape[2]
-    scale, dropout = 1 / math.sqrt(width), draw_dropout(dropout_p)
+    scale = 1 / math.sqrt(width)
     ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
-    looks = None if mask is None else xp.broadcast_to(mask.data, (batch, heads, t, s))
+    looks = None if mask is None else xp.broadcast_to(mask, (batch, heads, t, s))
     out = xp.empty((batch, heads, t, width), kind)
     blocks = causal_blocks(t, s) if is_causal else [(slice(0, t), s)]
     weights = []  # P, block by block
@@ -53,42 +76,22 @@ def scaled_dot_product_attention_cuda(
         gemm(softmax(p, rows.start, t, s, ahead, looks, dropout), v[:, :, :end], out=out[:, :, rows])
         weights.append(p)
 
-    def backward(d_out):
-        d_out = laid_out(d_out)[0]
+    def backward(dy: Array) -> tuple[Array, Array, Array]:
+        dy = laid_out(dy)[0]
         dq = xp.empty(q.shape, kind)
-        total = kind if len(blocks) == 1 else np.float64 if kind == np.float64 else np.float32  # sums over the blocks
+        total = np.float32 if kind.name == "bfloat16" and len(blocks) > 1 else kind  # of sums over the blocks
         dk, dv = xp.empty(k.shape, total), xp.empty(v.shape, total)
         # The last block sees all keys. It comes first, so that the others find something to add to.
         for (rows, end), p in zip(reversed(blocks), reversed(weights), strict=True):
-            ds = gemm(d_out[:, :, rows], v[:, :, :end].swapaxes(-1, -2))  # dP, and then in place
+            ds = gemm(dy[:, :, rows], v[:, :, :end].swapaxes(-1, -2))  # dP, and then in place
             softmax_backward(p, ds, rows.start, ahead, dropout)
             is_later = rows.stop < t
-            gemm(p.swapaxes(-1, -2), d_out[:, :, rows], out=dv[:, :, :end], add=is_later)
+            gemm(p.swapaxes(-1, -2), dy[:, :, rows], out=dv[:, :, :end], add=is_later)
             gemm(ds.swapaxes(-1, -2), q[:, :, rows], out=dk[:, :, :end], scale=scale, add=is_later)
             gemm(ds, k[:, :, :end], out=dq[:, :, rows], scale=scale)
-        return tuple(x.astype(given, copy=False) for x in (dq, dk, dv))
+        return dq, dk, dv
 
-    return node(out, (query, key, value), backward, "scaled_dot_product_attention")
-
-
-@dataclass(frozen=True)
-class Dropout:
-    """What a kernel must know to drop weights: those whose 32 random bits are less than drop_below."""
-
-    key: int  # of the random numbers, see philox.cuh
-    drop_below: int
-    keep_scale: float  # 1 / (1 - p), for the weights that stay; 1 if none is dropped
-
-
-def draw_dropout(p: float) -> Dropout:
-    """One draw of dropout with probability p. On the CPU the host draws every number, here only the key of them.
-
-    So the masks are others than on the CPU, but those of a step come again if it is run again.
-    """
-    if p == 0:
-        return Dropout(0, 0, 1.0)
-    bits = np.uint64(next_rng("dropout").bit_generator.random_raw())
-    return Dropout(int(bits.view(np.int64)), round(p * 2**32), 1 / (1 - p))
+    return out, backward
 
 
 def softmax(scores: Array, first: int, t: int, s: int, ahead: int, looks: Array | None, dropout: Dropout) -> Array:

@@ -8,6 +8,8 @@ they are others than on the CPU, where also p is rounded to 1/65536, here to 1/2
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from tinygrad_lite.cuda.launch import FLOATS, kernel, launch_elements, pack
@@ -42,3 +44,19 @@ def dropped(x: Array, key: np.int64, p: float) -> Array:
     function = kernel("dropout", "dropout", X=x.dtype, PACK=packed)
     launch_elements(function, x.size // packed, x, y, key, round(p * 2**32), 1 / (1 - p))
     return y
+
+
+@dataclass(frozen=True)
+class Dropout:
+    """One draw of dropout, as attention's kernels need it: elements whose random word is below `drop_below` go."""
+
+    key: int
+    drop_below: int
+    keep_scale: float  # for those that stay: 1 / (1 - p)
+
+
+def draw_dropout(p: float) -> Dropout:
+    """The next draw; nothing is drawn for p = 0, and then nothing is dropped."""
+    if p == 0:
+        return Dropout(0, 0, 1.0)
+    return Dropout(int(random_key_of_call()), min(round(p * 2**32), 2**32 - 1), 1 / (1 - p))

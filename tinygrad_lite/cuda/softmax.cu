@@ -1,12 +1,23 @@
 // The softmax inside attention, in place, and its gradient; the formulas are in functional/attention.py.
 //
-// The scores S of a block of queries are an array (B, H, length, width) without gaps: all queries t = first, first + 1, ...
-// of the block and the keys s < width, which are all that they can see. A warp takes one row, that is one query. With
-// causal attention a query sees the keys s <= t + ahead, so the warp does not even read the others.
+// The scores S of a block of queries are an array (B, H, length, width) without gaps: the queries t = first, first + 1,
+// ... of the block, and the keys s < width, which are all that they can see. A warp takes one row, that is one query.
+// With causal attention a query sees the keys s <= t + ahead, so the warp does not even read the others.
 //
 // Dropout numbers the weights as if all T x S of them were there, so that a mask does not depend on the blocks. What is
 // kept of P says by its sign what was dropped (a weight is never negative), so the backward pass need not draw again.
 #include "philox.cuh"
+
+// The random words of a pack; if its first element is the first of four that share them, at the price of one.
+__device__ inline Words random_bits_of_pack(long long key, long long element) {
+#if PACK == 4
+    if (element % 4 == 0) return random_bits_of_four(key, element / 4);
+    return {{random_bits(key, element), random_bits(key, element + 1), random_bits(key, element + 2),
+             random_bits(key, element + 3)}};
+#else
+    return {{random_bits(key, element)}};
+#endif
+}
 
 // How many keys, from the first on, the query of a row can see.
 __device__ inline int keys_seen(long long query, long long width, long long ahead) {
@@ -14,9 +25,9 @@ __device__ inline int keys_seen(long long query, long long width, long long ahea
     return (int)(seen < 0 ? 0 : seen < width ? seen : width);
 }
 
-// P = softmax(S) where `mask` (with strides of its own; or none) is true, and 0 elsewhere; negative where it was dropped.
-// `dropped` (or none) becomes P * M, with M = keep_scale = 1 / (1 - p) where the random bits are not below drop_below, else 0. A
-// query that may look nowhere gets zeros.
+// P = softmax(S) where `mask` (with strides of its own; or none) is true, and 0 elsewhere; negative where it was
+// dropped. `dropped` (or none) becomes P * M: M is 0 where the random bits are below drop_below, else keep_scale =
+// 1 / (1 - p). A query that may look nowhere gets zeros.
 extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped, const bool* mask, long long mask_b,
                                            long long mask_h, long long mask_t, long long mask_s, long long heads,
                                            long long queries, long long keys, long long first, long long length,
@@ -56,11 +67,13 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
     for (int i = threadIdx.x; i < packs; i += 32) {
         Pack<X> p, d;
         if (i * PACK < seen) p = ps[i];
+        Words bits;
+        if (dropped && i * PACK < seen) bits = random_bits_of_pack(key, (head * queries + query) * keys + i * PACK);
         for (int k = 0; k < PACK; k++) {
             int s = i * PACK + k;
             A weight = 0;
             if (s < seen && (!mask || looks[s * mask_s])) weight = exp((A)p.at[k] - largest) * share;
-            bool kept = !dropped || weight == 0 || random_bits(key, (head * queries + query) * keys + s) >= drop_below;
+            bool kept = !dropped || weight == 0 || bits.at[k] >= drop_below;
             p.at[k] = (X)(kept ? weight : -weight);
             d.at[k] = (X)(kept ? weight * (A)keep_scale : (A)0);
         }
@@ -69,8 +82,8 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
     }
 }
 
-// dS = P * (dP * M - rowsum(dP * M * P)), where dP = dO V^T would be the gradient of P if nothing were dropped. It takes
-// the place of dP. With dropout, P * M, which dV needs, takes the place of P.
+// dS = P * (dP * M - rowsum(dP * M * P)), where dP = dO V^T would be the gradient of P if nothing were dropped. It
+// takes the place of dP. With dropout, P * M, which dV needs, takes the place of P.
 extern "C" __global__ void softmax_backward(long long rows, X* weights, X* d_weights, long long length, long long first,
                                             long long width, long long ahead, double keep_scale) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;

@@ -1,0 +1,179 @@
+"""Attention without an array of weights, on the matrix units, against the formulas in float64."""
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.cuda.attention_in_numpy import attention, inputs, leaf, on_device, outcome, relative_error
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.cuda import attention as chapter
+from tinygrad_lite.device import device_of, random_key
+
+# Weights, dS and the results are rounded to bfloat16: each by at most 2^-9 = 0.002 of a number, by 0.001 on average.
+TOLERANCE = 4e-3
+rng = np.random.default_rng(6)
+
+
+@pytest.fixture
+def only_flash(monkeypatch):
+    """Nothing else may run."""
+    monkeypatch.setattr(chapter, "attention_by_blocks", None)
+
+
+def assert_right(arrays, device, tolerance=TOLERANCE, **options):
+    expected = attention(**vars(arrays), **options)
+    actual = outcome(F.scaled_dot_product_attention, arrays, device, **options)
+    assert actual["result"].dtype.name == "bfloat16"
+    for name, array in expected.items():
+        assert actual[name].shape == array.shape
+        assert relative_error(actual[name], array) < tolerance, name
+
+
+@pytest.mark.parametrize(("t", "s"), [(1, 9), (1, 70), (70, 9), (64, 64), (65, 127), (130, 70)])
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_equals_the_formulas(cuda, only_flash, t, s, is_causal):
+    arrays = inputs(1, 2, t, s, 32, "bfloat16", of_heads=True)
+    assert_right(arrays, cuda, is_causal=is_causal)
+
+
+@pytest.mark.parametrize("s", [72, 69])  # four keys share random numbers, if S is a multiple of 4
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_mask_and_dropout(cuda, only_flash, s, is_causal):
+    mask = np.arange(s) < np.array([30, s])[:, None, None, None]
+    mask[:, ..., 3] = False
+    arrays = inputs(2, 2, 67, s, 32, "bfloat16", of_heads=True)
+    assert_right(arrays, cuda, is_causal=is_causal, mask=mask, dropout_p=0.3)
+
+
+@pytest.mark.parametrize("width", [64, 128])
+def test_other_head_widths(cuda, only_flash, width):
+    arrays = inputs(1, 2, 70, 90, width, "bfloat16", of_heads=True)
+    assert_right(arrays, cuda, is_causal=True)
+
+
+@pytest.mark.parametrize("shape", [(5,), (1, 5), (1, 1, 5), (2, 1, 1, 5), (1, 1, 1, 1), ()])
+def test_masks_of_keys(cuda, only_flash, shape):
+    mask = np.array(rng.random(shape) < 0.7)
+    assert_right(inputs(2, 1, 3, 5, 32, "bfloat16"), cuda, mask=mask)
+
+
+@pytest.mark.parametrize(("width", "shape"), [(48, (5,)), (32, (3, 5)), (32, (2, 1, 3, 1)), (32, (2, 1, 1, 5))])
+def test_what_does_not_fit_goes_the_other_way(cuda, width, shape, monkeypatch):
+    taken = []
+    by_blocks = chapter.attention_by_blocks
+    monkeypatch.setattr(chapter, "attention_by_blocks", lambda *args: taken.append(1) or by_blocks(*args))
+    assert_right(inputs(2, 2, 3, 5, width, "bfloat16"), cuda, 1e-2, mask=rng.random(shape) < 0.7)
+    assert bool(taken) == (shape != (2, 1, 1, 5))
+
+
+def test_queries_that_may_look_nowhere_get_zeros(cuda, only_flash):
+    arrays = inputs(2, 2, 9, 6, 32, "bfloat16")
+    mask = np.array([True, False])[:, None, None, None]  # nobody of the second sequence
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, mask=mask, is_causal=True)
+    assert all(not array[1].any() for array in found.values())
+    assert not found["result"][0, :, :3].any()  # they come before the first key
+    assert not found["query"][0, :, :3].any()
+    assert all(np.isfinite(array.astype(np.float32)).all() for array in found.values())
+
+
+def test_one_query_and_a_cache_of_keys(cuda, only_flash):
+    """A cache has room for more than it holds, and holds keys and values side by side."""
+    arrays = inputs(2, 2, 1, 7, 32, "bfloat16")
+    room = np.zeros((2, 2, 2, 10, 32), arrays.key.dtype)
+    room[:, 0, :, :7], room[:, 1, :, :7] = arrays.key, arrays.value
+    both = on_device(room, cuda).data
+    key, value = (Tensor.wrap(both[:, i, :, :7]) for i in (0, 1))
+    y = F.scaled_dot_product_attention(on_device(arrays.query, cuda), key, value, is_causal=True)
+    assert relative_error(y.numpy(), attention(**vars(arrays))["result"]) < TOLERANCE
+
+
+def test_rows_that_begin_anywhere_are_copied(cuda, only_flash):
+    arrays = inputs(1, 2, 5, 5, 32, "bfloat16")
+    for name, array in vars(arrays).items():
+        wide = np.zeros((*array.shape[:-1], 33), array.dtype)
+        wide[..., 1:] = array
+        setattr(arrays, name, wide)
+    x = [Tensor.wrap(on_device(array, cuda).data[..., 1:]) for array in vars(arrays).values()]
+    y = F.scaled_dot_product_attention(*x[:3])
+    expected = attention(*(array[..., 1:] for array in vars(arrays).values()))["result"]
+    assert relative_error(y.numpy(), expected) < TOLERANCE
+
+
+def test_heads_need_no_copy_on_their_way_in_and_out(cuda, only_flash):
+    arrays = inputs(2, 3, 8, 8, 32, "bfloat16", of_heads=True)
+    x = [leaf(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
+    y = F.scaled_dot_product_attention(*(tensor.cast(arrays.dy.dtype) for tensor in x), is_causal=True)
+    assert y.transpose(1, 2).data.flags.c_contiguous
+    y.backward(on_device(arrays.dy, cuda))
+    assert all(tensor.grad.transpose(1, 2).data.flags.c_contiguous for tensor in x)
+
+
+def test_a_query_of_nan_spoils_no_other(cuda, only_flash):
+    arrays = inputs(1, 2, 6, 6, 32, "bfloat16")
+    expected = attention(**vars(arrays), is_causal=True)["result"]
+    arrays.query[0, 0, 3] = np.nan
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)["result"].astype(np.float64)
+    others = ~np.isnan(found)
+    assert not others[0, 0, 3].any()
+    assert others.sum() == found.size - 32
+    assert relative_error(found[others], expected[others]) < TOLERANCE
+
+
+def test_one_key_leaves_no_choice(cuda, only_flash):
+    """The weight is 1 whatever the score, so no gradient goes to queries and keys."""
+    arrays = inputs(1, 2, 70, 1, 32, "bfloat16")
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=False)
+    np.testing.assert_array_equal(found["result"], np.broadcast_to(arrays.value, found["result"].shape))
+    for name in ("query", "key"):
+        np.testing.assert_allclose(found[name], 0, atol=1e-4)
+
+
+def test_large_scores(cuda, only_flash):
+    """Scores of several hundred: the weights are 0 and 1 for most queries."""
+    arrays = inputs(1, 1, 70, 70, 32, "bfloat16")
+    arrays.query *= 64
+    expected = attention(**vars(arrays), is_causal=True)
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)
+    for name in ("result", "value"):
+        assert relative_error(found[name], expected[name]) < TOLERANCE
+    # dP - rowsum(dO * O) is near 0 for the one key that is looked at: the difference of two numbers of about 6, of
+    # which the second comes from O, rounded to bfloat16. So fewer of its digits are right.
+    for name in ("query", "key"):
+        assert relative_error(found[name], expected[name]) < 5 * TOLERANCE
+
+
+def test_the_same_bytes_in_each_run(cuda, only_flash):
+    arrays = inputs(1, 2, 70, 70, 32, "bfloat16", of_heads=True)
+    first, second, other = (
+        outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.5, seed=seed)
+        for seed in (1, 1, 2)
+    )
+    for name in first:
+        assert first[name].tobytes() == second[name].tobytes()
+        assert first[name].tobytes() != other[name].tobytes()
+
+
+@pytest.mark.parametrize("order", ["1", "2"])
+def test_the_order_of_threads_does_not_matter(cuda, only_flash, order, monkeypatch):
+    """The emulator lets the threads take turns in another order; what lacks a barrier gives other numbers then."""
+    arrays = inputs(1, 1, 70, 150, 32, "bfloat16")
+    expected = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.1)
+    monkeypatch.setenv("CUDA_ON_CPU_ORDER", order)
+    found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.1)
+    for name, array in expected.items():
+        assert found[name].tobytes() == array.tobytes()
+
+
+def test_dropout_is_the_one_of_the_other_way(cuda, monkeypatch):
+    """Values that are unit vectors show the weights: exactly the same ones are dropped."""
+    arrays = inputs(1, 2, 40, 32, 32, "bfloat16")
+    arrays.value[...] = np.eye(32)
+    x = [on_device(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
+    with random_key(3):
+        flash = F.scaled_dot_product_attention(*x, is_causal=True, dropout_p=0.4).numpy()
+    monkeypatch.setattr(chapter, "fits_flash_attention", lambda *args: False)
+    with random_key(3):
+        by_blocks = F.scaled_dot_product_attention(*x, is_causal=True, dropout_p=0.4).numpy()
+    assert device_of(x[0].data).name == cuda
+    np.testing.assert_array_equal(flash == 0, by_blocks == 0)
+    assert 0.2 < (flash == 0).mean() < 0.9

@@ -7,6 +7,7 @@
 // each warp as far as it can get before the next one begins, or 2 mixed, all side by side. A kernel whose result
 // depends on it lacks a barrier.
 
+#include <setjmp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,7 @@ namespace on_cpu {
 enum State { READY, AT_WARP_BARRIER, AT_BLOCK_BARRIER, DONE };
 
 struct Thread {
-    ucontext_t context;
+    jmp_buf place;  // where it goes on
     uint3 index;
     State state;
     void* stack;
@@ -44,21 +45,41 @@ struct Thread {
 
 static const int STACK = 1 << 16;
 static Thread threads[1024];
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static int current, order;
 static void (*body)(const void*);  // calls the kernel with the arguments that are kept here
 static const void* arguments;
 static uint64_t exchange[1024][2];  // what each thread shows to the others of its warp
 
-static inline void wait(State at) {
-    threads[current].state = at;
-    swapcontext(&threads[current].context, &scheduler);
+// Go on in the thread `current`, until it gives way. (Switching by jumps costs no call of the system. Contexts would, but
+// one is needed to give a thread a stack of its own.)
+__attribute__((noinline)) static void go_on() {
+    if (_setjmp(scheduler) == 0) _longjmp(threads[current].place, 1);
 }
 
-static inline void begin() {
-    body(arguments);
-    threads[current].state = DONE;
-    swapcontext(&threads[current].context, &scheduler);
+static inline void wait(State at) {
+    threads[current].state = at;
+    if (_setjmp(threads[current].place) == 0) _longjmp(scheduler, 1);
+}
+
+// The life of a thread: from one block to the next.
+static void live() {
+    for (;;) {
+        wait(DONE);
+        body(arguments);
+    }
+}
+
+// Give a thread a stack, and let it live until it waits for its first block.
+__attribute__((noinline)) static void be_born(int i) {
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = threads[i].stack = malloc(STACK);
+    context.uc_stack.ss_size = STACK;
+    context.uc_link = nullptr;
+    makecontext(&context, live, 0);
+    current = i;
+    if (_setjmp(scheduler) == 0) setcontext(&context);
 }
 
 [[noreturn]] static void fail(const char* what) {
@@ -82,14 +103,9 @@ static void run_block(int count) {
     for (char* c = __start_on_chip; c && c < __stop_on_chip; c++) *c = (char)0xff;  // every float is NaN
     for (int i = 0; i < count; i++) {
         Thread& t = threads[i];
+        if (!t.stack) be_born(i);
         t.state = READY;
         t.index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
-        if (!t.stack) t.stack = malloc(STACK);
-        getcontext(&t.context);
-        t.context.uc_stack.ss_sp = t.stack;
-        t.context.uc_stack.ss_size = STACK;
-        t.context.uc_link = &scheduler;
-        makecontext(&t.context, begin, 0);
     }
     int warps = (count + 31) / 32;
     bool moved;
@@ -97,7 +113,7 @@ static void run_block(int count) {
         Thread& t = threads[current = i];
         if (t.state != READY) return;
         threadIdx = t.index;
-        swapcontext(&scheduler, &t.context);
+        go_on();
         moved = true;
     };
     for (;;) {

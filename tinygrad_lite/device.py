@@ -8,6 +8,7 @@ The rest of the file is what NumPy and CuPy do not do alike or not at all: rando
 again, and adding rows into a table at repeated positions.
 """
 
+import hashlib
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -162,6 +163,17 @@ def next_rng(stream: str) -> np.random.Generator:
     seed, *key = _position.key
     _position.count += 1
     return keyed_rng(seed, stream, *key, _position.count)
+
+
+def next_bits(stream: str) -> int:
+    """64 random bits for the next draw at the current position, as a whole number with a sign.
+
+    They are a hash of what they are for. That takes 2 microseconds, and a generator that gives only one number 25.
+    """
+    seed, *key = _position.key
+    _position.count += 1
+    what_for = repr((seed, stream, *key, _position.count)).encode()
+    return int.from_bytes(hashlib.blake2b(what_for, digest_size=8).digest(), "little", signed=True)
 
 
 # --- adding at repeated positions ----------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from tinygrad_lite.device import (
     device_of,
     get_device,
     keyed_rng,
+    next_bits,
     next_rng,
     random_key,
     scatter_add,
@@ -104,6 +105,23 @@ def test_random_key_counts_its_draws_and_gives_the_place_back():
     with pytest.raises(KeyError), random_key(9, 4):
         raise KeyError
     assert next_rng("x").random() == third
+
+
+def test_bits_are_those_of_their_place():
+    with random_key(9, 4):
+        first, second = next_bits("x"), next_bits("x")
+    with random_key(9, 4):
+        next_rng("y")
+        assert next_bits("x") == second  # draws are counted together
+    with random_key(9, 4):
+        assert next_bits("x") == first != next_bits("x")
+    found = set()
+    for key in ((9, 4), (9, 5), (94,), (9, 4, 0)):
+        for stream in ("x", "y"):
+            with random_key(*key):
+                found.add(next_bits(stream))
+    assert len(found) == 8
+    assert all(-(2**63) <= bits < 2**63 for bits in found)
 
 
 # --- adding at repeated positions -------------------------------------------------------------------------------

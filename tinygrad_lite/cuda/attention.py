@@ -34,7 +34,7 @@ def scaled_dot_product_attention_cuda(
 ) -> Tensor:
     """`scaled_dot_product_attention_composed` in one node; keeps the weights P, as far as the queries can see.
 
-    Dropout is another than on the CPU: see `draw_dropout`.
+    Dropout drops others than on the CPU: see dropout.py.
     """
     if query.dtype.name not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
         return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types

@@ -10,10 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from tinygrad_lite.cuda.launch import FLOATS, kernel, launch_elements, pack
-from tinygrad_lite.device import Array, next_rng, xp_of
+from tinygrad_lite.device import Array, next_bits, xp_of
 from tinygrad_lite.functional.dropout import check_probability, dropout_composed
 from tinygrad_lite.tensor import Tensor, node
 
@@ -23,7 +21,7 @@ def dropout_cuda(x: Tensor, p: float = 0.5) -> Tensor:
     if p == 0 or x.dtype.name not in FLOATS:
         return dropout_composed(x, p)
     check_probability(p)
-    key = random_key_of_call()
+    key = next_bits("dropout")
 
     def backward(dy):
         return (dropped(dy, key, p),)
@@ -31,12 +29,7 @@ def dropout_cuda(x: Tensor, p: float = 0.5) -> Tensor:
     return node(dropped(x.data, key, p), (x,), backward, "dropout", linear=True)
 
 
-def random_key_of_call() -> np.int64:
-    """64 random bits for the next draw; with a sign, because kernels take whole numbers with one."""
-    return np.uint64(next_rng("dropout").bit_generator.random_raw()).astype(np.int64)
-
-
-def dropped(x: Array, key: np.int64, p: float) -> Array:
+def dropped(x: Array, key: int, p: float) -> Array:
     """x * mask / (1 - p), with the mask of this key."""
     xp, shape = xp_of(x), x.shape
     x, y = xp.ascontiguousarray(x), xp.empty(shape, x.dtype)
@@ -59,4 +52,4 @@ def draw_dropout(p: float) -> Dropout:
     """The next draw; nothing is drawn for p = 0, and then nothing is dropped."""
     if p == 0:
         return Dropout(0, 0, 1.0)
-    return Dropout(int(random_key_of_call()), min(round(p * 2**32), 2**32 - 1), 1 / (1 - p))
+    return Dropout(next_bits("dropout"), min(round(p * 2**32), 2**32 - 1), 1 / (1 - p))

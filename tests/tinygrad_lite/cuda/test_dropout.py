@@ -9,7 +9,7 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.launch import definitions, launch_elements, source
 from tinygrad_lite.cuda.precision import bfloat16
-from tinygrad_lite.device import get_device, next_rng, random_key
+from tinygrad_lite.device import get_device, next_bits, random_key
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.profiler import kept_by
 
@@ -38,7 +38,7 @@ def bits(elements, key):
 def key_of(*position):
     """The key that the first call of dropout at a position of the run draws."""
     with random_key(*position):
-        return int(next_rng("dropout").bit_generator.random_raw())
+        return next_bits("dropout") % 2**64
 
 
 def mask(shape, p, key):

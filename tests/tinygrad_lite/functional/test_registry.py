@@ -34,7 +34,7 @@ def outcome(version: Any, arguments: Arguments, dtype: Any, **how: Any) -> dict[
         dy = np.asarray(dy)
         dy.flags.writeable = False
         y.backward(Tensor.wrap(dy).to(y.device))
-    return {"value": y.numpy()} | {name: x.grad.numpy() for name, x in inputs.items()}
+    return {"result": y.numpy()} | {name: x.grad.numpy() for name, x in inputs.items()}
 
 
 def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray], tolerance: float) -> None:

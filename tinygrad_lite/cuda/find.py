@@ -51,7 +51,8 @@ def find_cuda() -> Device:
         hidden = os.environ.get("CUDA_VISIBLE_DEVICES")
         reason = "" if hidden is None else f" (CUDA_VISIBLE_DEVICES is {hidden!r})"
         raise DeviceError(f"{here}, but there is no GPU{reason}: use --device cpu")
-    check_generation(here, runtime.getDeviceProperties(0), known, made_for, driver)
+    gpu = runtime.getDeviceProperties(0)
+    check_generation(here, gpu, known, made_for, driver)
     return Device(
         "cuda",
         cupy,
@@ -60,6 +61,7 @@ def find_cuda() -> Device:
         cupy.asnumpy,
         lambda: cupy.cuda.get_current_stream().synchronize(),
         runtime.memGetInfo,
+        gpu["major"] + gpu["minor"] / 10,
     )
 
 

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from tinygrad_lite.device import DeviceError
+from tinygrad_lite.device import DeviceError, get_device
 from tinygrad_lite.errors import OptionError
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
@@ -42,11 +42,21 @@ def get_precision() -> str:
 
 
 def check_precision(dtype: str, device: str) -> None:
-    """Raise OptionError if --dtype asks for a precision that --device does not have."""
-    if dtype in PRECISIONS[1:] and device != "cuda":
+    """Raise OptionError if --dtype asks for a precision that --device does not have; DeviceError as `bfloat16`."""
+    if dtype not in PRECISIONS[1:]:
+        return
+    if device != "cuda":
         raise OptionError(
             f"--dtype {dtype} is a precision of a GPU's matrix units: give --device cuda too, or take float32"
         )
+    capability = get_device(device).capability
+    if capability < 8.0:
+        raise OptionError(
+            f"--dtype {dtype}: this GPU's matrix units do not have it (its compute capability is {capability}, and 8.0 "
+            "is needed): take float32"
+        )
+    if dtype == "bfloat16":
+        bfloat16()  # if it is missing, better to know now
 
 
 @contextmanager

@@ -1,24 +1,70 @@
-"""The switch between precisions."""
+"""The switch of precisions, and which options ask for something that is not there."""
 
+import dataclasses
 import sys
 
+import numpy as np
 import pytest
 
-from tinygrad_lite.cuda.precision import get_precision, precision, set_precision
-from tinygrad_lite.device import DeviceError
+from tinygrad_lite import device
+from tinygrad_lite.cuda.precision import (
+    PRECISIONS,
+    bfloat16,
+    check_precision,
+    flowing,
+    get_precision,
+    precision,
+    set_precision,
+)
+from tinygrad_lite.device import DeviceError, is_float
+from tinygrad_lite.errors import OptionError
 
 
-def test_bfloat16_without_its_package_says_what_to_install_and_changes_nothing(monkeypatch):
-    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
-    with pytest.raises(DeviceError, match=r"--dtype bfloat16 needs the package ml_dtypes.*: pip install ml_dtypes$"):
-        set_precision("bfloat16")
+def test_the_switch_is_set_back():
     assert get_precision() == "float32"
-    with precision("tf32"):
-        assert get_precision() == "tf32"
+    for name in PRECISIONS:
+        with precision(name):
+            assert get_precision() == name
+    with pytest.raises(KeyError), precision("tf32"):
+        raise KeyError
     assert get_precision() == "float32"
-
-
-def test_an_unknown_precision_lists_the_known_ones():
     with pytest.raises(ValueError, match="precision 'half': there are float32, tf32, bfloat16"):
         set_precision("half")
-    assert get_precision() == "float32"
+
+
+def test_only_float32_becomes_bfloat16():
+    single, double, half = np.dtype("float32"), np.dtype("float64"), bfloat16()
+    assert half.itemsize == 2
+    assert is_float(half)
+    for name in PRECISIONS:
+        with precision(name):
+            assert flowing(single) == (half if name == "bfloat16" else single)
+            assert flowing(double) == double
+            assert flowing(half) == half
+
+
+@pytest.mark.parametrize("name", PRECISIONS[1:])
+def test_a_cpu_has_no_such_precision(name):
+    check_precision("float32", "cpu")
+    check_precision("float64", "cpu")
+    with pytest.raises(OptionError, match=f"--dtype {name} is a precision of a GPU's matrix units: give --device cuda"):
+        check_precision(name, "cpu")
+
+
+@pytest.mark.parametrize("name", PRECISIONS)
+def test_an_old_gpu_has_float32_alone(cuda, name, monkeypatch):
+    check_precision(name, cuda)
+    old = dataclasses.replace(device.get_device(cuda), capability=7.5)
+    monkeypatch.setitem(device._BY_NAME, cuda, old)
+    if name == "float32":
+        check_precision(name, cuda)
+        return
+    with pytest.raises(OptionError, match=rf"--dtype {name}: .* is 7\.5, and 8\.0 is needed\): take float32"):
+        check_precision(name, cuda)
+
+
+def test_bfloat16_without_its_package_says_what_to_install(cuda, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ml_dtypes", None)
+    check_precision("tf32", cuda)
+    with pytest.raises(DeviceError, match="needs the package ml_dtypes, which is not installed: pip install ml_dtypes"):
+        check_precision("bfloat16", cuda)

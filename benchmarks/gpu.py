@@ -144,7 +144,7 @@ class Report:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 for name in ("results.jsonl", "kernels.md"):
-                    (self.folder / name).write_text("", encoding="utf-8")
+                    (self.folder / name).write_text("", encoding="utf-8", newline="\n")
             except OSError as error:
                 raise OptionError(f"--out {options.out} cannot be written ({error.strerror}): choose another") from None
 

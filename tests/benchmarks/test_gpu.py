@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+from contextlib import nullcontext
 
 import pytest
 
@@ -142,7 +143,7 @@ class MadeUp(Side):
         return self.step
 
     def in_precision(self, name):
-        return __import__("contextlib").nullcontext()
+        return nullcontext()
 
 
 def begin(ask):

@@ -55,12 +55,13 @@ def test_a_cpu_has_no_such_precision(name):
 def test_an_old_gpu_has_float32_alone(cuda, name, monkeypatch):
     check_precision(name, cuda)
     old = dataclasses.replace(device.get_device(cuda), capability=7.5)
-    monkeypatch.setitem(device._BY_NAME, cuda, old)
-    if name == "float32":
-        check_precision(name, cuda)
-        return
-    with pytest.raises(OptionError, match=rf"--dtype {name}: .* is 7\.5, and 8\.0 is needed\): take float32"):
-        check_precision(name, cuda)
+    with monkeypatch.context() as patch:  # the emulated GPU shall not outlive its own context
+        patch.setitem(device._BY_NAME, cuda, old)
+        if name == "float32":
+            check_precision(name, cuda)
+            return
+        with pytest.raises(OptionError, match=rf"--dtype {name}: .* is 7\.5, and 8\.0 is needed\): take float32"):
+            check_precision(name, cuda)
 
 
 def test_bfloat16_without_its_package_says_what_to_install(cuda, monkeypatch):

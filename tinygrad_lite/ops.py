@@ -89,6 +89,11 @@ def unbroadcast(dy: Array, shape: tuple[int, ...]) -> Array:
     return dy.sum(axis=(*range(extra), *stretched)).reshape(shape)
 
 
+def choose(condition: Array, x: Array | float, y: Array | float, like: Array) -> Array:
+    """x where the condition is true, else y, in the type of `like`. (Of bfloat16, CuPy's `where` makes float32.)"""
+    return xp_of(like).where(condition, x, y).astype(like.dtype, copy=False)
+
+
 def one_axis(axis: int, ndim: int, op: str) -> int:
     """An axis as a number from 0 to ndim - 1; negative ones count from the end."""
     if not -ndim <= axis < ndim:
@@ -170,9 +175,9 @@ def pow(x: Any, exponent: Any) -> Tensor:
     def backward(dz):
         dx = dn = None
         if x_needs:
-            dx = unbroadcast(xp.where(b == 0, 0, dz * b * a ** (b - 1)).astype(dz.dtype), a.shape)
+            dx = unbroadcast(choose(b == 0, 0, dz * b * a ** (b - 1), dz), a.shape)
         if n_needs:
-            dn = unbroadcast(xp.where((a == 0) & (b >= 0), 0, dz * z * xp.log(a)).astype(dz.dtype), b.shape)
+            dn = unbroadcast(choose((a == 0) & (b >= 0), 0, dz * z * xp.log(a), dz), b.shape)
         return dx, dn
 
     return node(z, (x, n), backward, "pow")
@@ -199,11 +204,11 @@ def minimum(x: Any, y: Any) -> Tensor:
 
 def _chosen(x: Tensor, y: Tensor, z: Array, loses: Callable[[Array, Array], Array], op: str) -> Tensor:
     """The node of maximum and minimum: the loser gets no gradient. Against NaN nobody loses, and both get all of it."""
-    a, b, xp = x.data, y.data, x.xp
+    a, b = x.data, y.data
 
     def backward(dz):
-        share = xp.where(a == b, dz * 0.5, dz)
-        dx, dy = xp.where(loses(a, b), 0, share), xp.where(loses(b, a), 0, share)
+        share = choose(a == b, dz * 0.5, dz, dz)
+        dx, dy = choose(loses(a, b), 0, share, dz), choose(loses(b, a), 0, share, dz)
         return unbroadcast(dx, a.shape), unbroadcast(dy, b.shape)
 
     return node(z, (x, y), backward, op)
@@ -346,9 +351,9 @@ def relu(x: Tensor) -> Tensor:
     a, xp = x.data, x.xp
 
     def backward(dy):
-        return (xp.where(a <= 0, 0, dy),)  # not dy times 0, which is NaN for an infinite dy
+        return (choose(a <= 0, 0, dy, dy),)  # not dy times 0, which is NaN for an infinite dy
 
-    return node(xp.maximum(a, 0).astype(a.dtype), (x,), backward, "relu")
+    return node(xp.maximum(a, 0).astype(a.dtype, copy=False), (x,), backward, "relu")
 
 
 def abs(x: Tensor) -> Tensor:
@@ -363,7 +368,7 @@ def abs(x: Tensor) -> Tensor:
 
 def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
     """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds, else 0 (PyTorch's)."""
-    if isinstance(low, float) or isinstance(high, float):
+    if isinstance(low, float) or isinstance(high, float) or is_float(x.dtype):
         x = as_float(x)
     a, xp = x.data, x.xp
     if not is_float(a.dtype):
@@ -372,7 +377,7 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
     high = math.inf if high is None else high
 
     def backward(dy):
-        return (xp.where((a >= low) & (a <= high), dy, 0),)
+        return (choose((a >= low) & (a <= high), dy, 0, dy),)
 
     return node(xp.clip(a, low, high), (x,), backward, "clip")
 
@@ -385,8 +390,7 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
         x = _constant(x, Tensor.wrap(condition.xp.zeros((), np.float32)))
     x, y = operands(x, y, "where")
     check_one_device((condition, x), "where")
-    chosen, xp = condition.data.astype(bool), x.xp
-    x_shape, y_shape = x.shape, y.shape
+    chosen, x_shape, y_shape = condition.data.astype(bool), x.shape, y.shape
     try:
         np.broadcast_shapes(chosen.shape, x_shape, y_shape)
     except ValueError:
@@ -395,10 +399,10 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
         ) from None
 
     def backward(dz):
-        zero = xp.zeros((), dz.dtype)
-        return unbroadcast(xp.where(chosen, dz, zero), x_shape), unbroadcast(xp.where(chosen, zero, dz), y_shape)
+        dx, dy = choose(chosen, dz, 0, dz), choose(chosen, 0, dz, dz)
+        return unbroadcast(dx, x_shape), unbroadcast(dy, y_shape)
 
-    return node(xp.where(chosen, x.data, y.data), (x, y), backward, "where", linear=True)
+    return node(choose(chosen, x.data, y.data, x.data), (x, y), backward, "where", linear=True)
 
 
 @silent
@@ -609,12 +613,13 @@ def getitem(x: Tensor, index: Any) -> Tensor:
         index = tuple(part.copy() if hasattr(part, "dtype") else part for part in parts)
 
     def backward(dy):
-        dx = xp.zeros(shape, dy.dtype)
+        kind = np.float32 if advanced and dy.dtype.kind == "V" else dy.dtype  # sums of bfloat16 would be coarse
+        dx = xp.zeros(shape, kind)
         if advanced:
-            scatter_add(dx, index, dy)
+            scatter_add(dx, index, dy.astype(kind, copy=False))
         else:
             dx[index] = dy
-        return (dx,)
+        return (dx.astype(dy.dtype, copy=False),)
 
     try:
         y = x.data[index]

@@ -215,6 +215,27 @@ def gemmEx(handle, transa, transb, m, n, k, alpha, a, at, lda, b, bt, ldb, beta,
     )
 
 
+# --- what CuPy does not do with bfloat16 -----------------------------------------------------------------------
+
+ADDABLE = ("int32", "int64", "float16", "float32", "float64", "uint32", "uint64")  # by CuPy's add.at
+
+
+def without_bfloat16(name: str) -> Callable:
+    """NumPy's function of this name, but as in CuPy the result is float32 where it would be bfloat16."""
+
+    def function(*args: Any, **options: Any) -> StandInArray:
+        y = getattr(StandInModule(), name)(*args, **options)
+        return y.astype("float32") if y.dtype.name == "bfloat16" else y
+
+    return function
+
+
+def add_at(target: StandInArray, index: Any, values: StandInArray) -> None:
+    if target.dtype.name not in ADDABLE:
+        raise TypeError(f"cupy.add.at only supports {', '.join(ADDABLE)} as data type")
+    np.add.at(target, index, values)
+
+
 # --- the modules ----------------------------------------------------------------------------------------------
 
 
@@ -241,6 +262,9 @@ def pretended_modules() -> dict[str, types.ModuleType]:
         "ndarray": StandInArray,
         "asnumpy": lambda array: array.hidden.copy(),
         "RawModule": RawModule,
+        "where": without_bfloat16("where"),
+        "clip": without_bfloat16("clip"),
+        "add": types.SimpleNamespace(at=add_at),
         "cuda": cuda,
         "get_default_memory_pool": lambda: types.SimpleNamespace(used_bytes=lambda: 0, free_all_blocks=lambda: None),
     }.items():

@@ -1,0 +1,44 @@
+"""Every operation on bfloat16 tensors, such as lie between the layers of a model; CuPy does not have it everywhere."""
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.op_cases import CASES
+from tinygrad_lite import Tensor
+from tinygrad_lite.cuda.precision import bfloat16
+
+FLOATS = [case for case in CASES if case.gradient and all(x.dtype.kind == "f" for xs in case.samples for x in xs)]
+
+
+@pytest.mark.parametrize("case", FLOATS, ids=lambda case: case.label)
+def test_values_and_gradients(case, cuda):
+    for arrays in case.samples:
+        leaves = [Tensor(x.astype(np.float32), device=cuda, requires_grad=True) for x in arrays]
+        y = case.fn(*(x.cast(bfloat16()) for x in leaves))
+        assert y.dtype in (bfloat16(), np.float32)
+        y.cast(np.float32).sum().backward()
+        assert [x.grad.dtype for x in leaves] == [np.float32] * len(leaves)
+        rounded = [x.astype(np.float32).astype(bfloat16()).astype(np.float64) for x in arrays]
+        expected = np.asarray(case.ref(np, *rounded))
+        np.testing.assert_allclose(y.cast(np.float32).numpy(), expected, rtol=0.05, atol=0.05)
+
+
+@pytest.mark.parametrize("name", ["relu", "where", "maximum", "getitem", "masked_fill", "gather"])
+def test_bfloat16_stays_bfloat16(name, cuda):
+    x = Tensor([[1.5, -2.0], [0.0, 3.0]], device=cuda).cast(bfloat16())
+    index = Tensor([[1, 0], [0, 0]], device=cuda)
+    y = {
+        "relu": lambda: x.relu(),
+        "where": lambda: (x > 0).where(x, 0.0),
+        "maximum": lambda: x.maximum(1.0),
+        "getitem": lambda: x[[1, 1]],
+        "masked_fill": lambda: x.masked_fill(x < 0, 1.0),
+        "gather": lambda: x.gather(1, index),
+    }[name]()
+    assert y.dtype == bfloat16()
+
+
+def test_sums_of_picked_rows_are_added_up_in_float32(cuda):
+    x = Tensor([[1.0], [2.0]], device=cuda, requires_grad=True)
+    x.cast(bfloat16())[[0] * 1000].cast(np.float32).sum().backward()
+    assert x.grad.tolist() == [[1000.0], [0.0]]  # ones added up in bfloat16 stop at 256

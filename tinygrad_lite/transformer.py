@@ -7,6 +7,7 @@ Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762), sections 3.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -18,6 +19,7 @@ from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
 
 
+@functools.lru_cache(maxsize=64)  # some milliseconds, in which a GPU would wait for the host in every step
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
     """The fixed position codes of the 2017 paper: each position is a point on circles of many speeds.
 
@@ -26,7 +28,7 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
     Moving on by k positions turns every (sin, cos) pair by a fixed angle, so PE[pos + k] is a linear function of
     PE[pos]: relative distance is easy to read off. 10000 sets the longest wavelength, not a longest text.
 
-    Returns: (length, width) float32.
+    Returns: (length, width) float32; one array for all calls, so not to be written into.
     Reference: Vaswani et al. 2017, section 3.5.
     """
     position = np.arange(length)[:, None]

@@ -83,7 +83,7 @@ class TorchGPT(nn.Module):
         if self.config.positions == "learned":
             x = x + self.position_embedding.weight[past:end]
         else:
-            x = x * math.sqrt(c) + torch.from_numpy(sinusoidal_positions(end, c)[past:]).to(x)
+            x = x * math.sqrt(c) + torch.tensor(sinusoidal_positions(end, c)[past:]).to(x)
         x = F.dropout(x, self.config.dropout if self.training else 0.0)
         for number, block in enumerate(self.blocks):
             x = block(x, caches[number] if caches else None)

@@ -40,7 +40,7 @@ class TorchSeq2Seq(nn.Module):
         for layer in (*self.transformer.encoder.layers, *self.transformer.decoder.layers):
             layer.dropout = nn.Identity()
         self.token_embedding = nn.Embedding(config.vocab_size, width)
-        positions = torch.from_numpy(sinusoidal_positions(config.block_size, width))
+        positions = torch.tensor(sinusoidal_positions(config.block_size, width))
         self.register_buffer("positions", positions, persistent=False)
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:

@@ -12,6 +12,7 @@ from typing import IO
 import numpy as np
 
 import train
+from tinygrad_lite.cuda.precision import set_precision
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.run import RunFolder
 
@@ -125,3 +126,4 @@ def undone() -> Iterator[None]:
             yield
         finally:
             set_composed(False)
+            set_precision("float32")

@@ -19,7 +19,6 @@ from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
 
 
-@functools.lru_cache(maxsize=64)  # some milliseconds, in which a GPU would wait for the host in every step
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
     """The fixed position codes of the 2017 paper: each position is a point on circles of many speeds.
 
@@ -28,14 +27,21 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
     Moving on by k positions turns every (sin, cos) pair by a fixed angle, so PE[pos + k] is a linear function of
     PE[pos]: relative distance is easy to read off. 10000 sets the longest wavelength, not a longest text.
 
-    Returns: (length, width) float32; one array for all calls, so not to be written into.
+    Returns: (length, width) float32, which cannot be written into.
     Reference: Vaswani et al. 2017, section 3.5.
     """
+    return _position_codes(1 << (length - 1).bit_length() if length else 0, width)[:length]
+
+
+@functools.lru_cache(maxsize=2)  # computing them takes milliseconds, in which a GPU would wait in every step
+def _position_codes(length: int, width: int) -> np.ndarray:
+    """The codes of so many positions: a power of two, so that few tables serve all lengths."""
     position = np.arange(length)[:, None]
     frequency = 10000.0 ** (-np.arange(0, width, 2) / width)
     codes = np.zeros((length, width), np.float32)
     codes[:, 0::2] = np.sin(position * frequency)
     codes[:, 1::2] = np.cos(position * frequency)[:, : width // 2]
+    codes.flags.writeable = False
     return codes
 
 

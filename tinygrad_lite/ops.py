@@ -598,6 +598,8 @@ def raw_index(index: Any, xp: Any) -> Any:
         return tuple(raw_index(part, xp) for part in index)
     if isinstance(index, list):
         return xp.asarray(index, dtype=None if index else np.int64)
+    if isinstance(index, np.ndarray):
+        return xp.asarray(index)
     return index.data if isinstance(index, Tensor) else index
 
 

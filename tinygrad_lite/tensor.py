@@ -61,16 +61,18 @@ class Tensor:
     def __init__(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
         if isinstance(data, Tensor):
             raise TypeError("Tensor(tensor): use tensor.detach(), tensor.cast(dtype) or tensor.to(device)")
+        given = data.dtype if hasattr(data, "dtype") else np.asarray(data).dtype
         if dtype is None and not hasattr(data, "dtype"):
-            dtype = {"f": np.float32, "i": np.int64}.get(np.asarray(data).dtype.kind)
+            dtype = {"f": np.float32, "i": np.int64}.get(given.kind)
+        wanted = given if dtype is None else np.dtype(dtype)
+        if wanted.kind not in "fiub":
+            raise TypeError(f"Tensor: elements of type {wanted} are not numbers")
         if device is None and not isinstance(data, (np.ndarray, np.generic)) and hasattr(data, "__array__"):
             device = device_of(data).name
         if device is None or device == "cpu":
             array = np.array(data, dtype=dtype)
         else:
             array = get_device(device).xp.array(data, dtype=dtype)
-        if array.dtype.kind not in "fiub":
-            raise TypeError(f"Tensor: elements of type {array.dtype} are not numbers")
         self._set_up(array, (), None, "")
         if requires_grad:
             self.requires_grad_()

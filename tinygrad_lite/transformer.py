@@ -259,6 +259,7 @@ def init_gpt2(model: Module, n_layer: int) -> None:
             if name.endswith((".output", ".down")):
                 deviation /= math.sqrt(2 * n_layer)
             weight = module.weight
-            weight.data[...] = next_rng("init").standard_normal(weight.shape).astype(np.float32) * deviation
+            numbers = next_rng("init").standard_normal(weight.shape).astype(np.float32) * deviation
+            weight.data[...] = device_of(weight.data).from_host(numbers)
         if isinstance(module, Linear) and module.bias is not None:
             module.bias.data[...] = 0

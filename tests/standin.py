@@ -15,12 +15,32 @@ import numpy as np
 
 from tinygrad_lite import device
 
+fence: Callable[[int, int], None] | None = None  # is told the bytes around each array, which nobody may touch
+
+
+def moved(array: np.ndarray) -> np.ndarray:
+    """A copy that begins at a multiple of 512 bytes, as arrays of CuPy do that are no views.
+
+    What a kernel fetches at once depends on where its arrays begin, and the last digit of a sum depends on that.
+    """
+    room = np.empty(array.nbytes + 2048, np.uint8)  # more than NumPy would keep for the next array of this size
+    start = -room.__array_interface__["data"][0] % 512
+    copy = np.ndarray(array.shape, array.dtype, memoryview(room), start, array.strides)
+    copy[...] = array
+    if fence:
+        begin = room.__array_interface__["data"][0]
+        fence(begin, begin + start)
+        fence(begin + start + array.nbytes, begin + room.nbytes)
+    return copy
+
 
 class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
     """A NumPy array in disguise; all operators arrive at `__array_ufunc__`."""
 
     def __init__(self, hidden: np.ndarray) -> None:
-        self.hidden = hidden
+        if hidden.dtype.kind in "OSUMm":
+            raise ValueError(f"Unsupported dtype {hidden.dtype}")
+        self.hidden = hidden if hidden.base is not None else moved(hidden)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Any:
         return _call(getattr(ufunc, method), args, options)
@@ -36,6 +56,11 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
         """Where the memory is, as CuPy tells it: `array.data.ptr`."""
         return SimpleNamespace(ptr=self.hidden.ctypes.data)
 
+    @property
+    def base(self) -> Any:
+        """The array whose memory this view shows; None if it is no view."""
+        return None if isinstance(self.hidden.base, memoryview) else self.hidden.base
+
     def __getattr__(self, name: str) -> Any:
         """Attributes such as `shape`, and methods such as `sum`."""
         if name.startswith("__") or name == "hidden":
@@ -44,7 +69,11 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
         return (lambda *args, **options: _call(attribute, args, options)) if callable(attribute) else _wrap(attribute)
 
     def __getitem__(self, index: Any) -> Any:
-        return _call(self.hidden.__getitem__, (index,), {})
+        index = _unwrap(index)
+        found = self.hidden[index]
+        if isinstance(found, np.generic):  # a single element, too, is a view here, as CuPy's are
+            found = self.hidden[(*(index if isinstance(index, tuple) else (index,)), ...)]
+        return _wrap(found)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         _call(self.hidden.__setitem__, (index, value), {})

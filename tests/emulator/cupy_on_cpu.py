@@ -4,6 +4,7 @@ import atexit
 import ctypes
 import functools
 import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -23,7 +24,10 @@ from tinygrad_lite import device, run
 from tinygrad_lite.cuda import launch
 
 COMPILER = shutil.which("g++")
+SHIM = Path(__file__).with_name("cuda_on_cpu.h")
+FLAGS = ["-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-fno-threadsafe-statics", "-w"]
 LINKED = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")  # not the library of C++: nothing uses it
+EXTRA_FLAGS = os.environ.get("CUDA_ON_CPU_FLAGS", "").split()  # such as -fsanitize=address
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 NUMBERS = {"long long": (np.int64, ctypes.c_longlong), "double": (np.float64, ctypes.c_double)}
 POINTERS = {
@@ -39,9 +43,13 @@ POINTERS = {
 
 @functools.cache
 def build_folder() -> Path:
-    """Where compiled kernels lie while this process runs."""
-    folder = Path(tempfile.mkdtemp(prefix="cuda-on-cpu-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    """Where compiled kernels lie: beside what pytest keeps from run to run, which is removed when one likes."""
+    folder = Path(__file__).parents[2] / ".pytest_cache" / "cuda-on-cpu"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix="cuda-on-cpu-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
@@ -55,28 +63,19 @@ def compiled(code: str, options: tuple[str, ...]) -> ctypes.CDLL:
             f'extern "C" void launch_{name}(const unsigned* geometry, {parameters}) '
             f"{{ on_cpu::launch(geometry, [=] {{ {name}({names}); }}); }}"
         )
-    key = hashlib.sha256("\n".join([code, *options]).encode()).hexdigest()[:16]
-    source, library = build_folder() / f"{key}.cpp", build_folder() / f"{key}.so"
-    shim = Path(__file__).with_name("cuda_on_cpu.h")
-    source.write_text("\n".join([f'#include "{shim}"', "#line 1", code, *launchers]), encoding="utf-8")
-    flags = [option for option in options if option.startswith(("-D", "-std", "--std"))]
-    command = [
-        COMPILER,
-        "-O1",
-        "-shared",
-        "-fPIC",
-        "-fno-strict-aliasing",
-        "-fno-threadsafe-statics",
-        "-w",
-        *flags,
-        "-o",
-        library,
-        source,
-        *LINKED,
-    ]
-    done = subprocess.run(command, capture_output=True, encoding="utf-8")
-    if done.returncode:
-        raise RuntimeError(f"g++ refuses a kernel:\n{done.stderr}")
+    flags = [*FLAGS, *EXTRA_FLAGS, *(option for option in options if option.startswith(("-D", "-std", "--std")))]
+    text = "\n".join([f'#include "{SHIM}"', "#line 1", code, *launchers])
+    compiler, headers = Path(COMPILER).resolve(), sorted(SHIM.parent.glob("*.h"))
+    facts = [text, *(header.read_text(encoding="utf-8") for header in headers), *flags, *LINKED]
+    facts += [str(compiler), str(compiler.stat().st_mtime_ns)]
+    library = build_folder() / f"{hashlib.sha256(chr(0).join(facts).encode()).hexdigest()[:32]}.so"
+    if not library.exists():
+        made = library.with_suffix(f".{os.getpid()}")
+        command = [COMPILER, *flags, "-x", "c++", "-", "-o", made, *LINKED]
+        done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8")
+        if done.returncode:
+            raise RuntimeError(f"g++ refuses a kernel:\n{done.stderr}")
+        os.replace(made, library)  # whole or not at all, because others may be looking
     return ctypes.CDLL(str(library))
 
 

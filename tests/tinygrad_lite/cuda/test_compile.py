@@ -1,0 +1,148 @@
+"""Every kernel, for all types for which the project asks for it, is compiled by NVIDIA's compiler; no GPU is needed.
+
+For which types that is, nobody has written down: tiny models train, all operations run in all their cases, and what
+they ask for is noted. Nothing is computed meanwhile: the kernels that are handed out do nothing.
+"""
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
+from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
+from tests.tinygrad_lite.functional.twin_cases import CASES, tensors
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.cuda import flash_attention, launch
+from tinygrad_lite.cuda.precision import PRECISIONS, precision
+from tinygrad_lite.device import get_device
+from tinygrad_lite.nn import Parameter
+from tinygrad_lite.optim import adamw
+
+SOURCES = sorted(launch.SOURCES.glob("*.cu"))
+MODULES = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in launch.SOURCES.glob("*.py")}
+PARAMETER = re.compile(r"(long long|double) \w+|(const )?(\w+|long long|unsigned char) ?\* ?(__restrict__ )?\w+")
+Compiled = tuple[str, tuple[str, ...]]  # a source and its options
+
+
+def use_everything(device: str) -> None:
+    """Call all that has a kernel, with all types for which there is one."""
+    for width in (64, 16, 6):
+        for make in (tiny_gpt, tiny_seq2seq):
+            for numbers in PRECISIONS:
+                with precision(numbers):
+                    train(make(device, n_embd=width, dropout=0.1, bias=True), device, 1)
+            train(make(device, "float64", n_embd=width, dropout=0.1), device, 1)
+            train(make(device, n_embd=width, activation="gelu_tanh"), device, 1)
+    for name, cases in CASES.items():
+        for case in cases.values():
+            for dtype in (np.float32, np.float64):
+                y = (adamw if name == "adamw" else getattr(F, name))(**tensors(case, dtype, device=device))
+                if isinstance(y, Tensor) and y.requires_grad:
+                    y.backward(Tensor.ones(y.shape, dtype=y.dtype, device=device))
+    for width in flash_attention.STEPS:
+        for p in (0.0, 0.1):
+            x = Parameter(np.ones((1, 1, 3, width), np.float32))
+            x.data = get_device(device).from_host(x.data)
+            with precision("bfloat16"):
+                flowing = x.linear(Tensor.eye(width, device=device))
+                y = F.scaled_dot_product_attention(flowing, flowing, flowing, dropout_p=p)
+            y.backward(y.detach())
+
+
+@pytest.fixture(scope="module")
+def asked_for() -> dict[Compiled, set[str]]:
+    """Which kernels of which sources are asked for, with which options."""
+    found: dict[Compiled, set[str]] = {}
+
+    def get_function(self, name):
+        assert name in dict(KERNEL.findall(self.code))
+        found.setdefault((self.code, self.options), set()).add(name)
+        return lambda *_: None
+
+    with pytest.MonkeyPatch.context() as patch, emulated_cuda() as device, np.errstate(all="ignore"):
+        patch.setattr(RawModule, "get_function", get_function)
+        use_everything(device)
+    return found
+
+
+def test_every_kernel_is_asked_for(asked_for):
+    """Or the test below would not see it (and nobody would miss it)."""
+    kernels = {(path.stem, name) for path in SOURCES for name, _ in KERNEL.findall(launch.source(path.stem))}
+    code = {launch.source(path.stem): path.stem for path in SOURCES}
+    assert {(code[text], name) for (text, _), names in asked_for.items() for name in names} == kernels
+
+
+def variants(asked_for: dict[Compiled, set[str]]) -> Iterator[Compiled]:
+    """What was asked for, and the same with the other PACK: where an array begins decides about that."""
+    seen = set()
+    for text, options in asked_for:
+        packs = [("-DPACK=4", one) for one in ("-DPACK=1", "-DPACK=4")] if "-DPACK=4" in options else [("", "")]
+        for old, new in packs:
+            variant = text, tuple(new if option == old else option for option in options)
+            if variant not in seen:
+                seen.add(variant)
+                yield variant
+
+
+def compiled(text: str, options: tuple[str, ...]) -> str:
+    """What NVIDIA's compiler says about a source."""
+    from cupy.cuda import nvrtc
+
+    program = nvrtc.createProgram(text, "kernels.cu", [], [])
+    try:
+        nvrtc.compileProgram(program, ["--ptxas-options=-v", *options])
+        assert nvrtc.getCUBIN(program)
+    except nvrtc.NVRTCError:
+        pytest.fail(f"{options}: {nvrtc.getProgramLog(program)}")
+    log = nvrtc.getProgramLog(program)
+    nvrtc.destroyProgram(program)
+    return log
+
+
+@pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90"])
+def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(asked_for, architecture):
+    """Numbers for which there are no registers would lie in memory, hundreds of times as far away.
+
+    Four numbers of a thread may, in a kernel that limits its registers so that more blocks find room at once.
+    """
+    pytest.importorskip("cupy")
+    work = [(text, (f"--gpu-architecture={architecture}", *options)) for text, options in variants(asked_for)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        logs = list(pool.map(lambda one: compiled(*one), work))
+    for (text, options), log in zip(work, logs, strict=True):
+        kernels = re.findall(r"Compiling entry function '(\w+)'", log)
+        in_memory = [int(count) for count in re.findall(r"(\d+) bytes stack frame", log)]
+        assert sorted(kernels) == sorted(name for name, _ in KERNEL.findall(text))
+        assert len(in_memory) >= len(kernels)
+        assert max(in_memory) <= 16, f"{options}: {log}"
+
+
+# --- the rules of the sources -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
+def test_parameters_are_whole_numbers_real_numbers_and_pointers(path):
+    """What launch() hands over is one of three types; sizes may exceed what an int holds."""
+    text = launch.source(path.stem)
+    kernels = KERNEL.findall(text)
+    assert len(kernels) == len(re.findall(r"^[^/\n]*__global__", text, re.MULTILINE))
+    for name, parameters in kernels:
+        for parameter in parameters.split(","):
+            assert PARAMETER.fullmatch(" ".join(parameter.split())), f"{name}: {parameter}"
+
+
+def test_every_source_is_used():
+    """By one of the modules beside it. (That every kernel in it is, too, the test above has shown.)"""
+    nodes = [node for tree in MODULES.values() for node in ast.walk(tree)]
+    calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "kernel"]
+    patterns = []
+    for call in calls:
+        parts = call.args[0].values if isinstance(call.args[0], ast.JoinedStr) else [call.args[0]]
+        patterns.append("".join(p.value if isinstance(p, ast.Constant) else r"\w+" for p in parts))
+    assert [path.name for path in SOURCES if not any(re.fullmatch(p, path.stem) for p in patterns)] == []

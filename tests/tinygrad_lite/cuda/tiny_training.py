@@ -1,0 +1,102 @@
+"""Tiny models that train for a few steps as train.py lets them, for the tests of the kernels.
+
+As a program it trains one of each family on the emulated GPU, and prints a hash of all that came out:
+
+    python -m tests.tinygrad_lite.cuda.tiny_training
+"""
+
+import ctypes
+import hashlib
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from seq2seq.config import Seq2SeqConfig
+from seq2seq.model import Seq2Seq
+from tinygrad_lite import Tensor
+from tinygrad_lite.cuda.guard import Guard
+from tinygrad_lite.cuda.precision import PRECISIONS, precision
+from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import AdamW, decay_groups
+
+TOKENS = 13
+SHAPE = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8, "dropout": 0.0}
+
+
+def tiny_gpt(device: str, dtype: str = "float32", **changes: Any) -> GPT:
+    with random_key(1):
+        return GPT(GPTConfig(**SHAPE | {"vocab_size": TOKENS} | changes)).to(device, dtype)
+
+
+def tiny_seq2seq(device: str, dtype: str = "float32", **changes: Any) -> Seq2Seq:
+    with random_key(1):
+        return Seq2Seq(Seq2SeqConfig(**SHAPE | {"vocab_size": TOKENS, "pad": 0, "bos": 1, "eos": 2} | changes)).to(
+            device, dtype
+        )
+
+
+def batch_of(model: Module, device: str, step: int) -> tuple[Tensor, ...]:
+    """Something to learn: each token is 1 or 2 above the one before it; a translation is the source backwards."""
+    rng = keyed_rng(2, "tiny batch", step)
+    rows = (rng.integers(0, 10, (4, 1)) + rng.integers(1, 3, (4, 8)).cumsum(1)) % 10 + 3
+    if isinstance(model, GPT):
+        ids, targets = rows[:, :-1], rows[:, 1:]
+        return Tensor(ids.copy(), device=device), Tensor(targets.copy(), device=device)
+    source, target = rows[:, :6].copy(), np.ones((4, 8), np.int64)  # <bos>, six tokens, <eos>
+    target[:, 1:-1], target[:, -1] = source[:, ::-1], 2
+    source[0, 3:], target[0, 4], target[0, 5:] = 0, 2, 0  # one sentence is shorter, and padded
+    target[0, 1:4] = source[0, 2::-1]
+    return Tensor(source, device=device), Tensor(target, device=device)
+
+
+def train(model: Module, device: str, steps: int, lr: float = 3e-3) -> list[float]:
+    """The losses of so many updates, clipped as train.py does it: on a GPU without a look at the numbers."""
+    optimizer, losses = AdamW(decay_groups(model, 0.1), lr), []
+    guard = Guard(optimizer.values.data) if device == "cuda" else None
+    optimizer.guard = guard.numbers if guard else None
+    for step in range(steps):
+        optimizer.zero_grad()
+        with random_key(3, step, 0):
+            loss = model.loss(batch_of(model, device, step))
+        loss.backward()
+        if guard:
+            guard.judge([loss], optimizer.gradients.data, 1.0, step)
+        else:
+            optimizer.clip_grad_norm(1.0)
+        optimizer.step()
+        losses.append(loss)
+    return [loss.item() for loss in losses]
+
+
+def fence(start: int, end: int) -> None:
+    """Let AddressSanitizer report whoever touches these bytes."""
+    ctypes.CDLL(None).__asan_poison_memory_region(ctypes.c_void_p(start), ctypes.c_size_t(end - start))
+
+
+def main() -> None:
+    from tests import standin
+    from tests.emulator.cupy_on_cpu import emulated_cuda
+
+    if "LD_PRELOAD" in os.environ:
+        standin.fence = fence
+    found = hashlib.sha256()
+    with emulated_cuda() as device:
+        for width in (64, 16, 6):  # heads that flash attention knows, packs of 4, and one by one
+            for numbers in PRECISIONS:
+                for make in (tiny_gpt, tiny_seq2seq):
+                    model = make(device, n_embd=width, dropout=0.1)
+                    with precision(numbers):
+                        losses = train(model, device, 2)
+                    found.update(np.array(losses))
+                    for array in model.state_dict().values():
+                        found.update(array)
+    print(found.hexdigest())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

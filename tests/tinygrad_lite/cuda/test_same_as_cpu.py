@@ -1,0 +1,187 @@
+"""The same run on a GPU as on the CPU: weights, batches, tokens, losses, checkpoints; and the same bytes each time."""
+
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import sample
+import train as train_py
+from gpt.data import TextData
+from seq2seq.data import SPECIALS, PairData, encode_pairs
+from seq2seq.translate import translate
+from tests.emulator.cupy_on_cpu import COMPILER
+from tests.places import fill
+from tests.tiny_runs import ROOT, losses, run_training, same
+from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
+from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.cuda.precision import precision
+from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.text.beam import beam_search
+from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.text.corpora import load_files
+from tinygrad_lite.text.decoding import generate
+
+both = pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
+
+
+def lively(model):
+    """With weights so large that every token matters."""
+    for name, parameter in model.named_parameters():
+        fill(parameter, 0.4 * keyed_rng(2, name).standard_normal(parameter.shape))
+    return model.eval()
+
+
+def bytes_of(model):
+    return {name: array.tobytes() for name, array in model.state_dict().items()}
+
+
+# --- the same seed ------------------------------------------------------------------------------------------------
+
+
+@both
+def test_the_same_initial_weights(make, cuda):
+    assert bytes_of(make(cuda)) == bytes_of(make("cpu"))
+
+
+@pytest.mark.usefixtures("workplace")
+def test_the_same_batches(cuda):
+    tokenizer, corpus = ByteTokenizer(SPECIALS), load_files(["text.txt"])
+    pairs = encode_pairs(tokenizer, [("ab" * n, "ba" * n) for n in range(1, 30)])
+    found = []
+    for device in ("cpu", cuda):
+        text = TextData(corpus, tokenizer, np.arange(200) % 90, np.arange(99), 1.0, 8, 5, device)
+        translations = PairData(tokenizer, pairs, pairs[:9], batch_tokens=99, micro_steps=2, seed=5, device=device)
+        batches = [batch for step in (0, 7) for batch in text.micro_batches(step, 4, 2)]
+        batches += [batch for step in (0, 7) for batch, _ in translations.micro_batches(step)]
+        assert {tensor.device for batch in batches for tensor in batch} == {device}
+        found.append([tensor.tolist() for batch in batches for tensor in batch])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("how", ["greedy", "drawn", "beam"])
+def test_the_same_text(how, cuda):
+    """Also beyond the end of the context, where the model starts anew."""
+    texts = []
+    for device in ("cpu", cuda):
+        model = lively(tiny_gpt(device, bias=True))
+        begun = model.start(np.array([[3, 4, 5], [6, 7, 8]]))
+        if how == "beam":
+            texts.append(
+                [[h.tokens for h in row] for row in beam_search(model.step, *begun, beam=3, max_new_tokens=12)]
+            )
+        else:
+            heat = 0.0 if how == "greedy" else 1.0
+            rows = generate(model.step, *begun, max_new_tokens=12, temperature=heat, seed=4)
+            texts.append([row.tolist() for row in rows])
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_the_same_translations(beam, cuda):
+    tokenizer = ByteTokenizer(SPECIALS)
+    ids = dict(zip(("pad", "bos", "eos"), (tokenizer.specials[name] for name in SPECIALS), strict=True))
+    found = []
+    for device in ("cpu", cuda):
+        model = lively(tiny_seq2seq(device, vocab_size=tokenizer.vocab_size, **ids))
+        found.append(translate(model, tokenizer, ["abc", "Grün", "d"], beam=beam))
+    for here, there in zip(*found, strict=True):
+        assert [t.text for t in here] == [t.text for t in there]
+        np.testing.assert_allclose([t.log_prob for t in there], [t.log_prob for t in here], rtol=1e-4)
+
+
+# --- the same losses ----------------------------------------------------------------------------------------------
+
+
+@both
+@pytest.mark.parametrize("steps", [10, pytest.param(100, marks=pytest.mark.slow)])
+def test_losses_are_those_of_the_cpu(make, steps, cuda):
+    np.testing.assert_allclose(train(make(cuda), cuda, steps), train(make("cpu"), "cpu", steps), rtol=1e-4)
+
+
+@both
+@pytest.mark.slow
+@pytest.mark.parametrize(("numbers", "largest"), [("tf32", 0.01), ("bfloat16", 0.03)])
+def test_with_fewer_bits_the_loss_falls_alike(make, numbers, largest, cuda):
+    """What has been learned after 100 steps, the mean of the last ten losses, is within some roundings of a factor.
+
+    (One is 2^-12 for TF32, 2^-9 for bfloat16.) Single losses wander further apart: a difference grows with each step.
+    """
+    expected = train(make("cpu"), "cpu", 100)
+    with precision(numbers):
+        found = train(make(cuda), cuda, 100)
+    assert found[0] == pytest.approx(expected[0], rel=largest)
+    assert np.mean(found[-10:]) == pytest.approx(np.mean(expected[-10:]), rel=largest)
+    assert np.mean(expected[-10:]) < 0.7 * expected[0]
+
+
+# --- the same checkpoints -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("trained_on", ["cuda", "cpu"])
+def test_a_run_moves_between_devices(trained_on, cuda):
+    """Stopped on one device, it goes on on the other, from the same bytes and to the same losses."""
+    places = (cuda, "cpu") if trained_on == "cuda" else ("cpu", cuda)
+    whole = run_training(out_dir="whole", device="cpu", max_iters=8)
+    run = run_training(device=places[0], max_iters=4, lr_decay_iters=8)
+    saved, trained = load_checkpoint(run.last), sample.load_any(run.last)
+    assert bytes_of(trained.make_model(places[1])) == {name: array.tobytes() for name, array in saved.weights.items()}
+    assert train_py.main(["--resume", "--out_dir=run", "--max_iters=8", f"--device={places[1]}"]) == 0
+    found, expected = losses(run), losses(whole)
+    assert list(found) == list(range(1, 9))
+    np.testing.assert_allclose(list(found.values()), list(expected.values()), rtol=1e-4)
+
+
+@both
+def test_weights_and_moments_survive_the_way_there_and_back(make, cuda):
+    model = make("cpu")
+    before = bytes_of(model)
+    assert bytes_of(model.to(cuda)) == before
+    assert bytes_of(model.to("cpu")) == before
+    assert get_device(cuda).name == cuda
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_same_command_gives_the_same_bytes(dtype, cuda):
+    settings = {"device": cuda, "dtype": dtype, "dropout": 0.1, "sample_tokens": 5, "max_iters": 6}
+    same(*(run_training(out_dir=name, **settings) for name in ("one", "two")))
+
+
+# --- threads in any order, and within their arrays ----------------------------------------------------------------
+
+needs_compiler = pytest.mark.skipif(not COMPILER, reason="the emulated GPU compiles kernels with g++")
+
+
+def start(**settings: str) -> subprocess.Popen:
+    """A process that trains tiny models on the emulated GPU and prints a hash of what came out."""
+    command = [sys.executable, "-m", "tests.tinygrad_lite.cuda.tiny_training"]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=ROOT, env=os.environ | settings, stdout=pipe, stderr=pipe, encoding="utf-8")
+
+
+@needs_compiler
+def test_the_order_in_which_threads_run_makes_no_difference():
+    """A kernel that lacks a barrier reads, in one order or another, what has not been written yet."""
+    processes = [start(CUDA_ON_CPU_ORDER=order) for order in "012"]
+    said = [process.communicate(timeout=300) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0, 0], said
+    assert len({out for out, _ in said}) == 1
+    assert len(said[0][0].strip()) == 64
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_kernels_stay_within_their_arrays():
+    """AddressSanitizer watches each byte that they read or write."""
+    found = subprocess.run([COMPILER, "-print-file-name=libasan.so"], capture_output=True, encoding="utf-8", check=True)
+    if not os.path.isabs(library := found.stdout.strip()):
+        pytest.skip("g++ has come without AddressSanitizer")
+    sanitize = "-fsanitize=address --param=asan-stack=0"  # threads have stacks that it does not know
+    process = start(LD_PRELOAD=library, ASAN_OPTIONS="detect_leaks=0", CUDA_ON_CPU_FLAGS=sanitize)
+    out, err = process.communicate(timeout=600)
+    assert process.returncode == 0, err
+    assert len(out.strip()) == 64

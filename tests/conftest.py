@@ -1,7 +1,10 @@
 """What several test files share."""
 
+from contextlib import contextmanager
+
 import pytest
 
+from tests import places
 from tests.emulator.cupy_on_cpu import COMPILER, emulated_cuda
 from tests.standin import standin_device
 from tests.tiny_runs import made_up_text, undone
@@ -35,6 +38,44 @@ def device(request):
 def cuda(request):
     """The name of the device cuda: emulated, and a GPU where there is one."""
     yield from device_called(request.param)
+
+
+def pytest_addoption(parser):
+    parser.addoption("--emulate-gpu", action="store_true", help="tests marked gpu run on the emulated GPU, slowly")
+
+
+def pytest_generate_tests(metafunc):
+    """Tests of the files in places.ON_EVERY_DEVICE run on the CPU and on cuda, unless they choose a device."""
+    test = places.name_of(metafunc.definition)
+    file = test.split("::")[0]
+    if file not in places.ON_EVERY_DEVICE or {"device", "cuda"} & {*metafunc.fixturenames} or test in places.CPU_ONLY:
+        return
+    by_default = ["emulated"] if file in places.EMULATED_BY_DEFAULT else []
+    metafunc.parametrize("place", ["cpu", *by_default, pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Say at once what cannot run here, instead of asking again before each of some thousand tests."""
+    if config.getoption("--emulate-gpu") or not (reason := why_no_cuda()):
+        return
+    for item in items:
+        if "gpu" in item.keywords:
+            item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(autouse=True)
+def place(request):
+    """The device on which a test makes its tensors; see places.py."""
+    kind = getattr(request, "param", "cpu")
+    if kind == "cuda" and request.config.getoption("--emulate-gpu"):
+        kind = "emulated"
+    if kind == "cpu":
+        yield kind
+        return
+    if kind == "emulated" and places.name_of(request.node) in places.TOO_LONG_TO_EMULATE:
+        pytest.skip("takes too long on the emulated GPU")
+    with contextmanager(device_called)(kind) as name, places.tests_on(name):
+        yield name
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import train
 from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
 from gpt.task import FAMILY
+from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite import Tensor, manual_seed, start, workers
 from tinygrad_lite.checkpoint import load_checkpoint
@@ -126,7 +127,7 @@ def test_checkpoints_of_the_last_evaluations_are_kept(monkeypatch):
 
 def test_speed_is_told_as_a_share_of_what_the_machine_can_do():
     run = run_training(max_iters=3)
-    rate = train.matmul_rate("cpu", "float32")
+    rate = train.matmul_rate(here(), "float32")
     config = GPTConfig.from_json(load_checkpoint(run.last).model)
     for row in rows(run):
         if row["loss"]:
@@ -208,8 +209,9 @@ def test_the_validation_loss_depends_on_nothing_but_the_weights():
 
 
 def test_composed_operations_give_the_same_losses():
-    fused = run_training(out_dir="fused", dropout=0.2)
-    composed = run_training(out_dir="composed", dropout=0.2, composed=True)
+    dropout = 0.2 if here() == "cpu" else 0.0  # on a GPU, the two drop different elements
+    fused = run_training(out_dir="fused", dropout=dropout)
+    composed = run_training(out_dir="composed", dropout=dropout, composed=True)
     for column in ("loss", "val_loss"):
         for step, loss in losses(fused, column).items():
             assert losses(composed, column)[step] == pytest.approx(loss, abs=1e-4)

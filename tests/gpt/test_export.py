@@ -11,6 +11,7 @@ from gpt.export import export, gpt2_config, main, to_gpt2_weights
 from gpt.model import GPT
 from gpt.pretrained import OWN_TOKENIZER, load_gpt2
 from tests.gpt.gpt2_folders import as_trained, forward, greedy
+from tests.places import here
 from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, OptionError
@@ -34,7 +35,7 @@ def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
     shape = {"vocab_size": tokenizer.vocab_size, "block_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 8}
     config = GPTConfig(**shape | {"dropout": 0.1} | settings)
     with random_key(1):
-        model = GPT(config).to("cpu", dtype)
+        model = GPT(config).to(here(), dtype)
     rng = np.random.default_rng(2)
     weights = {name: (0.4 * rng.standard_normal(a.shape)).astype(dtype) for name, a in model.state_dict().items()}
     return as_trained(config, weights, tokenizer)
@@ -61,7 +62,7 @@ def test_there_and_back(tmp_path, settings, dtype):
         np.testing.assert_array_equal(array, expected)
     assert trained.weights.keys() <= weights.keys()
 
-    before, after = trained.make_model(), as_trained(config, weights).make_model()
+    before, after = trained.make_model(here()), as_trained(config, weights).make_model(here())
     ids = Tensor(np.array([IDS]))
     np.testing.assert_array_equal(after(ids).numpy(), before(ids).numpy())
     assert greedy(after, IDS[:3], 20) == greedy(before, IDS[:3], 20)
@@ -75,7 +76,7 @@ def test_the_files_are_a_gpt2_that_computes_the_same(tmp_path, settings):
     with safe_open(tmp_path / "folder" / "model.safetensors", framework="numpy") as file:
         assert file.metadata() == {"format": "pt"}
         weights = {name.removeprefix("transformer."): file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    logits = trained.make_model()(Tensor(np.array([IDS]))).numpy()[0]
+    logits = trained.make_model(here())(Tensor(np.array([IDS]))).numpy()[0]
     np.testing.assert_allclose(logits, forward(weights, theirs, IDS), rtol=0, atol=1e-10)
 
 
@@ -89,7 +90,7 @@ def test_the_settings_by_gpt2s_names():
 
 
 def test_queries_keys_and_values_lie_side_by_side():
-    model = make_trained(bias=True).make_model()
+    model = make_trained(bias=True).make_model(here())
     packed, mixer = to_gpt2_weights(model)["transformer.h.1.attn.c_attn.weight"], model.blocks[1].mixer
     assert packed.shape == (8, 24)
     np.testing.assert_array_equal(packed[:, 8:16], mixer.key.weight.numpy().T)
@@ -158,7 +159,7 @@ def test_transformers_computes_and_writes_the_same(tmp_path, settings):
     theirs, report = transformers.GPT2LMHeadModel.from_pretrained(tmp_path / "folder", output_loading_info=True)
     assert not report["unexpected_keys"]
     assert set(report["missing_keys"]) <= {"lm_head.weight"}
-    ours = trained.make_model()
+    ours = trained.make_model(here())
     with torch.no_grad():
         expected = theirs.eval()(torch.tensor([IDS])).logits[0].numpy()
         text = theirs.generate(torch.tensor([IDS[:4]]), max_new_tokens=12, do_sample=False)[0].tolist()

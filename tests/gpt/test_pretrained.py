@@ -14,6 +14,7 @@ from safetensors.numpy import save
 from gpt.model import GPT
 from gpt.pretrained import OWN_TOKENIZER, gpt2_shapes, load_gpt2, read_config
 from tests.gpt.gpt2_folders import SETTINGS, forward, greedy, random_weights, write_folder
+from tests.places import here
 from tinygrad_lite.errors import CheckpointError, TokenizerError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.text.tokenizer import CharTokenizer
@@ -24,7 +25,7 @@ IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 
 def load_model(folder):
     config, weights, _ = load_gpt2(folder)
-    model = GPT.from_weights(config, weights)
+    model = GPT.from_weights(config, weights, here())
     model.eval()
     return model
 

@@ -8,6 +8,7 @@ import pytest
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.score import score
+from tests.places import here
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.corpora import Corpus
@@ -18,7 +19,7 @@ TEXT = "Es irrt der Mensch, so lang er strebt. Grün ist nur des Lebens goldner 
 
 def small_gpt(vocab_size: int) -> GPT:
     model = GPT(GPTConfig(vocab_size=vocab_size, n_layer=1, n_head=2, n_embd=8, block_size=7))
-    model.to("cpu", np.float64)
+    model.to(here(), np.float64)
     rng = np.random.default_rng(0)
     model.load_state_dict({name: rng.normal(size=value.shape) for name, value in model.state_dict().items()})
     return model

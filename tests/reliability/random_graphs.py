@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
+from tests.places import there_and_back
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
@@ -280,7 +281,12 @@ def build_cast(b: Builder) -> None:
 
 def build_to(b: Builder) -> None:
     """To another device, where part of the work is done, and back."""
-    b.op("to_device", (b.pick(),), lambda x: (x.to("standin").sin() * 2).to("cpu"), lambda torch, x: torch.sin(x) * 2)
+    b.op(
+        "to_device",
+        (b.pick(),),
+        lambda x: there_and_back(x, lambda y: y.sin() * 2),
+        lambda torch, x: torch.sin(x) * 2,
+    )
 
 
 def reduction(name: str, theirs: str, prepare: Callable | None = None):

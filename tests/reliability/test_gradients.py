@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests.places import elsewhere, here
 from tests.reliability.random_graphs import Graph, graphs
-from tests.standin import standin_device
 from tinygrad_lite import no_grad, ops
 from tinygrad_lite.functional.registry import REGISTRY, composed
 
@@ -22,6 +22,7 @@ PRIMITIVES = {
 } - HELPERS
 TWINS = REGISTRY.keys() - {"adamw", "linear_gelu"}  # an update has no gradient; the other is linear, then gelu
 EXPECTED = PRIMITIVES | TWINS | {"softmax", "log_softmax", "logsumexp"}
+DRAWING = {"dropout", "scaled_dot_product_attention"}  # on a GPU, the two versions drop different elements
 STEP = 2.0**-15  # how far leaves are nudged; exact in float32, also a sixteenth of it
 
 
@@ -46,7 +47,7 @@ def check_all(count, check):
         names.update(graph.names())
         drawn += 1
 
-    with standin_device():
+    with elsewhere():
         every()
     return drawn, names
 
@@ -74,7 +75,7 @@ def slopes(graph: Graph, step: float) -> dict[int, np.ndarray]:
         for i, slope in found.items():
             data = leaves[i].data
             for place in np.ndindex(data.shape):
-                before = data[place]
+                before = data[place].copy()  # from a GPU, it is a view
                 for steps, factor in ((-2, 1), (-1, -8), (1, 8), (2, -1)):
                     data[place] = before + steps * step
                     slope[place] += factor * graph.run(leaves)[1].item() / (12 * step)
@@ -95,11 +96,12 @@ def test_gradients_are_slopes_in_both_versions(count, report):
     def check(graph):
         nonlocal worst, finer
         values, fused = gradients(graph)
-        with composed():
-            same_values, same = gradients(graph)
-        for a, b in zip(values, same_values, strict=True):
-            np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
-        assert distance(fused, same) < 1e-6  # float32 leaves have gradients of seven digits
+        if here() == "cpu" or not DRAWING & graph.names().keys():
+            with composed():
+                same_values, same = gradients(graph)
+            for a, b in zip(values, same_values, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-10)
+            assert distance(fused, same) < 1e-6  # float32 leaves have gradients of seven digits
         error = distance(fused, slopes(graph, STEP))
         if error >= 1e-6:  # a kink can lie within the step, but a wrong gradient is wrong for every step
             error, finer = distance(fused, slopes(graph, STEP / 16)), finer + 1

@@ -9,6 +9,7 @@ import pytest
 
 from seq2seq.config import Seq2SeqConfig, transformer_base
 from seq2seq.model import Seq2Seq, pad_rows
+from tests.places import fill, here
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import keyed_rng, random_key
@@ -31,10 +32,10 @@ SOURCES = [[5, 9, 7, 3, 8, 11], [4, 4], [21, 3, 6, 9]]
 def lively(dtype="float64", **settings) -> Seq2Seq:
     """A model in which every number matters, as biases of 0 and gains of 1 would not."""
     with random_key(3):
-        model = Seq2Seq(replace(SMALL, **settings)).to("cpu", dtype)
+        model = Seq2Seq(replace(SMALL, **settings)).to(here(), dtype)
     for name, parameter in model.named_parameters():
         noise = keyed_rng(1, name).standard_normal(parameter.shape)
-        parameter.data[...] = (0.3 * noise + (1 if name.endswith("norm.weight") else 0)).astype(dtype)
+        fill(parameter, 0.3 * noise + (1 if name.endswith("norm.weight") else 0))
     return model
 
 
@@ -85,7 +86,7 @@ def test_settings_that_describe_no_model(wrong):
 
 def test_a_model_comes_back_from_its_weights():
     model = lively("float32")
-    again = Seq2Seq.from_weights(model.config, model.state_dict())
+    again = Seq2Seq.from_weights(model.config, model.state_dict(), here())
     source, target = Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES))
     np.testing.assert_array_equal(again(source, target).numpy(), model(source, target).numpy())
     with pytest.raises(CheckpointError, match="there are"):

@@ -7,6 +7,7 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS, PairData, encode_pairs
 from seq2seq.model import Seq2Seq
 from seq2seq.toys import TOYS, english_number, german_number, toy_pairs
+from tests.places import here
 from tinygrad_lite.device import random_key
 from tinygrad_lite.optim import AdamW, cosine, decay_groups
 from tinygrad_lite.text.decoding import generate
@@ -60,7 +61,7 @@ def test_reversal_is_learned_to_perfection():
     pairs = toy_pairs("reverse", 8200)
     tokenizer = CharTokenizer.train("".join(sorted({c for source, _ in pairs for c in source})), SPECIALS + ("<unk>",))
     encoded = encode_pairs(tokenizer, pairs)
-    data = PairData(tokenizer, encoded[200:], encoded[:200], batch_tokens=64 * 22, micro_steps=1, seed=0)
+    data = PairData(tokenizer, encoded[200:], encoded[:200], batch_tokens=64 * 22, micro_steps=1, seed=0, device=here())
     ids = [tokenizer.specials[name] for name in SPECIALS]
     with random_key(0):
         model = Seq2Seq(Seq2SeqConfig(tokenizer.vocab_size, *ids, n_layer=1, n_head=4, n_embd=64, dropout=0.0))

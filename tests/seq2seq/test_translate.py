@@ -9,6 +9,7 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import longest_translation, same_limit, translate
+from tests.places import fill, here
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import DecodingError
 from tinygrad_lite.text.byte import ByteTokenizer
@@ -20,12 +21,12 @@ CONFIG = Seq2SeqConfig(
 SENTENCES = ["Der Mann liest ein Buch.", "Ja!", "", "Grün", "Die Katze schläft auf dem Dach des alten Hauses.", "Nein?"]
 
 
-@pytest.fixture(scope="module")
-def model() -> Seq2Seq:
+@pytest.fixture
+def model(place) -> Seq2Seq:
     with random_key(0):
-        model = Seq2Seq(CONFIG).to("cpu", "float64")
+        model = Seq2Seq(CONFIG).to(here(), "float64")
     for name, parameter in model.named_parameters():
-        parameter.data[...] = 0.4 * keyed_rng(2, name).standard_normal(parameter.shape)
+        fill(parameter, 0.4 * keyed_rng(2, name).standard_normal(parameter.shape))
     return model.eval()
 
 
@@ -55,7 +56,7 @@ def test_no_translation_is_longer_than_it_may_be_or_has_specials_in_it(model):
 
 
 def test_a_sentence_that_is_too_long_is_cut(model):
-    short = Seq2Seq.from_weights(replace(CONFIG, block_size=8), model.state_dict()).eval()
+    short = Seq2Seq.from_weights(replace(CONFIG, block_size=8), model.state_dict(), here()).eval()
     (found,) = translate(short, TOKENIZER, ["abcdefghijklm"])
     (begun,) = translate(short, TOKENIZER, ["abcdefgh"])
     assert found == begun

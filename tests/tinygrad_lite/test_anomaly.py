@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.places import fill
 from tinygrad_lite import NonFiniteError, Tensor, detect_anomaly
 from tinygrad_lite.anomaly import ENGINE
 from tinygrad_lite.device import random_key
@@ -115,7 +116,8 @@ def test_operators_and_methods_of_several_steps_are_named_by_their_line(mistake)
 def test_a_modules_line_is_that_of_its_caller(twin):
     """`return F.linear(x, self.weight, self.bias)` would not tell which layer it was."""
     layer, block = Linear(2, 1), FeedForward(2, 2)
-    layer.weight.data[...] = block.up.weight.data[...] = 1e38
+    fill(layer.weight, 1e38)
+    fill(block.up.weight, 1e38)
     x = Tensor([[1e38, 1e38]])
     with detect_anomaly(), twin(), np.errstate(over="ignore"):
         with pytest.raises(NonFiniteError, match="made an infinity") as caught:

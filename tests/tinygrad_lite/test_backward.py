@@ -107,7 +107,7 @@ def test_gradient_argument():
     (x * x).backward(Tensor([1.0, 10.0], dtype="float64"))
     assert x.grad.tolist() == [2.0, 40.0]
     y = leaf([1.0, 2.0])
-    (y * y).backward(np.array([1.0, 10.0]))
+    (y * y).backward(y.xp.array([1.0, 10.0]))
     assert y.grad.tolist() == [2.0, 40.0]
     with pytest.raises(RuntimeError, match=r"gradient of shape \(3,\) and dtype float64 .* shape \(2,\)"):
         (x * x).backward(Tensor(np.ones(3)))
@@ -156,7 +156,7 @@ def test_gradients_of_two_graphs_add_up():
 
 def test_a_gradient_buffer_is_added_into_in_place():
     x = leaf([1.0, 2.0])
-    buffer = np.array([10.0, 20.0])
+    buffer = x.xp.array([10.0, 20.0])
     x.grad = Tensor.wrap(buffer)
     (x * 3).sum().backward()
     assert buffer.tolist() == [13.0, 23.0]

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
@@ -67,8 +68,8 @@ def test_a_tied_parameter_collects_the_gradients_of_both_uses():
 
 def test_a_linear_layer_by_hand():
     layer = Linear(2, 3)
-    layer.weight.data[...] = [[1, 2], [3, 4], [5, 6]]
-    layer.bias.data[...] = [0.5, 0, -1]
+    fill(layer.weight, [[1, 2], [3, 4], [5, 6]])
+    fill(layer.bias, [0.5, 0, -1])
     y = layer(Tensor([[1.0, -1.0]]))
     assert y.tolist() == [[-0.5, -1.0, -2.0]]
     y.backward(Tensor([[1.0, 10.0, 100.0]]))
@@ -78,11 +79,11 @@ def test_a_linear_layer_by_hand():
 
 def test_an_embedding_and_a_layer_norm_by_hand():
     table = Embedding(3, 2)
-    table.weight.data[...] = [[1, 2], [3, 4], [5, 6]]
+    fill(table.weight, [[1, 2], [3, 4], [5, 6]])
     assert table(Tensor([2, 0])).tolist() == [[5, 6], [1, 2]]
     norm = LayerNorm(2, eps=0.0)
-    norm.weight.data[...] = [1, 10]
-    norm.bias.data[...] = [0, 5]
+    fill(norm.weight, [1, 10])
+    fill(norm.bias, [0, 5])
     assert norm(Tensor([[2.0, 4.0]])).tolist() == [[-1, 15]]
 
 
@@ -207,7 +208,7 @@ def test_to_another_type_and_device(device):
     assert {(p.device, p.dtype.name, p.grad) for p in net.parameters()} == {(device, "float64", None)}
     assert net.head.weight is net.table.weight
     assert net(Tensor([1], device=device)).device == device
-    net.to("cpu", np.float32)
+    net.to(here(), np.float32)
     for name, array in net.state_dict().items():
         np.testing.assert_array_equal(array, before[name])
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.places import here
 from tests.tinygrad_lite.op_cases import CASES, Arrays, draw
 from tinygrad_lite import Tensor, ops
 from tinygrad_lite.gradcheck import gradcheck
@@ -30,8 +31,9 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.label)
 every_gradient = pytest.mark.parametrize("case", [c for c in CASES if c.gradient], ids=lambda case: case.label)
 
 
-def leaves(arrays: Arrays, device: str = "cpu", gradient: bool = True) -> list[Tensor]:
+def leaves(arrays: Arrays, device: str | None = None, gradient: bool = True) -> list[Tensor]:
     """Tensors over the arrays themselves (so that views stay views), or over copies on another device."""
+    device = device or here()
     tensors = [Tensor.wrap(x) if device == "cpu" else Tensor(x, device=device) for x in arrays]
     return [x.requires_grad_(gradient) for x in tensors]
 
@@ -124,7 +126,7 @@ def test_no_reference_cycle(case):
             inputs = leaves(tuple(x.copy() for x in case.samples[0]))
             y = case.fn(*inputs)
             if walk:
-                y.backward(weights(y.shape))
+                y.backward(Tensor(weights(y.shape)))
             dead = [weakref.ref(y), weakref.ref(y.data), *(weakref.ref(x) for x in inputs)]
             del y, inputs
             assert [ref() for ref in dead] == [None] * len(dead)
@@ -138,7 +140,7 @@ def test_only_the_asked_inputs_get_a_gradient(case):
     for asked in range(len(arrays)):
         inputs = [Tensor(x).requires_grad_(i == asked) for i, x in enumerate(arrays)]
         y = case.fn(*inputs)
-        y.backward(weights(y.shape))
+        y.backward(Tensor(weights(y.shape)))
         assert [x.grad is not None for x in inputs] == [i == asked for i in range(len(arrays))]
 
 
@@ -165,9 +167,9 @@ def test_broadcasting_of_all_pairs_of_shapes(op):
         x, y = leaves(arrays)
         z = fn(x, y)
         full = leaves(tuple(np.broadcast_to(a, z.shape).copy() for a in arrays))
-        z.backward(weights(z.shape))
+        z.backward(Tensor(weights(z.shape)))
         wide = fn(*full)
-        wide.backward(weights(z.shape))
+        wide.backward(Tensor(weights(z.shape)))
         assert np.array_equal(z.numpy(), wide.numpy())
         for short, long in zip((x, y), full, strict=True):
             extra = z.ndim - short.ndim

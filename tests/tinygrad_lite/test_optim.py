@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.places import fill, here
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Linear, Module, Parameter
@@ -18,7 +19,7 @@ class Net(Module):
         super().__init__()
         with random_key(3):
             self.layers = [Linear(3, 4), Linear(4, 2)]
-        self.to("cpu", dtype)
+        self.to(here(), dtype)
 
     def forward(self, x):
         return self.layers[1](self.layers[0](x).tanh())
@@ -37,7 +38,7 @@ def follow(net, optimizer, gradients):
     for step in gradients:
         optimizer.zero_grad()
         for name, parameter in net.named_parameters():
-            parameter.grad.data += step[name]
+            fill(parameter.grad, parameter.grad.numpy() + step[name])
         optimizer.step()
     return copies(net)
 
@@ -45,7 +46,7 @@ def follow(net, optimizer, gradients):
 def test_a_model_that_moves_away_from_its_optimizer_is_noticed():
     net = Net()
     optimizer = SGD(decay_groups(net, 0.0), lr=0.1)
-    net.to("cpu", "float32")
+    net.to(here(), "float32")
     with pytest.raises(ValueError, match=r"layers\.0\.weight was given another array .* make the optimizer last"):
         optimizer.step()
 
@@ -214,7 +215,7 @@ def test_no_parameters_and_parameters_of_two_types():
     with pytest.raises(ValueError, match="optimizer: there are no parameters"):
         AdamW([], lr=0.1)
     mixed = [("a", Parameter([1.0])), ("b", Parameter(np.ones(2)))]
-    with pytest.raises(ValueError, match="parameter b is float64 on cpu, others are float32 on cpu"):
+    with pytest.raises(ValueError, match=f"parameter b is float64 on {here()}, others are float32 on {here()}"):
         AdamW(mixed, lr=0.1)
 
 
@@ -230,7 +231,7 @@ def test_clipping_by_global_norm(dtype):
 
     def clip(max_norm):
         for name, parameter in net.named_parameters():
-            parameter.grad.data[...] = gradients[name]
+            fill(parameter.grad, gradients[name])
         return optimizer.clip_grad_norm(max_norm), {n: p.grad.numpy().copy() for n, p in net.named_parameters()}
 
     for max_norm, factor in ((norm / 4, 1 / 4), (norm * 2, 1), (0, 1)):
@@ -249,9 +250,9 @@ def test_clipping_no_gradient():
 def test_a_gradient_that_is_not_finite_shows_in_the_norm():
     w = Parameter([1.0, 2.0])
     optimizer = SGD([("w", w)], lr=0.1)
-    w.grad.data[...] = [1, math.inf]
+    fill(w.grad, [1, math.inf])
     assert optimizer.clip_grad_norm(0) == math.inf
-    w.grad.data[...] = [1, math.nan]
+    fill(w.grad, [1, math.nan])
     assert math.isnan(optimizer.clip_grad_norm(1.0))
 
 
@@ -380,7 +381,7 @@ def test_torch_clips_by_the_same_norm():
     numbers = rng.standard_normal(50)
     w, theirs = Parameter(np.zeros(50)), torch.nn.Parameter(torch.zeros(50, dtype=torch.float64))
     optimizer = SGD([("w", w)], lr=0.1)
-    w.grad.data[...] = numbers
+    fill(w.grad, numbers)
     theirs.grad = torch.tensor(numbers)
     assert optimizer.clip_grad_norm(0.7) == pytest.approx(torch.nn.utils.clip_grad_norm_([theirs], 0.7).item())
     np.testing.assert_allclose(w.grad.numpy(), theirs.grad.numpy(), rtol=1e-5)  # torch adds 1e-6 to the norm

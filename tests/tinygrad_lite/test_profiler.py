@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import train
+from tests.places import here, is_fused
 from tests.tiny_runs import arguments
 from tinygrad_lite import Tensor, profiler
 from tinygrad_lite.profiler import Profile
@@ -66,10 +67,13 @@ def test_the_table_adds_up():
 @pytest.mark.usefixtures("workplace")
 @pytest.mark.parametrize("number", [1, 2])
 def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, capsys):
+    if number > 1 and here() != "cpu":
+        pytest.skip("a GPU is kept busy by one process")
     assert train.main([*arguments(workers=number), "--profile"]) == 0
     out = capsys.readouterr().out
     assert f"as worker 1 of {number} sees them" in out
-    for name in ("linear", "scaled_dot_product_attention", "layer_norm", "(zeroing, clipping, update)"):
+    fused = [name for name in ("linear", "scaled_dot_product_attention", "layer_norm") if is_fused(name)]
+    for name in (*fused, "(zeroing, clipping, update)"):
         assert f"\n{name} " in out
     assert "of the step" in out
     assert not (workplace / "run").exists()

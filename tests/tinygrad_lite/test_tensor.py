@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.places import here
 from tinygrad_lite import Tensor, manual_seed, no_grad
-from tinygrad_lite.device import DeviceError, random_key
+from tinygrad_lite.device import DeviceError, get_device, random_key
 
 # --- creation ---------------------------------------------------------------------------------------------------
 
@@ -30,8 +31,8 @@ from tinygrad_lite.device import DeviceError, random_key
 )
 def test_dtype_and_shape_of_data(data, dtype, shape):
     x = Tensor(data)
-    assert (x.dtype, x.shape, x.device) == (np.dtype(dtype), shape, "cpu")
-    assert (x.ndim, x.numel(), x.xp) == (len(shape), int(np.prod(shape)), np)
+    assert (x.dtype, x.shape, x.device) == (np.dtype(dtype), shape, here())
+    assert (x.ndim, x.numel(), x.xp) == (len(shape), int(np.prod(shape)), get_device(here()).xp)
     assert x.tolist() == np.asarray(data).tolist()
     assert not x.requires_grad
     assert x.grad is None
@@ -136,12 +137,12 @@ def test_random_numbers_are_what_they_should_be():
 
 def test_repr_shows_values_shape_dtype_device_and_op():
     x = Tensor([[1.0, 2.5]], requires_grad=True)
-    assert repr(x) == "Tensor([[1.  2.5]], shape=(1, 2), dtype=float32, device=cpu, requires_grad=True)"
-    assert repr(x * 2) == "Tensor([[2. 5.]], shape=(1, 2), dtype=float32, device=cpu, op=mul)"
-    assert repr(x.detach()) == "Tensor([[1.  2.5]], shape=(1, 2), dtype=float32, device=cpu)"
-    assert repr(x.sum()) == "Tensor(3.5, shape=(), dtype=float32, device=cpu, op=sum)"
-    assert repr(Tensor([True])) == "Tensor([ True], shape=(1,), dtype=bool, device=cpu)"
-    assert repr(Tensor.zeros(0, 3)).endswith("shape=(0, 3), dtype=float32, device=cpu)")
+    assert repr(x) == f"Tensor([[1.  2.5]], shape=(1, 2), dtype=float32, device={here()}, requires_grad=True)"
+    assert repr(x * 2) == f"Tensor([[2. 5.]], shape=(1, 2), dtype=float32, device={here()}, op=mul)"
+    assert repr(x.detach()) == f"Tensor([[1.  2.5]], shape=(1, 2), dtype=float32, device={here()})"
+    assert repr(x.sum()) == f"Tensor(3.5, shape=(), dtype=float32, device={here()}, op=sum)"
+    assert repr(Tensor([True])) == f"Tensor([ True], shape=(1,), dtype=bool, device={here()})"
+    assert repr(Tensor.zeros(0, 3)).endswith(f"shape=(0, 3), dtype=float32, device={here()})")
     assert len(repr(Tensor.zeros(1000, 1000))) < 1000
 
 

@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from tests.places import here
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
@@ -76,7 +77,7 @@ def by_hand(layer, x, memory, allowed):
 
 @pytest.mark.parametrize("n_head", [1, 2, 4])
 def test_self_attention_by_hand(n_head):
-    layer, x = MultiHeadAttention(8, n_head).to("cpu", "float64"), normal(2, 5, 8)
+    layer, x = MultiHeadAttention(8, n_head).to(here(), "float64"), normal(2, 5, 8)
     everything = np.ones((5, 5), bool)
     np.testing.assert_allclose(layer(x).numpy(), by_hand(layer, x.numpy(), x.numpy(), everything), atol=1e-13)
     expected = by_hand(layer, x.numpy(), x.numpy(), np.tril(everything))
@@ -84,7 +85,7 @@ def test_self_attention_by_hand(n_head):
 
 
 def test_cross_attention_by_hand():
-    layer, x, memory = MultiHeadAttention(8, 2).to("cpu", "float64"), normal(2, 3, 8), normal(2, 6, 8)
+    layer, x, memory = MultiHeadAttention(8, 2).to(here(), "float64"), normal(2, 3, 8), normal(2, 6, 8)
     padding = np.arange(6) < np.array([4, 6])[:, None]  # (B, S)
     y = layer(x, memory, Tensor(padding[:, None, None, :]))
     expected = by_hand(layer, x.numpy(), memory.numpy(), padding[:, None, :])
@@ -92,7 +93,7 @@ def test_cross_attention_by_hand():
 
 
 def test_what_is_masked_does_not_matter():
-    layer, x, memory = MultiHeadAttention(8, 2).to("cpu", "float64"), normal(2, 3, 8), normal(2, 6, 8)
+    layer, x, memory = MultiHeadAttention(8, 2).to(here(), "float64"), normal(2, 3, 8), normal(2, 6, 8)
     mask = Tensor((np.arange(6) < 4)[None, None, None, :])
     changed = memory.numpy().copy()
     changed[:, 4:] = 1e6
@@ -118,7 +119,7 @@ def test_heads_must_share_the_width_evenly():
 
 @pytest.mark.parametrize("pieces", [[1] * 7, [4, 3], [2, 1, 4], [7]])
 def test_a_cache_changes_nothing(pieces):
-    layer, x = MultiHeadAttention(8, 2).to("cpu", "float64"), normal(3, 7, 8)
+    layer, x = MultiHeadAttention(8, 2).to(here(), "float64"), normal(3, 7, 8)
     with no_grad():
         whole = layer(x, is_causal=True).numpy()
         cache, done = KVCache(7), []
@@ -160,7 +161,7 @@ def test_an_empty_cache_can_be_selected_from():
 
 @pytest.mark.parametrize("activation", ["gelu", "relu"])
 def test_feed_forward_by_hand(activation):
-    layer, x = FeedForward(4, 12, activation=activation).to("cpu", "float64"), normal(2, 3, 4)
+    layer, x = FeedForward(4, 12, activation=activation).to(here(), "float64"), normal(2, 3, 4)
     hidden = F.linear(x, layer.up.weight, layer.up.bias)
     hidden = hidden.gelu() if activation == "gelu" else hidden.relu()
     np.testing.assert_allclose(layer(x).numpy(), F.linear(hidden, layer.down.weight, layer.down.bias).numpy())
@@ -184,7 +185,7 @@ def test_pre_norm_and_post_norm():
     a = x.numpy()
 
     def block(norm_first):
-        return Block(Rectify(), Rectify(), 6, norm_first=norm_first).to("cpu", "float64")
+        return Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64")
 
     inner = a + np.maximum(normalised(a), 0)
     np.testing.assert_allclose(block(True)(x).numpy(), inner + np.maximum(normalised(inner), 0), atol=1e-13)
@@ -194,14 +195,14 @@ def test_pre_norm_and_post_norm():
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_arguments_for_mixing_reach_the_mixer(norm_first):
-    block, x = Block(Rectify(), Rectify(), 6, norm_first=norm_first).to("cpu", "float64"), normal(2, 3, 6)
+    block, x = Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64"), normal(2, 3, 6)
     assert np.abs(block(x).numpy() - block(x, factor=2.0).numpy()).max() > 0.01
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_the_gradients_of_a_whole_block(norm_first):
     manual_seed(1)
-    block = Block(MultiHeadAttention(4, 2, 0.2), FeedForward(4, 8, 0.2), 4, norm_first=norm_first).to("cpu", "float64")
+    block = Block(MultiHeadAttention(4, 2, 0.2), FeedForward(4, 8, 0.2), 4, norm_first=norm_first).to(here(), "float64")
     x = normal(2, 3, 4, requires_grad=True)
     gradcheck(lambda x, *parameters: block(x, is_causal=True), [x, *block.parameters()], directions=2)
 

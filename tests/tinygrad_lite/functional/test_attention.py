@@ -13,7 +13,9 @@ from tinygrad_lite.functional.attention import (
 )
 
 rng = np.random.default_rng(3)
-both = pytest.mark.parametrize("attention", [scaled_dot_product_attention_composed, scaled_dot_product_attention_fused])
+both = pytest.mark.parametrize(
+    "attention", [scaled_dot_product_attention_composed, F.scaled_dot_product_attention], ids=["composed", "fused"]
+)
 
 
 def leaf(*shape, scale=1.0, dtype=np.float64):
@@ -58,7 +60,7 @@ def test_any_division_into_blocks_gives_the_same(monkeypatch):
         for t, s in ((7, 7), (4, 9), (9, 4)):
             for is_causal in (False, True):
                 inputs, results = qkv(batch=3, heads=2, t=t, s=s), []
-                for attention in (scaled_dot_product_attention_fused, scaled_dot_product_attention_composed):
+                for attention in (F.scaled_dot_product_attention, scaled_dot_product_attention_composed):
                     with random_key(1):
                         y = attention(*inputs, is_causal=is_causal, dropout_p=0.25)
                     (y * y).sum().backward()
@@ -79,7 +81,7 @@ def test_large_scores_are_shifted_and_moderate_ones_need_not_be(largest, is_caus
     query[:, :, 1] = query[:, :, 1] * 1e-3
     mask = Tensor(rng.random((2, 1, 1, 5)) < 0.7)
     results = []
-    for attention in (scaled_dot_product_attention_fused, scaled_dot_product_attention_composed):
+    for attention in (F.scaled_dot_product_attention, scaled_dot_product_attention_composed):
         query = query.detach().requires_grad_()
         y = attention(query, key, value, mask=mask, is_causal=is_causal)
         (y * y).sum().backward()
@@ -179,10 +181,10 @@ def test_equal_scores_give_the_mean_of_the_values(attention):
 def test_one_draw_of_dropout_in_either_version():
     inputs = qkv()
     with random_key(1):
-        one = scaled_dot_product_attention_fused(*inputs, dropout_p=0.5)
+        one = F.scaled_dot_product_attention(*inputs, dropout_p=0.5)
         with random_key(2):
-            elsewhere = scaled_dot_product_attention_fused(*inputs, dropout_p=0.5)
-        next_one = scaled_dot_product_attention_fused(*inputs, dropout_p=0.5)
+            elsewhere = F.scaled_dot_product_attention(*inputs, dropout_p=0.5)
+        next_one = F.scaled_dot_product_attention(*inputs, dropout_p=0.5)
     with random_key(1):
         same = scaled_dot_product_attention_composed(*inputs, dropout_p=0.5)
     np.testing.assert_allclose(same.numpy(), one.numpy(), atol=1e-14)
@@ -193,7 +195,7 @@ def test_one_draw_of_dropout_in_either_version():
 @pytest.mark.parametrize("types", [("f4", "f8", "f8"), ("f8", "f4", "f4"), ("f4", "f4", "f8")])
 def test_mixed_types_give_float64_and_each_input_its_own_type(types):
     inputs = [leaf(1, 2, 3, 4, dtype=kind) for kind in types]
-    y = scaled_dot_product_attention_fused(*inputs, is_causal=True)
+    y = F.scaled_dot_product_attention(*inputs, is_causal=True)
     expected = scaled_dot_product_attention_composed(*inputs, is_causal=True)
     assert y.dtype == expected.dtype == np.float64
     y.sum().backward()

@@ -4,10 +4,10 @@ import pytest
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import add_rows
-from tinygrad_lite.functional.embedding import embedding_composed, embedding_fused
+from tinygrad_lite.functional.embedding import embedding_composed
 
 rng = np.random.default_rng(5)
-both = pytest.mark.parametrize("version", [embedding_composed, embedding_fused])
+both = pytest.mark.parametrize("version", [embedding_composed, F.embedding], ids=["composed", "fused"])
 
 
 @both

@@ -3,7 +3,7 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional.linear import linear_composed, linear_fused
+from tinygrad_lite.functional.linear import linear_composed
 
 rng = np.random.default_rng(1)
 
@@ -37,7 +37,7 @@ def test_a_constant_input_gets_no_gradient():
 def test_mixed_types_give_float64_and_each_input_its_own_type(types):
     shapes = [(2, 3, 4), (5, 4), (5,)]
     inputs = [leaf(*shape, dtype=kind) for shape, kind in zip(shapes, types, strict=True)]
-    y, expected = linear_fused(*inputs), linear_composed(*inputs)
+    y, expected = F.linear(*inputs), linear_composed(*inputs)
     assert y.dtype == expected.dtype == np.float64
     y.sum().backward()
     assert [x.grad.dtype for x in inputs] == [np.dtype(kind) for kind in types]
@@ -48,7 +48,7 @@ def test_integers_are_multiplied_as_floats():
     assert F.linear(Tensor([[1, 2]]), Tensor([[0.5, 0.25]])).tolist() == [[1.0]]
 
 
-@pytest.mark.parametrize("version", [linear_composed, linear_fused])
+@pytest.mark.parametrize("version", [linear_composed, F.linear], ids=["composed", "fused"])
 @pytest.mark.parametrize(
     ("x", "weight", "bias", "message"),
     [

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.places import here
 from tests.standin import standin_device
 from tests.tinygrad_lite.functional.twin_cases import CASES, Arguments, tensors
 from tinygrad_lite import Tensor
@@ -101,8 +102,8 @@ def test_tensors_on_two_devices_are_refused(name):
 @pytest.mark.parametrize("kind", ["composed", "fused"])
 @pytest.mark.parametrize(("name", "case"), DIFFERENTIABLE)
 def test_both_versions_pass_gradcheck(name, case, kind):
-    twin, made = REGISTRY[name], tensors(CASES[name][case], np.float64)
-    version = twin.composed if kind == "composed" else twin.version_for("cpu")
+    twin, made = REGISTRY[name], tensors(CASES[name][case], np.float64, device=here())
+    version = twin.composed if kind == "composed" else twin.version_for(here())
     inputs = {key: made.pop(key) for key, value in list(made.items()) if isinstance(value, Tensor)}
     numbers = sum(x.numel() for x in inputs.values() if x.requires_grad)
     gradcheck(
@@ -141,7 +142,7 @@ def pair(monkeypatch):
     def which_composed(x, y=None):
         return "composed"
 
-    return Twin(which_composed, cpu=lambda x, y=None: "fused")
+    return Twin(which_composed, cpu=lambda x, y=None: "fused", cuda=lambda x, y=None: "fused")
 
 
 def test_the_fused_version_runs_unless_switched_off(pair):

@@ -35,7 +35,7 @@ def tensors(arguments: Arguments, dtype: Any, strided: bool = False, device: str
                 spread = np.zeros((*value.shape, 2), value.dtype)[..., 0]
                 spread[...] = value
                 value = spread
-            value = Tensor.wrap(value).to(device).requires_grad_(value.dtype.kind == "f")
+            value = Tensor.wrap(value).to(device).detach().requires_grad_(value.dtype.kind == "f")
         made[name] = value
     return made
 

@@ -1,0 +1,188 @@
+"""Tests run again on a GPU: what they make without naming a device lies on the device that it is the turn of.
+
+Most tests say `Tensor([1.0, 2.0])` or `GPT(config)` and name no device. For the files in ON_EVERY_DEVICE the fixture
+`place` (conftest.py) runs each of them on the CPU and on cuda. Only the tests are meant: a tensor that the project
+makes without naming a device lies on the CPU as ever, meets those of the test, and fails.
+
+    pytest -m gpu                    on the GPU; skipped where there is none
+    pytest -m gpu --emulate-gpu      the same tests on the emulated one
+    pytest                           the CPU, the files named in EMULATED_BY_DEFAULT on the emulated GPU too
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sample
+import train
+from seq2seq import evaluate
+from tests.standin import standin_device
+from tinygrad_lite import Tensor
+from tinygrad_lite.device import get_device
+from tinygrad_lite.functional.registry import REGISTRY
+from tinygrad_lite.nn import Module, Parameter
+
+TESTS = Path(__file__).parent
+ON_EVERY_DEVICE = """
+    tinygrad_lite/test_anomaly tinygrad_lite/test_backward tinygrad_lite/test_gradcheck tinygrad_lite/test_graph
+    tinygrad_lite/test_nn tinygrad_lite/test_ops tinygrad_lite/test_ops_edges tinygrad_lite/test_optim
+    tinygrad_lite/test_tensor tinygrad_lite/test_transformer
+    tinygrad_lite/functional/test_attention tinygrad_lite/functional/test_cross_entropy
+    tinygrad_lite/functional/test_dropout tinygrad_lite/functional/test_embedding
+    tinygrad_lite/functional/test_gelu tinygrad_lite/functional/test_layer_norm
+    tinygrad_lite/functional/test_linear tinygrad_lite/functional/test_registry tinygrad_lite/functional/test_softmax
+    gpt/test_model gpt/test_pretrained gpt/test_export gpt/test_score
+    seq2seq/test_model seq2seq/test_attention seq2seq/test_translate seq2seq/test_toys seq2seq/test_data
+    reliability/test_gradients reliability/test_hard_points reliability/test_nan
+    test_train test_train_finetune test_train_resume test_sample test_sample_modes test_translation_scripts
+    tinygrad_lite/test_profiler tinygrad_lite/test_run
+""".split()
+EMULATED_BY_DEFAULT = """
+    tinygrad_lite/test_anomaly tinygrad_lite/test_nn tinygrad_lite/test_tensor tinygrad_lite/test_transformer
+    gpt/test_score seq2seq/test_attention
+""".split()
+CPU_ONLY = {  # and why
+    "tinygrad_lite/test_tensor::test_data_is_copied_and_wrap_does_not_copy": "memory of the host",
+    "tinygrad_lite/test_tensor::test_numpy_is_a_read_only_view": "a view of the CPU's memory; from a GPU it is a copy",
+    "tinygrad_lite/test_ops::test_neither_inputs_nor_incoming_gradient_are_written": "memory that cannot be written",
+    "tinygrad_lite/test_ops_edges::test_numpy_array_on_the_left": "NumPy's arrays do not mix with those of a GPU",
+    "tinygrad_lite/test_ops_edges::test_numbers_take_the_tensors_type_if_they_can": "the same",
+    "tinygrad_lite/test_backward::test_gradients_share_no_memory": "CuPy does not say what can be written",
+    "tinygrad_lite/test_gradcheck::test_views_are_nudged_in_place": "memory of the host",
+    "tinygrad_lite/functional/test_embedding::test_a_token_outside_the_table": "on a GPU nobody looks: it would wait",
+    "tinygrad_lite/functional/test_cross_entropy::test_a_target_outside_the_vocabulary": "the same",
+    "test_train::test_a_device_that_is_not_there_is_refused_and_auto_says_what_it_took": "about having none",
+    "test_sample::test_devices": "about having none",
+    "test_train_resume::test_a_signal_saves_and_says_how_to_go_on": "in a process of its own",
+    "tinygrad_lite/functional/test_attention::test_any_division_into_blocks_gives_the_same": "the CPU's blocks",
+    "tinygrad_lite/functional/test_attention::test_one_draw_of_dropout_in_either_version": "a GPU draws otherwise",
+    "tinygrad_lite/functional/test_dropout::test_both_versions_drop_the_same_elements": "the same",
+    "tinygrad_lite/functional/test_registry::test_the_switch_changes_what_really_runs": "needs a fused version of all",
+}
+TOO_LONG_TO_EMULATE = {"seq2seq/test_toys::test_reversal_is_learned_to_perfection"}  # half an hour
+
+_here = "cpu"
+
+
+def here() -> str:
+    """The device that it is the turn of."""
+    return _here
+
+
+@contextmanager
+def elsewhere() -> Iterator[str]:
+    """Inside, there is another device than the one that it is the turn of; gives its name."""
+    if _here == "cpu":
+        with standin_device() as name:
+            yield name
+    else:
+        yield "cpu"
+
+
+def there_and_back(x: Tensor, fn: Callable[[Tensor], Tensor] = lambda x: x) -> Tensor:
+    """fn(x), computed on another device (inside `elsewhere`)."""
+    return fn(x.to("standin" if _here == "cpu" else "cpu")).to(_here)
+
+
+def is_fused(name: str) -> bool:
+    """Whether an operation has a version of its own for the device that it is the turn of."""
+    twin = REGISTRY[name]
+    return twin.version_for(_here) is not twin.composed
+
+
+def fill(tensor: Tensor, values: Any) -> None:
+    """Write numbers from the host into a tensor, wherever it lies."""
+    values = np.broadcast_to(np.asarray(values, tensor.dtype), tensor.shape)
+    tensor.data[...] = get_device(tensor.device).from_host(np.ascontiguousarray(values))
+
+
+def name_of(item: pytest.Item) -> str:
+    """What a test is called in the lists above: "gpt/test_model::test_it_learns" is in tests/gpt/test_model.py."""
+    folder = TESTS if TESTS in item.path.parents else item.path.anchor
+    return f"{item.path.relative_to(folder).with_suffix('').as_posix()}::{getattr(item, 'originalname', item.name)}"
+
+
+def called_by_a_test() -> bool:
+    """Whether the caller of the function that asks is in one of the tests' files."""
+    return sys._getframe(2).f_code.co_filename.startswith(str(TESTS))
+
+
+def kinds_of(kind: type) -> Iterator[type]:
+    """A class and all that are derived from it."""
+    yield kind
+    for derived in kind.__subclasses__():
+        yield from kinds_of(derived)
+
+
+def made_there(init: Callable) -> Callable:
+    """A tensor's `__init__` that takes the device whose turn it is for the one that a test does not name."""
+
+    @functools.wraps(init)
+    def make(self: Tensor, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False):
+        on_host = isinstance(data, (np.ndarray, np.generic)) or not hasattr(data, "__array__")
+        init(self, data, dtype, _here if device is None and on_host and called_by_a_test() else device, requires_grad)
+
+    return make
+
+
+def moved_there(init: Callable) -> Callable:
+    """The `__init__` of a parameter or module, which moves what a test makes once it is complete."""
+
+    @functools.wraps(init)
+    def make(self: Parameter | Module, *args: Any, **options: Any) -> None:
+        init(self, *args, **options)
+        if called_by_a_test():
+            for parameter in [self] if isinstance(self, Parameter) else self.parameters():
+                if parameter.device == "cpu":
+                    parameter.data = get_device(_here).from_host(parameter.data)
+
+    return make
+
+
+def filled_there(maker: Callable) -> staticmethod:
+    """`Tensor.zeros` and its like, on the device whose turn it is if a test names none."""
+
+    @functools.wraps(maker)
+    def make(*args: Any, **options: Any) -> Tensor:
+        return maker(*args, **{"device": _here} | options if called_by_a_test() else options)
+
+    return staticmethod(make)
+
+
+def told_where(main: Callable) -> Callable:
+    """A script that computes on the device whose turn it is, if its command line names none."""
+
+    @functools.wraps(main)
+    def run(argv: list[str]) -> int:
+        named = any(word.split("=")[0] == "--device" for word in argv)
+        return main(argv if named else [*argv, f"--device={_here}"])
+
+    return run
+
+
+@contextmanager
+def tests_on(device: str) -> Iterator[None]:
+    """Inside, tensors, parameters and modules that tests make without naming a device lie on this one."""
+    global _here
+    _here = device
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Tensor, "__init__", made_there(Tensor.__init__))
+        for kind in (*kinds_of(Parameter), *kinds_of(Module)):
+            if "__init__" in vars(kind):
+                patch.setattr(kind, "__init__", moved_there(kind.__init__))
+        for name in ("full", "zeros", "ones", "arange", "eye", "rand", "randn"):
+            patch.setattr(Tensor, name, filled_there(getattr(Tensor, name)))
+        for script in (train, sample, evaluate):
+            patch.setattr(script, "main", told_where(script.main))
+        try:
+            yield
+        finally:
+            _here = "cpu"

@@ -11,6 +11,8 @@ from tests.tiny_runs import made_up_text, undone
 from tinygrad_lite import start
 from tinygrad_lite.device import why_no_cuda
 
+WHY_NO_GPU = why_no_cuda()  # asked once; empty if there is one
+
 
 def device_called(kind):
     """The device that stands for this kind, while a test runs: "emulated" is a CPU that calls itself cuda."""
@@ -23,8 +25,8 @@ def device_called(kind):
         with emulated_cuda() as name:
             yield name
     else:
-        if kind == "cuda" and why_no_cuda():
-            pytest.skip(why_no_cuda())
+        if kind == "cuda" and WHY_NO_GPU:
+            pytest.skip(WHY_NO_GPU)
         yield kind
 
 
@@ -51,16 +53,19 @@ def pytest_generate_tests(metafunc):
     if file not in places.ON_EVERY_DEVICE or {"device", "cuda"} & {*metafunc.fixturenames} or test in places.CPU_ONLY:
         return
     by_default = ["emulated"] if file in places.EMULATED_BY_DEFAULT else []
-    metafunc.parametrize("place", ["cpu", *by_default, pytest.param("cuda", marks=pytest.mark.gpu)], indirect=True)
+    # Where there is no GPU, and nobody asks for one by `-m gpu`, thousands of tests need not be made to be skipped.
+    is_for_gpu = "gpu" in metafunc.config.getoption("markexpr") or not WHY_NO_GPU
+    on_gpu = [pytest.param("cuda", marks=pytest.mark.gpu)] if is_for_gpu else []
+    metafunc.parametrize("place", ["cpu", *by_default, *on_gpu], indirect=True)
 
 
 def pytest_collection_modifyitems(config, items):
     """Say at once what cannot run here, instead of asking again before each of some thousand tests."""
-    if config.getoption("--emulate-gpu") or not (reason := why_no_cuda()):
+    if config.getoption("--emulate-gpu") or not WHY_NO_GPU:
         return
     for item in items:
         if "gpu" in item.keywords:
-            item.add_marker(pytest.mark.skip(reason=reason))
+            item.add_marker(pytest.mark.skip(reason=WHY_NO_GPU))
 
 
 @pytest.fixture(autouse=True)

@@ -46,8 +46,7 @@ ON_EVERY_DEVICE = """
     tinygrad_lite/test_profiler tinygrad_lite/test_run
 """.split()
 EMULATED_BY_DEFAULT = """
-    tinygrad_lite/test_anomaly tinygrad_lite/test_nn tinygrad_lite/test_tensor tinygrad_lite/test_transformer
-    gpt/test_score seq2seq/test_attention
+    tinygrad_lite/test_anomaly tinygrad_lite/test_nn tinygrad_lite/test_tensor
 """.split()
 CPU_ONLY = {  # and why
     "tinygrad_lite/test_tensor::test_data_is_copied_and_wrap_does_not_copy": "memory of the host",

@@ -66,6 +66,7 @@ def test_warming_up_tells_how_many_make_a_group():
 # --- our side, emulated ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", [row for row in ROWS if row.shape != "baby-dropout"], ids=lambda row: row.what[:40])
 def test_our_side_does_every_work(row, cuda):
     ask = reply_of(Ours(quick=True))

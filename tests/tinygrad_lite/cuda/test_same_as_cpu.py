@@ -164,6 +164,7 @@ def start(**settings: str) -> subprocess.Popen:
 
 
 @needs_compiler
+@pytest.mark.slow
 def test_the_order_in_which_threads_run_makes_no_difference():
     """A kernel that lacks a barrier reads, in one order or another, what has not been written yet."""
     processes = [start(CUDA_ON_CPU_ORDER=order) for order in "012"]

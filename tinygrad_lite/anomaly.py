@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tinygrad_lite.device import Array
+from tinygrad_lite.device import Array, is_float
 
 Place = tuple[str, int]  # the name of a file, and a line in it
 
@@ -57,15 +57,20 @@ def detect_anomaly() -> Iterator[None]:
 
 def check(array: Array, inputs: Sequence[Array], what: str, place: Place | None) -> None:
     """Raise NonFiniteError if an array has a NaN or an infinity of which no input has any."""
-    if array.dtype.kind != "f":
+    if not is_float(array.dtype):
         return
     for name, has in (
-        ("a NaN", lambda a: bool(np.isnan(a).any())),
-        ("an infinity", lambda a: bool(np.isinf(a).any())),
+        ("a NaN", lambda a: bool(np.isnan(_known(a)).any())),
+        ("an infinity", lambda a: bool(np.isinf(_known(a)).any())),
     ):
-        if has(array) and not any(has(x) for x in inputs if x.dtype.kind == "f"):
+        if has(array) and not any(has(x) for x in inputs if is_float(x.dtype)):
             where = _describe(place) if place else "in a line that only a forward pass in the checking mode can tell"
             raise NonFiniteError(f"{what} made {name} (shape {array.shape}) out of inputs that have none, {where}")
+
+
+def _known(array: Array) -> Array:
+    """The array in a type that can be asked for NaN: bfloat16 as float32, which has all of its numbers."""
+    return array if array.dtype.kind == "f" else array.astype(np.float32)
 
 
 def caller() -> Place | None:

@@ -5,7 +5,8 @@ import pytest
 
 from tests.tinygrad_lite.op_cases import CASES
 from tinygrad_lite import Tensor
-from tinygrad_lite.cuda.precision import bfloat16
+from tinygrad_lite.anomaly import NonFiniteError, detect_anomaly
+from tinygrad_lite.cuda.precision import bfloat16, precision
 
 FLOATS = [case for case in CASES if case.gradient and all(x.dtype.kind == "f" for xs in case.samples for x in xs)]
 
@@ -42,3 +43,9 @@ def test_sums_of_picked_rows_are_added_up_in_float32(cuda):
     x = Tensor([[1.0], [2.0]], device=cuda, requires_grad=True)
     x.cast(bfloat16())[[0] * 1000].cast(np.float32).sum().backward()
     assert x.grad.tolist() == [[1000.0], [0.0]]  # ones added up in bfloat16 stop at 256
+
+
+def test_the_checking_mode_looks_at_bfloat16_too(cuda):
+    weight = Tensor([[1.0, 0.0]], device=cuda)
+    with precision("bfloat16"), detect_anomaly(), pytest.raises(NonFiniteError, match="linear made an infinity"):
+        Tensor([[3e38, 1.0]], device=cuda).linear(weight * 2)

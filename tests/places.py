@@ -48,6 +48,8 @@ ON_EVERY_DEVICE = """
 EMULATED_BY_DEFAULT = """
     tinygrad_lite/test_anomaly tinygrad_lite/test_nn tinygrad_lite/test_tensor
 """.split()
+# Primitives have no kernels, so on the emulated GPU they are what they are on the stand-in: only with `-m slow`.
+WITHOUT_KERNELS = "tinygrad_lite/test_ops tinygrad_lite/test_device".split()
 CPU_ONLY = {  # and why
     "tinygrad_lite/test_tensor::test_data_is_copied_and_wrap_does_not_copy": "memory of the host",
     "tinygrad_lite/test_tensor::test_numpy_is_a_read_only_view": "a view of the CPU's memory; from a GPU it is a copy",

@@ -94,6 +94,7 @@ def test_the_cpu_alone_is_measured_until_it_is_too_slow(capsys):
     assert "left out beyond a width of 8" in said
 
 
+@pytest.mark.slow
 def test_both_devices_are_measured_and_drawn(cuda, tmp_path, capsys):
     pytest.importorskip("matplotlib")
     picture = tmp_path / "device.svg"

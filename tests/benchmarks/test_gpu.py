@@ -94,6 +94,7 @@ def test_our_side_says_what_it_is(cuda):
     assert json.loads(json.dumps(facts)) == facts
 
 
+@pytest.mark.slow
 def test_kernels_are_seen_by_events_where_cupti_is_not_to_be_had(cuda, monkeypatch, capsys):
     def unknown(step):
         raise RuntimeError("no CUPTI")

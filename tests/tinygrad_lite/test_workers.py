@@ -21,6 +21,7 @@ from tinygrad_lite.run import RunFolder, available_cores
 from tinygrad_lite.workers import ManyProcesses, start_workers
 
 pytestmark = pytest.mark.usefixtures("workplace")
+SLOW = pytest.mark.slow  # each starts several processes
 SMALL = {"text": ["text.txt"], "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8, "batch_size": 5}
 
 
@@ -57,7 +58,9 @@ def wait_until(condition, seconds=20):
 # --- the same numbers -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", [{}, {"gradient_accumulation_steps": 3}, {"optimizer": "adam", "grad_clip": 0.01}])
+@pytest.mark.parametrize(
+    "settings", [{"gradient_accumulation_steps": 3}, pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW)]
+)
 def test_one_process_and_several_compute_the_same(settings):
     """Three workers have five rows: 1, 2 and 2."""
     found = {}
@@ -83,7 +86,7 @@ def test_one_process_and_several_compute_the_same(settings):
                 np.testing.assert_allclose(one[name], other[name], rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.parametrize("family", [GPT, SEQ2SEQ], ids=["gpt", "seq2seq"])
+@pytest.mark.parametrize("family", [pytest.param(GPT, marks=SLOW, id="gpt"), pytest.param(SEQ2SEQ, id="seq2seq")])
 def test_twenty_steps_agree_in_float32(family):
     sentences = {"dataset": "reverse", "toy_size": 500, "batch_tokens": 300, "tokenizer": "char", "dropout": 0.0}
     settings = {"n_layer": 2, "n_embd": 32} | ({} if family is GPT else sentences)
@@ -111,7 +114,7 @@ def test_the_number_of_workers_is_part_of_a_run():
     assert losses(other)[2] != losses(whole)[2]
 
 
-@pytest.mark.parametrize("stop", [3, 8])
+@pytest.mark.parametrize("stop", [pytest.param(3, marks=SLOW), 8])
 def test_a_stopped_run_goes_on_bit_for_bit(stop, monkeypatch):
     settings = {"workers": 2, "dropout": 0.2}
     whole = run_training(out_dir="whole", **settings)
@@ -217,7 +220,7 @@ def test_the_parent_waits_for_memory_errors_of_its_workers(monkeypatch):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="Linux's list of processes")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=SLOW), signal.SIGTERM, signal.SIGKILL])
 def test_whatever_ends_the_script_no_worker_is_left(number, workplace):
     """Also if the signal reaches all of them, as Ctrl-C in a terminal does, and SIGTERM by `timeout`."""
     words = arguments(max_iters=100_000, eval_interval=100_000, workers=2)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tinygrad_lite.cuda.find import dotted
 from tinygrad_lite.device import get_device
 
 
@@ -27,9 +28,7 @@ def gpu_model() -> str:
 
     runtime = cupy.cuda.runtime
     name = runtime.getDeviceProperties(0)["name"].decode()
-    driver, toolkit = (
-        f"{v // 1000}.{v % 1000 // 10}" for v in (runtime.driverGetVersion(), runtime.runtimeGetVersion())
-    )
+    driver, toolkit = dotted(runtime.driverGetVersion()), dotted(runtime.runtimeGetVersion())
     return f"{name}; driver for CUDA {driver}, CuPy {cupy.__version__} with CUDA {toolkit}"
 
 

@@ -198,8 +198,7 @@ class OneGPU(OneProcess):
         self.guard.judge(self.losses, self.optimizer.gradients.data, max_norm, self.step)
 
     def look(self) -> Measures:
-        loss, norm, broken = self.guard.look()
-        return Measures(loss, norm, broken)
+        return Measures(*self.guard.look())
 
 
 # --- several processes ----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tinygrad_lite.cuda.launch import kernel, launch
+from tinygrad_lite.cuda.precision import summed_in
 from tinygrad_lite.device import Array, xp_of
 
 CHUNKS = 64  # blocks that share the rows of one strip of columns
@@ -16,7 +17,7 @@ def chunks_of(rows: int) -> int:
 def column_sums(x: Array) -> Array:
     """(N, C) -> (C,), added up and returned in float32 (in float64 for float64)."""
     xp, (rows, width) = xp_of(x), x.shape
-    total = "float64" if x.dtype == "float64" else "float32"
+    total = summed_in(x.dtype)
     while True:
         chunks = chunks_of(rows)
         sums = xp.empty((chunks, width), total)

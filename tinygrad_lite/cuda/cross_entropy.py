@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tinygrad_lite.cuda.launch import C_NAMES, kernel, launch, launch_rows, pack
+from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_rows, pack
+from tinygrad_lite.cuda.precision import summed_in
 from tinygrad_lite.functional.cross_entropy import check_cross_entropy, cross_entropy_composed
 from tinygrad_lite.tensor import Tensor, node
 
@@ -24,12 +25,12 @@ def cross_entropy_cuda(
     NaN.
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
-    if logits.dtype.name not in C_NAMES or logits.numel() == 0:
+    if not are_known(logits) or logits.numel() == 0:
         return cross_entropy_composed(logits, targets, ignore_index, label_smoothing, reduction)
     xp, shape, width = logits.xp, logits.shape, logits.shape[-1]
     rows = xp.ascontiguousarray(logits.data).reshape(-1, width)
     wanted = xp.ascontiguousarray(targets.data.reshape(-1).astype(np.int64))
-    count, total = len(rows), np.float64 if logits.dtype == np.float64 else np.float32
+    count, total = len(rows), summed_in(logits.dtype)
     losses, largest, scales = (xp.empty(count, total) for _ in range(3))
     how = (wanted, ignore_index, float(label_smoothing))
     types = {"X": rows.dtype, "PACK": pack(width, rows)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tinygrad_lite.cuda.launch import FLOATS, kernel, launch_elements, pack
+from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
 from tinygrad_lite.device import Array, next_bits, xp_of
 from tinygrad_lite.functional.dropout import check_probability, dropout_composed
 from tinygrad_lite.tensor import Tensor, node
@@ -18,7 +18,7 @@ from tinygrad_lite.tensor import Tensor, node
 
 def dropout_cuda(x: Tensor, p: float = 0.5) -> Tensor:
     """`dropout_composed` in one node that keeps the key alone."""
-    if p == 0 or x.dtype.name not in FLOATS:
+    if p == 0 or not are_known(x):
         return dropout_composed(x, p)
     check_probability(p)
     key = next_bits("dropout")

@@ -115,6 +115,7 @@ def other_cupy(made_for: int, major: int) -> str:
 
 
 def is_installed(package: str) -> bool:
+    """Whether pip knows a package of this name here."""
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError:

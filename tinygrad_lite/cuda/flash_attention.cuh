@@ -125,16 +125,10 @@ struct Rules {
     }
 };
 
-// One of the words, if the compiler cannot know which.
-__device__ __forceinline__ unsigned word(const Words& words, int which) {
-    unsigned low = which & 1 ? words.at[1] : words.at[0], high = which & 1 ? words.at[3] : words.at[2];
-    return which & 2 ? high : low;
-}
-
 // Which of a thread's numbers c[n][i] dropout keeps, as bits 4 n + i, where queries stay and keys pass by.
 //
-// Four neighbouring keys share one run of Philox (philox.cuh), if S is a multiple of 4. Two threads hold two rows of the same four
-// keys: each draws for one row, and gives the other what is its.
+// Four neighbouring keys share one run of Philox (philox.cuh), if S is a multiple of 4. Two threads hold two rows of the
+// same four keys: each draws for one row, and gives the other what is its.
 __device__ __forceinline__ unsigned kept_of_queries(const Rules& rules, int first, int s) {
     unsigned kept = 0;
 #pragma unroll

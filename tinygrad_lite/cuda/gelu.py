@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tinygrad_lite.cuda.columns import column_sums
-from tinygrad_lite.cuda.launch import FLOATS, kernel, launch_elements, pack
+from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
 from tinygrad_lite.cuda.linear import linear_cuda
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.gelu import gelu_composed, wants_tanh
@@ -16,16 +14,14 @@ from tinygrad_lite.tensor import Tensor, node
 
 def gelu_cuda(x: Tensor, approximate: str = "none") -> Tensor:
     """`gelu_composed` in one node; keeps x."""
-    if x.dtype.name not in FLOATS:
+    if not are_known(x):
         return gelu_composed(x, approximate)
     return gelu_of_sum(x, None, approximate)
 
 
 def linear_gelu_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, approximate: str = "none") -> Tensor:
     """`linear_gelu_composed` in two nodes: the product, and GELU of the product plus the bias; keeps the product."""
-    total = np.float64 if x.dtype == np.float64 else np.float32  # the type of the parameters
-    mixed = x.dtype.name not in FLOATS or any(p is not None and p.dtype != total for p in (weight, bias))
-    if mixed or weight.numel() == 0:
+    if not are_known(x, weight, bias) or weight.numel() == 0:
         return linear_gelu_composed(x, weight, bias, approximate)
     check_linear(x, weight, bias)
     return gelu_of_sum(linear_cuda(x, weight), bias, approximate)

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.cuda.precision import summed_in
 from tinygrad_lite.device import Array
+from tinygrad_lite.tensor import Tensor
 
 SOURCES = Path(__file__).parent
 FLOATS = ("float32", "float64", "bfloat16")  # the types in which kernels compute
@@ -49,6 +51,11 @@ def definitions(**types: Any) -> tuple[str, ...]:
     meanings = {name: C_NAMES.get(getattr(kind, "name", ""), str(kind)) for name, kind in types.items()}
     meanings["A"] = "double" if "double" in meanings.values() else "float"
     return tuple(f"-D{name}={meaning}" for name, meaning in meanings.items())
+
+
+def are_known(x: Tensor, *parameters: Tensor | None) -> bool:
+    """Whether kernels can do this: x is of a type that they know, and its parameters of that in which is added up."""
+    return x.dtype.name in FLOATS and all(p is None or p.dtype == summed_in(x.dtype) for p in parameters)
 
 
 def launch(function: Callable, blocks: tuple[int, ...], threads: tuple[int, ...], *arguments: Any) -> None:

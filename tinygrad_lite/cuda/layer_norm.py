@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tinygrad_lite.cuda.columns import chunks_of, column_sums
-from tinygrad_lite.cuda.launch import kernel, launch, launch_rows, pack
+from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_rows, pack
 from tinygrad_lite.cuda.precision import flowing
-from tinygrad_lite.device import is_float
 from tinygrad_lite.functional.layer_norm import check_layer_norm, layer_norm_composed
 from tinygrad_lite.tensor import Tensor, node
 
 
 def layer_norm_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """`layer_norm_composed` in one node; keeps x, and the mean and scale of each row."""
-    total = np.float64 if x.dtype == np.float64 else np.float32  # the type of sums, and of the parameters
-    if not is_float(x.dtype) or x.numel() == 0 or any(p is not None and p.dtype != total for p in (weight, bias)):
+    if x.numel() == 0 or not are_known(x, weight, bias):
         return layer_norm_composed(x, weight, bias, eps)  # mixed types, and no numbers at all
     check_layer_norm(x, weight, bias)
-    xp, shape, width = x.xp, x.shape, x.shape[-1]
+    xp, shape, width, total = x.xp, x.shape, x.shape[-1], weight.dtype  # total: the type of sums
     rows = xp.ascontiguousarray(x.data).reshape(-1, width)
     w, b, count = weight.data, None if bias is None else bias.data, len(rows)
     y = xp.empty(rows.shape, flowing(x.dtype))

@@ -2,30 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from tinygrad_lite import anomaly
 from tinygrad_lite.cuda.columns import column_sums
-from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
-from tinygrad_lite.cuda.launch import kernel, launch_elements, pack
+from tinygrad_lite.cuda.gemm import gemm
+from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
 from tinygrad_lite.cuda.precision import flowing
-from tinygrad_lite.device import Array, is_float
+from tinygrad_lite.device import Array
 from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.tensor import Tensor, node
 
 
 def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`linear_composed` in one node."""
-    total = np.float64 if x.dtype == np.float64 else np.float32  # the type of the parameters
-    mixed = not is_float(x.dtype) or any(p is not None and p.dtype != total for p in (weight, bias))
-    if x.ndim < 2 or x.numel() == 0 or weight.numel() == 0 or mixed:
+    if x.ndim < 2 or x.numel() == 0 or weight.numel() == 0 or not are_known(x, weight, bias):
         return linear_composed(x, weight, bias)  # vectors, no numbers at all, and mixed types
     check_linear(x, weight, bias)
     xp, shape = x.xp, x.shape
-    rows, w = xp.ascontiguousarray(x.data).reshape(-1, shape[-1]), weight.data
-    before, x_needs, w_needs = rows.dtype, x.requires_grad, weight.requires_grad
-    if flowing(before) != before or before != total:  # products of bfloat16: round once, for both passes
-        rows, w = as_bfloat16(rows), as_bfloat16(w)
+    before, x_needs, w_needs = x.dtype, x.requires_grad, weight.requires_grad
+    rows = xp.ascontiguousarray(x.data).reshape(-1, shape[-1])
+    # Products of bfloat16: rounded once, for both passes.
+    rows, w = (factor.astype(flowing(before), copy=False) for factor in (rows, weight.data))
     y = gemm(rows, w.T)
     if bias is not None:
         add_bias(y, bias.data)
@@ -33,11 +29,11 @@ def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     def backward(dy):
         dy = xp.ascontiguousarray(dy).reshape(-1, len(w))
         dx = gemm(dy, w, dtype=before).reshape(shape) if x_needs else None
-        dw = None
-        if gradient_memory(weight) is not None:
-            gemm(dy.T, rows, out=gradient_memory(weight), add=True)
+        dw, memory = None, gradient_memory(weight)
+        if memory is not None:
+            gemm(dy.T, rows, out=memory, add=True)
         elif w_needs:
-            dw = gemm(dy.T, rows, dtype=total)
+            dw = gemm(dy.T, rows, dtype=weight.dtype)
         return (dx, dw) if bias is None else (dx, dw, column_sums(dy))
 
     parents = (x, weight) if bias is None else (x, weight, bias)

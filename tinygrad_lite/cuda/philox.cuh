@@ -28,9 +28,13 @@ __device__ __forceinline__ Words random_bits_of_four(unsigned long long key, uns
     return philox({{(unsigned)quad, (unsigned)(quad >> 32), 0, 0}}, key);
 }
 
+// One of the words, if the compiler cannot know which.
+__device__ __forceinline__ unsigned word(const Words& words, int which) {
+    unsigned low = which & 1 ? words.at[1] : words.at[0], high = which & 1 ? words.at[3] : words.at[2];
+    return which & 2 ? high : low;
+}
+
 // The random word of one element; four neighbours together cost no more.
 __device__ __forceinline__ unsigned random_bits(unsigned long long key, unsigned long long element) {
-    Words words = random_bits_of_four(key, element / 4);
-    unsigned low = element & 1 ? words.at[1] : words.at[0], high = element & 1 ? words.at[3] : words.at[2];
-    return element & 2 ? high : low;
+    return word(random_bits_of_four(key, element / 4), (int)(element % 4));
 }

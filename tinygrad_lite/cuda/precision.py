@@ -85,6 +85,11 @@ def bfloat16() -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16)
 
 
+def summed_in(dtype: np.dtype) -> np.dtype:
+    """The type in which numbers of this type are added up, and which the parameters beside them have."""
+    return np.dtype("float64" if dtype == np.float64 else "float32")
+
+
 def flowing(dtype: np.dtype) -> np.dtype:
     """The type of what an operation hands on, if it was given this one: bfloat16 if that is chosen."""
     return bfloat16() if _precision == "bfloat16" and dtype == np.float32 else dtype

@@ -179,6 +179,7 @@ def _softmax_in_place(scores: np.ndarray, is_moderate: bool, may_be_empty: bool)
 
 
 def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float) -> None:
+    """Raise ValueError if shapes, mask or probability do not fit."""
     q, k, v = query.shape, key.shape, value.shape
     if len(q) != 4 or len(k) != 4 or k != v or q[:2] != k[:2] or q[3] != k[3]:
         raise ValueError(f"attention: query (B, H, T, D), key and value (B, H, S, D) do not fit: {q}, {k}, {v}")

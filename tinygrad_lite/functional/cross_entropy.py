@@ -118,6 +118,7 @@ def cross_entropy_fused(
 def check_cross_entropy(
     logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: float, reduction: str
 ) -> None:
+    """Raise ValueError if something cannot be: shapes, types, options, and on the CPU the targets."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
     if not 0 <= label_smoothing <= 1:

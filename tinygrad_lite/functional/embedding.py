@@ -40,6 +40,7 @@ def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
 
 
 def check_embedding(weight: Tensor, ids: Tensor) -> None:
+    """Raise ValueError if ids are no integers or, on the CPU, not in the table."""
     if ids.dtype.kind not in "iu":
         raise ValueError(f"embedding: ids must be integers, not {ids.dtype}")
     if ids.device == "cpu" and ids.numel():  # on a GPU, looking would make the host wait

@@ -78,6 +78,7 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
 
 
 def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Raise ValueError if weight and bias do not fit the width of x."""
     for name, parameter in (("weight", weight), ("bias", bias)):
         if parameter is not None and parameter.shape != x.shape[-1:]:
             raise ValueError(f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}")

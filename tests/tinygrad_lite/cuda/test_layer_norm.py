@@ -133,3 +133,14 @@ def test_the_checking_mode_sees_a_broken_gradient(cuda):
     weight.grad = weight.detach().zeros_like()
     with detect_anomaly(), pytest.raises(NonFiniteError, match="the gradient of linear made an infinity"):
         (F.linear(x, weight) * 1e30).backward()
+
+
+def test_float16_is_for_storage_here_too(cuda):
+    x, gain, _, weight, _, _ = arrays(3, 8)
+    half = Tensor(x.astype("float16"), device=cuda)
+    for call in (
+        lambda: F.layer_norm(half, *on(cuda, gain)),
+        lambda: F.linear(half, *on(cuda, weight.astype("float16"))),
+    ):
+        with pytest.raises(TypeError, match="float16 is for storage only"):
+            call()

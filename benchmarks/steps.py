@@ -37,7 +37,7 @@ def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Calla
             loss = model.loss(batch)
         loss.backward()
         if guard:
-            guard.judge([loss.detach()], optimizer.gradients.data, options.grad_clip, number)
+            guard.judge([loss.detach()], optimizer.gather_gradients(), options.grad_clip, number)
         else:
             optimizer.clip_grad_norm(options.grad_clip)
         optimizer.step()

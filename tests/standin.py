@@ -6,6 +6,7 @@ mixes the two by mistake therefore fails in the tests, without a GPU. Numbers ma
 reductions give 0-d arrays, not numbers, as CuPy's do.
 """
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ import numpy as np
 
 from tinygrad_lite import device
 
+_owners: Any = weakref.WeakValueDictionary()
 fence: Callable[[int, int], None] | None = None  # is told the bytes around each array, which nobody may touch
 
 
@@ -41,6 +43,10 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
         if hidden.dtype.kind in "OSUMm":
             raise ValueError(f"Unsupported dtype {hidden.dtype}")
         self.hidden = hidden if hidden.base is not None else moved(hidden)
+        if self.base is None:
+            _owners[id(self.hidden)] = self
+        else:  # a view holds on to the array whose memory it shows, as NumPy's and CuPy's do
+            self.owner = _owners.get(id(self.base))
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Any:
         return _call(getattr(ufunc, method), args, options)

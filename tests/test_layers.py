@@ -27,6 +27,7 @@ LAYERS = [
     ],
     ["tinygrad_lite"],  # __init__.py, the names that users import
     ["tinygrad_lite.nn", "tinygrad_lite.gradcheck", "tinygrad_lite.graph"],
+    ["tinygrad_lite.flat"],
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite.options", "tinygrad_lite.checkpoint", "tinygrad_lite.text", "tinygrad_lite.text.*"],
     [

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tinygrad_lite.device import device_of, keyed_rng, random_key
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tensor import Tensor, _collect
 
 
 class GradientError(AssertionError):
@@ -30,7 +30,8 @@ def gradcheck(
     """Compare the gradients of `fn(*inputs)` with central differences and return the largest relative error.
 
     The result of fn may have any shape: it is weighted with fixed random numbers and summed to a scalar L. Each
-    evaluation starts from the same random position, so dropout drops the same elements every time.
+    evaluation starts from the same random position, so dropout drops the same elements every time. Afterwards
+    the inputs and every `.grad` are as they were.
 
     Args:
         fn: takes the tensors, returns one tensor.
@@ -47,7 +48,6 @@ def gradcheck(
     for position, x in enumerate(inputs):
         if x.requires_grad and (x.dtype != np.float64 or x.op):
             raise TypeError(f"gradcheck: input {position} must be a float64 leaf, not {x!r}")
-        x.grad = None
 
     def loss() -> Tensor:
         with random_key(0):
@@ -66,12 +66,20 @@ def gradcheck(
         x.data[...] = before
         return (values[0] - values[1]) / (2 * eps)
 
-    loss().backward()
+    total = loss()
+    leaves = [tensor for tensor in [*inputs, *_collect(total)] if tensor._backward is None]
+    kept = [leaf.grad for leaf in leaves]
+    for leaf in leaves:
+        leaf.grad = None
+    total.backward()
+    gradients = [x.grad for x in inputs]
+    for leaf, gradient in zip(leaves, kept, strict=True):
+        leaf.grad = gradient
     worst = 0.0
     for position, x in enumerate(inputs):
         if not x.requires_grad:
             continue
-        analytic = np.zeros(x.shape) if x.grad is None else x.grad.numpy().copy()
+        analytic = np.zeros(x.shape) if gradients[position] is None else gradients[position].numpy().copy()
         nudges = _directions(x.shape, directions, position) if directions else _elements(x.shape)
         pairs = [(where, float((analytic * nudge).sum()), slope(x, nudge)) for where, nudge in nudges]
         scale = max([1e-3, *(abs(a) for _, a, _ in pairs), *(abs(n) for _, _, n in pairs)])

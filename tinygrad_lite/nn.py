@@ -21,6 +21,8 @@ from tinygrad_lite.tensor import Tensor
 class Parameter(Tensor):
     """A tensor that is learned: a leaf that requires a gradient."""
 
+    _is_parameter = True
+
     def __init__(self, data: Any, dtype: Any = None) -> None:
         super().__init__(data, dtype=dtype, requires_grad=True)
 
@@ -76,16 +78,15 @@ class Module:
         return self.train(False)
 
     def zero_grad(self) -> None:
-        """Set all gradients back to 0, in place, because an optimizer may have laid them into its own memory."""
+        """Forget all gradients: `.grad` is None until the next backward pass."""
         for parameter in self.parameters():
-            if parameter.grad is not None:
-                parameter.grad.data[...] = 0
+            parameter.grad = None
 
     def to(self, device: str, dtype: Any = None) -> Module:
-        """Move all parameters to a device, and to another type if one is given; before an optimizer is made."""
+        """Move all parameters, with their gradients, to a device, and to another type if one is given."""
         for parameter in self.parameters():
-            parameter.data = parameter.detach().to(device).cast(dtype or parameter.dtype).data
-            parameter.grad = None
+            for tensor in [parameter] if parameter.grad is None else [parameter, parameter.grad]:
+                tensor.data = tensor.detach().to(device).cast(dtype or tensor.dtype).data
         return self
 
     def state_dict(self) -> dict[str, np.ndarray]:

@@ -1,21 +1,19 @@
-"""Optimizers: how the gradients change the parameters, and how fast over time.
+"""Optimizers: how the gradients change the parameters, and how the learning rate changes over time.
 
-An optimizer lays all its parameters into one flat array, group after group, and their gradients into another. The
-parameters become views of it, so the model notices nothing; but the global norm, the update and a checkpoint of the
-moments are now a few operations over long arrays instead of a few for each of a hundred small ones.
+They are used as in torch: `AdamW(model.parameters(), lr=1e-3)`, then `zero_grad()`, `backward()` and `step()` in turn.
+What they share, and how their memory is laid out, is in `flat.py`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.device import Array, device_of
+from tinygrad_lite.flat import Optimizer
 from tinygrad_lite.functional.registry import Twin
-from tinygrad_lite.nn import Module, Parameter
+from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor, no_grad
 
 BLOCK = 1 << 16  # elements; the five arrays of an AdamW update fit into a 2 MiB cache
@@ -33,162 +31,19 @@ def decay_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
     ]
 
 
-class Optimizer:
-    """The flat arrays that all optimizers share.
-
-    Args:
-        params: `model.named_parameters()`, or groups as `decay_groups` makes them: dicts with "params" (pairs of
-            name and parameter) and "weight_decay".
-        lr: the learning rate; set `optimizer.lr` to change it.
-        weight_decay: for parameters that came without groups.
-    """
-
-    state_names: tuple[str, ...] = ()  # what is remembered for each parameter from step to step
-
-    def __init__(
-        self,
-        params: Iterable[tuple[str, Parameter]] | list[dict[str, Any]],
-        lr: float,
-        weight_decay: float = 0.0,
-    ) -> None:
-        groups = list(params)
-        if not groups or not isinstance(groups[0], dict):
-            groups = [{"params": groups, "weight_decay": weight_decay}]
-        self.lr = lr
-        self.steps = 0  # updates made
-        self.guard: Tensor | None = None  # on a GPU, may forbid updates and scale gradients (see cuda/guard.py)
-        self.named = {name: parameter for group in groups for name, parameter in group["params"]}
-        if not self.named:
-            raise ValueError("optimizer: there are no parameters")
-        first = next(iter(self.named.values()))
-        for name, parameter in self.named.items():
-            if type(parameter.data) is not type(first.data) or parameter.dtype != first.dtype:
-                raise ValueError(
-                    f"optimizer: parameter {name} is {parameter.dtype} on {parameter.device}, "
-                    f"others are {first.dtype} on {first.device}"
-                )
-        size = sum(parameter.numel() for parameter in self.named.values())
-        self.values = Tensor.wrap(first.xp.empty(size, first.dtype))
-        self.places: dict[str, slice] = {}
-        self._views: dict[str, Array] = {}  # what each parameter's data are from now on
-        self.groups: list[tuple[slice, float]] = []  # where each group lies, and its weight decay
-        end = 0
-        for group in groups:
-            start = end
-            for name, parameter in group["params"]:
-                self.places[name] = place = slice(end, end + parameter.numel())
-                self.values.data[place] = parameter.data.reshape(-1)
-                parameter.data = self.values.data[place].reshape(parameter.shape)  # frees the array that it had
-                end = place.stop
-            self.groups.append((slice(start, end), group["weight_decay"]))
-        # Only now, so that they can take the place of what was freed.
-        self.gradients, *states = (
-            Tensor.wrap(first.xp.zeros(size, first.dtype)) for _ in range(1 + len(self.state_names))
-        )
-        self.states = dict(zip(self.state_names, states, strict=True))
-        self._lay_views()
-
-    def _lay_views(self) -> None:
-        """Make all parameters and their gradients views of the flat arrays."""
-        for name, parameter in self.named.items():
-            place = self.places[name]
-            parameter.data = self._views[name] = self.values.data[place].reshape(parameter.shape)
-            parameter._version = self.values._version
-            parameter.grad = Tensor.wrap(self.gradients.data[place].reshape(parameter.shape))
-
-    def move_into(self, values: Array, gradients: Array, states: Iterable[Array], contents: bool) -> None:
-        """Lay everything into other flat arrays (n,), such as memory that several processes see.
-
-        Args:
-            contents: take values and states along; otherwise those that are in the arrays count from now on.
-        """
-        for flat, other in zip((self.values, *self.states.values()), (values, *states), strict=True):
-            if contents:
-                other[...] = flat.data
-            flat.data = other
-        self.gradients.data = gradients
-        self._lay_views()
-
-    def zero_grad(self) -> None:
-        """Set all gradients to 0, in place."""
-        self.gradients.data[...] = 0
-
-    def step(self, part: slice | None = None) -> None:
-        """Update all parameters from their gradients, or only what lies in this part of the flat arrays.
-
-        Raises: ValueError if a parameter's array is not the optimizer's any more, so that it would not be updated.
-        """
-        for name, parameter in self.named.items():
-            if parameter.data is not self._views[name]:
-                raise ValueError(
-                    f"optimizer: parameter {name} was given another array after the optimizer was made (by .to?): "
-                    "make the optimizer last"
-                )
-        self.steps += 1
-        arrays = (self.values, self.gradients, *self.states.values())
-        for place, weight_decay in self.groups:
-            if part is not None:
-                place = slice(max(place.start, part.start), min(place.stop, part.stop))
-            if place.start < place.stop:
-                self.update(*(Tensor.wrap(array.data[place]) for array in arrays), weight_decay=weight_decay)
-        self.values.mark_written()
-
-    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, weight_decay: float) -> None:
-        """Change one group's values (and states) in place; every optimizer defines its own."""
-        raise NotImplementedError
-
-    def clip_grad_norm(self, max_norm: float) -> float:
-        """Scale all gradients down so that their global norm is at most max_norm; return the norm before.
-
-        The global norm is the length of all gradients taken as one vector. Scaling keeps its direction.
-        max_norm 0 only measures.
-
-        Reference: Pascanu et al. 2013, algorithm 1 (arXiv:1211.5063).
-        """
-        flat = self.gradients.data
-        norm = math.sqrt(float(flat @ flat))
-        if 0 < max_norm < norm:
-            flat *= max_norm / norm
-        return norm
-
-    def state_dict(self) -> dict[str, np.ndarray]:
-        """What the optimizer remembers, by parameter: `exp_avg.blocks.0...` and so on, on the host."""
-        return {
-            f"{state}.{name}": device_of(flat.data).to_host(flat.data[place]).reshape(self.named[name].shape)
-            for state, flat in self.states.items()
-            for name, place in self.places.items()
-        }
-
-    def load_state_dict(self, state: Mapping[str, np.ndarray], steps: int) -> None:
-        """Take over what another run's optimizer remembered after this many steps.
-
-        Raises: ValueError if names or shapes differ.
-        """
-        own = self.state_dict()
-        wrong = sorted(own.keys() ^ state.keys()) or [n for n in own if own[n].shape != state[n].shape]
-        if wrong:
-            raise ValueError(f"the optimizer's state does not fit: {', '.join(wrong)}")
-        for name, flat in self.states.items():
-            for parameter, place in self.places.items():
-                values = np.ascontiguousarray(state[f"{name}.{parameter}"]).reshape(-1)
-                flat.data[place] = device_of(flat.data).from_host(values)
-        self.steps = steps
-
-
 class SGD(Optimizer):
     """Stochastic gradient descent: w = w - lr * v, with v = momentum * v + (g + weight_decay * w)."""
 
     state_names = ("momentum",)
 
-    def __init__(self, params: Any, lr: float, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
-        super().__init__(params, lr, weight_decay)
-        self.momentum = momentum
+    def __init__(self, params: Any, lr: float = 1e-3, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
+        super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay)
 
-    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, weight_decay: float) -> None:
+    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: float) -> None:
         (velocity,) = states
         with no_grad():
-            velocity[...] = velocity * self.momentum + gradient + value * weight_decay
-            value[...] = value - velocity * self.lr
+            velocity[...] = velocity * options["momentum"] + gradient + value * options["weight_decay"]
+            value[...] = value - velocity * lr
 
 
 class AdamW(Optimizer):
@@ -203,30 +58,29 @@ class AdamW(Optimizer):
     def __init__(
         self,
         params: Any,
-        lr: float,
+        lr: float = 1e-3,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
         weight_decay: float = 0.01,
     ) -> None:
-        super().__init__(params, lr, weight_decay)
-        self.betas = betas
-        self.eps = eps
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
-    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, weight_decay: float) -> None:
-        adamw(value, gradient, *states, self.steps, self.lr, *self.betas, self.eps, weight_decay, self.guard)
+    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: Any) -> None:
+        decay, eps = options["weight_decay"], options["eps"]
+        adamw(value, gradient, *states, step, lr, *options["betas"], eps, decay, self.guard)
 
 
 class Adam(AdamW):
     """The original Adam: weight decay, if any, is added to the gradient (Kingma, Ba 2015, arXiv:1412.6980)."""
 
-    def __init__(self, params: Any, lr: float, weight_decay: float = 0.0, **options: Any) -> None:
+    def __init__(self, params: Any, lr: float = 1e-3, weight_decay: float = 0.0, **options: Any) -> None:
         super().__init__(params, lr, weight_decay=weight_decay, **options)
 
-    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, weight_decay: float) -> None:
+    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, weight_decay: float, **options: Any) -> None:
         if weight_decay:
             with no_grad():
-                gradient[...] = gradient + value * weight_decay
-        super().update(value, gradient, *states, weight_decay=0.0)
+                gradient = gradient + value * weight_decay
+        super().update(value, gradient, *states, weight_decay=0.0, **options)
 
 
 def adamw_composed(

@@ -56,6 +56,8 @@ class Tensor:
     """
 
     _place: anomaly.Place | None = None  # the line that made it; remembered in the checking mode only
+    _is_parameter = False
+    _gradient_memory: Callable[[], Array] | None = None  # where an optimizer wants the gradient of a leaf
     __array_ufunc__ = None  # lets `numpy_array + tensor` reach Tensor.__radd__
 
     def __init__(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
@@ -219,6 +221,22 @@ class Tensor:
         self.data[index] = value.data if isinstance(value, Tensor) else value
         self.mark_written()
 
+    def _in_place(self, result: Tensor, sign: str) -> Tensor:
+        """What `x += y` and the like make of x + y: a new tensor, except that parameters and leaves that require a
+        gradient are written into.
+        """
+        if self._backward is not None or not (self.requires_grad or self._is_parameter):
+            return result
+        if _grad_enabled:
+            raise RuntimeError(
+                f"x {sign} y: x is a leaf that requires a gradient: write into it under no_grad(), or make a new "
+                f"tensor by x = x {sign[0]} y"
+            )
+        if result.shape != self.shape:
+            raise ValueError(f"x {sign} y: the result has shape {result.shape}, x has {self.shape}")
+        self[...] = result
+        return self
+
     def mark_written(self) -> None:
         """Note that the memory of this tensor was changed in place (optimizers do this)."""
         self._version[0] += 1
@@ -376,6 +394,18 @@ class Tensor:
 
     def __rpow__(self, other: Any) -> Tensor:
         return ops.pow(other, self)
+
+    def __iadd__(self, other: Any) -> Tensor:
+        return self._in_place(ops.add(self, other), "+=")
+
+    def __isub__(self, other: Any) -> Tensor:
+        return self._in_place(ops.sub(self, other), "-=")
+
+    def __imul__(self, other: Any) -> Tensor:
+        return self._in_place(ops.mul(self, other), "*=")
+
+    def __itruediv__(self, other: Any) -> Tensor:
+        return self._in_place(ops.div(self, other), "/=")
 
     def __neg__(self) -> Tensor:
         return ops.neg(self)
@@ -677,11 +707,32 @@ def _freed(dy: Array) -> tuple:
 
 
 def _keep(tensor: Tensor, dy: Array) -> None:
-    """Add a gradient to what `.grad` holds; an optimizer's own gradient buffer is added into in place."""
-    if tensor.grad is None:
+    """Add a gradient to what `.grad` holds."""
+    memory, holds_gradient = gradient_memory(tensor)
+    if memory is None:
         tensor.grad = Tensor.wrap(tensor.xp.array(dy))  # a copy: dy may be shared with other gradients
+    elif holds_gradient:
+        memory += dy
     else:
-        tensor.grad.data += dy
+        memory[...] = dy
+
+
+def gradient_memory(tensor: Tensor) -> tuple[Array | None, bool]:
+    """The array of `.grad`, and whether a gradient is in it to which another one must be added.
+
+    If there was none, this is memory of the optimizer, and what is written there next is the gradient; without an
+    optimizer it is None.
+    """
+    if tensor.grad is not None:
+        if not isinstance(tensor.grad, Tensor):
+            raise TypeError(f"backward: .grad was set to a {type(tensor.grad).__name__}: make it a Tensor, or None")
+        _check_gradient(tensor.grad.data, tensor, "setting .grad")
+        return tensor.grad.data, True
+    if tensor._gradient_memory is None:
+        return None, False
+    memory = tensor._gradient_memory()
+    tensor.grad = Tensor.wrap(memory)
+    return memory, False
 
 
 def _check_gradient(dx: Array, parent: Tensor, op: str) -> None:

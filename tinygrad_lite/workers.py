@@ -104,6 +104,7 @@ def profile_steps(
         for step in range(PROFILED):
             optimizer.zero_grad()
             tokens += compute_gradients(options.seed, task, model, step, worker, workers)[1]
+            optimizer.gather_gradients()
             optimizer.clip_grad_norm(options.grad_clip)
             optimizer.step(part)
             profile.note("(zeroing, clipping, update)")
@@ -195,7 +196,7 @@ class OneGPU(OneProcess):
         return tokens
 
     def clip(self, max_norm: float) -> None:
-        self.guard.judge(self.losses, self.optimizer.gradients.data, max_norm, self.step)
+        self.guard.judge(self.losses, self.optimizer.gather_gradients(), max_norm, self.step)
 
     def look(self) -> Measures:
         return Measures(*self.guard.look())
@@ -215,17 +216,19 @@ class ManyProcesses(OneProcess):
         super().__init__(options, task, model, optimizer)
         self.number = number
         self.scale = 1.0  # what the gradients are still to be multiplied by
+        self.unreached: set[str] = set()  # the parameters to which no worker has a gradient
         self.pipes: list[Connection] = []
         self.processes: list[multiprocessing.process.BaseProcess] = []
         context = multiprocessing.get_context("spawn")  # a new Python, which no thread or lock of this one can disturb
         rows = 1 + len(optimizer.states) + number
         memory = context.RawArray(ctypes.c_char, rows * optimizer.values.data.nbytes)
         lay_into(memory, optimizer, worker=0, contents=True)
+        frozen = {name: name in optimizer.places for name, p in model.named_parameters() if not p.requires_grad}
         try:
             with starting():
                 for worker in range(number):
                     here, there = context.Pipe()
-                    arguments = (there, worker, number, memory, options, task, type(model), model.config)
+                    arguments = (there, worker, number, memory, options, task, type(model), model.config, frozen)
                     process = context.Process(target=work, args=arguments, name=f"worker {worker}", daemon=True)
                     process.start()
                     there.close()  # the worker has its own; when it ends, reading here must end too
@@ -238,8 +241,8 @@ class ManyProcesses(OneProcess):
         release_memory()  # of the arrays that lay outside the shared memory before
 
     def gradients(self, step: int) -> int:
-        losses, tokens = zip(*self._ask("gradients", step), strict=True)
-        self.step, self.loss = step, sum(losses)
+        losses, tokens, unreached = zip(*self._ask("gradients", step), strict=True)
+        self.step, self.loss, self.unreached = step, sum(losses), set.intersection(*unreached)
         return sum(tokens)
 
     def clip(self, max_norm: float) -> None:
@@ -247,9 +250,10 @@ class ManyProcesses(OneProcess):
         self.scale = max_norm / self.norm if 0 < max_norm < self.norm else 1.0
 
     def update(self, learning_rate: float) -> None:
-        self._ask("update", self.optimizer.steps, learning_rate, self.scale)
-        self.optimizer.steps += 1
-        self.optimizer.values.mark_written()
+        optimizer = self.optimizer
+        self._ask("update", optimizer.steps, optimizer.skipped, self.unreached, learning_rate, self.scale)
+        optimizer.count_update(self.unreached)
+        optimizer.values.mark_written()
 
     def evaluate(self) -> float:
         nats, tokens = zip(*self._ask("evaluate"), strict=True)
@@ -352,6 +356,7 @@ def work(
     task: Task,
     model_class: type,
     config: Any,
+    frozen: dict[str, bool],
 ) -> None:
     """The life of a worker process: get ready, then do what the parent asks for until it closes the pipe."""
     for number_of_signal in STOPPING:
@@ -370,7 +375,7 @@ def work(
         else:
             pipe.send(("", result))
 
-    helper = Worker(worker, number, memory, options, task, model_class, config)
+    helper = Worker(worker, number, memory, options, task, model_class, config, frozen)
     with contextlib.suppress(EOFError, OSError):  # the parent has closed the pipe, or is gone
         answer(helper.get_ready)
         while True:
@@ -379,7 +384,11 @@ def work(
 
 
 class Worker:
-    """What one worker process has and does."""
+    """What one worker process has and does.
+
+    Args:
+        frozen: the parameters that are not learned, and whether the optimizer has a place for them.
+    """
 
     def __init__(
         self,
@@ -390,25 +399,32 @@ class Worker:
         task: Task,
         model_class: type,
         config: Any,
+        frozen: dict[str, bool],
     ) -> None:
         self.worker, self.number, self.memory, self.options, self.task = worker, number, memory, options, task
-        self.model_class, self.config = model_class, config
+        self.model_class, self.config, self.frozen = model_class, config, frozen
 
     def get_ready(self) -> None:
         """Make a model and an optimizer whose weights are those in the shared memory."""
         self.model = self.model_class(self.config)
         self.model.to("cpu", self.options.weight_dtype)
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad = self.frozen.get(name, True)  # what has a place in the memory needs one here, too
         self.optimizer = self.options.make_optimizer(self.model)
+        for name, parameter in self.model.named_parameters():
+            parameter.requires_grad = name not in self.frozen
         self.all_gradients = lay_into(self.memory, self.optimizer, self.worker, contents=False)
         size = self.all_gradients.shape[1]
         # The columns that this worker sums up and updates.
         self.own = slice(size * self.worker // self.number, size * (self.worker + 1) // self.number)
 
-    def gradients(self, step: int) -> tuple[float, int]:
-        """1. The gradients of its rows."""
+    def gradients(self, step: int) -> tuple[float, int, set[str]]:
+        """1. The gradients of its rows, 0 for the parameters that none of them reaches, and the names of these."""
         self.optimizer.zero_grad()
         losses, tokens = compute_gradients(self.options.seed, self.task, self.model, step, self.worker, self.number)
-        return sum(loss.item() for loss in losses), tokens
+        unreached = self.optimizer.unreached()
+        self.optimizer.gather_gradients()
+        return sum(loss.item() for loss in losses), tokens, unreached
 
     def add(self) -> float:
         """2. The sum of all workers' gradients, in its columns of its own row; the sum of their squares."""
@@ -418,12 +434,16 @@ class Worker:
                 total += self.all_gradients[other, self.own]
         return float(total @ total)
 
-    def update(self, steps: int, learning_rate: float, scale: float) -> None:
-        """3. New weights, in its columns."""
+    def update(
+        self, steps: int, skipped: dict[str, int], unreached: set[str], learning_rate: float, scale: float
+    ) -> None:
+        """3. New weights, in its columns, of all parameters that some worker has reached."""
         if scale != 1:
             self.all_gradients[self.worker, self.own] *= scale
-        self.optimizer.steps, self.optimizer.lr = steps, learning_rate
-        self.optimizer.step(self.own)
+        optimizer = self.optimizer
+        optimizer.adopt_gradients(optimizer.unreached() - unreached)
+        optimizer.steps, optimizer.skipped, optimizer.lr = steps, skipped, learning_rate
+        optimizer.step(self.own)
 
     def profile(self) -> tuple[float, int, str]:
         """What its operations cost."""

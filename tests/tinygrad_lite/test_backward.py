@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.gradcheck import gradcheck
+from tinygrad_lite.nn import Parameter
 from tinygrad_lite.tensor import node
 
 
@@ -373,3 +374,66 @@ def test_writing_between_two_steps_is_allowed():
         with no_grad():
             w[:] = w * 0.5
         w.grad = None
+
+
+# --- +=, -=, *=, /= -------------------------------------------------------------------------------------------
+
+
+def test_a_leaf_is_written_in_place_under_no_grad():
+    """The idiom `for p in parameters: with no_grad(): p -= 0.1 * p.grad`."""
+    leaves = [Tensor([1.0, 2.0], requires_grad=True), Tensor(3.0, dtype="float64", requires_grad=True)]
+    arrays = [w.data for w in leaves]
+    sum((w * w).sum() for w in leaves).backward()
+    for w in leaves:
+        with no_grad():
+            w -= 0.25 * w.grad
+            w *= 4
+            w += 2
+            w /= 2
+    assert [w.tolist() for w in leaves] == [[2.0, 3.0], 4.0]
+    assert all(w.data is array and w.requires_grad for w, array in zip(leaves, arrays, strict=True))
+
+
+def test_writing_in_place_is_noticed_by_a_graph_that_needs_the_old_values():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    loss = (w * w).sum()
+    with no_grad():
+        w += 1
+    with pytest.raises(RuntimeError, match="overwritten in place"):
+        loss.backward()
+
+
+def test_a_leaf_that_requires_a_gradient_is_not_written_outside_no_grad():
+    w = Tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(RuntimeError, match=r"x -= y: x is a leaf that requires a gradient: write .* by x = x - y$"):
+        w -= 1
+    assert w.tolist() == [1.0, 2.0]
+    with no_grad(), pytest.raises(ValueError, match=r"x \+= y: the result has shape \(3, 2\), x has \(2,\)"):
+        w += Tensor(np.ones((3, 2)))
+
+
+def test_in_an_expression_a_new_tensor_is_made():
+    w, constant = Tensor([1.0, 2.0], requires_grad=True), Tensor([5.0, 6.0])
+    c, d = w * 2, constant
+    first = c
+    c += 1
+    d += 1
+    assert (first.tolist(), c.tolist(), constant.tolist(), d.tolist()) == ([2, 4], [3, 5], [5, 6], [6, 7])
+    c.sum().backward()
+    assert w.grad.tolist() == [2.0, 2.0]
+    with no_grad():  # results and constants are no leaves that are learned
+        e = first
+        e *= 10
+        d = constant
+        d *= 10
+    assert (first.tolist(), constant.tolist()) == ([2, 4], [5, 6])
+
+
+def test_a_frozen_parameter_is_written_in_place():
+    w = Parameter([1.0, 2.0])
+    w.requires_grad = False
+    before = w
+    with no_grad():
+        w += 1
+    assert w is before
+    assert before.tolist() == [2.0, 3.0]

@@ -81,12 +81,11 @@ def test_the_optimizer_that_was_asked_for(name, kind):
     optimizer = options.make_optimizer(Small())
     assert type(optimizer) is kind
     assert (optimizer.lr, optimizer.steps) == (0.5, 0)
-    if kind is SGD:
-        assert optimizer.momentum == 0.7
-    else:
-        assert optimizer.betas == (0.7, 0.8)
-    decayed = {place.stop - place.start: decay for place, decay in optimizer.groups}
-    assert decayed == {6: 0.3, 3 + 3 + 3: 0.0}  # the matrix; its bias, the norm's gain and shift
+    matrices, vectors = optimizer.param_groups
+    for group in (matrices, vectors):
+        assert group["momentum"] == 0.7 if kind is SGD else group["betas"] == (0.7, 0.8)
+    assert (matrices["param_names"], matrices["weight_decay"]) == (["linear.weight"], 0.3)
+    assert (vectors["param_names"], vectors["weight_decay"]) == (["linear.bias", "norm.weight", "norm.bias"], 0.0)
 
 
 def test_the_learning_rate_ends_at_a_tenth_unless_another_end_is_said():

@@ -1,5 +1,6 @@
 """Several processes do what one does, and nothing of them is left behind, whatever happens."""
 
+import contextlib
 import os
 import signal
 import time
@@ -9,6 +10,7 @@ import pytest
 
 import train
 from gpt.config import GPTOptions
+from gpt.model import GPT as GPT_MODEL
 from gpt.task import FAMILY as GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
 from tests.test_train_resume import stop_after
@@ -16,6 +18,7 @@ from tests.tiny_runs import arguments, losses, run_training, same, script
 from tinygrad_lite import start, workers
 from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.nn import Parameter
 from tinygrad_lite.options import build
 from tinygrad_lite.run import RunFolder, available_cores
 from tinygrad_lite.workers import ManyProcesses, start_workers
@@ -102,6 +105,40 @@ def test_twenty_steps_agree_in_float32(family):
                 crew.update(1e-3)
     assert found[0][0] - found[0][-1] > 0.05
     assert found[1] == pytest.approx(found[0], abs=1e-5)
+
+
+class Picky(GPT_MODEL):
+    """A GPT of whose other parameters each is used by the batches of one worker, by no batch, or is frozen."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.of_two, self.of_three, self.unused, self.frozen = (Parameter(np.ones((2, 2))) for _ in range(4))
+        self.to("cpu", "float64")
+
+    def loss(self, batch):
+        mine = self.of_two if len(batch[0]) == 2 else self.of_three
+        return super().loss(batch) + ((mine + self.frozen) ** 2).sum() * 0.01
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_workers_agree_on_which_parameters_were_reached(late):
+    """What one worker has reached moves; what none has reached, and what is frozen, does not even decay."""
+    options, task, model, _ = parts(workers=2, dtype="float64")
+    model = Picky(model.config)
+    model.frozen.requires_grad = late
+    optimizer = options.make_optimizer(model)
+    model.frozen.requires_grad = False
+    with start_workers(options, task, model, optimizer) as crew:
+        for step in range(2):
+            crew.gradients(step)
+            crew.clip(0.0)
+            with pytest.warns(UserWarning, match="reached unused: not") if step == 0 else contextlib.nullcontext():
+                crew.update(1e-2)
+    assert (model.unused.numpy() == 1).all()
+    assert (model.frozen.numpy() == 1).all()
+    assert (model.of_two.numpy() < 1).all()
+    assert (model.of_three.numpy() < 1).all()
+    assert optimizer.skipped == {"unused": 2} | ({"frozen": 2} if late else {})
 
 
 def test_the_number_of_workers_is_part_of_a_run():

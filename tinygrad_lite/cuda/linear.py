@@ -9,7 +9,7 @@ from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
 from tinygrad_lite.cuda.precision import flowing
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.linear import check_linear, linear_composed
-from tinygrad_lite.tensor import Tensor, node
+from tinygrad_lite.tensor import Tensor, gradient_memory, node
 
 
 def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -29,25 +29,19 @@ def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     def backward(dy):
         dy = xp.ascontiguousarray(dy).reshape(-1, len(w))
         dx = gemm(dy, w, dtype=before).reshape(shape) if x_needs else None
-        dw, memory = None, gradient_memory(weight)
+        # A product may go into the memory where gradients are summed up at once: for a large matrix, writing it, then
+        # reading it and the sum and writing the sum, takes longer. Not in the checking mode, which looks at each.
+        is_leaf = w_needs and weight._backward is None and not anomaly.checking
+        memory, add = gradient_memory(weight) if is_leaf else (None, False)
+        dw = None
         if memory is not None:
-            gemm(dy.T, rows, out=memory, add=True)
+            gemm(dy.T, rows, out=memory, add=add)
         elif w_needs:
             dw = gemm(dy.T, rows, dtype=weight.dtype)
         return (dx, dw) if bias is None else (dx, dw, column_sums(dy))
 
     parents = (x, weight) if bias is None else (x, weight, bias)
     return node(y.reshape(*shape[:-1], len(w)), parents, backward, "linear")
-
-
-def gradient_memory(parameter: Tensor) -> Array | None:
-    """The memory in which the gradients of a parameter are summed up, if there is one: a product may go there at once.
-
-    This is what happens to a gradient that is handed back, too; but for a large matrix writing it, and then reading it
-    and the sum and writing the sum, takes longer than the product. Not in the checking mode, which looks at each.
-    """
-    is_leaf = parameter._backward is None and parameter.requires_grad
-    return parameter.grad.data if is_leaf and parameter.grad is not None and not anomaly.checking else None
 
 
 def add_bias(y: Array, bias: Array) -> None:

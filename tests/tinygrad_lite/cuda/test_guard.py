@@ -85,7 +85,7 @@ def test_an_optimizer_with_a_guard_clips_as_one_without(cuda):
             loss.backward()
             if guarded:
                 optimizer.guard = guard.numbers
-                guard.judge([loss.detach()], optimizer.gradients.data, 0.5, step)
+                guard.judge([loss.detach()], optimizer.gather_gradients(), 0.5, step)
             else:
                 optimizer.clip_grad_norm(0.5)
             optimizer.step()

@@ -65,7 +65,7 @@ def train(model: Module, device: str, steps: int, lr: float = 3e-3) -> list[floa
             loss = model.loss(batch_of(model, device, step))
         loss.backward()
         if guard:
-            guard.judge([loss], optimizer.gradients.data, 1.0, step)
+            guard.judge([loss], optimizer.gather_gradients(), 1.0, step)
         else:
             optimizer.clip_grad_norm(1.0)
         optimizer.step()

@@ -1,0 +1,350 @@
+"""The memory behind the optimizers: all parameters in one flat array, and their gradients in another.
+
+The parameters become views of the array, so the model notices nothing; but the update and a checkpoint are then a few
+operations over long arrays instead of a few for each of a hundred small ones, and several processes can share them.
+
+None of this shows. What stands in `.grad` of a parameter when `step()` is called is what is applied, whoever put it
+there; where it is None, or where the parameter is frozen (`requires_grad` is False), the parameter stays as it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import sys
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.device import Array, device_of
+from tinygrad_lite.nn import Module
+from tinygrad_lite.tensor import Tensor
+
+PARAMS = "model.parameters(), model.named_parameters(), or a list of groups such as {'params': ..., 'lr': 1e-4}"
+
+
+def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
+    """Groups with all their options, from whatever torch takes: parameters, pairs of name and parameter, or groups.
+
+    In each group, `params` is a list of parameters and `param_names` one of their names. A parameter without a name
+    is called by its number.
+    """
+    refusal = TypeError(f"optimizer: pass {PARAMS}, not a {type(params).__name__}")
+    if isinstance(params, (Tensor, Module, Mapping, str)) or not isinstance(params, Iterable):
+        raise refusal
+    given = list(params)
+    if not any(isinstance(item, dict) for item in given):
+        given = [{"params": given}]
+    groups: list[dict[str, Any]] = []
+    names: set[str] = set()
+    for group in given:
+        if not isinstance(group, dict) or "params" not in group:
+            raise TypeError(f"optimizer: a group is a dict with 'params', not {group!r:.60}")
+        if unknown := group.keys() - defaults.keys() - {"params", "param_names"}:
+            raise TypeError(f"optimizer: a group has no option {min(unknown)!r}: it may have {', '.join(defaults)}")
+        members = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
+        ready = defaults | group | {"params": [], "param_names": []}
+        for number, member in enumerate(members, start=len(names)):
+            name, parameter = member if isinstance(member, tuple) and len(member) == 2 else (str(number), member)
+            if not isinstance(parameter, Tensor) or not isinstance(name, str):
+                raise TypeError(f"optimizer: pass {PARAMS}; {member!r:.60} is no parameter")
+            if parameter._backward is not None:
+                raise ValueError(f"optimizer: {name} is the result of '{parameter.op}'; only leaves can be learned")
+            if name in names or any(parameter is other for g in (*groups, ready) for other in g["params"]):
+                raise ValueError(f"optimizer: parameter {name} was given twice")
+            names.add(name)
+            ready["params"].append(parameter)
+            ready["param_names"].append(name)
+        groups.append(ready)
+    return groups
+
+
+class Optimizer:
+    """The flat arrays that all optimizers share.
+
+    Args:
+        params: `model.parameters()`, `model.named_parameters()`, or a list of groups: dicts with "params" and, where
+            they differ from the rest, "lr", "weight_decay" or other options of the optimizer.
+        options: the options of all groups that do not say otherwise.
+
+    `param_groups` has the groups, whose options may be changed at any time; `optimizer.lr = x` changes all of them.
+    """
+
+    state_names: tuple[str, ...] = ()  # what is remembered for each parameter from step to step
+
+    def __init__(self, params: Any, **options: Any) -> None:
+        self.param_groups = groups_of(params, options)
+        self.named = {name: p for g in self.param_groups for name, p in zip(g["param_names"], g["params"], strict=True)}
+        self.steps = 0  # updates made
+        self.skipped: dict[str, int] = {}  # how many of them left a parameter out; names of the others are missing
+        self.guard: Tensor | None = None  # on a GPU, may forbid updates and scale gradients (see cuda/guard.py)
+        self.places: dict[str, slice] = {}  # where in the flat arrays each parameter lies
+        self.values = Tensor.wrap(np.empty(0))
+        self.states: dict[str, Tensor] = {}
+        self._warned: set[str] = set()  # names of parameters that no gradient reached
+        if not any(parameter.requires_grad for parameter in self.named.values()):
+            raise ValueError("optimizer: there are no parameters that require a gradient")
+        self._lay_out()
+
+    @property
+    def lr(self) -> float:
+        """The learning rate (of the first group, if they differ)."""
+        return self.param_groups[0]["lr"]
+
+    @lr.setter
+    def lr(self, value: float) -> None:
+        for group in self.param_groups:
+            group["lr"] = value
+
+    # --- the flat arrays ----------------------------------------------------------------------------------------
+
+    def _lay_out(self) -> None:
+        """Lay all parameters that are learned into flat arrays, and take along what is remembered of them.
+
+        A parameter that was frozen from the beginning has no place, and nothing is remembered of it.
+        """
+        learned = {name: p for name, p in self.named.items() if p.requires_grad or name in self.places}
+        first = next(iter(learned.values()))
+        for name, parameter in learned.items():
+            if type(parameter.data) is not type(first.data) or parameter.dtype != first.dtype:
+                raise ValueError(
+                    f"optimizer: parameter {name} is {parameter.dtype} on {parameter.device}, "
+                    f"others are {first.dtype} on {first.device}"
+                )
+            if parameter.dtype.kind != "f":
+                raise TypeError(
+                    f"optimizer: parameter {name} is {parameter.dtype}, and only float types can be learned"
+                )
+        old, ends = self.state_dict(), np.cumsum([0, *(p.numel() for p in learned.values())]).tolist()
+        self.places = {name: slice(*ends[i : i + 2]) for i, name in enumerate(learned)}
+        self.values.data = first.xp.empty(ends[-1], first.dtype)
+        for name, parameter in learned.items():
+            self.values.data[self.places[name]] = parameter.data.reshape(-1)
+            parameter.data = self.values.data[self.places[name]].reshape(parameter.shape)  # frees what it had
+            if self.steps and name not in self._views:
+                self.skipped[name] = self.steps
+        # Only now, so that they can take the place of what was freed.
+        zeros = (Tensor.wrap(first.xp.zeros(ends[-1], first.dtype)) for _ in self.state_names)
+        self.states = dict(zip(self.state_names, zeros, strict=True))
+        self._fill_states(old)
+        self._lay_views()
+        self._gradients: Array | None = None
+        self._is_shared = False
+
+    def _lay_views(self) -> None:
+        """Make all parameters views of the flat array, and have their gradients written into the other one."""
+        self._views: dict[str, Array] = {}
+        self._memory: dict[str, Array] = {}  # the views of the flat gradients
+        self._unused: set[str] = set()  # which of them nobody has been given yet
+        for name, place in self.places.items():
+            parameter = self.named[name]
+            parameter.data = self._views[name] = self.values.data[place].reshape(parameter.shape)
+            parameter._version = self.values._version
+            parameter._gradient_memory = functools.partial(self._memory_of, name)
+
+    def _memory_of(self, name: str) -> Array:
+        """Where a backward pass writes the first gradient of a parameter: its part of the flat array.
+
+        No memory is given away twice, since somebody may have kept the gradient of an earlier step. If the part of
+        this parameter is used up, all parameters get new ones: in the same array if nobody refers to any part of it.
+        """
+        if self.named[name].data is not self._views[name]:
+            self._follow_parameters()
+        if name not in self._unused:
+            self._memory.clear()
+            # Two references are this attribute and the function's argument; each view of the array is one more.
+            if self._gradients is None or not (self._is_shared or sys.getrefcount(self._gradients) == 2):
+                self._gradients = self.values.xp.empty_like(self.values.data)
+            for other, place in self.places.items():
+                self._memory[other] = self._gradients[place].reshape(self.named[other].shape)
+            self._unused = set(self._memory)
+        self._unused.remove(name)
+        return self._memory[name]
+
+    def move_into(self, values: Array, gradients: Array, states: Iterable[Array], contents: bool) -> None:
+        """Lay everything into other flat arrays (n,), such as memory that several processes see.
+
+        Args:
+            contents: take values and states along; otherwise those that are in the arrays count from now on.
+        """
+        for flat, other in zip((self.values, *self.states.values()), (values, *states), strict=True):
+            if contents:
+                other[...] = flat.data
+            flat.data = other
+        self._gradients, self._is_shared = gradients, True
+        self._lay_views()
+
+    def _follow_parameters(self) -> None:
+        """Lay everything out again if a parameter was given another array (by `Module.to`) or was unfrozen."""
+        for name, parameter in self.named.items():
+            view = self._views.get(name)
+            if parameter.requires_grad if view is None else parameter.data is not view:
+                if self._is_shared:
+                    raise ValueError(f"optimizer: parameter {name} was given another array while processes share it")
+                if view is not None and parameter.shape != view.shape:
+                    raise ValueError(f"optimizer: parameter {name} was {view.shape}, now it is {parameter.shape}")
+                self._lay_out()
+                return
+
+    # --- gradients ----------------------------------------------------------------------------------------------
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget all gradients: `.grad` is None until the next backward pass (or 0, if set_to_none is False)."""
+        for parameter in self.named.values():
+            if set_to_none or parameter.grad is None:
+                parameter.grad = None
+            else:
+                parameter.grad = parameter.grad.zeros_like()
+
+    def unreached(self) -> set[str]:
+        """The names of the parameters that an update would leave out: frozen, or without a gradient."""
+        return {name for name in self.places if self.named[name].grad is None or not self.named[name].requires_grad}
+
+    def gather_gradients(self) -> Array:
+        """All gradients in one flat array (n,), with 0 for parameters that have none."""
+        for name in self.places:
+            parameter = self.named[name]
+            memory = self._memory[name] if name in self._memory else self._memory_of(name)
+            if parameter.grad is not None and parameter.grad.data is memory:
+                continue
+            self._unused.discard(name)
+            memory[...] = 0 if parameter.grad is None else self._checked_gradient(name)
+            if parameter.grad is not None:
+                parameter.grad = Tensor.wrap(memory)
+        return self._gradients
+
+    def adopt_gradients(self, names: Iterable[str]) -> None:
+        """Take what is in the flat array for the gradients of these parameters: other processes have added theirs."""
+        for name in names:
+            self.named[name].grad = Tensor.wrap(self._memory[name])
+
+    def _checked_gradient(self, name: str) -> Array:
+        """The array in a parameter's `.grad`, which may be anything that a user has put there."""
+        parameter, gradient = self.named[name], self.named[name].grad
+        if not isinstance(gradient, Tensor):
+            raise TypeError(f"optimizer: the gradient of {name} is a {type(gradient).__name__}: make it a Tensor")
+        facts, wanted = ((t.shape, str(t.dtype), t.device) for t in (gradient, parameter))
+        if facts != wanted:
+            raise ValueError(f"optimizer: the gradient of {name} is {facts}, but the parameter is {wanted}")
+        return gradient.data
+
+    def _stretches(self) -> Iterator[tuple[slice, Array, dict[str, Any], int]]:
+        """What an update works on: (place, flat gradient, group, updates that left it out).
+
+        Neighbours of one group whose gradients lie in the flat array come as one long stretch.
+        """
+        start = end = skipped = 0  # where the open stretch lies, and how many updates left it out
+        for group in self.param_groups:
+            is_open = False
+            for name, parameter in zip(group["param_names"], group["params"], strict=True):
+                if name not in self.places or parameter.grad is None or not parameter.requires_grad:
+                    continue
+                place, gradient = self.places[name], self._checked_gradient(name)
+                is_flat, before = gradient is self._memory.get(name), self.skipped.get(name, 0)
+                if is_open and not (is_flat and place.start == end and before == skipped):
+                    yield slice(start, end), self._gradients[start:end], group, skipped
+                    is_open = False
+                if not is_flat:
+                    yield place, gradient.reshape(-1), group, before
+                    continue
+                if not is_open:
+                    start, skipped, is_open = place.start, before, True
+                end = place.stop
+            if is_open:
+                yield slice(start, end), self._gradients[start:end], group, skipped
+
+    def clip_grad_norm(self, max_norm: float) -> float:
+        """Scale all gradients down so that their global norm is at most max_norm; return the norm before.
+
+        The global norm is the length of all gradients taken as one vector. Scaling keeps its direction.
+        max_norm 0 only measures.
+
+        Reference: Pascanu et al. 2013, algorithm 1 (arXiv:1211.5063).
+        """
+        gradients = [gradient for _, gradient, _, _ in self._stretches()]
+        norm = math.sqrt(sum(float(gradient @ gradient) for gradient in gradients))
+        if 0 < max_norm < norm:
+            for gradient in gradients:
+                gradient *= max_norm / norm
+        return norm
+
+    # --- the update ---------------------------------------------------------------------------------------------
+
+    def step(self, part: slice | None = None) -> None:
+        """Update all parameters that have a gradient, and warn once of each that none has reached.
+
+        Args:
+            part: only what lies in this part of the flat arrays; other processes see to the rest, and to warnings.
+        Raises: ValueError or TypeError if what stands in `.grad` does not fit its parameter.
+        """
+        self._follow_parameters()
+        self.count_update(self.unreached(), warn=part is None)
+        for place, gradient, group, skipped in self._stretches():
+            begin, end = place.start, place.stop
+            if part is not None:
+                begin, end = max(begin, part.start), min(end, part.stop)
+            if begin < end:
+                gradient = gradient[begin - place.start : end - place.start]
+                arrays = (
+                    self.values.data[begin:end],
+                    gradient,
+                    *(flat.data[begin:end] for flat in self.states.values()),
+                )
+                options = {name: value for name, value in group.items() if name not in ("params", "param_names")}
+                self.update(*map(Tensor.wrap, arrays), step=self.steps - skipped, **options)
+        self.values.mark_written()
+
+    def count_update(self, unreached: set[str], warn: bool = True) -> None:
+        """Note that an update is made that leaves these parameters out."""
+        self.steps += 1
+        for name in unreached:
+            self.skipped[name] = self.skipped.get(name, 0) + 1
+        new = [name for name, p in self.named.items() if p.requires_grad and name in unreached - self._warned]
+        if new:
+            self._warned.update(new)
+            if warn:
+                shown = ", ".join(new[:8]) + (f" and {len(new) - 8} more" if len(new) > 8 else "")
+                warnings.warn(f"no gradient has reached {shown}: not updated in this step", stacklevel=3)
+
+    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: float) -> None:
+        """Change values (and states) in place, as the update number `step` of them; every optimizer defines its own."""
+        raise NotImplementedError
+
+    # --- what is remembered -------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        """What the optimizer remembers, by parameter: `exp_avg.blocks.0...` and so on, on the host.
+
+        `skipped.NAME` says how many updates left a parameter out, if any did.
+        """
+        state = {
+            f"{state}.{name}": device_of(flat.data).to_host(flat.data[place]).reshape(self.named[name].shape)
+            for state, flat in self.states.items()
+            for name, place in self.places.items()
+        }
+        return state | {f"skipped.{name}": np.array(float(count)) for name, count in self.skipped.items()}
+
+    def load_state_dict(self, state: Mapping[str, np.ndarray], steps: int) -> None:
+        """Take over what another run's optimizer remembered after this many steps.
+
+        Raises: ValueError if names or shapes differ.
+        """
+        skipped = {name.removeprefix("skipped."): n for name, n in state.items() if name.startswith("skipped.")}
+        own = {name: array.shape for name, array in self.state_dict().items() if not name.startswith("skipped.")}
+        given = {name: array.shape for name, array in state.items() if not name.startswith("skipped.")}
+        wrong = sorted(own.keys() ^ given.keys()) or [name for name in own if own[name] != given[name]]
+        wrong += [f"skipped.{name}" for name, n in skipped.items() if name not in self.places or n.shape != ()]
+        if wrong:
+            raise ValueError(f"the optimizer's state does not fit: {', '.join(wrong)}")
+        self._fill_states(state)
+        self.skipped = {name: int(count) for name, count in skipped.items()}
+        self.steps = steps
+
+    def _fill_states(self, state: Mapping[str, np.ndarray]) -> None:
+        """Write what is remembered of the parameters into the flat arrays, wherever it is given."""
+        for name, flat in self.states.items():
+            for parameter, place in self.places.items():
+                if (values := state.get(f"{name}.{parameter}")) is not None:
+                    flat.data[place] = device_of(flat.data).from_host(np.ascontiguousarray(values).reshape(-1))

@@ -43,10 +43,9 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
         if hidden.dtype.kind in "OSUMm":
             raise ValueError(f"Unsupported dtype {hidden.dtype}")
         self.hidden = hidden if hidden.base is not None else moved(hidden)
-        if self.base is None:
-            _owners[id(self.hidden)] = self
-        else:  # a view holds on to the array whose memory it shows, as NumPy's and CuPy's do
-            self.owner = _owners.get(id(self.base))
+        # A view holds on to the array whose memory it shows, as NumPy's and CuPy's do.
+        owner = _owners.setdefault(id(self.hidden.base), self)
+        self.owner = None if owner is self else owner
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **options: Any) -> Any:
         return _call(getattr(ufunc, method), args, options)

@@ -1,6 +1,10 @@
 """What several test files share."""
 
+import os
 from contextlib import contextmanager
+
+# Before NumPy is imported: the tests' matrices are so small that threads which share them only get in each other's way.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import pytest
 

@@ -1,6 +1,7 @@
 """train.py and sample.py with a translation model: the same loop, the same checkpoints, the same ways to go on."""
 
 import io
+import shutil
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from seq2seq import evaluate
 from seq2seq.scores import scores
 from seq2seq.toys import toy_pairs
 from tests.test_train_resume import stop_after
-from tests.tiny_runs import losses, rows, same
+from tests.tiny_runs import losses, rows, same, undone
 from tinygrad_lite.checkpoint import load_checkpoint, mean_weights
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.run import RunFolder
@@ -148,9 +149,18 @@ def test_scores_of_perfect_and_of_wrong_translations():
 # --- translating ----------------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def long_trained(tmp_path_factory):
+    """A run's folder; made once, because nobody changes it."""
+    with undone():
+        return run_training(max_iters=30, out_dir=tmp_path_factory.mktemp("trained") / "run").path
+
+
 @pytest.fixture
-def trained(workplace):
-    return run_training(max_iters=30)
+def trained(workplace, long_trained):
+    """A working folder with a copy of the trained run."""
+    shutil.copytree(long_trained, "run")
+    return RunFolder("run")
 
 
 def test_file_stdin_and_conversation_give_the_same(trained, capsys, monkeypatch):

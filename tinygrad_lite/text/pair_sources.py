@@ -154,15 +154,26 @@ def bounded_text(data: bytes, where: str) -> str:
     return fetch.decode_utf8(data, where)
 
 
-MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/raw/"
+# The address names one commit, and each packed file has its SHA-256, so what is unpacked is what was meant.
+MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/"
+MULTI30K_SHA256 = {
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+}
 TATOEBA = "https://www.manythings.org/anki/deu-eng.zip"
 
 
 def multi30k(part: str) -> list[Pair]:
     """One part of Multi30k, "train" or "val"."""
-    german, english = (f"{MULTI30K}{part}.{language}.gz" for language in ("de", "en"))
-    texts = [gunzip(fetch.https_bytes(url), url) for url in (german, english)]
-    return aligned_pairs(*texts, german, english)
+    german, english = (f"{part}.{language}.gz" for language in ("de", "en"))
+    texts = []
+    for name in (german, english):
+        data = fetch.https_bytes(MULTI30K + name)
+        fetch.check_sha256(data, MULTI30K_SHA256[name], MULTI30K + name)
+        texts.append(gunzip(data, MULTI30K + name))
+    return aligned_pairs(*texts, MULTI30K + german, MULTI30K + english)
 
 
 def tatoeba() -> list[Pair]:
@@ -177,7 +188,7 @@ DING_LICENCE = "GPL-2+, copyright Frank Richter, dict.tu-chemnitz.de"
 COURSE_SOURCE = "the Python package auf-deutsch"
 COURSE_LICENCE = "MIT, copyright jrootn"
 
-# None as the hash of the last two: they were not at hand when this was written, and Tatoeba grows every week.
+# None as the hash of the last one: it grows every week.
 RECIPES = {
     "everyday": Recipe(
         description="auf-deutsch, ding-sentences and the dictionary's common short entries",
@@ -212,6 +223,7 @@ RECIPES = {
         source="Multi30k, task 1 (Elliott et al. 2016, arXiv:1605.00459)",
         licence="see github.com/multi30k/dataset; the captions translate those of Flickr30k, made for research",
         make=lambda: Found(multi30k("train"), validation=multi30k("val")),
+        expected="f5b9f701c871152c459b4f86bfb6ae465b46bbeae52c4ab7d1bf1b4edde5e9eb",
     ),
     "tatoeba": Recipe(
         description="short everyday sentences",

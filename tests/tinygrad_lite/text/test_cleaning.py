@@ -8,7 +8,6 @@ from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.text.cleaning import (
     goethe_text,
     goethes_words,
-    gutenberg_text,
     normalise,
     spread,
     without_overlaps,
@@ -152,37 +151,3 @@ def test_spread_gives_every_part_of_the_text_its_share():
 
 def test_normalise_changes_marks_line_ends_and_composition_only():
     assert normalise("\ufeffa\r\nb\rc\n\n  d\t\u201eo\u0308\u201c ") == "a\nb\nc\n\n  d\t\u201eö\u201c "
-
-
-@pytest.mark.parametrize("wording", ["THE", "THIS"])
-def test_gutenberg_header_footer_and_credits_are_stripped(wording):
-    lines = [
-        "\ufeffLicence words",
-        "Title: Stück",
-        "",
-        f"*** START OF {wording} PROJECT GUTENBERG EBOOK EIN",
-        "STÜCK ***",
-        "",
-        "Produced by A Person,",
-        "and another",
-        "",
-        "",
-        "EIN STÜCK  ",
-        "",
-        "",
-        "  Erster Vers,",
-        "*** zweiter Vers.",
-        "",
-        "End of the Project Gutenberg EBook of Stück",
-        "",
-        f"*** END OF {wording} PROJECT GUTENBERG EBOOK EIN STÜCK ***",
-        "more",
-    ]
-    page = "\r\n".join(lines)
-    assert gutenberg_text(page, "page") == "EIN STÜCK\n\n  Erster Vers,\n*** zweiter Vers."
-
-
-@pytest.mark.parametrize("page", ["<html>Forbidden</html>", "*** START OF THE PROJECT X ***\nhalf a boo", ""])
-def test_gutenberg_page_without_its_lines_is_refused(page):
-    with pytest.raises(CorpusError, match="page 7 is not a whole book"):
-        gutenberg_text(page, "page 7")

@@ -7,11 +7,18 @@ import re
 import pytest
 
 from tinygrad_lite.errors import CorpusError
-from tinygrad_lite.text import fetch
+from tinygrad_lite.text import corpora, fetch
 from tinygrad_lite.text.cleaning import normalise
 from tinygrad_lite.text.corpora import CORPORA, RECIPES, load_corpus, load_files
 
+HTTPS_TEXT = fetch.https_text
 FAUST = "Habe nun, ach! gelesen\nund mehr gelesen.\n"
+GUTENBERG = (
+    "The Project Gutenberg EBook of Faust, by Niemand\n\nCharacter set encoding: ISO-8859-1\n\n"
+    "*** START OF THIS PROJECT GUTENBERG EBOOK FAUST ***\n\n\nProduced by A Person\n\n\n"
+    "Grün, ach!\n\nSo schön.\n\n\n\nEnd of Project Gutenberg's Faust, by Niemand\n\n"
+    "*** END OF THIS PROJECT GUTENBERG EBOOK FAUST ***\n\n*** START: FULL LICENSE ***\n"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -69,6 +76,29 @@ def test_werther_is_two_books_with_a_blank_line_between(monkeypatch):
     asked = serve_page(monkeypatch, "Ein Buch.\n")
     assert load_corpus("werther", print).text == "Ein Buch.\n\nEin Buch.\n"
     assert [url.rsplit("/", 1)[1] for url in asked] == ["pg2407.txt", "pg2408.txt"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+def test_a_named_corpus_is_the_book_alone_whatever_its_encoding(monkeypatch, web, encoding):
+    monkeypatch.setattr(fetch, "https_text", HTTPS_TEXT)
+    for number in (2407, 2408):
+        url = f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt"
+        web.files[url] = GUTENBERG.replace("\n", "\r\n").encode(encoding)
+    assert load_corpus("werther", print).text == "Grün, ach!\n\nSo schön.\n\nGrün, ach!\n\nSo schön.\n"
+    web.files[url] = web.files[url][:200]
+    monkeypatch.setattr(corpora, "RULES", "another")
+    with pytest.raises(CorpusError, match=r"\(https://.*/pg2408\.txt is not a whole book of Project Gutenberg"):
+        load_corpus("werther", print)
+
+
+def test_a_book_kept_by_other_rules_of_cleaning_is_fetched_again(monkeypatch):
+    asked = serve_page(monkeypatch)
+    fetch.store("faust", "Produced by A Person\n", {"source": "a", "licence": "b"})
+    assert load_corpus("faust", print).text == load_corpus("faust", print).text == FAUST
+    assert len(asked) == 1
+    change_recipe(monkeypatch, "goethe", expected=fetch.sha256("Ein Wort.\n"))  # which says itself that it is right
+    fetch.store("goethe", "Ein Wort.\n", {"source": "a", "licence": "b"})
+    assert load_corpus("goethe", print).text == "Ein Wort.\n"
 
 
 def test_a_damaged_cache_is_fetched_again_with_a_note(monkeypatch, cache):
@@ -229,19 +259,32 @@ def test_several_files_are_joined_in_order_by_a_blank_line(write):
     assert corpus.name == "b.txt, a.txt, c.txt"
 
 
+def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
+    paths = [write("a.txt", b"eins\n"), write("b.txt", GUTENBERG.encode("latin-1")), write("c.txt", GUTENBERG.encode())]
+    corpus = load_files([paths[1]])
+    assert corpus.text == "Grün, ach!\n\nSo schön.\n"
+    cut = len(GUTENBERG) - len(corpus.text)
+    left_out = f"{cut} characters of Project Gutenberg's header, licence and notes left out"
+    assert corpus.source == f"local file b.txt (read as ISO-8859-1; {left_out})"
+    corpus = load_files(paths)
+    assert corpus.text == "eins\n\n" + "\n".join(["Grün, ach!\n\nSo schön.\n"] * 2)
+    assert corpus.name == "a.txt, b.txt, c.txt"
+    assert re.search(r"^local file a\.txt, b\.txt \(.*\), c\.txt \(read as UTF-8; ", corpus.source)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
         (b"", "is empty"),
         (b"\xef\xbb\xbf \r\n", "is empty"),
-        ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\)"),
+        ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\): save it as UTF-8$"),
         (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 0xff at byte offset 5\)"),
         ("abc".encode("utf-16"), r"is not UTF-8 \(byte 0xff at byte offset 0\)"),
     ],
 )
 def test_a_file_that_is_empty_or_not_utf8_is_named(write, content, reason):
     good, bad = write("good.txt", b"gut"), write("bad.txt", content)
-    with pytest.raises(CorpusError, match=f"^{re.escape(bad)} {reason}"):
+    with pytest.raises(CorpusError, match=rf"^{re.escape(bad)} {reason}"):
         load_files([good, bad])
 
 

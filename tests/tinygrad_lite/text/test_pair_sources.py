@@ -1,9 +1,12 @@
 """The sources of parallel corpora: packed files, an installed package, and stand-ins for apt-get and for https."""
 
+import dataclasses
 import gzip
+import hashlib
 import io
 import json
 import random
+import re
 import sys
 import tracemalloc
 import zipfile
@@ -13,7 +16,9 @@ import pytest
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.text import fetch, pair_sources
 from tinygrad_lite.text.pair_sources import RECIPES, auf_deutsch, gunzip, unzip
+from tinygrad_lite.text.pairs import load_parallel
 
+HTTPS_BYTES = fetch.https_bytes
 WHERE = "https://example.org/packed"
 
 
@@ -317,70 +322,101 @@ def test_everyday_is_the_course_before_the_dictionary_and_common_words(dictionar
 # -------------------------------------------------------------------------------------- packed files over https
 
 
-def serve(monkeypatch, files):
-    """Answer https requests from a dictionary of address -> bytes; returns the list of the addresses asked for."""
-    asked = []
-
-    def https_bytes(url):
-        asked.append(url)
-        return files[url]
-
-    monkeypatch.setattr(fetch, "https_bytes", https_bytes)
-    return asked
+@pytest.fixture
+def web(web, monkeypatch, tmp_path):
+    """The server, a way to it, and an empty cache."""
+    monkeypatch.setattr(fetch, "https_bytes", HTTPS_BYTES)
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    return web
 
 
-def multi30k_files(**texts):
-    """Four packed files, by their addresses; `texts` replaces some, such as val_en="..."."""
-    texts = {
-        "train_de": "Ein Hund.\r\nGru\u0308n.\n",
-        "train_en": "A dog.\nGreen.\n",
-        "val_de": "Eine Katze.\n",
-        "val_en": "A cat.\n",
-        **texts,
-    }
-    names = {key: pair_sources.MULTI30K + key.replace("_", ".") + ".gz" for key in texts}
-    return {names[key]: gzip.compress(text.encode("utf-8")) for key, text in texts.items()}
+@pytest.fixture
+def multi30k(web, monkeypatch):
+    """Put four packed files on the server, and their hashes where the real ones are; options replace texts."""
+
+    def publish(**texts):
+        texts = {
+            "train.de.gz": "Ein Hund.\r\nGru\u0308n.\n",
+            "train.en.gz": "A dog.\nGreen.\n",
+            "val.de.gz": "Eine Katze.\n",
+            "val.en.gz": "A cat.\n",
+            **texts,
+        }
+        for name, text in texts.items():
+            data = gzip.compress(text.encode("utf-8"))
+            web.files[pair_sources.MULTI30K + name] = data
+            monkeypatch.setitem(pair_sources.MULTI30K_SHA256, name, hashlib.sha256(data).hexdigest())
+
+    publish()
+    monkeypatch.setitem(RECIPES, "multi30k", dataclasses.replace(RECIPES["multi30k"], expected=None))
+    return publish
 
 
-def test_multi30k_has_a_validation_part_of_its_own(monkeypatch):
-    asked = serve(monkeypatch, multi30k_files())
-    found = RECIPES["multi30k"].make()
-    assert found.pairs == [("Ein Hund.", "A dog."), ("Grün.", "Green.")]
-    assert found.validation == [("Eine Katze.", "A cat.")]
-    assert found.words == []
-    assert [url.rsplit("/", 1)[1] for url in asked] == ["train.de.gz", "train.en.gz", "val.de.gz", "val.en.gz"]
-    assert all(url.startswith("https://") for url in asked)
+def test_multi30k_has_a_validation_part_of_its_own(web, multi30k):
+    corpus = load_parallel("multi30k", print)
+    assert corpus.pairs == [("Ein Hund.", "A dog."), ("Grün.", "Green.")]
+    assert corpus.validation == [("Eine Katze.", "A cat.")]
+    assert corpus.words == []
+    assert [url.rsplit("/", 1)[1] for url in web.asked] == ["train.de.gz", "train.en.gz", "val.de.gz", "val.en.gz"]
+    assert load_parallel("multi30k", print) == corpus
+    assert len(web.asked) == 4  # the second time it is in the cache
 
 
-def test_multi30k_with_unequal_numbers_of_lines_is_refused(monkeypatch):
-    serve(monkeypatch, multi30k_files(val_en="A cat.\nA dog.\n"))
+def test_multi30k_is_of_one_commit_and_each_file_of_one_hash():
+    assert re.fullmatch(r"https://raw\.githubusercontent\.com/multi30k/dataset/[0-9a-f]{40}/.*/", pair_sources.MULTI30K)
+    assert len({bytes.fromhex(sha256) for sha256 in pair_sources.MULTI30K_SHA256.values()}) == 4
+    assert RECIPES["multi30k"].expected is not None
+
+
+@pytest.mark.parametrize("name", ["train.de.gz", "train.en.gz", "val.de.gz", "val.en.gz"])
+def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, multi30k, monkeypatch, tmp_path, name):
+    url = pair_sources.MULTI30K + name
+    good = web.files[url]
+    same_text = gzip.compress(gzip.decompress(good), compresslevel=1, mtime=1)  # packed otherwise: other bytes
+    unpacked = []
+    monkeypatch.setattr(pair_sources, "gunzip", lambda data, where: unpacked.append(where) or gunzip(data, where))
+    for data in (same_text, good[:-1], good + b"x", b"<html>moved</html>", b""):
+        web.files[url] = data
+        found = hashlib.sha256(data).hexdigest()
+        known = hashlib.sha256(good).hexdigest()
+        with pytest.raises(
+            CorpusError, match=rf"\({url} gives another file .*: its sha256 is {found} and not {known}\)"
+        ):
+            load_parallel("multi30k", print)
+    assert url not in unpacked
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize(("missing", "reason"), [(0, "answered 404 Not Found"), (5, "broke off: 5 bytes are missing")])
+def test_a_file_that_does_not_arrive(web, multi30k, missing, reason):
+    url = pair_sources.MULTI30K + "val.de.gz"
+    web.missing = missing
+    if not missing:
+        del web.files[url]
+    with pytest.raises(CorpusError, match=rf"^the parallel corpus multi30k is not at hand \(https://.* {reason}"):
+        load_parallel("multi30k", print)
+
+
+def test_multi30k_with_unequal_numbers_of_lines_is_refused(multi30k):
+    multi30k(**{"val.en.gz": "A cat.\nA dog.\n"})
     with pytest.raises(CorpusError, match=r"val\.de\.gz has 1 lines and https://.*val\.en\.gz has 2:"):
         RECIPES["multi30k"].make()
 
 
-def test_multi30k_damaged_names_the_file(monkeypatch):
-    files = multi30k_files()
-    url = next(url for url in files if url.endswith("train.en.gz"))
-    files[url] = files[url][:-4]
-    serve(monkeypatch, files)
-    with pytest.raises(CorpusError, match=r"^https://.*/train\.en\.gz cannot be unpacked: "):
-        RECIPES["multi30k"].make()
-
-
-def test_tatoeba_is_turned_to_german_and_english(monkeypatch):
+def test_tatoeba_is_turned_to_german_and_english(web):
     text = "\ufeffGo.\tGeh.\tCC-BY 2.0 #1\nHi.\tGru\u0308ß\u00a0Gott!\tCC-BY 2.0 #2\r\n"
-    asked = serve(monkeypatch, {pair_sources.TATOEBA: zipped({"_about.txt": "about", "deu.txt": text})})
+    web.files[pair_sources.TATOEBA] = zipped({"_about.txt": "about", "deu.txt": text})
     found = RECIPES["tatoeba"].make()
     assert found.pairs == [("Geh.", "Go."), ("Grüß Gott!", "Hi.")]
     assert (found.words, found.validation) == ([], [])
-    assert asked == [pair_sources.TATOEBA]
+    assert web.asked == [pair_sources.TATOEBA]
 
 
-def test_tatoeba_in_another_form_is_refused(monkeypatch):
-    serve(monkeypatch, {pair_sources.TATOEBA: zipped({"deu.txt": "Go.\tGeh.\nHi. Hallo.\n"})})
+def test_tatoeba_in_another_form_is_refused(web):
+    web.files[pair_sources.TATOEBA] = zipped({"deu.txt": "Go.\tGeh.\nHi. Hallo.\n"})
     with pytest.raises(CorpusError, match=r"^line 2 of https://.*deu-eng\.zip has no tab"):
         RECIPES["tatoeba"].make()
-    serve(monkeypatch, {pair_sources.TATOEBA: b"<html>moved</html>"})
+    web.files[pair_sources.TATOEBA] = b"<html>moved</html>"
     with pytest.raises(CorpusError, match=r"^https://.*deu-eng\.zip cannot be unpacked: "):
         RECIPES["tatoeba"].make()
 

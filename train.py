@@ -14,6 +14,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+
+if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite") if not find_spec(name)]:
+    sys.exit(f"train.py: {missing[0]} is not installed: run pip install -e . in the folder of this file")
 
 import numpy as np
 from tqdm import tqdm
@@ -45,10 +49,8 @@ def main(argv: list[str]) -> int:
     set_composed(start.options.composed)
     if start.options.dtype in PRECISIONS:
         set_precision(start.options.dtype)
-    if start.options.dry_run:
-        return dry_run(start)
     try:
-        return run(start)
+        return dry_run(start) if start.options.dry_run else run(start)
     except (MemoryError, RuntimeError) as error:
         if not is_shortage(error):
             raise
@@ -76,7 +78,8 @@ def run(start: Start) -> int:
         )
         return stop.exit_status
     chosen = folder.average if options.average else folder.best
-    say(f'\nNow let it write:\n  python sample.py {quoted(chosen)} --start "{task.example}"')
+    prompt = f' --start "{task.example}"' if task.example else ""
+    say(f"\nNow let it write:\n  python sample.py {quoted(chosen)}{prompt}")
     return 0
 
 

@@ -64,7 +64,7 @@ def release_memory() -> bool:
 class StopRequest:
     """Inside, Ctrl-C and SIGTERM only raise a flag, so that the loop can save before it ends.
 
-    A second Ctrl-C stops at once, as usual.
+    A second Ctrl-C stops at once, as usual. A second SIGTERM does not: `timeout` sends two, to a process and its group.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is not None:
+        if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signal = signal.Signals(number)
+        self.signal = self.signal or signal.Signals(number)
 
     @property
     def exit_status(self) -> int:
@@ -113,8 +113,8 @@ class RunFolder:
             except CheckpointError:
                 what = "a run"
             raise OptionError(
-                f"{self.path} already holds {what}: go on with --resume, start anew with --overwrite, or choose "
-                "another --out_dir"
+                f"{self.path} already holds {what}: continue it with --resume, start again with --overwrite, or "
+                "choose another --out_dir"
             )
 
     @contextmanager

@@ -115,7 +115,7 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         speaking.speak(options, given, model, tokenizer, text)
         return 0
     if options.attention:
-        raise OptionError(f"--attention draws what a translation looks at, but {trained.path} goes on with a text")
+        raise OptionError(f"--attention draws the attention of a translation, but {trained.path} continues a text")
     if options.score:
         show_score(options, model, tokenizer)
         return 0
@@ -138,7 +138,7 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
 
 
 def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
-    """The file or folder named on the command line, or the folder in which the newest checkpoint is looked for."""
+    """The file or folder named on the command line, or the folder whose newest checkpoint is taken."""
     if named and options.out_dir:
         raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: which checkpoint?")
     return Path(named or options.out_dir or OUT)

@@ -73,7 +73,7 @@ class TextData:
     def validation_batches(self, batch_size: int, eval_iters: int) -> Iterator[Batch]:
         """The held-out text in consecutive windows, each token the target once; always the same.
 
-        With eval_iters > 0 only so many windows, evenly spaced.
+        With eval_iters > 0 only that many windows, evenly spaced.
         """
         starts = np.arange(0, len(self.held_out) - 1, self.block_size)
         if 0 < eval_iters < len(starts):

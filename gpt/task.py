@@ -55,7 +55,7 @@ class TextTask:
             yield (ids[own], targets[own]), targets[own].numel()
 
     def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
-        """The held-out text in windows; of several workers each has every so manieth batch."""
+        """The held-out text in windows; of several workers each has every n-th batch."""
         batches = self.data.validation_batches(self.options.batch_size, self.options.eval_iters)
         for batch in itertools.islice(batches, worker, None, workers):
             yield batch, batch[1].numel()

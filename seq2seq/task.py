@@ -76,7 +76,7 @@ class TranslationTask:
         return self.data.micro_batches(step, worker, workers)
 
     def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
-        """All held-out pairs; of several workers each has every so manieth batch."""
+        """All held-out pairs; of several workers each has every n-th batch."""
         return itertools.islice(self.data.validation_batches(), worker, None, workers)
 
     def report(self, model: Seq2Seq, val_loss: float) -> Report:

@@ -252,7 +252,7 @@ def test_the_looks_are_drawn(trained, capsys):
         (["--start", "a", "--attention", "a.svg", "--temperature", "1"], "--temperature does not go with it"),
         (["--interactive", "--attention", "a.svg"], "--interactive does not go with it"),
         (["--score", "a.txt"], "python -m seq2seq.evaluate"),
-        (["--stop", "."], "--stop is for models that go on with a text"),
+        (["--stop", "."], "--stop is for models that continue a text"),
         ([], "give a sentence"),
         (["--start", "a", "--n_best", "2"], "--n_best is for beam search"),
     ],

@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on, or a reader to sample, in one safetensors file.
+"""Checkpoints: everything a run needs to continue, or a reader to sample, in one safetensors file.
 
 The file holds tensors and one metadata entry with sorted JSON:
 

@@ -96,7 +96,7 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
         sys.exit(1)
     except OSError as error:
         if reader_has_gone(error):
-            # Python would flush stdout once more at the end, and complain: let it write to nowhere.
+            # Python would flush stdout again at the end, and complain: let it write to nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         say(f"{name}: {error}")  # the disk is full, a file was taken away

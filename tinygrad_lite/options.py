@@ -244,7 +244,7 @@ def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: st
 def answers(table: Mapping[str, str]) -> dict[str, str]:
     """What to say to each option that other programs have, of a table from what to say to such names.
 
-    An answer is an option, such as `--learning_rate`, or goes on with the sentence that the name begins.
+    An answer is an option, such as `--learning_rate`, or the rest of a sentence that begins with the name.
 
     >>> answers({"--eggs": "ei eier", "is not for eating": "stone"})
     {'ei': '--eggs', 'eier': '--eggs', 'stone': 'is not for eating'}

@@ -41,7 +41,7 @@ def tune_memory() -> bool:
     """Let the C library keep freed memory instead of handing it back to the system; True if it could be set.
 
     A training step allocates and frees the same large arrays again and again. By default glibc asks the kernel for
-    each of them anew, which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
+    each of them again, which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
     For the whole process, so only the scripts call it, never `import tinygrad_lite`. Does nothing outside glibc.
     """
     try:
@@ -180,7 +180,7 @@ class RunFolder:
         return noted if isinstance(noted, dict) else {}
 
     def rewind(self, step: int) -> None:
-        """Drop what the run will write again when it goes on after `step` updates: rows of metrics.csv, samples."""
+        """Drop what the run will write again when it continues after `step` updates: rows of metrics.csv, samples."""
         rows = [METRICS]
         if self.metrics.exists():
             with open(self.metrics, encoding="utf-8", errors="replace", newline="") as file:
@@ -238,7 +238,7 @@ class RunFolder:
         """Keep `last` as the checkpoint of this step, and of all such ones only the latest `number`."""
         path = self.path / f"step-{step:08d}.safetensors"
         if number:
-            if not path.exists():  # a run that goes on evaluates once more where it stopped
+            if not path.exists():  # a resumed run evaluates again where it stopped
                 write_atomically(path, self.last.read_bytes())
             for old in self.kept()[:-number]:
                 old.unlink(missing_ok=True)

@@ -175,7 +175,7 @@ def too_little_to_train(start: Start, error: Exception) -> TooLittleMemory:
     return TooLittleMemory(
         f"{shortage(error, options.device)}; {what} take {amount(kept)}, the activations of a micro-step about "
         f"{amount(size.activations)}: take {' or '.join(advice)}"
-        + (f"; {start.folder.last} is intact: --resume goes on from there" if saved else "")
+        + (f"; {start.folder.last} is intact: --resume continues from there" if saved else "")
     )
 
 

@@ -4,7 +4,7 @@
     --init_from resume        settings: those of the run in out_dir < command line;         weights: its last ones
     --init_from PATH          settings: defaults < preset < PATH's shape < command line;    weights: PATH's
 
-The last is called fine-tuning: training goes on, usually on another text and with a smaller learning rate, from
+The last is called fine-tuning: training continues, usually on another text and with a smaller learning rate, from
 trained weights. Optimizer and step start again; the tokenizer is PATH's, because a weight matrix has a row for each of
 its tokens.
 """
@@ -54,7 +54,7 @@ class Start:
     """What a run begins with.
 
     Attributes:
-        checkpoint: the last state of the run that goes on, if it is one.
+        checkpoint: the last state of the run that is resumed, if it is one.
         trained: the weights that a new run begins with, if they are not random.
         vocab_size: the tokens of the text, once it has been read.
     """
@@ -107,9 +107,9 @@ class Start:
         return model
 
     def begin(self, optimizer: Optimizer, task: Task) -> None:
-        """Make the folder ready, and the optimizer what it was if the run goes on."""
+        """Make the folder ready, and the optimizer what it was if the run is resumed."""
         if self.checkpoint is None:
-            refuse_if_used(self.options, self.folder)  # once more: now nobody else can have begun
+            refuse_if_used(self.options, self.folder)  # again: now nobody else can have begun
             self.folder.begin(to_note(self.options))
             return
         try:
@@ -273,13 +273,13 @@ def number_of_workers(options: TrainOptions) -> int:
     return options.workers or min(MOST_WORKERS, available_cores(), most)
 
 
-# --- a run that goes on ---------------------------------------------------------------------------------------
+# --- a run that is resumed ------------------------------------------------------------------------------------
 
 
 def resumed_options(
     family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
 ) -> TrainOptions:
-    """The settings of the run that goes on, with what the command line changes; prints the changes."""
+    """The settings of the run that is resumed, with what the command line changes; prints the changes."""
     source = f"checkpoint {folder.last}"
     check_saved(folder.last, family, checkpoint.training)
     before = build(family.options, (source, checkpoint.training))
@@ -373,7 +373,7 @@ def adapted_options(
 
 
 def warn_of_unknown(task: Task) -> None:
-    """Count what of the text the weights never saw: characters that their tokenizer does not have."""
+    """Count the characters of the text that the weights never saw, because their tokenizer does not have them."""
     counts = task.unknown()
     if not counts:
         return

@@ -1,6 +1,6 @@
 """Let a trained model write or translate: checkpoint -> tokenizer -> decoder -> text.
 
-    python sample.py --start "Habe nun, ach!"          go on from a prompt, with the newest checkpoint under out/
+    python sample.py --start "Habe nun, ach!"          continue a prompt, with the newest checkpoint under out/
     python sample.py out/goethe-char/best.safetensors  with this one
     python sample.py out/reverse --start abcdefghij    a translation model translates instead; --beam 5 --n_best 3
     python sample.py gpt2/                             with pretrained weights in Hugging Face's GPT-2 layout
@@ -10,23 +10,28 @@
     python sample.py --stop . !                        end before the first of these strings
     python sample.py --interactive                     write by turns, settings changeable in between
     python sample.py --score my.txt                    bits per character of a text instead of writing one
-    python sample.py --start "Ja." --attention a.svg   where a translation model looked, as a picture
+    python sample.py --start "Ja." --attention a.svg   the attention weights of a translation, as a picture
     python sample.py --help                            all options
 
 The prompt and the text go to stdout (with --score, its numbers), everything else to stderr.
 """
 
+import os
 import reprlib
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
+
+if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite") if not find_spec(name)]:
+    sys.exit(f"sample.py: {missing[0]} is not installed: run pip install -e . in the folder of this file")
 
 import numpy as np
 
 from gpt.interactive import converse
 from gpt.model import GPT
-from gpt.sample_options import SampleOptions, check_beam, check_combination
+from gpt.sample_options import HINTS, SampleOptions, check_beam, check_combination
 from gpt.score import score
 from gpt.task import FAMILY as gpt
 from gpt.trained import is_gpt2
@@ -34,10 +39,10 @@ from seq2seq import speaking
 from seq2seq.model import Seq2Seq
 from seq2seq.task import FAMILY as seq2seq
 from tinygrad_lite.checkpoint import load_checkpoint
-from tinygrad_lite.console import run_command, say, shown, wants_colour
+from tinygrad_lite.console import quoted, run_command, say, shown, wants_colour
 from tinygrad_lite.cuda.precision import check_precision, set_precision
 from tinygrad_lite.device import get_device, why_no_cuda
-from tinygrad_lite.errors import OptionError
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.family import Trained
 from tinygrad_lite.options import build, parse_command_line
 from tinygrad_lite.run import newest_checkpoint, tune_memory
@@ -51,6 +56,11 @@ from tinygrad_lite.text.stopping import StopText
 from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
 
 OUT = Path("out")
+EXAMPLES = {
+    'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",
+    "python sample.py out/goethe-char": "write with the model of this run",
+    "python sample.py --interactive": "write by turns",
+}
 
 
 def main(argv: list[str]) -> int:
@@ -61,9 +71,14 @@ def main(argv: list[str]) -> int:
         SampleOptions,
         argv,
         prog="sample.py",
-        description="Let a trained model continue a prompt.",
+        description="Let a trained model continue a prompt, or translate.",
+        examples=EXAMPLES,
         positional="checkpoint",
+        about_positional="a checkpoint, a run's folder, or a folder in Hugging Face's GPT-2 layout (default the newest "
+        f"checkpoint under {OUT}/)",
+        common=("start", "max_new_tokens", "num_samples", "temperature", "seed"),
         ignored=dict.fromkeys(("compile",), "this project has no such thing"),
+        hints=HINTS,
     )
     for note in parsed.notes:
         say(f"note: {note}")
@@ -100,7 +115,7 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         speaking.speak(options, given, model, tokenizer, text)
         return 0
     if options.attention:
-        raise OptionError(f"--attention draws what a translation looks at, but {trained.path} goes on with a text")
+        raise OptionError(f"--attention draws the attention of a translation, but {trained.path} continues a text")
     if options.score:
         show_score(options, model, tokenizer)
         return 0
@@ -112,7 +127,8 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     if options.interactive:
         show_conversation(options, model, tokenizer, prompt if "start" in given else "")
         return 0
-    warn_of_unknown(tokenizer, prompt)
+    if "start" in given:  # a model of a text without line ends can begin from one all the same
+        warn_of_unknown(tokenizer, prompt)
     ids = encode(tokenizer, prompt)
     if options.beam:
         show_beam(options, model, tokenizer, prompt, ids)
@@ -122,7 +138,7 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
 
 
 def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
-    """The file or folder named on the command line, or the folder in which the newest checkpoint is looked for."""
+    """The file or folder named on the command line, or the folder whose newest checkpoint is taken."""
     if named and options.out_dir:
         raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: which checkpoint?")
     return Path(named or options.out_dir or OUT)
@@ -130,6 +146,9 @@ def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
 
 def load_any(path: Path) -> Trained:
     """A trained model of whichever family, from a file or folder."""
+    if len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT and not os.path.exists(path):
+        meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
+        raise CheckpointError(f"there is no checkpoint {path}, but perhaps meant is: python sample.py {meant}")
     if is_gpt2(path):
         return gpt.load(path)
     if path.is_dir() or path == OUT:
@@ -199,7 +218,7 @@ def write_continuation(
         prompt=np.array([ids[-model.config.block_size :]]),  # what the model has read of it
         seed=options.seed,
         first_row=number,  # each continuation has its own random numbers
-        forbidden=tuple(tokenizer.specials.values()),
+        forbidden=tokenizer.textless,
     )
     for row in tokens:
         text = stream.push(int(row[0]))
@@ -229,7 +248,7 @@ def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: 
         max_new_tokens=options.max_new_tokens,
         length_penalty=options.length_penalty,
         n_best=options.n_best,
-        forbidden=tuple(tokenizer.specials.values()),
+        forbidden=tokenizer.textless,
     )
     for rank, found in enumerate(hypotheses, start=1):
         say(

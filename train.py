@@ -2,8 +2,8 @@
 
     python train.py                       the default preset, goethe-char: two minutes on two cores
     python train.py baby-gpt --device cuda
-    python train.py --text my.txt         any UTF-8 text
-    python train.py --resume              go on where the last run stopped
+    python train.py --text my.txt         any UTF-8 text; the run is in out/my
+    python train.py --resume              continue where the last run stopped
     python train.py --init_from PATH      start from trained weights: a checkpoint of ours, or GPT-2's
     python train.py --help                all options
 
@@ -14,6 +14,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+
+if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite") if not find_spec(name)]:
+    sys.exit(f"train.py: {missing[0]} is not installed: run pip install -e . in the folder of this file")
 
 import numpy as np
 from tqdm import tqdm
@@ -45,10 +49,8 @@ def main(argv: list[str]) -> int:
     set_composed(start.options.composed)
     if start.options.dtype in PRECISIONS:
         set_precision(start.options.dtype)
-    if start.options.dry_run:
-        return dry_run(start)
     try:
-        return run(start)
+        return dry_run(start) if start.options.dry_run else run(start)
     except (MemoryError, RuntimeError) as error:
         if not is_shortage(error):
             raise
@@ -71,12 +73,13 @@ def run(start: Start) -> int:
             train(start, task, model, optimizer, workers, stop)
     if stop.signal and optimizer.steps < options.max_iters:
         say(
-            f"\nstopped by {stop.signal.name} after {optimizer.steps:,} steps; saved {folder.last}; go on with:\n"
+            f"\nstopped by {stop.signal.name} after {optimizer.steps:,} steps; saved {folder.last}; continue with:\n"
             f"  python train.py --resume --out_dir {quoted(folder.path)}"
         )
         return stop.exit_status
     chosen = folder.average if options.average else folder.best
-    say(f'\nNow let it write:\n  python sample.py {quoted(chosen)} --start "{task.example}"')
+    prompt = f' --start "{task.example}"' if task.example else ""
+    say(f"\nNow let it write:\n  python sample.py {quoted(chosen)}{prompt}")
     return 0
 
 
@@ -156,7 +159,7 @@ def train(
 
 @contextmanager
 def disk_errors(refused: list[Exception], train_on: bool) -> Iterator[None]:
-    """Inside, a disk that does not take what is written to it does not end the training, if this is to go on."""
+    """Inside, a disk that does not take what is written to it does not end the training, if this is to continue."""
     try:
         yield
     except (CheckpointError, OSError) as error:
@@ -164,7 +167,9 @@ def disk_errors(refused: list[Exception], train_on: bool) -> Iterator[None]:
             raise
         refused.append(error)
         with suppress(OSError):  # what is said may go to a file on the same disk
-            tqdm.write(f"warning: {error} (it goes on, and tries again at the next evaluation)", file=sys.stderr)
+            tqdm.write(
+                f"warning: {error} (training continues, and it is tried again at the next evaluation)", file=sys.stderr
+            )
 
 
 def report(task: Task, model: Module, folder: RunFolder, step: int, val_loss: float) -> None:
@@ -201,7 +206,7 @@ def average(start: Start, task: Task, model: Module, optimizer: Optimizer, worke
 def to_checkpoint(
     start: Start, task: Task, model: Module, optimizer: Optimizer, best_loss: float | None, best_step: int | None
 ) -> Checkpoint:
-    """Everything that the run needs to go on, and sample.py to write."""
+    """Everything that the run needs to continue, and sample.py to write."""
     return Checkpoint(
         family=start.family.name,
         model=model.config.to_json(),

@@ -88,7 +88,7 @@ class BaselineOptions:
     """Everything that `python -m gpt.baselines` can be asked for."""
 
     dataset: str = option("goethe", "text, by name: goethe, faust, faust2, werther")
-    text: list[str] = option([], "files to take instead, any UTF-8 text", unit="files")
+    text: list[str] = option([], "files to take instead: any UTF-8 text", is_path=True)
     orders: str = option("1-6", "orders of the n-gram models: one, or first-last", unit="characters")
     checkpoint: str = option("", "model to compare with; empty: the newest under out/ that learned from this text")
 

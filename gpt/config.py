@@ -10,8 +10,9 @@ from typing import ClassVar
 
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.options import option
-from tinygrad_lite.training import TrainOptions
+from tinygrad_lite.options import answers, option
+from tinygrad_lite.text.corpora import CORPORA, from_cache
+from tinygrad_lite.training import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 
 ACTIVATIONS = ("gelu", "gelu_tanh")
 TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "hf")
@@ -114,7 +115,7 @@ class GPTOptions(TrainOptions):
     """Everything that `train.py` can be asked for when it trains a GPT."""
 
     dataset: str = option("goethe", "text to learn from, by name: goethe, faust, faust2, werther", group="data")
-    text: list[str] = option([], "files to learn from instead, any UTF-8 text", unit="files", group="data")
+    text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
     tokenizer: str = option(
         "char",
         "what a token is (bpe-w: with an end-of-word mark; hf: only what pretrained weights bring along)",
@@ -150,6 +151,9 @@ class GPTOptions(TrainOptions):
 
     BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
     FILES: ClassVar[tuple[str, ...]] = ("text",)  # options that are paths, which no checkpoint holds
+    HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
+        {"--batch_size": f"{BATCH_NAMES} batch_tokens", "--text": DATA_NAMES, "--eval_iters": "eval_batches val_iters"}
+    )
 
     def check(self, learns_tokenizer: bool) -> None:
         """Refuse what cannot be computed, before any text is fetched.
@@ -167,6 +171,12 @@ class GPTOptions(TrainOptions):
                     "--tokenizer hf: such a tokenizer comes with pretrained weights (--init_from FOLDER); to learn "
                     "one, take bpe"
                 )
+
+    def is_at_hand(self) -> bool:
+        """Whether the text can be read, or be refused, without a network."""
+        if self.text or self.dataset not in CORPORA or Path(f"{self.dataset}.txt").is_file():
+            return True
+        return from_cache(self.dataset, say=lambda line: None) is not None
 
     def most_workers(self) -> int:
         """How many processes there is work for: each needs a row of the batch."""

@@ -73,7 +73,7 @@ class TextData:
     def validation_batches(self, batch_size: int, eval_iters: int) -> Iterator[Batch]:
         """The held-out text in consecutive windows, each token the target once; always the same.
 
-        With eval_iters > 0 only so many windows, evenly spaced.
+        With eval_iters > 0 only that many windows, evenly spaced.
         """
         starts = np.arange(0, len(self.held_out) - 1, self.block_size)
         if 0 < eval_iters < len(starts):
@@ -131,10 +131,14 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
     train = np.array(tokenizer.encode(train_text), kind)
     held_out = np.array(tokenizer.encode(held_out_text), kind)
     if len(train) <= options.block_size or len(held_out) < 2:
+        # Characters that would do, if they were tokens as those of the text are; a tenth of 20 is held out.
+        tokens = max((options.block_size + 1) / (1 - HELD_OUT), 2 / HELD_OUT)
+        longer = math.ceil(tokens * len(corpus.text) / (len(train) + len(held_out)))
+        smaller = f"--block_size {len(train) - 1} or smaller, or " if min(len(train), len(held_out)) > 1 else ""
         raise CorpusError(
-            f"the text is too short: {len(train):,} tokens to learn from and {len(held_out):,} held out, but a context "
-            f"of --block_size {options.block_size} needs at least {options.block_size + 1:,} and 2; "
-            "take a longer text or a smaller --block_size"
+            f"the text is too short: {len(train):,} tokens to learn from and {len(held_out):,} held out, but "
+            f"--block_size {options.block_size} needs at least {options.block_size + 1:,} and 2; take {smaller}a text "
+            f"of {longer:,} characters or more (this one has {len(corpus.text):,})"
         )
     return TextData(
         corpus=corpus,

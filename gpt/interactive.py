@@ -1,8 +1,8 @@
 """A conversation with the model, line by line: what was said before stays its context.
 
-A GPT only goes on with a text, so a conversation is one text that two write by turns. Each line that is typed is added
-to it, with its line break, and then the model goes on for max_new_tokens, or to a stop string. As soon as the text is
-longer than the model's context, the oldest part is forgotten.
+A GPT only continues a text, so a conversation is one text that two write by turns. Each line that is typed is added
+to it, with its line break, and then the model continues it for max_new_tokens, or to a stop string. As soon as the
+text is longer than the model's context, the oldest part is forgotten.
 
 A line that begins with / is a command and no part of the text: it changes a setting for the turns that follow.
 """
@@ -32,7 +32,7 @@ SETTINGS = (
     "seed",
     "stop",
 )
-HELP = f"""a line is added to the text, and the model goes on; after an empty line it goes on without
+HELP = f"""a line is added to the text, and the model continues it; after an empty line it continues what there is
 /NAME VALUE  change a setting: {", ".join(SETTINGS)}
 /stop        without a value: no stop strings any more
 /settings    show them all

@@ -10,7 +10,7 @@ from typing import Any
 
 from tinygrad_lite.cuda.precision import PRECISIONS
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.options import option
+from tinygrad_lite.options import answers, option
 from tinygrad_lite.text.cleaning import normalise
 
 
@@ -21,31 +21,33 @@ class SampleOptions:
     start: str = option("\n", "the prompt; FILE:path reads it from a file, - from stdin", group="text")
     max_new_tokens: int = option(500, "length of the continuation", unit="tokens", low=0, high=10_000_000, group="text")
     num_samples: int = option(1, "continuations to write, one after the other", low=1, high=1_000_000, group="text")
-    seed: int = option(1337, "start of the random numbers; the same seed writes the same text", low=0, group="text")
+    seed: int = option(1337, "random seed; the same seed writes the same text", low=0, group="text")
     stop: list[str] = option([], "strings, \\n is a line break: the text ends before the first of them", group="text")
     show_probs: bool = option(
         False, "colour tokens by their probability, list the entropy of each position; on a terminal", group="text"
     )
     interactive: bool = option(False, "write by turns; every line typed is added to the text", group="text")
-    score: str = option("", "file of which to measure bits per character, instead of writing text", group="text")
+    score: str = option(
+        "", "measure the bits per character of this text instead of writing", is_path=True, group="text"
+    )
 
     temperature: float = option(
         0.8, "below 1 the probable becomes more probable, above 1 less; 0: greedy", low=0.0, group="sampling"
     )
     top_k: int = option(
-        200, "draw from so many most probable tokens only; 0: all", unit="tokens", low=0, group="sampling"
+        200, "sample from the N most probable tokens only; 0: all", unit="tokens", low=0, group="sampling"
     )
     top_p: float = option(
-        1.0, "draw from the smallest set of tokens with this probability", above=0.0, high=1.0, group="sampling"
+        1.0, "sample from the smallest set of tokens with this probability", above=0.0, high=1.0, group="sampling"
     )
     min_p: float = option(
-        0.0, "draw from tokens with this share of the largest probability", low=0.0, high=1.0, group="sampling"
+        0.0, "sample from tokens with this share of the largest probability", low=0.0, high=1.0, group="sampling"
     )
     repetition_penalty: float = option(
         1.0, "power to which the probability of old tokens is raised; 1: none", above=0.0, high=100.0, group="sampling"
     )
     no_repeat_ngram_size: int = option(
-        0, "no sequence of so many tokens comes twice; 0: any may", unit="tokens", low=0, group="sampling"
+        0, "no sequence of N tokens comes twice; 0: any may", unit="tokens", low=0, group="sampling"
     )
     greedy: bool = option(False, "always take the most probable token", group="sampling")
 
@@ -53,15 +55,17 @@ class SampleOptions:
         0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, high=1000, group="beam"
     )
     length_penalty: float = option(
-        0.6, "exponent that makes longer hypotheses cheaper; 0: none", low=0.0, high=10.0, group="beam"
+        0.6, "exponent that favours longer hypotheses; 0: none", low=0.0, high=10.0, group="beam"
     )
     n_best: int = option(1, "hypotheses to show, at most the beam's width", unit="hypotheses", low=1, group="beam")
 
     attention: str = option(
-        "", "picture to draw of where the model looks: .svg, .png or .pdf", unit="file", group="translation"
+        "", "picture of the attention weights to draw: .svg, .png or .pdf", is_path=True, group="translation"
     )
 
-    out_dir: str = option("", "folder of the run to take; empty: the newest checkpoint under out/", group="run")
+    out_dir: str = option(
+        "", "folder of the run to take; empty: the newest checkpoint under out/", is_path=True, group="run"
+    )
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
     dtype: str = option(
         "float32",
@@ -82,6 +86,40 @@ class SampleOptions:
         return [normalise(text.replace(r"\n", "\n")) for text in self.stop]
 
 
+# What the options of other programs are called here.
+HINTS = answers(
+    {
+        "--start": "prompt p text input context prefix begin beginning sentence source",
+        "--start FILE:PATH": "file input_file prompt_file text_file",
+        "--max_new_tokens": "tokens max_tokens n_tokens num_tokens length len max_length max_len n_predict steps",
+        "--num_samples": "n num_return_sequences samples n_samples count",
+        "--seed": "random_seed manual_seed rng_seed",
+        "--stop": "stop_token stop_tokens stop_string stop_strings stop_sequence stop_sequences until",
+        "--show_probs": "probs show_probabilities logprobs",
+        "--interactive": "i chat repl interact",
+        "--score": "perplexity ppl eval evaluate bpc",
+        "--temperature": "temp t",
+        "--top_k": "k topk",
+        "--top_p": "topp nucleus",
+        "--repetition_penalty": "repeat_penalty penalty",
+        "--no_repeat_ngram_size": "no_repeat_ngram no_repeat_ngrams",
+        "--greedy": "argmax deterministic",
+        "--beam": "beams num_beams n_beams beam_size beam_width beam_search",
+        "--n_best": "nbest",
+        "--attention": "attn plot_attention",
+        "--device cpu": "cpu no_cuda use_cpu",
+        "--device cuda": "gpu cuda gpus use_gpu use_cuda",
+        "--dtype": "precision fp16 bf16 half",
+        "--use_cache": "cache kv_cache",
+        "--out_dir": "run run_dir",
+        "is not needed: name the file or folder alone, as in python sample.py out/goethe-char": (
+            "ckpt checkpoint model model_path model_name_or_path weights load load_from pretrained init_from resume"
+        ),
+        "is not needed: the text goes to stdout, so python sample.py > FILE keeps it": "o out output output_file save",
+        "is for train.py": "learning_rate lr max_iters batch_size epochs dataset block_size n_layer overwrite",
+        "is a variable of the environment: OPENBLAS_NUM_THREADS": "threads num_threads n_threads workers num_workers",
+    }
+)
 # Options that only a text drawn token by token takes.
 DRAWING = (
     *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size", "greedy"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +12,7 @@ from gpt.config import GPTConfig, GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
 from gpt.trained import load_trained
+from tinygrad_lite.console import is_plain
 from tinygrad_lite.family import Family, Report
 from tinygrad_lite.text.decoding import generate
 from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
@@ -19,13 +21,12 @@ from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
 class TextTask:
     """A text to learn from, its held-out part, and samples of what was learned."""
 
-    example = "Habe nun, ach!"
-
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
         self.data = prepare(options, tokenizer)
         self.tokenizer = self.data.tokenizer
         self.corpus_sha256 = self.data.corpus.sha256
+        self.example = first_words(self.data.corpus.text) if options.text else "Habe nun, ach!"
 
     def describe(self) -> str:
         """One line on the tokens."""
@@ -33,7 +34,7 @@ class TextTask:
         return (
             f"{data.tokenizer.kind} tokenizer with {data.tokenizer.vocab_size:,} tokens, "
             f"{data.chars_per_token:.2f} characters each; {len(data.train):,} tokens to learn from, "
-            f"{len(data.held_out):,} held out"
+            f"{len(data.held_out):,} held out; an epoch is {math.ceil(len(data.train) / self.target_tokens(0)):,} steps"
         )
 
     def unknown(self) -> dict[str, int]:
@@ -54,7 +55,7 @@ class TextTask:
             yield (ids[own], targets[own]), targets[own].numel()
 
     def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
-        """The held-out text in windows; of several workers each has every so manieth batch."""
+        """The held-out text in windows; of several workers each has every n-th batch."""
         batches = self.data.validation_batches(self.options.batch_size, self.options.eval_iters)
         for batch in itertools.islice(batches, worker, None, workers):
             yield batch, batch[1].numel()
@@ -78,18 +79,34 @@ class TextTask:
             max_new_tokens=self.options.sample_tokens,
             temperature=0.8,
             seed=self.options.seed,
-            forbidden=tuple(self.tokenizer.specials.values()),
+            forbidden=self.tokenizer.textless,
         )
         text = "".join(stream.push(int(row[0])) for row in tokens) + stream.finish()
         model.train()
         return text.encode("utf-8", "replace").decode("utf-8").strip()
 
 
+def first_words(text: str) -> str:
+    r"""The first words of a line of the text, to let a model continue them; empty if no line begins plainly.
+
+    >>> first_words("* * *\n\nEs irrt der Mensch, so lang er strebt.")
+    'Es irrt der'
+    """
+    lines = (" ".join(line.split()[:3])[:40] for line in text.splitlines())
+    return next((line for line in lines if line[:1].isalpha() and is_plain(line)), "")
+
+
 SHAPE = "n_layer n_head n_embd block_size bias positions activation n_inner norm_eps"
 
 FAMILY = Family(
     name="gpt",
+    title="the GPT",
     about="Train a GPT on text. Without options: the preset goethe-char.",
+    examples={
+        "python train.py": "the preset goethe-char: two minutes on two cores",
+        "python train.py --text my.txt": "a text of your own; the run is in out/my",
+        "python train.py --resume": "continue the run in out/goethe-char",
+    },
     preset="goethe-char",
     options=GPTOptions,
     config=GPTConfig,

@@ -53,6 +53,12 @@ class PairData:
     def pad(self) -> int:
         return self.tokenizer.specials[PAD]
 
+    @property
+    def epoch_steps(self) -> int:
+        """The updates of the first pass over the training pairs; a later one may have a few more or less."""
+        self.update(0)
+        return self._ends[0]
+
     def update(self, step: int) -> list[np.ndarray]:
         """The batches of one update, as numbers of pairs. An epoch's last update may have fewer micro-steps."""
         while not self._ends or step >= self._ends[-1]:

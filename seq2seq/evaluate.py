@@ -34,12 +34,12 @@ class EvaluateOptions:
 
     beam: int = option(5, "hypotheses of the search; 1: greedy", unit="hypotheses", low=1, high=1000)
     length_penalty: float = option(0.6, "exponent that makes longer hypotheses cheaper; 0: none", low=0.0, high=10.0)
-    pairs: str = option("", "file to translate instead: source TAB target in each line", unit="file")
-    src: str = option("", "file to translate instead: a source sentence in each line", unit="file")
-    tgt: str = option("", "its right translations, line by line", unit="file")
+    pairs: str = option("", "file to translate instead: source TAB target in each line", is_path=True)
+    src: str = option("", "file to translate instead: a source sentence in each line", is_path=True)
+    tgt: str = option("", "its right translations, line by line", is_path=True)
     swap: bool = option(False, "the pairs of these files are target first")
     max_pairs: int = option(0, "take only so many pairs, the first; 0: all", unit="pairs", low=0)
-    out: str = option("", "file for the translations", unit="file")
+    out: str = option("", "file for the translations", is_path=True)
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
 
 

@@ -9,9 +9,9 @@ from typing import ClassVar
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.options import option
-from tinygrad_lite.text.pairs import PARALLEL_CORPORA
-from tinygrad_lite.training import TrainOptions
+from tinygrad_lite.options import answers, option
+from tinygrad_lite.text.pairs import PARALLEL_CORPORA, from_cache
+from tinygrad_lite.training import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 from tinygrad_lite.transformer import ACTIVATIONS
 
 DATASETS = (*PARALLEL_CORPORA, *TOYS)
@@ -23,11 +23,13 @@ class Seq2SeqOptions(TrainOptions):
     """Everything that `train.py` can be asked for when it trains a translation model."""
 
     dataset: str = option("everyday", "pairs to learn from, by name", choices=DATASETS, group="data")
-    pairs: str = option("", "file to learn from instead: source TAB target in each line", unit="file", group="data")
-    src: str = option("", "file to learn from instead: a source sentence in each line", unit="file", group="data")
-    tgt: str = option("", "its translations, line by line", unit="file", group="data")
-    val_src: str = option("", "held-out source sentences; none: some of the pairs are held out", group="data")
-    val_tgt: str = option("", "their translations", unit="file", group="data")
+    pairs: str = option(
+        "", "file to learn from instead of dataset: source TAB target in each line", is_path=True, group="data"
+    )
+    src: str = option("", "or a file with a source sentence in each line, ...", is_path=True, group="data")
+    tgt: str = option("", "... and one with their translations, line by line", is_path=True, group="data")
+    val_src: str = option("", "held-out source sentences; none: some pairs are held out", is_path=True, group="data")
+    val_tgt: str = option("", "their translations", is_path=True, group="data")
     swap: bool = option(False, "the other direction: English to German, target to source", group="data")
     held_out: int = option(1000, "pairs to hold out, at most a tenth of all", unit="pairs", low=1, group="data")
     toy_size: int = option(20_000, "pairs to make of a toy task", unit="pairs", low=20, high=10_000_000, group="data")
@@ -53,8 +55,8 @@ class Seq2SeqOptions(TrainOptions):
     label_smoothing: float = option(
         0.1, "share of the target's probability spread over all tokens", low=0.0, below=1.0, group="training"
     )
-    beta2: float = option(0.98, "memory of the squared gradient's running mean", low=0.0, below=1.0, group="training")
-    weight_decay: float = option(0.01, "pull of the matrices towards 0", low=0.0, group="training")
+    beta2: float = option(0.98, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
+    weight_decay: float = option(0.01, "weight decay of the matrices", low=0.0, group="training")
     eval_pairs: int = option(
         500, "held-out pairs to translate at each evaluation", unit="pairs", low=0, group="evaluation"
     )
@@ -62,6 +64,17 @@ class Seq2SeqOptions(TrainOptions):
 
     BATCH: ClassVar[str] = "batch_tokens"  # the option that says how much is computed at once
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
+    HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
+        {
+            "--batch_tokens": f"{BATCH_NAMES} batch_size max_tokens",
+            "--pairs": DATA_NAMES,
+            "--src": "source src_file source_file train_src",
+            "--tgt": "target trg tgt_file target_file train_tgt",
+            "--val_src": "valid_src dev_src",
+            "--val_tgt": "valid_tgt dev_tgt",
+            "--label_smoothing": "smoothing label_smoothing_factor",
+        }
+    )
 
     def check(self, learns_tokenizer: bool) -> None:
         """Refuse what cannot be computed, before any text is fetched.
@@ -75,6 +88,12 @@ class Seq2SeqOptions(TrainOptions):
                 raise OptionError(f"--{there} needs --{missing}: sentences and translations come in two files")
         if self.pairs and self.src:
             raise OptionError("--pairs and --src are both given: which sentences are to be learned?")
+
+    def is_at_hand(self) -> bool:
+        """Whether the pairs can be read without a network."""
+        if self.pairs or self.src or self.dataset in TOYS:
+            return True
+        return from_cache(self.dataset, say=lambda line: None) is not None
 
     def most_workers(self) -> int:
         """How many processes there is work for: each should have some pairs of most batches."""

@@ -35,17 +35,15 @@ KNOWN |= {"attention"}
 
 
 def check_options(options: Any, given: Collection[str]) -> None:
-    """Refuse options that only a model that goes on with a text has a use for, and pictures of nothing.
+    """Refuse options that only a model that continues a text has a use for, and pictures of nothing.
 
     Raises: OptionError.
     """
     if "score" in given:
-        raise OptionError(
-            "--score is for models that go on with a text: python -m seq2seq.evaluate scores translations"
-        )
+        raise OptionError("--score is for models that continue a text: python -m seq2seq.evaluate scores translations")
     if unused := [name for name in given if name not in KNOWN]:
         raise OptionError(
-            f"--{unused[0]} is for models that go on with a text; a translation takes "
+            f"--{unused[0]} is for models that continue a text; a translation takes "
             + ", ".join(f"--{name}" for name in sorted(KNOWN))
         )
     if not given.keys() & {"start", "interactive"}:

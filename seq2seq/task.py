@@ -15,6 +15,7 @@ from seq2seq.options import Seq2SeqOptions
 from seq2seq.scores import scores
 from seq2seq.translate import translate
 from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.console import is_plain
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.family import Family, Report, Trained, check_family, trained_in
 from tinygrad_lite.run import newest_checkpoint
@@ -34,19 +35,20 @@ class TranslationTask:
         self.corpus_sha256 = self.corpus.sha256
         self.tokenizer = tokenizer or learn_tokenizer(options, self.corpus.train)
         train, held_out = (encode_pairs(self.tokenizer, part) for part in (self.corpus.train, self.corpus.held_out))
+        needed = max(min(max(map(len, pair)) for pair in part) for part in (train, held_out))
+        if needed > options.block_size:
+            raise CorpusError(
+                f"--block_size {options.block_size} is too short for {self.corpus.name}: only with {needed} or more is "
+                "there room for a pair to learn from and one held out"
+            )
         self.too_long = len(train) + len(held_out)
         train = [pair for pair in train if max(map(len, pair)) <= options.block_size]
         fits = [max(map(len, pair)) <= options.block_size for pair in held_out]
         self.sentences = [pair for pair, good in zip(self.corpus.held_out, fits, strict=True) if good]
         held_out = [pair for pair, good in zip(held_out, fits, strict=True) if good]
         self.too_long -= len(train) + len(held_out)
-        if not train or not held_out:
-            raise CorpusError(
-                f"no pair of {self.corpus.name} has at most --block_size {options.block_size} tokens; take more"
-            )
         steps = options.gradient_accumulation_steps
-        plain = (source for source, _ in self.sentences if not set(source) & set('"$`\\!\n'))  # for every shell
-        self.example = next(plain, "...")
+        self.example = next((source for source, _ in self.sentences if is_plain(source)), "")
         self.data = PairData(self.tokenizer, train, held_out, options.batch_tokens, steps, options.seed, options.device)
 
     def describe(self) -> str:
@@ -58,7 +60,7 @@ class TranslationTask:
         return (
             f"{self.corpus.name}: {len(data.train):,} pairs to learn from, {len(data.held_out):,} held out{left_out}; "
             f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens; "
-            f"{data.padding():.1%} of the batches is padding"
+            f"{data.padding():.1%} of the batches is padding; an epoch is {data.epoch_steps:,} steps"
         )
 
     def unknown(self) -> dict[str, int]:
@@ -74,7 +76,7 @@ class TranslationTask:
         return self.data.micro_batches(step, worker, workers)
 
     def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
-        """All held-out pairs; of several workers each has every so manieth batch."""
+        """All held-out pairs; of several workers each has every n-th batch."""
         return itertools.islice(self.data.validation_batches(), worker, None, workers)
 
     def report(self, model: Seq2Seq, val_loss: float) -> Report:
@@ -122,7 +124,13 @@ SHAPE = "n_layer n_head n_embd n_inner block_size bias norm_first activation pos
 
 FAMILY = Family(
     name="seq2seq",
+    title="translation",
     about="Train an encoder-decoder on sentence pairs.",
+    examples={
+        "python train.py reverse": "a toy: ten letters backwards, ten seconds",
+        "python train.py translate-de-en": "German to English, 25 minutes on two cores",
+        "python train.py translate-de-en --pairs my.tsv": "pairs of your own: source TAB target in each line",
+    },
     preset="translate-de-en",
     options=Seq2SeqOptions,
     config=Seq2SeqConfig,

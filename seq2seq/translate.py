@@ -65,7 +65,7 @@ def translate(
     """
     block_size = model.config.block_size
     sources = [tokenizer.encode(sentence)[:block_size] for sentence in sentences]
-    forbidden = tuple(number for name, number in tokenizer.specials.items() if name != EOS)
+    forbidden = [token for token in tokenizer.textless if token != tokenizer.specials[EOS]]
     results: list[list[Translation]] = [[NOTHING] for _ in sources]
     for numbers in same_limit(sources, block_size, beam):
         log_probs, state = model.start([sources[i] for i in numbers])
@@ -97,7 +97,7 @@ def draw(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, *, first_row: int 
     """
     block_size, eos = model.config.block_size, tokenizer.specials[EOS]
     source = tokenizer.encode(sentence)[:block_size]
-    forbidden = tuple(number for name, number in tokenizer.specials.items() if name != EOS)
+    forbidden = [token for token in tokenizer.textless if token != tokenizer.specials[EOS]]
     for row in itertools.count(first_row):
         if not source:
             yield ""

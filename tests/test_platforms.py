@@ -7,6 +7,7 @@ import ast
 import ctypes
 import errno
 import os
+import re
 import ssl
 import stat
 import subprocess
@@ -362,6 +363,16 @@ def test_commands_read_and_write_utf8_whatever_the_system_speaks(trained, comman
 
 
 # --- files that are the same everywhere -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("script", ["train.py", "sample.py"])
+def test_before_the_installation_a_script_says_how_to_install(script):
+    """Without the packages, and without the project itself: a lone script, or one that sees no folder beside it."""
+    for options, missing in (("-S", "numpy"), ("-SI", "numpy|tinygrad_lite")):
+        done = subprocess.run([sys.executable, options, ROOT / script], capture_output=True, encoding="utf-8")
+        assert done.returncode == 1
+        expected = rf"{script}: ({missing}) is not installed: run pip install -e \. in the folder of this file\n"
+        assert re.fullmatch(expected, done.stderr)
 
 
 def test_ends_of_lines_are_the_same_bytes_everywhere(workplace):

@@ -3,6 +3,7 @@
 import io
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,10 +14,17 @@ import pytest
 from safetensors.numpy import save_file
 
 import sample
+from gpt.config import GPTConfig, GPTOptions
+from gpt.sample_options import SampleOptions
+from gpt.task import TextTask
+from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, script, undone
 from tinygrad_lite.checkpoint import load_checkpoint, save_checkpoint
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.options import split_command_line
+from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.workers import OneProcess
 
 ROOT = Path(__file__).parent.parent
 BEST = "out/goethe-char/best.safetensors"
@@ -155,7 +163,80 @@ def test_a_closed_pipe_ends_quietly(trained):
     process.stderr.close()
 
 
+def test_without_a_prompt_nothing_is_said_about_one(workplace, capsys):
+    """A text of one line has no line end; a prompt that someone gives is another matter."""
+    (workplace / "line.txt").write_text(made_up_text().replace("\n", " "), encoding="utf-8")
+    run_training(text="line.txt", max_iters=1, out_dir="out/line")
+    for words, warned in (((), False), (("--start", "\n"), True)):
+        capsys.readouterr()
+        assert sample.main(["--max_new_tokens", "3", *words]) == 0
+        assert ("warning: the model never saw" in capsys.readouterr().err) is warned
+
+
+class FillsUp:
+    """A model that believes in nothing but the rows that fill its vocabulary up."""
+
+    config = GPTConfig(256 + 7)
+
+    def start(self, prompts, use_cache=True):
+        return self.step(np.zeros(1), self)
+
+    def step(self, tokens, state):
+        log_probs = np.full((len(tokens), 256 + 7), -30.0)
+        log_probs[:, 256:] = -2.0
+        return log_probs, state
+
+    def select(self, rows):
+        return self
+
+    def eval(self):
+        return self
+
+    train = eval
+
+
+def test_rows_that_only_fill_a_vocabulary_up_are_never_written(capsys, monkeypatch):
+    tokenizer, model = padded(ByteTokenizer()), FillsUp()
+    assert tokenizer.textless == tuple(range(256, 256 + 7))
+    sample.show_samples(SampleOptions(max_new_tokens=20), model, tokenizer, "", [0])
+    assert len(capsys.readouterr().out.encode("utf-8")) > 20
+    sample.show_beam(SampleOptions(max_new_tokens=5, beam=2), model, tokenizer, "", [0])
+    assert len(capsys.readouterr().out) == 5 + 1
+    task = TextTask.__new__(TextTask)
+    task.tokenizer, task.options = tokenizer, GPTOptions(sample_tokens=50)
+    assert task.sample(model)
+
+
 # --- which checkpoint ---------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_checkpoint_may_be_a_prompt_or_the_name_of_a_run(trained):
+    for named, meant in (
+        ("Habe nun", '--start "Habe nun"'),
+        ("x" * 1000, f'--start "{"x" * 1000}"'),
+        ("goethe-char", str(Path("out/goethe-char"))),
+    ):
+        with pytest.raises(CheckpointError) as refused:
+            sample.main([named])
+        sentence = f"there is no checkpoint {named}, but perhaps meant is: python sample.py {meant}"
+        assert str(refused.value) == sentence
+    for named in ("out/gone", "gone.safetensors"):
+        with pytest.raises(CheckpointError, match=r"there is no checkpoint .*; train one with: python train\.py"):
+            sample.main([named])
+
+
+def test_last_and_best_tell_the_truth_about_their_loss(workplace, capsys, monkeypatch):
+    """`last` is saved before its evaluation, and must not pass the loss of an earlier one off as its own."""
+    losses = iter([3.0, 2.0])
+    monkeypatch.setattr(OneProcess, "evaluate", lambda self: next(losses))
+    run = run_training(max_iters=4)
+    for path, words in (
+        (run.last, "after 4 steps; the best validation loss before was 3.0000 nats per token, at step 0\n"),
+        (run.best, "after 4 steps, validation loss 2.0000 nats per token\n"),
+    ):
+        capsys.readouterr()
+        assert sample.main([str(path), "--max_new_tokens", "1"]) == 0
+        assert capsys.readouterr().err.endswith(words)
 
 
 def test_the_newest_checkpoint_is_taken_or_the_one_named(trained, capsys):
@@ -256,6 +337,42 @@ def test_settings_out_of_range_end_with_one_sentence(trained, arguments):
         sample.main(arguments)
     assert "\n" not in str(refused.value)
     assert arguments[-2].removeprefix("--")[:4] in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--prompt Habe", "unknown option --prompt: it is called --start here (sample.py --help lists all)"),
+        ("--n 3", "unknown option --n: it is called --num_samples here"),
+        ("--num_return_sequences 3", "unknown option --num_return_sequences: it is called --num_samples here"),
+        ("--max_tokens 3", "unknown option --max_tokens: it is called --max_new_tokens here"),
+        ("--max-length 3", "unknown option --max_length: it is called --max_new_tokens here"),
+        ("--temp 1", "unknown option --temp: it is called --temperature here"),
+        ("--num_beams 3", "unknown option --num_beams: it is called --beam here"),
+        ("--gpu", "unknown option --gpu: it is called --device cuda here"),
+        ("--ckpt a", "--ckpt is not needed: name the file or folder alone, as in python sample.py out/goethe-char"),
+        ("--model a", "--model is not needed: name the file or folder alone"),
+        ("--output a", "--output is not needed: the text goes to stdout, so python sample.py > FILE keeps it"),
+        ("--threads 3", "--threads is a variable of the environment: OPENBLAS_NUM_THREADS"),
+        ("--lr 3", "--lr is for train.py"),
+    ],
+)
+def test_what_other_hands_would_write_is_told_how_it_is_written_here(words, answer):
+    with pytest.raises(OptionError) as refused:
+        sample.main(words.split())
+    assert str(refused.value).startswith(answer)
+
+
+def test_the_help_begins_with_what_is_needed_first(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        sample.main(["--help"])
+    page = capsys.readouterr().out
+    marks = ["examples:", "  python sample.py", "  checkpoint ", "  --start TEXT", "  --max_new_tokens INT", "\ntext:"]
+    assert [page.index(mark) for mark in marks] == sorted(page.index(mark) for mark in marks)
+    assert all(f"  --{name} PATH " in page for name in ("score", "attention", "out_dir"))
+    for command in sample.EXAMPLES:
+        assert split_command_line(shlex.split(command)[2:], SampleOptions)
 
 
 def test_a_mistake_exits_with_status_2_and_one_line(trained):

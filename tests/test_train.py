@@ -3,7 +3,11 @@
 import errno
 import os
 import re
+import shlex
 import tracemalloc
+import typing
+from dataclasses import fields
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,15 +15,16 @@ import pytest
 import train
 from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
+from gpt.sample_options import HINTS, SampleOptions
 from gpt.task import FAMILY
 from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
-from tinygrad_lite import Tensor, manual_seed, start, workers
+from tinygrad_lite import Tensor, manual_seed, size, start, workers
 from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.options import build
+from tinygrad_lite.options import build, parse_command_line
 from tinygrad_lite.run import METRICS, RunFolder
 from tinygrad_lite.text import fetch
 from tinygrad_lite.workers import OneProcess, sum_of_losses
@@ -275,7 +280,139 @@ def test_a_stdout_that_takes_nothing_is_one_sentence():
     assert (status, err.splitlines()[-1]) == (1, "train.py: [Errno 28] No space left on device")
 
 
+# --- which model, which folder, which names -------------------------------------------------------------------
+
+
+def said_to(*words: str) -> str:
+    """The sentence with which a command line is refused."""
+    with pytest.raises(OptionError) as refused:
+        train.main([*words])
+    return str(refused.value)
+
+
+def test_the_value_of_an_option_is_no_preset(capsys):
+    """Only a word that stands alone chooses the model, wherever it stands."""
+    run = run_training(out_dir="reverse", max_iters=1)
+    assert load_checkpoint(run.last).family == "gpt"
+    assert train.main([*arguments(out_dir=None, max_iters=1), "--out_dir", "reverse", "--overwrite"]) == 0
+    assert load_checkpoint(run.last).family == "gpt"
+    assert said_to("--dataset", "reverse") == (
+        "--dataset reverse belongs to translation: python train.py translate-de-en --dataset reverse"
+    )
+    for words in (["--help", "reverse"], ["--max_iters", "3", "reverse", "-h"]):
+        with pytest.raises(SystemExit):
+            train.main(words)
+        assert "--batch_tokens INT" in capsys.readouterr().out
+
+
+def test_options_of_the_same_name_are_of_the_same_type():
+    """So what is the value of which option does not depend on the model."""
+    kinds = [typing.get_type_hints(family.options) for family in train.FAMILIES]
+    shared = kinds[0].keys() & kinds[1].keys()
+    assert {name: kinds[0][name] for name in shared} == {name: kinds[1][name] for name in shared}
+
+
+@pytest.mark.parametrize(
+    ("words", "answer"),
+    [
+        ("--pairs x.tsv", "--pairs belongs to translation: python train.py translate-de-en --pairs ..."),
+        ("--src a --tgt b", "--src belongs to translation: python train.py translate-de-en --src ..."),
+        ("goethe-bpe --tgt=b", "--tgt belongs to translation: python train.py translate-de-en --tgt ..."),
+        ("--label_smoothing 0.1", "--label_smoothing belongs to translation: "),
+        ("reverse --text my.txt", "--text belongs to the GPT: python train.py --text ..."),
+        ("translate-de-en --eval_iters 3", "--eval_iters belongs to the GPT: python train.py --eval_iters ..."),
+        ("reverse --batch_size 3", "unknown option --batch_size: it is called --batch_tokens here"),
+        ("reverse --data a.tsv", "unknown option --data: it is called --pairs here"),
+        ("--lr 1e-3", "unknown option --lr: it is called --learning_rate here (train.py --help lists all)"),
+        ("--lr_scheduler cosine", "unknown option --lr_scheduler: it is called --schedule here"),
+        ("--data my.txt", "unknown option --data: it is called --text here"),
+        ("--batch 3", "unknown option --batch: it is called --batch_size here"),
+        ("--steps 3", "unknown option --steps: it is called --max_iters here"),
+        ("--n_layers 3", "unknown option --n_layers: it is called --n_layer here"),
+        ("--layers 3", "unknown option --layers: it is called --n_layer here"),
+        ("--heads 3", "unknown option --heads: it is called --n_head here"),
+        ("--hidden_size 3", "unknown option --hidden_size: it is called --n_embd here"),
+        ("--dim 3", "unknown option --dim: it is called --n_embd here"),
+        ("--context 3", "unknown option --context: it is called --block_size here"),
+        ("--ctx-len 3", "unknown option --ctx_len: it is called --block_size here"),
+        ("--ckpt a", "unknown option --ckpt: it is called --init_from here"),
+        ("--output_dir a", "unknown option --output_dir: it is called --out_dir here"),
+        ("--threads 3", "unknown option --threads: it is called --workers here"),
+        ("--cpu", "unknown option --cpu: it is called --device cpu here"),
+        ("--gpu", "unknown option --gpu: it is called --device cuda here"),
+        ("--epochs 3", "--epochs is counted in steps here: --max_iters is the epochs times the steps of one"),
+        ("--num-train-epochs 3", "--num_train_epochs is counted in steps here: "),
+        ("--model gpt2", "--model is not needed: a preset is named alone, as in python train.py baby-gpt"),
+        ("--prompt Habe", "--prompt is for sample.py, which writes with a trained model"),
+        ("my.txt", "my.txt is no preset, but perhaps meant is: python train.py --text my.txt"),
+        ("text.txt --max_iters 3", "text.txt is no preset, but perhaps meant is: python train.py --text text.txt"),
+        ("a/b.safetensors", "a/b.safetensors is no preset, but perhaps meant is: python train.py --init_from a/b"),
+        (".", ". is no preset, but perhaps meant is: python train.py --init_from ."),
+        ("goethe", "no preset goethe: did you mean goethe-bpe? (there are baby-gpt, goethe-bpe"),
+        ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: choose one of them"),
+        ("--init_from resume --overwrite", "--resume continues a run and --overwrite starts it again"),
+        ("--resume --init_from a", "--resume continues a run and --init_from a starts another: choose one"),
+    ],
+)
+def test_what_other_hands_would_write_is_told_how_it_is_written_here(words, answer):
+    assert said_to(*words.split()).startswith(answer)
+
+
+@pytest.mark.parametrize("options", [*(family.options for family in train.FAMILIES), SampleOptions])
+def test_names_of_other_programs_lead_to_options_that_there_are(options):
+    own = {field.name for field in fields(options)}
+    hints = HINTS if options is SampleOptions else options.HINTS
+    assert not own & hints.keys()
+    for answer in set(hints.values()):
+        assert own | {"resume"} >= set(re.findall(r"--(\w+)", answer)), answer
+
+
+def test_a_text_of_ones_own_has_a_folder_and_a_prompt_of_its_own(workplace, capsys):
+    (workplace / "Mein Buch.txt").write_text("\n- 1 -\n" + made_up_text(), encoding="utf-8")
+    words = [word for word in arguments(max_iters=1, out_dir=None) if not word.startswith("--text")]
+    assert train.main([*words, "--text", "Mein Buch.txt"]) == 0
+    said = capsys.readouterr().err
+    prompt = " ".join(made_up_text().split()[:3])
+    assert said.endswith(f'  python sample.py "{Path("out/Mein Buch/best.safetensors")}" --start "{prompt}"\n')
+    assert train.main(["--text", "Mein Buch.txt", "--resume", "--max_iters=2"]) == 0
+    assert load_checkpoint(Path("out/Mein Buch/last.safetensors")).step == 2
+
+
+def test_the_help_begins_with_what_is_needed_first(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    for preset, data in (("goethe-char", "--text"), ("reverse", "--pairs")):
+        with pytest.raises(SystemExit):
+            train.main([preset, "--help"])
+        page = capsys.readouterr().out
+        marks = ["examples:", "  python train.py", "  preset ", f"  {data} PATH", "  --max_iters INT", "  --resume"]
+        marks += ["\nrun:", "  --out_dir PATH", "  --init_from PATH", "\ntraining:", "\ndata:", "\npresets:"]
+        assert [page.index(mark) for mark in marks] == sorted(page.index(mark) for mark in marks)
+        assert not re.search("--(out_dir|text|pairs|src|tgt|val_src|val_tgt|init_from) TEXT", page)
+        assert all(name in page for name in ("--label_smoothing", "--batch_size"))  # the other model's are named
+
+
+@pytest.mark.parametrize("family", train.FAMILIES)
+def test_the_examples_of_the_help_are_right(family):
+    presets = start.list_presets(start.PRESETS)
+    for command in family.examples:
+        python, script, *words = shlex.split(command)
+        parsed = parse_command_line(family.options, words, prog="train.py", description="", positional="preset")
+        assert (python, script) == ("python", "train.py")
+        assert parsed.positional is None or parsed.positional in presets
+
+
 # --- what it refuses ------------------------------------------------------------------------------------------
+
+
+def test_a_missing_file_is_told_before_an_occupied_folder(workplace):
+    run_training(max_iters=1)
+    for changes in ({"text": "gone.txt"}, {"init_from": "gone.safetensors"}):
+        with pytest.raises(UserError, match=r"there is no (such )?file"):
+            train.main(arguments(**changes))
+    with pytest.raises(UserError, match=r"there is no file gone\.tsv, which --pairs names"):
+        train.main(["reverse", "--out_dir=run", "--pairs=gone.tsv"])
+    with pytest.raises(OptionError, match="already holds"):
+        train.main(arguments())
 
 
 @pytest.mark.parametrize(
@@ -475,9 +612,42 @@ def test_a_dry_run_tells_the_truth_and_touches_nothing(workplace, capsys, monkey
 
 
 def test_a_dry_run_of_characters_says_that_the_text_decides(capsys):
-    assert train.main(arguments(dry_run=True)) == 0
-    config = GPTConfig(100, block_size=8, n_layer=1, n_head=2, n_embd=16)
-    assert f"{config.num_parameters():,} with 100 different characters; the text decides" in capsys.readouterr().err
+    assert train.main(arguments(text=None, dry_run=True)) == 0
+    config, said = GPTConfig(100, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
+    assert f"{config.num_parameters():,} with 100 different characters; the text decides" in said
+    assert re.search(r"time +at least .*; not measured, because goethe is not in the cache yet\n", said)
+
+
+@pytest.mark.parametrize("text", ["text.txt", None])
+def test_a_dry_run_reads_the_text_that_is_there_and_measures_some_steps(text, capsys, workplace):
+    if text is None:
+        fetch.store("goethe", made_up_text(), {"source": "this test", "licence": "none"})
+    assert train.main(arguments(text=text, dry_run=True)) == 0
+    vocab_size = len(set(made_up_text())) + 1
+    config, said = GPTConfig(vocab_size, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
+    assert f"parameters       {config.num_parameters():,}\n" in said
+    assert f"an epoch is {-(-round(0.9 * len(made_up_text())) // 32)} steps" in said
+    assert re.search(r"time +about \S+ s: 10 steps of \d+ ms and 4 evaluations of \S+ s and what they write\n", said)
+    assert not (workplace / "run").exists()
+
+
+def test_a_dry_run_says_what_is_wrong_with_the_text(workplace):
+    (workplace / "short.txt").write_text("too short", encoding="utf-8")
+    for name, reason in (("gone.txt", r"there is no file gone\.txt"), ("short.txt", "the text is too short: 8 tokens")):
+        with pytest.raises(CorpusError, match=reason):
+            train.main(arguments(text=name, dry_run=True))
+
+
+def test_a_dry_run_measures_nothing_that_would_take_too_long_or_too_much(capsys, monkeypatch):
+    monkeypatch.setattr(size, "measure", lambda *_: pytest.fail("measured"))
+    for name, value, reason in (
+        ("TOO_LONG", 0.0, r"a step takes 0\.0 s or more"),
+        ("free_memory", lambda device: 1 << 20, "only 1 MiB of memory are free"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(size, name, value)
+            assert train.main(arguments(dry_run=True, n_embd=64)) == 0
+        assert re.search(rf"time +at least .* alone; not measured, because {reason}\n", capsys.readouterr().err)
 
 
 def test_a_dry_run_of_a_run_that_goes_on_knows_its_vocabulary(capsys):

@@ -1,6 +1,7 @@
 """train.py and sample.py with a translation model: the same loop, the same checkpoints, the same ways to go on."""
 
 import io
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -101,6 +102,28 @@ def test_a_run_that_goes_on_needs_no_preset(words):
     run_training(max_iters=2)
     assert train.main(["--resume", *words, "--max_iters=4", "--batch_tokens=100"]) == 0
     assert load_checkpoint(Path("run/last.safetensors")).step == 4
+
+
+def test_only_the_weights_that_are_started_from_or_continued_choose_the_model(capsys):
+    """A folder that a new run is to be written into does not."""
+    run_training(max_iters=1)
+    for words in (["--out_dir=run"], ["--overwrite", "--dry_run", "--out_dir", "run"]):
+        with pytest.raises(UserError, match=r"there is no file gone\.txt, which --text names"):
+            train.main([*words, "--text=gone.txt"])
+    for words in (["--resume", "--out_dir=run"], ["--init_from=run", "--out_dir=new"]):
+        with pytest.raises(OptionError, match=r"--text belongs to the GPT: python train\.py --text"):
+            train.main([*words, "--text=gone.txt"])
+
+
+def test_pairs_that_are_all_too_long_are_told_what_helps(workplace):
+    table = "".join(f"{'abcdefgh'[: 4 + i % 4]} {i}\t{'x' * (i % 9 + 1)} {i}\n" for i in range(10, 60))
+    (workplace / "pairs.tsv").write_text(table, encoding="utf-8")
+    with pytest.raises(UserError, match=r"--block_size 4 is too short for pairs\.tsv: only with \d or more") as refused:
+        train.main(arguments(pairs="pairs.tsv", block_size=4))
+    needed = int(re.search("with (.) or", str(refused.value))[1])
+    with pytest.raises(UserError, match="too short"):
+        train.main(arguments(pairs="pairs.tsv", block_size=needed - 1))
+    run_training(pairs="pairs.tsv", block_size=needed, max_iters=1)
 
 
 def test_the_average_of_the_latest_evaluations():
@@ -239,7 +262,7 @@ def test_the_looks_are_drawn(trained, capsys):
         (["--start", "a", "--attention", "a.svg", "--temperature", "1"], "--temperature does not go with it"),
         (["--interactive", "--attention", "a.svg"], "--interactive does not go with it"),
         (["--score", "a.txt"], "python -m seq2seq.evaluate"),
-        (["--stop", "."], "--stop is for models that go on with a text"),
+        (["--stop", "."], "--stop is for models that continue a text"),
         ([], "give a sentence"),
         (["--start", "a", "--n_best", "2"], "--n_best is for beam search"),
     ],

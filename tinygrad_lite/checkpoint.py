@@ -1,4 +1,4 @@
-"""Checkpoints: everything a run needs to go on, or a reader to sample, in one safetensors file.
+"""Checkpoints: everything a run needs to continue, or a reader to sample, in one safetensors file.
 
 The file holds tensors and one metadata entry with sorted JSON:
 
@@ -220,7 +220,14 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
 
 
 def describe(checkpoint: Checkpoint) -> str:
-    """One line for people: family, size, step and loss."""
-    numbers = sum(array.size for array in checkpoint.weights.values())
-    loss = "" if checkpoint.best_loss is None else f", best validation loss {checkpoint.best_loss:.4f} nats per token"
+    """One line for people: family, size, step, and its validation loss if it was saved after its evaluation.
+
+    `last` is saved before, and knows only the best loss of earlier evaluations.
+    """
+    numbers, step = sum(array.size for array in checkpoint.weights.values()), checkpoint.best_step
+    loss = "" if step is None else f"{checkpoint.best_loss:.4f} nats per token"
+    if step == checkpoint.step:
+        loss = f", validation loss {loss}"
+    elif loss:
+        loss = f"; the best validation loss before was {loss}, at step {step:,}"
     return f"{checkpoint.family} with {numbers:,} parameters after {checkpoint.step:,} steps{loss}"

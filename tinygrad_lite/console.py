@@ -50,6 +50,15 @@ def quoted(path: Path) -> str:
     return f'"{path}"' if " " in str(path) else str(path)
 
 
+def is_plain(text: str) -> bool:
+    """Whether every shell takes a text between double quotes as it is, and can print it.
+
+    >>> is_plain("Habe nun, ach"), is_plain("5 $")
+    (True, False)
+    """
+    return text.isprintable() and not set(text) & set('"$`\\!%')
+
+
 def wants_colour() -> bool:
     """Whether stdout is a terminal that knows colours, and the user has not asked for none (no-color.org)."""
     if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
@@ -87,7 +96,7 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
         sys.exit(1)
     except OSError as error:
         if reader_has_gone(error):
-            # Python would flush stdout once more at the end, and complain: let it write to nowhere.
+            # Python would flush stdout again at the end, and complain: let it write to nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
         say(f"{name}: {error}")  # the disk is full, a file was taken away

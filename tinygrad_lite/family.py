@@ -1,12 +1,12 @@
 """What the scripts need to know of a family of models: the GPT is one, the translation model another.
 
-`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family` (gpt/family.py,
-seq2seq/family.py), and its `Task` is the work that the training loop does step by step.
+`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family` (gpt/task.py,
+seq2seq/task.py), and its `Task` is the work that the training loop does step by step.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -39,7 +39,7 @@ class Task(Protocol):
 
     tokenizer: Tokenizer
     corpus_sha256: str
-    example: str  # what to let the trained model go on with, or translate, first
+    example: str  # what to let the trained model continue, or translate, first; empty if nothing suits
 
     def describe(self) -> str:
         """One line on the data."""
@@ -75,7 +75,9 @@ class Family:
 
     Attributes:
         name: as in checkpoints and presets.
+        title: the same for people, as in "an option of ...".
         about: what its training does, for --help.
+        examples: commands for --help, each with what it does.
         preset: what it is trained with if no preset is named.
         options: the dataclass of its options, with `model_config(vocab_size, specials)`.
         config: the dataclass of a model's settings, with `from_json`, `to_json`, and the ids of its `specials`.
@@ -86,7 +88,9 @@ class Family:
     """
 
     name: str
+    title: str
     about: str
+    examples: Mapping[str, str]
     preset: str
     options: type
     config: type

@@ -38,8 +38,9 @@ import tomllib
 import typing
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, NoReturn
 
+import tinygrad_lite
 from tinygrad_lite.errors import OptionError
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
@@ -59,6 +60,7 @@ def option(
     above: float | None = None,
     below: float | None = None,
     choices: Sequence[str] | None = None,
+    is_path: bool = False,
     group: str = "",
     hidden: bool = False,
 ) -> Any:
@@ -73,11 +75,13 @@ def option(
         low, high: smallest and largest value allowed.
         above, below: bounds that are themselves not allowed.
         choices: the strings allowed.
+        is_path: whether the value is a file or folder, or a list of them.
         group: the heading under which --help shows it.
         hidden: leave it out of --help.
     """
     bounds = {"at least": low, "above": above, "at most": high, "below": below}
     facts = {"help": help, "unit": unit, "bounds": bounds, "choices": choices, "group": group, "hidden": hidden}
+    facts["is_path"] = is_path
     if isinstance(default, list):
         return dataclasses.field(default_factory=lambda: list(default), metadata=facts)
     return dataclasses.field(default=default, metadata=facts)
@@ -100,17 +104,75 @@ class Parsed:
 # --- the command line -----------------------------------------------------------------------------------------
 
 
+class Part(NamedTuple):
+    """A part of a command line: an option with the words of its value, or a word that stands alone.
+
+    Attributes:
+        name: the option's, with _ for -; empty for a word that stands alone.
+        words: the words of its value; none if it has none.
+        text: all of it, as it was typed.
+    """
+
+    name: str
+    words: list[str]
+    text: str
+
+
+def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
+    """Cut a command line into options with their values and words that stand alone. Nothing is checked yet.
+
+    How many words an option takes is a matter of its type: a truth value takes the next word only if it is one such
+    as `true`, a list takes all words up to the next option, all other types (and unknown options) take one word.
+
+    Args:
+        classes: dataclasses of options, in which the types are found.
+
+    >>> @dataclasses.dataclass
+    ... class Recipe:
+    ...     vegan: bool = option(False, "without animals")
+    ...     dish: str = option("cake", "what to make")
+    >>> [(part.name, part.words) for part in split_command_line(["--vegan", "soup", "--dish", "pie"], Recipe)]
+    [('vegan', []), ('', ['soup']), ('dish', ['pie'])]
+    """
+    kinds: dict[str, type] = {"help": bool, "version": bool}
+    for cls in classes:
+        kinds |= {name: _base(kind) for name, kind in _fields(cls)[1].items()}
+    parts, rest = [], list(argv)
+    while rest:
+        first = rest.pop(0)
+        if not OPTION.match(first):
+            parts.append(Part("", [first], first))
+            continue
+        name, equals, value = first[2:].partition("=")
+        name = name.replace("-", "_")
+        count = 0 if equals else _count_words(kinds.get(name), rest)
+        words, rest = rest[:count], rest[count:]
+        parts.append(Part(name, [value] if equals else words, " ".join([first, *words])))
+    return parts
+
+
+def _count_words(base: type | None, rest: Sequence[str]) -> int:
+    """How many of the words that follow an option of this type are its value."""
+    if base is bool:
+        return int(bool(rest) and rest[0].lower() in TRUTH)
+    end = next((i for i, word in enumerate(rest) if OPTION.match(word)), len(rest))
+    return end if base is list else min(end, 1)
+
+
 def parse_command_line(
     cls: type,
     argv: Sequence[str],
     *,
     prog: str,
     description: str,
+    examples: Mapping[str, str] | None = None,
     epilog: str = "",
     positional: str | None = None,
+    about_positional: str = "",
     several: bool = False,
-    aliases: Mapping[str, Sequence[str]] | None = None,
+    common: Sequence[str] = (),
     ignored: Mapping[str, str] | None = None,
+    hints: Mapping[str, str] | None = None,
 ) -> Parsed:
     """Read `--name value` and `--name=value`; a truth value also as `--name` alone, a list as several values.
 
@@ -119,71 +181,75 @@ def parse_command_line(
     Args:
         cls: the dataclass of options.
         argv: the arguments, without the program's name.
-        prog, description, epilog: for --help, which prints the page and exits with status 0.
-        positional: what the one argument without a name is called, if there may be one.
+        prog, description, epilog: for --help, which prints the page and exits with status 0, as --version does.
+        examples: commands with what they do, for --help.
+        positional, about_positional: what the one argument without a name is called, if there may be one, and what
+            it is, for --help.
         several: whether there may be more of them.
-        aliases: options that stand for others, such as resume: --init_from resume.
+        common: the options that --help shows first.
         ignored: options of other programs that are taken without effect, each with the reason for its note.
+        hints: what to say about options that there are not, see `answers`.
     Raises: OptionError with one sentence, for whatever is wrong.
     """
-    aliases, ignored = aliases or {}, ignored or {}
+    ignored, hints = ignored or {}, hints or {}
     fields, kinds = _fields(cls)
-    parsed = Parsed({}, [], [])
-    todo = list(argv)
-    while todo:
-        word = todo.pop(0)
-        if word in ("-h", "--help"):
-            page = help_page(cls, prog, description, epilog, positional, aliases)
-            encoding = sys.stdout.encoding or "utf-8"  # a terminal may lack a letter of a preset's description
-            print(page.encode(encoding, "replace").decode(encoding), flush=True)
-            sys.exit(0)
-        if not OPTION.match(word):
-            room = positional is not None and (several or not parsed.positionals)
-            if not room or not word or word.startswith("-"):
-                hint = f"options are written --name value ({prog} --help lists all)"
-                raise OptionError(f"unexpected argument {word!r}: {hint}")
-            parsed.positionals.append(word)
-            continue
-        name, equals, value = word[2:].partition("=")
-        name = name.replace("-", "_")
-        if name in fields:
-            words = [value] if equals else _take_words(fields[name], kinds[name], todo)
-            meant = _from_words(kinds[name], words)
-            parsed.values[name] = check(fields[name], kinds[name], meant, f"--{name} {_shown(' '.join(words))}")
-        elif name in aliases:
-            raw = value if equals else _take_truth(todo)
-            if raw.lower() not in TRUTH:
-                raise OptionError(f"--{name} {_shown(raw)}: must be true or false")
-            todo[:0] = aliases[name] if TRUTH[raw.lower()] else []
+    parsed, parts = Parsed({}, [], []), split_command_line(argv, cls)
+    for number, (name, words, text) in enumerate(parts):
+        if name == "help" or text == "-h":
+            first = (positional, about_positional) if positional else None
+            _print_and_exit(help_page(cls, prog, description, examples or {}, first, common, epilog))
+        elif name == "version":
+            _print_and_exit(f"{prog} of tinygrad_lite {tinygrad_lite.__version__}")
+        elif name in fields:
+            field, kind = fields[name], kinds[name]
+            if not words and _base(kind) is not bool:
+                # Only a text can begin with --, and only if something follows was it perhaps meant as the value.
+                is_text = number + 1 < len(parts) and _base(kind) in (str, list)
+                hint = f" (one that begins with -- is written --{name}=...)" if is_text else ""
+                raise OptionError(f"--{name} needs a value: {allowed(field, kind)}{hint}")
+            meant = _from_words(kind, words or ["true"])
+            parsed.values[name] = check(field, kind, meant, f"--{name} {_shown(' '.join(words))}")
         elif name in ignored:
-            if not equals and todo and not OPTION.match(todo[0]):
-                word += f" {todo.pop(0)}"
-            parsed.notes.append(f"{_shown(word)} does nothing here: {ignored[name]}")
+            parsed.notes.append(f"{_shown(text)} does nothing here: {ignored[name]}")
+        elif name:
+            raise OptionError(_unknown(name, fields, hints, prog))
+        elif (positional and (several or not parsed.positionals)) and text and not text.startswith("-"):
+            parsed.positionals.append(text)
         else:
-            near = _nearest(name, [*fields, *aliases])
-            hint = f"did you mean --{near}? ({prog} --help lists all)" if near else f"{prog} --help lists all"
-            raise OptionError(f"unknown option --{_shown(name)}: {hint}")
+            hint = f"options are written --name value ({prog} --help lists all)"
+            raise OptionError(f"unexpected argument {text!r}: {hint}")
     return parsed
 
 
-def _take_words(field: dataclasses.Field, kind: Any, todo: list[str]) -> list[str]:
-    """The words that follow an option and are its value, taken off the list."""
-    base = _base(kind)
-    if base is bool:
-        return [_take_truth(todo)]
-    end = next((i for i, word in enumerate(todo) if OPTION.match(word)), len(todo))
-    if base is not list:
-        end = min(end, 1)
-    words, todo[:end] = todo[:end], []
-    if not words:
-        hint = f" (one that begins with -- is written --{field.name}=...)" if todo and base in (str, list) else ""
-        raise OptionError(f"--{field.name} needs a value: {allowed(field, kind)}{hint}")
-    return words
+def _print_and_exit(text: str) -> NoReturn:
+    """Print for a user who asked for it; a terminal may lack a letter of it."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    sys.exit(0)
 
 
-def _take_truth(todo: list[str]) -> str:
-    """The next word if it is a truth value; otherwise "true", since the option stands alone."""
-    return todo.pop(0) if todo and todo[0].lower() in TRUTH else "true"
+def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: str) -> str:
+    """What to say about an option that is not there."""
+    hint, near = hints.get(name.lower(), ""), _nearest(name, names)
+    advice = f"{prog} --help lists all"
+    if hint.startswith("--"):
+        advice = f"it is called {hint} here ({advice})"
+    elif hint:
+        return f"--{name} {hint}"
+    elif near:
+        advice = f"did you mean --{near}? ({advice})"
+    return f"unknown option --{_shown(name)}: {advice}"
+
+
+def answers(table: Mapping[str, str]) -> dict[str, str]:
+    """What to say to each option that other programs have, of a table from what to say to such names.
+
+    An answer is an option, such as `--learning_rate`, or the rest of a sentence that begins with the name.
+
+    >>> answers({"--eggs": "ei eier", "is not for eating": "stone"})
+    {'ei': '--eggs', 'eier': '--eggs', 'stone': 'is not for eating'}
+    """
+    return {name: answer for answer, names in table.items() for name in names.split()}
 
 
 def _from_words(kind: Any, words: list[str]) -> Any:
@@ -279,8 +345,9 @@ def allowed(field: dataclasses.Field, kind: Any) -> str:
     >>> allowed(option(0.1, "", above=0.0, high=1.0, unit="m"), float)
     'a finite number, above 0 and at most 1 (m)'
     """
-    names = {int: "a whole number", float: "a finite number", bool: "true or false", list: "a list of texts"}
-    parts = ["" if field.metadata["choices"] else names.get(_base(kind), "a text"), _range(field)]
+    text = "path" if field.metadata["is_path"] else "text"
+    names = {int: "a whole number", float: "a finite number", bool: "true or false", list: f"a list of {text}s"}
+    parts = ["" if field.metadata["choices"] else names.get(_base(kind), f"a {text}"), _range(field)]
     return ", ".join(part for part in parts if part) + _tail(field, kind)
 
 
@@ -335,8 +402,10 @@ def _cut(text: str) -> str:
 
 
 def _nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that a mistyped one was probably meant to be."""
-    return next(iter(difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=0.5)), None)
+    """The name that a mistyped or shortened one was probably meant to be."""
+    name, names = name.lower(), list(names)
+    longer = [other for other in names if len(name) > 1 and other.startswith(name)]
+    return next(iter(longer or difflib.get_close_matches(name, names, n=1)), None)
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
@@ -407,22 +476,30 @@ def read_preset(path: Path) -> dict[str, Any]:
 
 
 def help_page(
-    cls: type, prog: str, description: str, epilog: str, positional: str | None, aliases: Mapping[str, Sequence[str]]
+    cls: type,
+    prog: str,
+    description: str,
+    examples: Mapping[str, str],
+    positional: tuple[str, str] | None,
+    common: Sequence[str],
+    epilog: str,
 ) -> str:
     """The text of --help: every option with its type or choices, meaning, unit and default, under its heading."""
     width = max(40, min(shutil.get_terminal_size().columns, 110))
     fields, kinds = _fields(cls)
-    groups: dict[str, list[tuple[str, str]]] = {}
-    for name, field in fields.items():
+    common = [name for name in common if name in fields]
+    usage = f"usage: {prog}" + (f" [{positional[0]}]" if positional else "") + " [--name value | --name=value ...]"
+    groups = {"examples": [*examples.items()], "most used": [positional] if positional and positional[1] else []}
+    for name in [*common, *(name for name in fields if name not in common)]:
+        field = fields[name]
         if not field.metadata["hidden"]:
+            group = "most used" if name in common else field.metadata["group"] or "options"
             entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field))
-            groups.setdefault(field.metadata["group"] or "options", []).append(entry)
-    short = [(f"--{name}", " ".join(words)) for name, words in aliases.items()]
-    groups["short forms"] = [*short, ("-h", "--help, which shows this page")]
-    usage = f"usage: {prog}" + (f" [{positional}]" if positional else "") + " [--name value | --name=value ...]"
+            groups.setdefault(group, []).append(entry)
+    groups["about"] = [("-h, --help", "show this page"), ("--version", "show the version")]
     lines = [usage, "", *textwrap.wrap(description, width)]
     for heading, entries in groups.items():
-        lines += ["", f"{heading}:"]
+        lines += ["", f"{heading}:"] if entries else []
         for left, right in entries:
             lines += _help_entry(left, right, width)
     if epilog:
@@ -447,7 +524,8 @@ def _placeholder(field: dataclasses.Field, kind: Any) -> str:
     """The choices, or what stands for a value of this type."""
     if field.metadata["choices"]:
         return "{" + ",".join(field.metadata["choices"]) + "}"
-    names = {int: "INT", float: "FLOAT", str: "TEXT", bool: "[true|false]", list: "TEXT ..."}
+    text = "PATH" if field.metadata["is_path"] else "TEXT"
+    names = {int: "INT", float: "FLOAT", str: text, bool: "[true|false]", list: f"{text} ..."}
     return names[_base(kind)] + ("|none" if _may_be_none(kind) else "")
 
 

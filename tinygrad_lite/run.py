@@ -41,7 +41,7 @@ def tune_memory() -> bool:
     """Let the C library keep freed memory instead of handing it back to the system; True if it could be set.
 
     A training step allocates and frees the same large arrays again and again. By default glibc asks the kernel for
-    each of them anew, which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
+    each of them again, which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
     For the whole process, so only the scripts call it, never `import tinygrad_lite`. Does nothing outside glibc.
     """
     try:
@@ -64,7 +64,7 @@ def release_memory() -> bool:
 class StopRequest:
     """Inside, Ctrl-C and SIGTERM only raise a flag, so that the loop can save before it ends.
 
-    A second Ctrl-C stops at once, as usual.
+    A second Ctrl-C stops at once, as usual. A second SIGTERM does not: `timeout` sends two, to a process and its group.
     """
 
     def __init__(self) -> None:
@@ -81,9 +81,9 @@ class StopRequest:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.signal is not None:
+        if self.signal is not None and number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.signal = signal.Signals(number)
+        self.signal = self.signal or signal.Signals(number)
 
     @property
     def exit_status(self) -> int:
@@ -113,8 +113,8 @@ class RunFolder:
             except CheckpointError:
                 what = "a run"
             raise OptionError(
-                f"{self.path} already holds {what}: go on with --resume, start anew with --overwrite, or choose "
-                "another --out_dir"
+                f"{self.path} already holds {what}: continue it with --resume, start again with --overwrite, or "
+                "choose another --out_dir"
             )
 
     @contextmanager
@@ -180,7 +180,7 @@ class RunFolder:
         return noted if isinstance(noted, dict) else {}
 
     def rewind(self, step: int) -> None:
-        """Drop what the run will write again when it goes on after `step` updates: rows of metrics.csv, samples."""
+        """Drop what the run will write again when it continues after `step` updates: rows of metrics.csv, samples."""
         rows = [METRICS]
         if self.metrics.exists():
             with open(self.metrics, encoding="utf-8", errors="replace", newline="") as file:
@@ -238,7 +238,7 @@ class RunFolder:
         """Keep `last` as the checkpoint of this step, and of all such ones only the latest `number`."""
         path = self.path / f"step-{step:08d}.safetensors"
         if number:
-            if not path.exists():  # a run that goes on evaluates once more where it stopped
+            if not path.exists():  # a resumed run evaluates again where it stopped
                 write_atomically(path, self.last.read_bytes())
             for old in self.kept()[:-number]:
                 old.unlink(missing_ok=True)

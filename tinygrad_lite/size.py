@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tinygrad_lite.console import say
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import TooLittleMemory
-from tinygrad_lite.family import Trained
+from tinygrad_lite.family import Task, Trained
+from tinygrad_lite.run import matmul_rate
 from tinygrad_lite.start import Start
+from tinygrad_lite.workers import start_workers
 
 # What CuPy and NumPy say: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".
 FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # what libraries of CUDA say
 ASKED_FOR = re.compile(r"allocating ([\d,]+) bytes|allocate ([\d.]+) (bytes|[KMGTPE]iB)")
+MEASURED = 5  # steps
+TOO_LONG = 20.0  # seconds that nobody wants to wait for a step to be measured
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,8 @@ def size_of(start: Start) -> Size:
 
 
 def dry_run(start: Start) -> int:
-    """Print what a run would be: size, memory, tokens per step, schedule. Reads no text and writes nothing."""
+    """Print what a run would be: size, memory, tokens per step, schedule, time. Fetches nothing and writes nothing."""
+    task = start.make_task() if start.options.is_at_hand() else None
     options, size = start.options, size_of(start)
     (kept, what), (tokens, factors), mib = size.kept, size.tokens, 1 / 2**20
     say(f"parameters       {size.parameters:,}{size.about}")
@@ -73,7 +80,74 @@ def dry_run(start: Start) -> int:
     say("learning rate    step: rate")
     for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
         say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
+    say(f"time             {time_of(start, task, size)}")
     return 0
+
+
+def time_of(start: Start, task: Task | None, size: Size) -> str:
+    """How long a run would take, in words: measured in a few steps, or else the least that it can be.
+
+    Args:
+        task: None if its text is not on this computer.
+    """
+    options = start.options
+    steps = options.max_iters - (start.checkpoint.step if start.checkpoint else 0)
+    products = size.tokens[0] * size.config.flops_per_token() / matmul_rate(options.device, options.dtype)
+    free, reason = free_memory(options.device), ""
+    if task is None:
+        reason = f"{options.dataset} is not in the cache yet"
+    elif products > TOO_LONG:
+        reason = f"a step takes {duration(products)} or more"
+    elif free and size.kept[0] + size.activations > free:
+        reason = f"only {amount(free)} of memory are free"
+    if reason:
+        return f"at least {duration(steps * products)} for the matrix products alone; not measured, because {reason}"
+    step, evaluation = measure(start, task)
+    evaluations = 1 + -(-steps // options.eval_interval)
+    return (
+        f"about {duration(steps * step + evaluations * evaluation)}: {steps:,} steps of {step * 1e3:,.0f} ms and "
+        f"{evaluations:,} evaluations of {duration(evaluation)} and what they write"
+    )
+
+
+def measure(start: Start, task: Task) -> tuple[float, float]:
+    """The seconds of a training step, the mean of a few, and of an evaluation without its samples."""
+    options, model = start.options, start.make_model(task.tokenizer)
+    with start_workers(options, task, model, options.make_optimizer(model)) as workers:
+        for step in range(1 + MEASURED):
+            if step == 1:  # the first one only warms up
+                began = time.perf_counter()
+            workers.gradients(step)
+            workers.clip(options.grad_clip)
+            workers.look()
+            workers.update(options.learning_rate)
+        evaluated = time.perf_counter()
+        workers.evaluate()
+        return (evaluated - began) / MEASURED, time.perf_counter() - evaluated
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(0.4), duration(99), duration(9000), duration(1e6)
+    ('0.4 s', '99 s', '2.5 h', '11.6 days')
+    """
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def free_memory(device: str) -> int | None:
+    """The bytes that are free on a device; None where nobody knows."""
+    if room := get_device(device).memory():
+        return room[0]
+    try:  # Linux
+        facts = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = re.search(r"^MemAvailable: +(\d+) kB$", facts, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
 
 
 # --- when memory runs out ---------------------------------------------------------------------------------------
@@ -101,7 +175,7 @@ def too_little_to_train(start: Start, error: Exception) -> TooLittleMemory:
     return TooLittleMemory(
         f"{shortage(error, options.device)}; {what} take {amount(kept)}, the activations of a micro-step about "
         f"{amount(size.activations)}: take {' or '.join(advice)}"
-        + (f"; {start.folder.last} is intact: --resume goes on from there" if saved else "")
+        + (f"; {start.folder.last} is intact: --resume continues from there" if saved else "")
     )
 
 

@@ -4,38 +4,48 @@
     --init_from resume        settings: those of the run in out_dir < command line;         weights: its last ones
     --init_from PATH          settings: defaults < preset < PATH's shape < command line;    weights: PATH's
 
-The last is called fine-tuning: training goes on, usually on another text and with a smaller learning rate, from
-weights that know something already. Optimizer and step start anew; the tokenizer is PATH's, because a weight matrix
-has a row for each of its tokens.
+The last is called fine-tuning: training continues, usually on another text and with a smaller learning rate, from
+trained weights. Optimizer and step start again; the tokenizer is PATH's, because a weight matrix has a row for each of
+its tokens.
 """
 
 from __future__ import annotations
 
-import itertools
+import os
 import reprlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from tinygrad_lite.checkpoint import Checkpoint, family_in, load_checkpoint
-from tinygrad_lite.console import say
+from tinygrad_lite.console import quoted, say
 from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.family import Family, Task, Trained, check_family, check_specials
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.options import build, difference, find_preset, list_presets, parse_command_line, read_preset
+from tinygrad_lite.options import (
+    build,
+    difference,
+    find_preset,
+    list_presets,
+    parse_command_line,
+    read_preset,
+    split_command_line,
+)
 from tinygrad_lite.run import MOST_WORKERS, RunFolder, available_cores
 from tinygrad_lite.text.tokenizer import Tokenizer
 from tinygrad_lite.training import TrainOptions
 
 PRESETS = Path(__file__).parent.parent / "presets"
 # These say where a run reads and writes and how it starts, not what it computes: no checkpoint holds them.
-NOT_SAVED = {"out_dir", "init_from", "overwrite", "dry_run", "profile", "stop_on_disk_error"}  # and the text's files
+# (Nor the paths of the text's files.)
+NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "profile", "stop_on_disk_error"}
+COMMON = ("text", "pairs", "max_iters", "resume")  # what --help shows first
 IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
 
 
@@ -44,7 +54,7 @@ class Start:
     """What a run begins with.
 
     Attributes:
-        checkpoint: the last state of the run that goes on, if it is one.
+        checkpoint: the last state of the run that is resumed, if it is one.
         trained: the weights that a new run begins with, if they are not random.
         vocab_size: the tokens of the text, once it has been read.
     """
@@ -97,9 +107,9 @@ class Start:
         return model
 
     def begin(self, optimizer: Optimizer, task: Task) -> None:
-        """Make the folder ready, and the optimizer what it was if the run goes on."""
+        """Make the folder ready, and the optimizer what it was if the run is resumed."""
         if self.checkpoint is None:
-            refuse_if_used(self.options, self.folder)  # once more: now nobody else can have begun
+            refuse_if_used(self.options, self.folder)  # again: now nobody else can have begun
             self.folder.begin(to_note(self.options))
             return
         try:
@@ -119,26 +129,41 @@ def read_start(argv: list[str], families: Sequence[Family]) -> Start:
     Raises: UserError with one sentence about whatever cannot be done, before any text is fetched.
     """
     presets = list_presets(PRESETS)
-    named = next((word for word in argv if word in presets), None)
-    family = family_of(read_preset(PRESETS / f"{named}.toml"), families) if named else family_of_weights(argv, families)
+    family = choose_family(argv, presets, families)
+    hints, explained = options_elsewhere(family, families)
     parsed = parse_command_line(
         family.options,
         argv,
         prog="train.py",
         description=family.about,
-        epilog="Presets:\n" + "\n".join(f"  {name:<16} {about}" for name, about in presets.items()),
+        examples=family.examples,
         positional="preset",
-        aliases={"resume": ["--init_from", "resume"]},
+        about_positional=f"what to train, of the presets below (default {family.preset})",
+        common=COMMON,
+        epilog="\n".join(["presets:", *(f"  {name:<16} {about}" for name, about in presets.items()), "", *explained]),
         ignored=dict.fromkeys(IGNORED, "this project has no such thing"),
+        hints=hints | family.options.HINTS,
     )
     for note in parsed.notes:
         say(f"note: {note}")
-    preset = parsed.positional or family.preset
-    base, given = read_preset(find_preset(PRESETS, preset)), parsed.values
+    named, given = parsed.positional, parsed.values
+    if named and named not in presets and (os.path.exists(named) or Path(named).suffix):
+        option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
+        raise OptionError(f"{named} is no preset, but perhaps meant is: python train.py --{option} {quoted(named)}")
+    for other in families:
+        choices = {field.name: field.metadata["choices"] or () for field in fields(other.options)}["dataset"]
+        if other is not family and given.get("dataset") in choices:
+            command = f"python train.py {other.preset} --dataset {given['dataset']}"
+            raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: {command}")
+    base = read_preset(find_preset(PRESETS, named or family.preset))
     base.pop("family", None)
-    options = build(family.options, (f"preset {preset}", base), ("command line", given))
-    origin = options.init_from
-    folder = RunFolder(options.out_dir or Path("out") / preset)
+    options = build(family.options, (f"preset {named or family.preset}", base), ("command line", given))
+    origin = "resume" if options.resume else options.init_from
+    if origin == "resume" and options.overwrite:
+        raise OptionError("--resume continues a run and --overwrite starts it again: choose one of them")
+    if options.resume and options.init_from not in ("scratch", "resume"):
+        raise OptionError(f"--resume continues a run and --init_from {options.init_from} starts another: choose one")
+    folder = RunFolder(options.out_dir or Path("out") / (named or default_name(origin, given) or family.preset))
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last)
         check_family(folder.last, checkpoint, family.name)
@@ -146,16 +171,53 @@ def read_start(argv: list[str], families: Sequence[Family]) -> Start:
     elif origin == "scratch":
         start = Start(family, options, folder)
     else:
-        if not options.out_dir and not parsed.positional:
-            folder = RunFolder(Path("out") / f"{name_of(Path(origin))}-finetuned")
-        asked = given if not parsed.positional else base | given  # the default preset was not asked for
-        refuse_if_used(options, folder)
+        asked = base | given if named else given  # the default preset was not asked for
         trained = load_origin(family, origin)
         start = Start(family, adapted_options(family, trained, base, given, asked), folder, trained=trained)
-    if origin != "resume":
-        refuse_if_used(options, folder)
     check_options(start)
+    if origin != "resume":
+        refuse_if_used(start.options, folder)
     return start
+
+
+def choose_family(argv: Sequence[str], presets: Collection[str], families: Sequence[Family]) -> Family:
+    """The family of the preset that is named, else of the weights to start from or to continue with, else the first."""
+    parts = split_command_line(argv, *(family.options for family in families))
+    named = next((part.text for part in parts if not part.name), None)
+    if named in presets:
+        return family_of(read_preset(PRESETS / f"{named}.toml"), families)
+    values = {part.name: part.words for part in parts}
+    places = values.get("init_from", [])
+    if "resume" in values or places == ["resume"]:
+        places = values.get("out_dir", [])
+    for place in places:
+        path = RunFolder(place).last if os.path.isdir(place) else Path(place)
+        held = family_in(path) if os.path.isfile(path) else None
+        for family in families:
+            if family.name == held:
+                return family
+    return families[0]
+
+
+def options_elsewhere(family: Family, families: Sequence[Family]) -> tuple[dict[str, str], list[str]]:
+    """Of the options that only other families have: where each belongs, and a line of --help for each such family."""
+    own, hints, lines = {field.name for field in fields(family.options)}, {}, []
+    for other in families:
+        names = [field.name for field in fields(other.options) if field.name not in own]
+        # The preset of the first family need not be named.
+        command = "python train.py" if other is families[0] else f"python train.py {other.preset}"
+        hints |= {name: f"belongs to {other.title}: {command} --{name} ..." for name in names}
+        if names:
+            listed = ", ".join(f"--{name}" for name in names)
+            lines.append(f"Options of {other.title} alone, explained by {command} --help: {listed}")
+    return hints, lines
+
+
+def default_name(origin: str, given: Mapping[str, Any]) -> str:
+    """What a run is called for which neither a preset nor a folder is named; empty for the default preset's name."""
+    if origin not in ("scratch", "resume"):
+        return f"{name_of(Path(origin))}-finetuned"
+    return Path(given["text"][0]).stem if given.get("text") else ""
 
 
 def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
@@ -169,18 +231,6 @@ def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
             return family
     named = reprlib.repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
     raise OptionError(f"the preset names the family {named}, but there are {', '.join(f.name for f in families)}")
-
-
-def family_of_weights(argv: Sequence[str], families: Sequence[Family]) -> Family:
-    """The family of the weights that --init_from or --out_dir names, or the first."""
-    words = [part for word in argv for part in word.split("=", 1)]
-    for option, value in itertools.pairwise(words):
-        if option in ("--init_from", "--out_dir"):
-            path = RunFolder(value).last if Path(value).is_dir() else Path(value)
-            for family in families:
-                if path.is_file() and family.name == family_in(path):
-                    return family
-    return families[0]
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
@@ -204,6 +254,11 @@ def check_options(start: Start) -> None:
             "learning rate ends: take a smaller one, or leave it out for a tenth"
         )
     options.check(learns_tokenizer=start.tokenizer is None)
+    for name in options.FILES:
+        paths = getattr(options, name)
+        for path in [paths] if isinstance(paths, str) else paths:
+            if path and not os.path.exists(path):
+                raise CorpusError(f"there is no file {path}, which --{name} names")
 
 
 def number_of_workers(options: TrainOptions) -> int:
@@ -213,18 +268,18 @@ def number_of_workers(options: TrainOptions) -> int:
     """
     most = options.most_workers() if options.device == "cpu" else 1
     if options.workers > most:
-        reason = "there are only so many rows in a batch" if options.device == "cpu" else "a GPU is kept busy by one"
+        reason = "each needs a part of the batch" if options.device == "cpu" else "a GPU is kept busy by one"
         raise OptionError(f"--workers {options.workers}: {reason}; take at most {most}")
     return options.workers or min(MOST_WORKERS, available_cores(), most)
 
 
-# --- a run that goes on ---------------------------------------------------------------------------------------
+# --- a run that is resumed ------------------------------------------------------------------------------------
 
 
 def resumed_options(
     family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
 ) -> TrainOptions:
-    """The settings of the run that goes on, with what the command line changes; prints the changes."""
+    """The settings of the run that is resumed, with what the command line changes; prints the changes."""
     source = f"checkpoint {folder.last}"
     check_saved(folder.last, family, checkpoint.training)
     before = build(family.options, (source, checkpoint.training))
@@ -318,7 +373,7 @@ def adapted_options(
 
 
 def warn_of_unknown(task: Task) -> None:
-    """Count what of the text the weights never saw: characters that their tokenizer does not have."""
+    """Count the characters of the text that the weights never saw, because their tokenizer does not have them."""
     counts = task.unknown()
     if not counts:
         return

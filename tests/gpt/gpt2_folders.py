@@ -89,6 +89,13 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
     return norm("ln_f", x) @ weights["wte.weight"].T
 
 
+def padded(tokenizer: Tokenizer, rows: int = 7) -> Tokenizer:
+    """The tokenizer of a model that has more rows than there are tokens, as some have whose vocabulary is GPT-2's."""
+    tokenizer._pieces += [b""] * rows
+    tokenizer.vocab_size += rows
+    return tokenizer
+
+
 def as_trained(config: GPTConfig, weights: dict[str, np.ndarray], tokenizer: Tokenizer | None = None) -> Trained:
     """These weights, as if they had been read from a file."""
     return Trained(Path("file"), "a GPT", GPT, config, tokenizer or ByteTokenizer(), weights)

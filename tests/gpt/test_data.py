@@ -1,6 +1,7 @@
 """Text becomes batches: targets are the ids moved on by one, and the held-out end is never learned from."""
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -17,6 +18,26 @@ def data(tmp_path) -> TextData:
     path = tmp_path / "text.txt"
     path.write_text(TEXT, encoding="utf-8")
     return prepare(GPTOptions(text=[str(path)], block_size=16))
+
+
+@pytest.mark.parametrize(
+    ("characters", "advice"),
+    [
+        (18, "take --block_size 15 or smaller, or a text of 74 characters or more \\(this one has 18\\)"),
+        (72, "take --block_size 64 or smaller, or a text of 74 characters or more"),
+        (10, "held out, .* and 2; take a text of 74 characters or more \\(this one has 10\\)"),
+    ],
+)
+def test_a_text_that_is_too_short_is_told_what_helps(tmp_path, characters, advice):
+    """And what is said to help does."""
+    path = tmp_path / "short.txt"
+    path.write_text(TEXT[:characters], encoding="utf-8")
+    with pytest.raises(CorpusError, match=advice):
+        prepare(GPTOptions(text=[str(path)], block_size=65))
+    if smaller := re.search(r"--block_size (\d+) or", advice):
+        prepare(GPTOptions(text=[str(path)], block_size=int(smaller[1])))
+    path.write_text(TEXT[:74], encoding="utf-8")
+    prepare(GPTOptions(text=[str(path)], block_size=65))
 
 
 def test_the_split_is_a_contiguous_tenth_at_the_end(data):

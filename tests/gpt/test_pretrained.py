@@ -239,6 +239,7 @@ def test_the_tokenizer_in_a_folder_is_read_with_the_models_number_of_ids(tmp_pat
     tokenizer = load_gpt2(folder)[2]
     assert (tokenizer.kind, tokenizer.vocab_size) == ("hf", 23)
     assert tokenizer.encode("aab") == [0, 2]
+    assert tokenizer.textless == (3, *range(4, 23))  # the special and the rows beyond it
     write_folder(folder, random_weights(SETTINGS | {"vocab_size": 3}), vocab_size=3)
     with pytest.raises(TokenizerError, match="ids up to 3, which do not fit into 3 tokens"):
         load_gpt2(folder)

@@ -1,5 +1,6 @@
 """Translations of lists of sentences: each as if it stood alone, none longer than it may be."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
-from seq2seq.translate import longest_translation, same_limit, translate
+from seq2seq.translate import draw, longest_translation, same_limit, translate
+from tests.gpt.gpt2_folders import padded
 from tests.places import fill, here
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import DecodingError
@@ -53,6 +55,18 @@ def test_no_translation_is_longer_than_it_may_be_or_has_specials_in_it(model):
         for translation in found:
             assert translation.length <= longest_translation(len(sentence.encode()), CONFIG.block_size)
             assert "<" not in translation.text or ">" not in translation.text
+
+
+def test_rows_that_only_fill_a_vocabulary_up_are_never_written(model):
+    tokenizer = padded(ByteTokenizer(SPECIALS))
+    config = replace(CONFIG, vocab_size=tokenizer.vocab_size)
+    weights, name = model.state_dict(), "token_embedding.weight"
+    probable = 9 * keyed_rng(3, "test").standard_normal((7, CONFIG.n_embd))
+    weights[name] = np.concatenate([weights[name], probable])
+    eager = Seq2Seq.from_weights(config, weights, here()).eval()
+    assert all(itertools.islice(draw(eager, tokenizer, "Ja, nein.", temperature=2.0), 5))
+    for found in translate(eager, tokenizer, SENTENCES, beam=2):
+        assert all(token < TOKENIZER.vocab_size for token in found[0].tokens)
 
 
 def test_a_sentence_that_is_too_long_is_cut(model):

@@ -5,12 +5,13 @@ import json
 import os
 import socket
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import safetensors
 
-from tinygrad_lite.checkpoint import KEY, Checkpoint, load_checkpoint, save_checkpoint
+from tinygrad_lite.checkpoint import KEY, Checkpoint, describe, load_checkpoint, save_checkpoint
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CheckpointError
 
@@ -52,6 +53,19 @@ def rewritten(path, **changes) -> None:
     from safetensors.numpy import save_file
 
     save_file(tensors, path, {KEY: json.dumps(info)})
+
+
+@pytest.mark.parametrize(
+    ("best_loss", "best_step", "words"),
+    [
+        (1.25, 17, ", validation loss 1.2500 nats per token"),
+        (1.25, 3, "; the best validation loss before was 1.2500 nats per token, at step 3"),
+        (None, None, ""),
+    ],
+)
+def test_a_loss_is_only_called_that_of_a_checkpoint_if_it_is(best_loss, best_step, words):
+    checkpoint = replace(example(), best_loss=best_loss, best_step=best_step)
+    assert describe(checkpoint) == f"gpt with 14 parameters after 17 steps{words}"
 
 
 def test_everything_comes_back_bit_for_bit(tmp_path):

@@ -7,8 +7,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import tinygrad_lite
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.options import (
+    answers,
     build,
     difference,
     find_preset,
@@ -16,6 +18,7 @@ from tinygrad_lite.options import (
     option,
     parse_command_line,
     read_preset,
+    split_command_line,
 )
 
 
@@ -31,7 +34,7 @@ class Options:
     out_dir: str = option("", "where to; empty: out", group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
     init_from: str = option("scratch", "where to start", group="run")
-    text: list[str] = option([], "files to read", unit="files", group="run")
+    text: list[str] = option([], "files to read", is_path=True, group="run")
     decay_iters: int | None = option(None, "where it ends; none: at the end", unit="steps", low=1, group="training")
     cutoff: float | None = option(0.5, "where it is cut", group="training")
     name: str | None = option(None, "what to call it", group="run")
@@ -40,8 +43,11 @@ class Options:
 SETTINGS = {
     "prog": "train.py",
     "description": "Train something.",
+    "examples": {"train.py": "what happens then", "train.py --text my.txt --max_iters 99": "a long command"},
     "positional": "preset",
-    "aliases": {"resume": ["--init_from", "resume"]},
+    "about_positional": "what to train",
+    "common": ("text", "max_iters", "no_such"),
+    "hints": answers({"--beta2": "adam_beta2 b2", "--device cuda": "gpu", "is counted elsewhere": "epochs"}),
     "ignored": {"compile": "nothing is compiled", "wandb_project": "nothing is sent anywhere"},
 }
 
@@ -108,11 +114,6 @@ def refusal(**values) -> str:
             {"decay_iters": None, "cutoff": None, "name": None},
         ),
         (["--decay_iters", "7", "--name", "Faust"], {"decay_iters": 7, "name": "Faust"}),
-        (["--resume"], {"init_from": "resume"}),
-        (["--resume=True", "--bias"], {"init_from": "resume", "bias": True}),
-        (["--resume", "false"], {}),
-        (["--resume=no"], {}),
-        (["--resume", "--init-from", "scratch"], {"init_from": "scratch"}),
     ],
 )
 def test_what_is_given_is_understood_and_nothing_else_is_there(argv, values):
@@ -128,6 +129,24 @@ def test_the_positional_may_stand_anywhere_that_is_not_a_value(argv):
     parsed = parse(*argv)
     assert parsed.positional == "tiny"
     assert parsed.values == {"bias": True}
+
+
+def test_a_command_line_is_split_before_anything_is_known_to_be_right():
+    argv = "tiny --bias tiny --bias=x --text a b --wandb-project owt --max_iters=1 end --out_dir --help x".split()
+    assert [(part.name, part.words) for part in split_command_line(argv, Options)] == [
+        ("", ["tiny"]),
+        ("bias", []),
+        ("", ["tiny"]),
+        ("bias", ["x"]),
+        ("text", ["a", "b"]),
+        ("wandb_project", ["owt"]),
+        ("max_iters", ["1"]),
+        ("", ["end"]),
+        ("out_dir", []),
+        ("help", []),
+        ("", ["x"]),
+    ]
+    assert " ".join(part.text for part in split_command_line(argv, Options)) == " ".join(argv)
 
 
 def test_only_a_list_takes_several_words():
@@ -162,7 +181,11 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
     [
         (["--max_iter", "5"], "unknown option --max_iter: did you mean --max_iters? (train.py --help lists all)"),
         (["--Max_Iters=5"], "unknown option --Max_Iters: did you mean --max_iters? (train.py --help lists all)"),
-        (["--resum"], "unknown option --resum: did you mean --resume? (train.py --help lists all)"),
+        (["--batchsize"], "unknown option --batchsize: did you mean --batch_size? (train.py --help lists all)"),
+        (["--b2", "0.9"], "unknown option --b2: it is called --beta2 here (train.py --help lists all)"),
+        (["--Adam-beta2=1"], "unknown option --Adam_beta2: it is called --beta2 here (train.py --help lists all)"),
+        (["--gpu"], "unknown option --gpu: it is called --device cuda here (train.py --help lists all)"),
+        (["--epochs", "3"], "--epochs is counted elsewhere"),
         (["--max"], "unknown option --max: did you mean --max_iters? (train.py --help lists all)"),
         (["--MAX-ITERS"], "unknown option --MAX_ITERS: did you mean --max_iters? (train.py --help lists all)"),
         (["--zzz=1"], "unknown option --zzz: train.py --help lists all"),
@@ -186,10 +209,9 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
         (["--cutoff", "-inf"], "--cutoff -inf: must be a finite number, or none"),
         (["--bias=maybe"], "--bias maybe: must be true or false"),
         (["--bias="], "--bias '': must be true or false"),
-        (["--resume=maybe"], "--resume maybe: must be true or false"),
         (["--max_iters"], "--max_iters needs a value: a whole number, at least 0 (steps)"),
         (["--max_iters", "--bias"], "--max_iters needs a value: a whole number, at least 0 (steps)"),
-        (["--text"], "--text needs a value: a list of texts (files)"),
+        (["--text"], "--text needs a value: a list of paths"),
         (["--device"], "--device needs a value: one of cpu, cuda, auto"),
         (
             ["--out_dir", "--bias"],
@@ -279,8 +301,8 @@ def test_numbers_of_a_preset_take_the_type_of_their_field():
         ("device = 0", "--device 0 (preset odd): must be one of cpu, cuda, auto"),
         ('device = "tpu"', "--device 'tpu' (preset odd): must be one of cpu, cuda, auto"),
         ("out_dir = 5", "--out_dir 5 (preset odd): must be a text"),
-        ('text = "a.txt"', "--text 'a.txt' (preset odd): must be a list of texts (files)"),
-        ('text = ["a", 1]', "--text ['a', 1] (preset odd): must be a list of texts (files)"),
+        ('text = "a.txt"', "--text 'a.txt' (preset odd): must be a list of paths"),
+        ('text = ["a", 1]', "--text ['a', 1] (preset odd): must be a list of paths"),
         ("name = 2024-01-01", "--name datetime.date(2024, 1, 1) (preset odd): must be a text, or none"),
     ],
 )
@@ -385,12 +407,25 @@ def test_help_shows_every_option_with_type_unit_and_default(monkeypatch, capsys)
     lines = [line.strip() for line in page.splitlines()]
     assert page.startswith("usage: train.py [preset] [--name value | --name=value ...]\n\nTrain something.\n")
     assert [line for line in lines if line.endswith(":")] == [
-        "training:",
+        "examples:",
+        "most used:",
         "options:",
         "sampling:",
+        "training:",
         "model:",
         "run:",
-        "short forms:",
+        "about:",
+    ]
+    assert lines[lines.index("examples:") + 1 : lines.index("options:")] == [
+        "train.py                           what happens then",
+        "train.py --text my.txt --max_iters 99",
+        "a long command",
+        "",
+        "most used:",
+        "preset                             what to train",
+        "--text PATH ...                    files to read",
+        "--max_iters INT                    updates to make (steps, default 2000)",
+        "",
     ]
     rows = dict(re.split(r"  +", line, maxsplit=1) for line in lines if line.startswith("-"))
     assert rows == {
@@ -403,12 +438,12 @@ def test_help_shows_every_option_with_type_unit_and_default(monkeypatch, capsys)
         "--out_dir TEXT": "where to; empty: out",
         "--device {cpu,cuda,auto}": "where to compute (default cpu)",
         "--init_from TEXT": "where to start (default scratch)",
-        "--text TEXT ...": "files to read (files)",
+        "--text PATH ...": "files to read",
         "--decay_iters INT|none": "where it ends; none: at the end (steps, default none)",
         "--cutoff FLOAT|none": "where it is cut (default 0.5)",
         "--name TEXT|none": "what to call it (default none)",
-        "--resume": "--init_from resume",
-        "-h": "--help, which shows this page",
+        "-h, --help": "show this page",
+        "--version": "show the version",
     }
     assert {field.name for field in fields(Options) if field.metadata["hidden"]} == {"compile_cache"}
 
@@ -423,13 +458,19 @@ def test_help_fits_the_terminal_and_loses_nothing(monkeypatch, capsys, columns):
     assert max(len(line) for line in lines) <= min(columns, 110)
     wide = help_text(monkeypatch, capsys, 300, **settings)
     assert page.split() == wide.split()
-    assert ("\n  -h\n" in page) == (columns < 80)  # on a narrow terminal the explanation is below the option
+    assert ("\n  -h, --help\n" in page) == (columns < 80)  # on a narrow terminal the explanation is below the option
     assert any(line.startswith(" " * 14 + "very") for line in lines)  # the second column of the epilog stays one
 
 
 @pytest.mark.parametrize("argv", [["-h"], ["--max_iters", "5", "--help", "--nonsense"]])
 def test_help_can_be_asked_for_anywhere(monkeypatch, capsys, argv):
     assert help_text(monkeypatch, capsys, 80, *argv) == help_text(monkeypatch, capsys, 80)
+
+
+def test_the_version_can_be_asked_for(capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse("--bias", "--version")
+    assert (stop.value.code, capsys.readouterr().out) == (0, f"train.py of tinygrad_lite {tinygrad_lite.__version__}\n")
 
 
 def test_help_prints_on_a_terminal_that_lacks_a_letter(monkeypatch, tmp_path):
@@ -502,7 +543,9 @@ def result_or_message(function, *args):
         return str(error)
 
 
-NAMES = st.sampled_from([*(field.name for field in fields(Options)), "resume", "compile", "max-iters", "no_such", ""])
+NAMES = st.sampled_from(
+    [*(field.name for field in fields(Options)), "version", "epochs", "compile", "max-iters", "no_such", ""]
+)
 WORDS = TEXT | st.sampled_from(["none", "true", "-1", "1e3", "nan", "--", "-h", "tiny", "1e9999999", "٣", "1__0"])
 ARGUMENTS = st.builds("--{}".format, NAMES) | st.builds("--{}={}".format, NAMES, WORDS) | WORDS
 
@@ -510,7 +553,8 @@ ARGUMENTS = st.builds("--{}".format, NAMES) | st.builds("--{}={}".format, NAMES,
 @given(argv=st.lists(ARGUMENTS, max_size=6))
 @example(argv=["--max_iters", "9" * 5000])
 def test_any_command_line_is_understood_or_refused_in_one_line(argv):
-    parsed = result_or_message(parse, *(word for word in argv if word not in ("-h", "--help")))
+    asks = ("-h", "--help", "--version")
+    parsed = result_or_message(parse, *(word for word in argv if word.partition("=")[0] not in asks))
     if isinstance(parsed, str):
         assert parsed.isprintable()
     else:

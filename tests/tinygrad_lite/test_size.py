@@ -41,12 +41,12 @@ def said_by(name, main, words, monkeypatch, capsys):
 
 
 def dry_run(capsys, **options):
-    assert train.main(arguments(dry_run=True, n_embd=256, n_layer=4, **options)) == 0
+    assert train.main(arguments(text=None, dry_run=True, n_embd=256, n_layer=4, **options)) == 0
     found = re.findall(r"([\d,]+) MiB (.*)", capsys.readouterr().err)
     return [(int(number.replace(",", "")), what) for number, what in found]
 
 
-def test_what_stays_in_memory_depends_on_optimizer_and_workers(capsys):
+def test_what_stays_in_memory_depends_on_optimizer_and_workers(workplace, capsys):
     (usual, what), (activations, _) = dry_run(capsys)
     assert what == "weights, gradients and two moments"
     (smaller, what), (same, _) = dry_run(capsys, optimizer="sgd")
@@ -57,7 +57,7 @@ def test_what_stays_in_memory_depends_on_optimizer_and_workers(capsys):
     assert what == "weights, gradients of 3 workers and two moments"
 
 
-def test_bfloat16_halves_the_activations_but_not_the_weights(capsys, cuda):
+def test_bfloat16_halves_the_activations_but_not_the_weights(workplace, capsys, cuda):
     in_float32 = dry_run(capsys, device=cuda, block_size=64, batch_size=32)
     in_bfloat16 = dry_run(capsys, device=cuda, block_size=64, batch_size=32, dtype="bfloat16")
     assert in_bfloat16[0] == in_float32[0]

@@ -75,6 +75,15 @@ class Tokenizer:
         longest_first = sorted(names, key=len, reverse=True)
         self._special_pattern = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
 
+    @property
+    def textless(self) -> tuple[int, ...]:
+        """The ids that no text is made of, so that none is written: specials, and rows added to fill a vocabulary up.
+
+        (GPT-2 has 50,257 tokens; many of its checkpoints have 50,304 rows, because a GPU likes multiples of 64.)
+        """
+        specials = set(self.specials.values())
+        return tuple(token for token, piece in enumerate(self._pieces) if not piece or token in specials)
+
     def encode(self, text: str, allow_special: bool = False) -> list[int]:
         """Turn text into token ids.
 

@@ -64,6 +64,11 @@ def test_bfloat16_halves_the_activations_but_not_the_weights(workplace, capsys, 
     assert in_bfloat16[1][0] == pytest.approx(in_float32[1][0] / 2, abs=1)
 
 
+def test_a_gpu_is_measured_too(workplace, capsys, cuda):
+    assert train.main(arguments(device=cuda, dry_run=True)) == 0
+    assert re.search(r"time +about .* 10 steps of \d+ ms and 4 evaluations of", capsys.readouterr().err)
+
+
 # --- when memory runs out -----------------------------------------------------------------------------------------
 
 
@@ -132,7 +137,7 @@ def test_training_on_a_computer_that_is_too_small(workplace, monkeypatch, capsys
     said = said_by("train.py", train.main, words, monkeypatch, capsys)
     assert said.endswith(
         "take a smaller --batch_size (with more --gradient_accumulation_steps an update stays the same) or the fused "
-        "operations (without --composed); run/last.safetensors is intact: --resume goes on from there"
+        "operations (without --composed); run/last.safetensors is intact: --resume continues from there"
     )
     with pytest.raises(TooLittleMemory):  # which is both, a MemoryError and something that a user can mend
         train.main(words)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,13 +27,15 @@ from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
 from tinygrad_lite.console import say
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import UserError
+from tinygrad_lite.processes import OneProcess
 from tinygrad_lite.run import tune_memory
 from tinygrad_lite.start import number_of_workers
 from tinygrad_lite.text.bpe import BPETokenizer
 from tinygrad_lite.text.corpora import from_cache
 from tinygrad_lite.text.decoding import generate
 from tinygrad_lite.text.tokenizer import CharTokenizer
-from tinygrad_lite.workers import OneProcess, start_workers
+from tinygrad_lite.workers import start_processes
+from train import train
 
 ROOT = Path(__file__).parent.parent
 MEGABYTE = 1_000_000  # bytes
@@ -64,8 +66,8 @@ def prepare(work: str, shape: str, workers: int, until_end: ExitStack) -> tuple[
         return first_character(SHAPES[shape], until_end), facts
     if work.startswith("write"):
         return write(SHAPES[shape]), facts
-    crew = until_end.enter_context(crew_for(SHAPES[shape], workers))
-    return train(crew), [*facts, f"{shape} in {crew.number} process" + ("es" if crew.number > 1 else "")]
+    update, comm = updates_of(SHAPES[shape], workers, until_end)
+    return time_updates(update), [*facts, f"{shape} in {comm.size} process" + ("es" if comm.size > 1 else "")]
 
 
 def make_model(shape: Shape) -> GPT | Seq2Seq:
@@ -74,29 +76,32 @@ def make_model(shape: Shape) -> GPT | Seq2Seq:
         return (Seq2Seq if shape.translates else GPT)(shape.config)
 
 
-def crew_for(shape: Shape, workers: int = 0) -> AbstractContextManager[OneProcess]:
-    """Who trains, as in train.py: this process or several; 0 workers: as many as train.py takes."""
-    options = replace(shape.options, workers=workers)
+def updates_of(shape: Shape, workers: int, until_end: ExitStack) -> tuple[Callable[[int], float], OneProcess]:
+    """What makes update number `step` by the loop of train.py, and returns the loss before it; and its communicator.
+
+    Args:
+        workers: processes; 0: as many as train.py takes.
+        until_end: ends the other processes, which run the same loop.
+    """
+    options = replace(shape.options, workers=workers, profile=True, max_iters=sys.maxsize, decay_lr=False)
     options.workers = number_of_workers(options)
-    model = make_model(shape)
-    return start_workers(options, MadeUpTask(shape), model, options.make_optimizer(model))
+    model, task = make_model(shape), MadeUpTask(shape)
+    optimizer = options.make_optimizer(model)
+    comm = until_end.enter_context(start_processes(train, options, task, model, optimizer))
+
+    def update(step: int) -> float:
+        train(replace(options, max_iters=step + 1), task, model, optimizer, comm)
+        return comm.numbers().loss
+
+    return update, comm
 
 
-def our_update(crew: OneProcess, step: int) -> float:
-    """One update, as in the loop of train.py; returns the loss before it."""
-    crew.gradients(step)
-    crew.clip(crew.options.grad_clip)
-    loss = crew.look().loss
-    crew.update(crew.options.learning_rate)
-    return loss
-
-
-def train(crew: OneProcess) -> Repeat:
+def time_updates(update: Callable[[int], float]) -> Repeat:
     """Training steps, in milliseconds."""
 
     def repeat(step: int) -> dict[str, float]:
         began = time.perf_counter()
-        loss = our_update(crew, step)
+        loss = update(step)
         return {"value": (time.perf_counter() - began) * 1e3, "loss": loss}
 
     return repeat

@@ -66,16 +66,16 @@ class MadeUpTask:
     """The batches of a shape as the work of training: what tinygrad_lite/family.py calls a Task, as far as needed."""
 
     def __init__(self, shape: Shape) -> None:
-        self.batches, self.ignored = shape.batches(), SPECIALS["<pad>"] if shape.translates else None
+        self.arrays, self.ignored = shape.batches(), SPECIALS["<pad>"] if shape.translates else None
 
     def target_tokens(self, step: int) -> int:
         """The number of tokens that an update learns to predict."""
-        return self._learned(self.batches[step % BATCHES][1])
+        return self._learned(self.arrays[step % BATCHES][1])
 
-    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
-        """A worker's rows of the one batch of an update, with the number of their target tokens."""
-        first, second = (part[worker::workers] for part in self.batches[step % BATCHES])
-        yield (Tensor(first), Tensor(second)), self._learned(second)
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
+        """A process's rows of the one batch of an update, with its share of the target tokens."""
+        first, second = (part[rank::size] for part in self.arrays[step % BATCHES])
+        yield (Tensor(first), Tensor(second)), self._learned(second) / self.target_tokens(step)
 
     def _learned(self, targets: np.ndarray) -> int:
         return targets.size if self.ignored is None else np.count_nonzero(targets[:, 1:] != self.ignored)

@@ -46,18 +46,18 @@ class TextTask:
         options = self.options
         return options.batch_size * options.gradient_accumulation_steps * options.block_size
 
-    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
-        """A worker's rows of the batches of one update, each with its number of tokens."""
-        options = self.options
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
+        """A process's rows of the batches of one update, each with its share of the update's tokens."""
+        options, tokens = self.options, self.target_tokens(step)
         for ids, targets in self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps):
             rows = len(ids)
-            own = slice(rows * worker // workers, rows * (worker + 1) // workers)
-            yield (ids[own], targets[own]), targets[own].numel()
+            own = slice(rows * rank // size, rows * (rank + 1) // size)
+            yield (ids[own], targets[own]), targets[own].numel() / tokens
 
-    def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
-        """The held-out text in windows; of several workers each has every n-th batch."""
+    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
+        """The held-out text in windows; of several processes each has every n-th batch."""
         batches = self.data.validation_batches(self.options.batch_size, self.options.eval_iters)
-        for batch in itertools.islice(batches, worker, None, workers):
+        for batch in itertools.islice(batches, rank, None, size):
             yield batch, batch[1].numel()
 
     def report(self, model: GPT, val_loss: float) -> Report:

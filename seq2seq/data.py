@@ -81,13 +81,13 @@ class PairData:
         """The number of tokens that an update learns to predict: those of the targets, and an end for each."""
         return sum(len(self.train[i][1]) - 1 for part in self.update(step) for i in part)
 
-    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
+    def micro_batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
         """The batches of one update, each with its number of target tokens, no two of which need be equal.
 
-        The pairs of a batch are in order of length, and of several workers each has every so manieth of them.
+        The pairs of a batch are in order of length, and of several processes each has every n-th of them.
         """
         for part in self.update(step):
-            if pairs := [self.train[i] for i in part[worker::workers]]:
+            if pairs := [self.train[i] for i in part[rank::size]]:
                 yield self.batch(pairs), sum(len(target) - 1 for _, target in pairs)
 
     def validation_batches(self) -> Iterator[tuple[Batch, int]]:

@@ -71,13 +71,15 @@ class TranslationTask:
         """The number of tokens that an update learns to predict."""
         return self.data.target_tokens(step)
 
-    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
-        """A worker's pairs of the batches of one update, each with its number of target tokens."""
-        return self.data.micro_batches(step, worker, workers)
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
+        """A process's pairs of the batches of one update, each with its share of the update's target tokens."""
+        tokens = self.target_tokens(step)
+        for batch, count in self.data.micro_batches(step, rank, size):
+            yield batch, count / tokens
 
-    def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Batch, int]]:
-        """All held-out pairs; of several workers each has every n-th batch."""
-        return itertools.islice(self.data.validation_batches(), worker, None, workers)
+    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
+        """All held-out pairs; of several processes each has every n-th batch."""
+        return itertools.islice(self.data.validation_batches(), rank, None, size)
 
     def report(self, model: Seq2Seq, val_loss: float) -> Report:
         """How good the greedy translations of some held-out sentences are, and a few of them.

@@ -53,15 +53,19 @@ class Task(Protocol):
         """The number of tokens that an update learns to predict, in all of its batches."""
         ...
 
-    def micro_batches(self, step: int, worker: int = 0, workers: int = 1) -> Iterator[tuple[Any, int]]:
-        """The batches of one update, each with the number of its target tokens; the same for the same step.
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, float]]:
+        """The batches of one update, each with its share of the update's target tokens; the same for the same step.
 
-        Of several workers each has some of the rows of every batch; a batch without rows for it may be missing.
+        The loss of an update is the mean over all its target tokens: the sum of the means of the batches, each times
+        its share. So several small batches, or parts of one, give exactly the gradient of a large one, whether or not
+        they have equally many tokens.
+
+        Of several processes each has some of the rows of every batch; a batch without rows for it may be missing.
         """
         ...
 
-    def validation_batches(self, worker: int = 0, workers: int = 1) -> Iterator[tuple[Any, int]]:
-        """The held-out batches, likewise; always the same."""
+    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, int]]:
+        """The held-out batches, each with its number of target tokens; always the same."""
         ...
 
     def report(self, model: Any, val_loss: float) -> Report:

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_lite import profiler
 from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
@@ -79,6 +80,7 @@ class Optimizer:
         self.named = {name: p for g in self.param_groups for name, p in zip(g["param_names"], g["params"], strict=True)}
         self.steps = 0  # updates made
         self.skipped: dict[str, int] = {}  # how many of them left a parameter out; names of the others are missing
+        self.part: slice | None = None  # what of the flat arrays this process updates, if others do the rest
         self.guard: Tensor | None = None  # on a GPU, may forbid updates and scale gradients (see cuda/guard.py)
         self.places: dict[str, slice] = {}  # where in the flat arrays each parameter lies
         self.values = Tensor.wrap(np.empty(0))
@@ -272,19 +274,17 @@ class Optimizer:
 
     # --- the update ---------------------------------------------------------------------------------------------
 
-    def step(self, part: slice | None = None) -> None:
+    def step(self) -> None:
         """Update all parameters that have a gradient, and warn once of each that none has reached.
 
-        Args:
-            part: only what lies in this part of the flat arrays; other processes see to the rest, and to warnings.
         Raises: ValueError or TypeError if what stands in `.grad` does not fit its parameter.
         """
         self._follow_parameters()
-        self.count_update(self.unreached(), warn=part is None)
+        self._count_update()
         for place, gradient, group, skipped in self._stretches():
             begin, end = place.start, place.stop
-            if part is not None:
-                begin, end = max(begin, part.start), min(end, part.stop)
+            if self.part is not None:
+                begin, end = max(begin, self.part.start), min(end, self.part.stop)
             if begin < end:
                 gradient = gradient[begin - place.start : end - place.start]
                 arrays = (
@@ -295,18 +295,25 @@ class Optimizer:
                 options = {name: value for name, value in group.items() if name not in ("params", "param_names")}
                 self.update(*map(Tensor.wrap, arrays), step=self.steps - skipped, **options)
         self.values.mark_written()
+        if profiler.running:
+            profiler.running.note("(sums, clipping, update)")
 
-    def count_update(self, unreached: set[str], warn: bool = True) -> None:
-        """Note that an update is made that leaves these parameters out."""
+    def _count_update(self) -> None:
+        """Note that an update is made, and which parameters it leaves out."""
         self.steps += 1
+        unreached = self.unreached()
         for name in unreached:
             self.skipped[name] = self.skipped.get(name, 0) + 1
         new = [name for name, p in self.named.items() if p.requires_grad and name in unreached - self._warned]
-        if new:
-            self._warned.update(new)
-            if warn:
-                shown = ", ".join(new[:8]) + (f" and {len(new) - 8} more" if len(new) > 8 else "")
-                warnings.warn(f"no gradient has reached {shown}: not updated in this step", stacklevel=3)
+        self._warned.update(new)
+        if new and (self.part is None or self.part.start == 0):  # of several processes, the first
+            shown = ", ".join(new[:8]) + (f" and {len(new) - 8} more" if len(new) > 8 else "")
+            warnings.warn(f"no gradient has reached {shown}: not updated in this step", stacklevel=3)
+
+    def slice_of(self, rank: int, size: int) -> slice:
+        """The part of the flat arrays that one of several processes updates."""
+        n = self.values.data.size
+        return slice(n * rank // size, n * (rank + 1) // size)
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: float) -> None:
         """Change values (and states) in place, as the update number `step` of them; every optimizer defines its own."""

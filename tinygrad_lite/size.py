@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,12 +13,11 @@ from tinygrad_lite.errors import TooLittleMemory
 from tinygrad_lite.family import Task, Trained
 from tinygrad_lite.run import matmul_rate
 from tinygrad_lite.start import Start
-from tinygrad_lite.workers import start_workers
+from tinygrad_lite.workers import Program, start_processes
 
 # What CuPy and NumPy say: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".
 FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # what libraries of CUDA say
 ASKED_FOR = re.compile(r"allocating ([\d,]+) bytes|allocate ([\d.]+) (bytes|[KMGTPE]iB)")
-MEASURED = 5  # steps
 TOO_LONG = 20.0  # seconds that nobody wants to wait for a step to be measured
 
 
@@ -66,7 +64,7 @@ def size_of(start: Start) -> Size:
     return Size(config, about, parameters, kept, activations, (tokens, factors))
 
 
-def dry_run(start: Start) -> int:
+def dry_run(start: Start, measure: Program) -> int:
     """Print what a run would be: size, memory, tokens per step, schedule, time. Fetches nothing and writes nothing."""
     task = start.make_task() if start.options.is_at_hand() else None
     options, size = start.options, size_of(start)
@@ -80,15 +78,16 @@ def dry_run(start: Start) -> int:
     say("learning rate    step: rate")
     for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
         say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
-    say(f"time             {time_of(start, task, size)}")
+    say(f"time             {time_of(start, task, size, measure)}")
     return 0
 
 
-def time_of(start: Start, task: Task | None, size: Size) -> str:
+def time_of(start: Start, task: Task | None, size: Size, measure: Program) -> str:
     """How long a run would take, in words: measured in a few steps, or else the least that it can be.
 
     Args:
         task: None if its text is not on this computer.
+        measure: a program that makes a few steps, and returns the seconds of a step and of an evaluation.
     """
     options = start.options
     steps = options.max_iters - (start.checkpoint.step if start.checkpoint else 0)
@@ -102,28 +101,15 @@ def time_of(start: Start, task: Task | None, size: Size) -> str:
         reason = f"only {amount(free)} of memory are free"
     if reason:
         return f"at least {duration(steps * products)} for the matrix products alone; not measured, because {reason}"
-    step, evaluation = measure(start, task)
+    model = start.make_model(task.tokenizer)
+    optimizer = options.make_optimizer(model)
+    with start_processes(measure, options, task, model, optimizer) as comm:
+        step, evaluation = measure(options, task, model, optimizer, comm)
     evaluations = 1 + -(-steps // options.eval_interval)
     return (
         f"about {duration(steps * step + evaluations * evaluation)}: {steps:,} steps of {step * 1e3:,.0f} ms and "
         f"{evaluations:,} evaluations of {duration(evaluation)} and what they write"
     )
-
-
-def measure(start: Start, task: Task) -> tuple[float, float]:
-    """The seconds of a training step, the mean of a few, and of an evaluation without its samples."""
-    options, model = start.options, start.make_model(task.tokenizer)
-    with start_workers(options, task, model, options.make_optimizer(model)) as workers:
-        for step in range(1 + MEASURED):
-            if step == 1:  # the first one only warms up
-                began = time.perf_counter()
-            workers.gradients(step)
-            workers.clip(options.grad_clip)
-            workers.look()
-            workers.update(options.learning_rate)
-        evaluated = time.perf_counter()
-        workers.evaluate()
-        return (evaluated - began) / MEASURED, time.perf_counter() - evaluated
 
 
 def duration(seconds: float) -> str:

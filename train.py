@@ -101,17 +101,11 @@ def train(
         comm: how this process meets the others, if there are any (tinygrad_lite/processes.py).
         log: the files and the progress bar of the run, which only process 0 has.
     """
-    for step in range(optimizer.steps, options.max_iters + 1):
+    rounds = options.max_iters + (0 if options.profile else 1)  # the last one makes no update; it checks and evaluates
+    for step in range(optimizer.steps, rounds):
         is_last = step == options.max_iters
-        if (is_last or step % options.eval_interval == 0) and not options.profile:
-            check_finite(comm.numbers(), comm, log)
-            val_loss = evaluate(task, model, comm)
-            check_finite(Numbers(step, val_loss, norm=0.0), comm, log)  # a broken model is not saved
-            has_ended = log is not None and log.evaluated(step, val_loss)
-            if any(comm.gather(has_ended)):
-                break
-        if is_last or comm.should_stop:
-            break
+        is_evaluated = (is_last or step % options.eval_interval == 0) and not options.profile
+        is_logged = (step + 1) % options.log_interval == 0 or step + 1 == options.max_iters
 
         optimizer.zero_grad()
         losses = []
@@ -122,10 +116,19 @@ def train(
             losses.append(loss.detach())
         comm.sum_gradients(optimizer, step, losses)
         comm.clip(optimizer, options.grad_clip)
-
-        is_logged = (step + 1) % options.log_interval == 0 or step + 1 == options.max_iters or comm.should_stop
-        numbers = comm.numbers(wait=is_logged)  # on a GPU they are not waited for in every step
+        # Before saving, and at the end too: a model that gives NaN must not replace the last good checkpoint.
+        numbers = comm.numbers(wait=is_logged or is_evaluated or comm.should_stop)
         check_finite(numbers, comm, log)
+
+        if is_evaluated:
+            if log:
+                log.save(step)  # before evaluating: if the evaluation fails, the work is not lost
+            val_loss = evaluate(task, model, comm)
+            has_ended = log is not None and log.evaluated(step, val_loss)
+            if any(comm.gather(has_ended)):
+                break
+        if is_last or comm.should_stop:
+            break
 
         optimizer.lr = options.learning_rate_at(step)
         optimizer.step()  # of several processes each updates its own slice of the weights

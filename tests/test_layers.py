@@ -37,6 +37,8 @@ LAYERS = [
         "tinygrad_lite.family",
         "tinygrad_lite.start",
         "tinygrad_lite.size",
+        "tinygrad_lite.processes",
+        "tinygrad_lite.log",
         "tinygrad_lite.workers",
     ],
     [
@@ -149,9 +151,9 @@ def test_the_circle_is_closed_by_the_last_line_of_tensor():
 
 
 def test_the_library_needs_few_others():
-    """numpy, safetensors and tqdm come with it; CuPy, tokenizers, matplotlib may be there; torch is for benchmarks."""
+    """Four packages come with it; CuPy, tokenizers, matplotlib and others may be there; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
-    known |= {"numpy", "safetensors", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
+    known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
     known |= {"tokenizers", "matplotlib", "sacrebleu"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(TREES[module])} - known

@@ -19,15 +19,15 @@ from gpt.sample_options import HINTS, SampleOptions
 from gpt.task import FAMILY
 from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
-from tinygrad_lite import Tensor, manual_seed, size, start, workers
+from tinygrad_lite import Tensor, log, manual_seed, size, start
 from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.options import build, parse_command_line
+from tinygrad_lite.processes import OneProcess
 from tinygrad_lite.run import METRICS, RunFolder
 from tinygrad_lite.text import fetch
-from tinygrad_lite.workers import OneProcess, sum_of_losses
 
 DEFAULT_VAL_LOSS = 1.709  # nats per token: what the README says that the default run reaches
 CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, where the real corpus is or will be
@@ -47,7 +47,7 @@ def weights(folder: RunFolder) -> np.ndarray:
 @pytest.mark.parametrize(("max_iters", "evaluated"), [(0, [0]), (1, [0, 1]), (8, [0, 4, 8]), (10, [0, 4, 8, 10])])
 def test_a_run_makes_exactly_max_iters_updates_and_evaluates_at_its_end(max_iters, evaluated, monkeypatch):
     made, step = [], Optimizer.step
-    monkeypatch.setattr(Optimizer, "step", lambda self, part=None: (made.append(self.lr), step(self, part)))
+    monkeypatch.setattr(Optimizer, "step", lambda self: (made.append(self.lr), step(self)))
     run = run_training(max_iters=max_iters)
     assert len(made) == max_iters
     last, best = load_checkpoint(run.last), load_checkpoint(run.best)
@@ -61,7 +61,7 @@ def test_a_run_makes_exactly_max_iters_updates_and_evaluates_at_its_end(max_iter
 
 def test_an_evaluation_is_save_last_evaluate_save_best_if_better(monkeypatch):
     events, scores = [], iter([3.0, 2.0, 2.5])
-    save = train.save_checkpoint
+    save = log.save_checkpoint
 
     def noted_save(path, checkpoint):
         events.append((path.stem, checkpoint.step, checkpoint.best_loss))
@@ -71,8 +71,8 @@ def test_an_evaluation_is_save_last_evaluate_save_best_if_better(monkeypatch):
         events.append("evaluate")
         return next(scores)
 
-    monkeypatch.setattr(train, "save_checkpoint", noted_save)
-    monkeypatch.setattr(OneProcess, "evaluate", evaluate)
+    monkeypatch.setattr(log, "save_checkpoint", noted_save)
+    monkeypatch.setattr(train, "evaluate", evaluate)
     run_training(max_iters=8)
     assert events == [
         ("last", 0, None),
@@ -130,16 +130,6 @@ def test_checkpoints_of_the_last_evaluations_are_kept(monkeypatch):
     assert run.kept()[-1].read_bytes() == run.last.read_bytes()
 
 
-def test_speed_is_told_as_a_share_of_what_the_machine_can_do():
-    run = run_training(max_iters=3)
-    rate = train.matmul_rate(here(), "float32")
-    config = GPTConfig.from_json(load_checkpoint(run.last).model)
-    for row in rows(run):
-        if row["loss"]:
-            expected = float(row["tokens_per_second"]) * config.flops_per_token() / rate
-            assert float(row["matmul_share"]) == pytest.approx(expected, rel=1e-4)
-
-
 @pytest.mark.parametrize("min_lr", [0.02, 1])
 def test_a_learning_rate_that_would_end_above_its_peak(min_lr):
     with pytest.raises(OptionError, match=r"--min_lr \S+ is above --learning_rate 0\.01"):
@@ -182,13 +172,13 @@ def test_the_same_command_gives_the_same_bytes():
 
 
 def test_every_micro_step_drops_other_elements(monkeypatch):
-    keys, random_key = [], workers.random_key
+    keys, random_key = [], train.random_key
 
     def noted_key(*key):
         keys.append(key)
         return random_key(*key)
 
-    monkeypatch.setattr(workers, "random_key", noted_key)
+    monkeypatch.setattr(train, "random_key", noted_key)
     monkeypatch.setattr(start, "random_key", noted_key)
     run_training(dropout=0.2, gradient_accumulation_steps=2, max_iters=5, seed=7)
     # The first makes the weights; the last two belong to the check before the last save.
@@ -207,10 +197,10 @@ def test_the_validation_loss_depends_on_nothing_but_the_weights():
     task = run.make_task()
     model = run.make_model(task.tokenizer)
     assert model.training
-    first = sum_of_losses(task, model)
+    first = train.evaluate(task, model, OneProcess())
     assert model.training
-    model.loss(next(task.micro_batches(0))[0]).backward()  # draws random numbers
-    assert sum_of_losses(task, model) == first
+    model.loss(next(task.batches(0))[0]).backward()  # draws random numbers
+    assert train.evaluate(task, model, OneProcess()) == first
 
 
 def test_composed_operations_give_the_same_losses():
@@ -639,7 +629,7 @@ def test_a_dry_run_says_what_is_wrong_with_the_text(workplace):
 
 
 def test_a_dry_run_measures_nothing_that_would_take_too_long_or_too_much(capsys, monkeypatch):
-    monkeypatch.setattr(size, "measure", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(train, "measure", lambda *_: pytest.fail("measured"))
     for name, value, reason in (
         ("TOO_LONG", 0.0, r"a step takes 0\.0 s or more"),
         ("free_memory", lambda device: 1 << 20, "only 1 MiB of memory are free"),

@@ -12,8 +12,9 @@ import train
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.log import RunLog
+from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.run import RunFolder
-from tinygrad_lite.workers import ManyProcesses, OneProcess
 
 RESUME = ["--resume", "--out_dir=run"]
 
@@ -24,16 +25,14 @@ pytestmark = pytest.mark.usefixtures("workplace")
 def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
     """Send this process a signal after so many updates, once."""
 
-    def update_and_stop(update):
-        def changed(self, learning_rate):
-            update(self, learning_rate)
-            if self.optimizer.steps == steps:
-                signal.raise_signal(number)
+    update = Optimizer.step
 
-        return changed
+    def update_and_stop(self):
+        update(self)
+        if self.steps == steps:
+            signal.raise_signal(number)
 
-    for kind in (OneProcess, ManyProcesses):
-        monkeypatch.setattr(kind, "update", update_and_stop(kind.update))
+    monkeypatch.setattr(Optimizer, "step", update_and_stop)
 
 
 # --- going on -------------------------------------------------------------------------------------------------
@@ -74,21 +73,20 @@ def test_a_run_may_be_stopped_again_and_again(monkeypatch):
     same(RunFolder("run"), whole)
 
 
-@pytest.mark.parametrize("where", ["evaluate", "report", "update"])
-def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(where, monkeypatch):
+@pytest.mark.parametrize(("where", "owner"), [("evaluate", train), ("report", RunLog), ("step", Optimizer)])
+def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(where, owner, monkeypatch):
     """Nothing is saved at the end, the log has rows too many, and `best` may be newer than `last` says."""
     whole = run_training(out_dir="whole", **CHAR)
-    calls, place = [], (train if where == "report" else OneProcess)
-    function = getattr(place, where)
+    calls, function = [], getattr(owner, where)
 
     def killed(*values):
         calls.append(where)
-        if len(calls) == (7 if where == "update" else 2):
+        if len(calls) == (7 if where == "step" else 2):
             raise MemoryError
         return function(*values)
 
     with monkeypatch.context() as patch:
-        patch.setattr(place, where, killed)
+        patch.setattr(owner, where, killed)
         with pytest.raises(MemoryError):
             train.main(arguments(**CHAR))
     run = RunFolder("run")
@@ -283,7 +281,7 @@ def test_a_signal_saves_and_says_how_to_go_on(number, status):
 
 def test_a_second_ctrl_c_stops_at_once(monkeypatch):
     before = signal.getsignal(signal.SIGINT)  # a shell may have started this process deaf to Ctrl-C
-    monkeypatch.setattr(train, "report", lambda *_: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
+    monkeypatch.setattr(RunLog, "report", lambda *_: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
     with pytest.raises(KeyboardInterrupt):
         train.main(arguments())
     assert signal.getsignal(signal.SIGINT) is before

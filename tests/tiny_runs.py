@@ -87,7 +87,7 @@ def same(one: RunFolder, two: RunFolder) -> None:
     """The same bytes in the checkpoints, and the same table but for the speed."""
     assert one.last.read_bytes() == two.last.read_bytes()
     assert one.best.read_bytes() == two.best.read_bytes()
-    tables = [[{**row, "tokens_per_second": "", "matmul_share": ""} for row in rows(run)] for run in (one, two)]
+    tables = [[{**row, "tokens_per_second": ""} for row in rows(run)] for run in (one, two)]
     assert tables[0] == tables[1]
     assert one.samples.exists() == two.samples.exists()
     if one.samples.exists():

@@ -35,9 +35,8 @@ class RunLog:
         before = start.checkpoint
         self.best_loss, self.best_step = (before.best_loss, before.best_step) if before else (None, None)
         self.refused: list[Exception] = []  # what could not be written at the latest evaluation
-        self.first = self.saved = optimizer.steps
-        self.saved -= 1  # the step of the latest checkpoint; none yet
-        self.tokens, self.began = 0, time.perf_counter()  # learned from since the last row
+        self.first = optimizer.steps
+        self.tokens, self.began, self.paused = 0, time.perf_counter(), 0.0  # learned from since the last row
         bar = {"total": self.options.max_iters, "initial": self.first, "unit": "step", "dynamic_ncols": True}
         self.bar = tqdm(**bar, file=sys.stderr, disable=None)
 
@@ -62,37 +61,33 @@ class RunLog:
             self.bar.set_postfix_str(f"loss {numbers.loss:.3f}, lr {rate:.2e}, {speed:,.0f} tokens/s")
             self.tokens, self.began = 0, time.perf_counter()
 
+    def save(self, step: int) -> None:
+        """Write `last`, and keep it as the checkpoint of this step if that was asked for."""
+        self.refused.clear()
+        self.paused = time.perf_counter()
+        with self.disk_errors(step):
+            save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
+            self.folder.keep(step, max(self.options.keep, self.options.average))
+
     def evaluated(self, step: int, val_loss: float) -> bool:
-        """Save the weights, which have this validation loss, and show what the model writes now.
+        """Write `best` if this validation loss is the best so far, and show what the model writes now.
 
         Returns: whether the run is to end, because the loss has not become better for a while.
         """
-        began = time.perf_counter()
-        is_best = self.best_loss is None or val_loss < self.best_loss
-        self.refused.clear()
-        if is_best:
+        if self.best_loss is None or val_loss < self.best_loss:
             with self.disk_errors(step):
                 save_checkpoint(self.folder.best, self.checkpoint(val_loss, step))
                 self.best_loss, self.best_step = val_loss, step
         with self.disk_errors(step):
-            self.save(step)
-            self.folder.keep(step, max(self.options.keep, self.options.average))
-        with self.disk_errors(step):
             self.report(step, val_loss)
             self.folder.write_waiting()
         self.bar.refresh()
-        self.began += time.perf_counter() - began  # a row tells the speed of training alone
+        self.began += time.perf_counter() - self.paused  # a row tells the speed of training alone
         patience = self.options.patience * self.options.eval_interval
-        ends = bool(patience) and self.best_step is not None and step - self.best_step >= patience
+        ends = bool(patience) and step - self.best_step >= patience
         if ends:
             tqdm.write(f"stopped early: no better validation loss since step {self.best_step:,}", file=sys.stderr)
         return ends
-
-    def save(self, step: int) -> None:
-        """Write `last`."""
-        if step != self.saved:
-            save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
-            self.saved = step
 
     def report(self, step: int, val_loss: float) -> None:
         """Log an evaluation, and show what the model would write now."""
@@ -123,9 +118,9 @@ class RunLog:
     # --- at its end ---------------------------------------------------------------------------------------------
 
     def finish(self, stopped: bool) -> None:
-        """Save what is not saved yet; raise what could not be written at the last evaluation."""
+        """Save the weights of a run that was stopped; raise what could not be written at the last evaluation."""
         if stopped:
-            self.save(self.optimizer.steps)
+            save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
         elif self.refused:
             raise self.refused[0]
 

@@ -6,7 +6,7 @@ multiple data"). Where they meet, the loop calls its communicator:
     sum_gradients    the losses and gradients of all parts are added up
     clip             the gradients are scaled down to a global norm
     numbers          loss and norm of the step, the same for all
-    share_weights    each process has updated its slice of the weights; now all have all of them
+    share_weights    each process has updated its slice of the weights; now all have all of them, and agree to stop
     gather           one value from each process, for everything else
 
 `OneProcess` does what remains of this with a single process, `OneGPU` does it without making the GPU wait, and
@@ -69,9 +69,8 @@ class OneProcess:
         return [value]
 
     def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
-        """Add up the gradients of all processes, and their parts of the loss; agree on whether to stop."""
+        """Add up the gradients of all processes, and their parts of the loss."""
         self.step, self.loss = step, sum(loss.item() for loss in losses)
-        self.should_stop = self.is_asked_to_stop
 
     @property
     def is_asked_to_stop(self) -> bool:
@@ -87,7 +86,8 @@ class OneProcess:
         return Numbers(self.step, self.loss, self.norm)
 
     def share_weights(self, optimizer: Optimizer) -> None:
-        """Make the weights that each process has updated known to all."""
+        """Make the weights that each process has updated known to all, and agree on whether to stop."""
+        self.should_stop = self.is_asked_to_stop
 
 
 class OneGPU(OneProcess):
@@ -103,7 +103,7 @@ class OneGPU(OneProcess):
         optimizer.guard = self.guard.numbers
 
     def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
-        self.step, self.losses, self.should_stop = step, losses, self.is_asked_to_stop
+        self.step, self.losses = step, losses
 
     def clip(self, optimizer: Optimizer, max_norm: float) -> None:
         self.guard.judge(self.losses, optimizer.gather_gradients(), max_norm, self.step)

@@ -28,7 +28,7 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import CheckpointError, OptionError
 
 METRICS = (
-    *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char", "matmul_share"),
+    *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
     *("bleu", "chrf", "exact"),
 )
 LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed

@@ -103,9 +103,9 @@ class WorkerProcesses(OneProcess):
     def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
         own, unreached = self.gradients[self.rank, optimizer.part], optimizer.unreached()
         optimizer.gather_gradients()
-        facts = self.gather((sum(loss.item() for loss in losses), unreached, self.is_asked_to_stop))
-        parts, unreached_by_each, wishes = zip(*facts, strict=True)
-        self.step, self.loss, self.should_stop = step, sum(parts), any(wishes)
+        facts = self.gather((sum(loss.item() for loss in losses), unreached))
+        parts, unreached_by_each = zip(*facts, strict=True)
+        self.step, self.loss = step, sum(parts)
         optimizer.adopt_gradients(unreached - set.intersection(*unreached_by_each))
         for rank in range(self.size):
             if rank != self.rank:
@@ -118,7 +118,7 @@ class WorkerProcesses(OneProcess):
             own *= max_norm / self.norm
 
     def share_weights(self, optimizer: Optimizer) -> None:
-        self.gather(None)  # they lie in the shared memory
+        self.should_stop = any(self.gather(self.is_asked_to_stop))  # the weights lie in the shared memory
 
     def _raise_gone(self, rank: int) -> None:
         process = self.processes[rank - 1]

@@ -5,6 +5,7 @@ import mmap
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -180,20 +181,21 @@ def test_made_up_batches_fit_the_model(name):
 def test_workers_share_a_batch(name):
     task = MadeUpTask(SHAPES[name])
     for step in (0, BATCHES - 1, BATCHES):
-        ((whole, tokens),) = task.micro_batches(step)
-        parts = [next(task.micro_batches(step, worker, 2)) for worker in range(2)]
-        assert sum(count for _, count in parts) == tokens == task.target_tokens(step)
-        rows_of = [sorted(map(tuple, batch[0].numpy().tolist())) for batch, _ in [(whole, tokens), *parts]]
+        ((whole, share),) = task.batches(step)
+        parts = [next(task.batches(step, rank, 2)) for rank in range(2)]
+        assert sum(part for _, part in parts) == share == 1
+        rows_of = [sorted(map(tuple, batch[0].numpy().tolist())) for batch, _ in [(whole, share), *parts]]
         assert rows_of[0] == sorted(rows_of[1] + rows_of[2])
 
 
-def test_our_side_learns():
-    with our_side.crew_for(SHAPES["small"], workers=1) as crew:
-        losses = [our_side.train(crew)(step)["loss"] for step in range(2)]
-        before = crew.optimizer.steps
+@pytest.mark.parametrize("workers", [1, 2])
+def test_our_side_learns(workers):
+    with ExitStack() as until_end:
+        update, comm = our_side.updates_of(SHAPES["small"], workers, until_end)
+        losses = [our_side.time_updates(update)(step)["loss"] for step in range(2)]
+    assert comm.size == workers
     assert losses[0] == pytest.approx(math.log(SHAPES["small"].vocab_size), abs=0.3)
     assert losses[1] < losses[0]
-    assert before == 2
 
 
 def test_our_side_writes_until_the_context_is_full():

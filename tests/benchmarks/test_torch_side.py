@@ -1,5 +1,6 @@
 """PyTorch's side does the same work as ours: the same losses, the same text."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 
 import numpy as np
@@ -26,8 +27,9 @@ def changed(name: str, **settings) -> Shape:
 def test_both_sides_begin_with_the_same_loss_and_learn_alike(shape):
     step = torch_side.train(shape)
     theirs = [step(number)["loss"] for number in range(3)]
-    with our_side.crew_for(shape, workers=1) as crew:
-        ours = [our_side.our_update(crew, number) for number in range(3)]
+    with ExitStack() as until_end:
+        update, _ = our_side.updates_of(shape, 1, until_end)
+        ours = [update(number) for number in range(3)]
     assert ours[0] == pytest.approx(theirs[0], abs=1e-5)
     assert ours == pytest.approx(theirs, abs=1e-3)
     assert ours[2] < ours[0]

@@ -5,8 +5,9 @@ import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import train
 from tinygrad_lite import checkpoint, run
-from tinygrad_lite.workers import ManyProcesses, OneProcess
+from tinygrad_lite.optim import Optimizer
 
 
 class Moments:
@@ -28,9 +29,10 @@ class Moments:
             yield os, name, self.around(getattr(os, name))
         for module in (checkpoint, run):
             yield module, "write_atomically", self.during(module.write_atomically)
-        for kind in (OneProcess, ManyProcesses) if self.at_work else ():
-            for name in ("gradients", "update", "evaluate"):
-                yield kind, name, self.around(getattr(kind, name))
+        if self.at_work:
+            yield Optimizer, "zero_grad", self.around(Optimizer.zero_grad)
+            yield Optimizer, "step", self.around(Optimizer.step)
+            yield train, "evaluate", self.around(train.evaluate)
 
     def around(self, function: Callable) -> Callable:
         """The same function with a moment before it and one after."""

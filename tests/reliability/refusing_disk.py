@@ -16,22 +16,22 @@ KIB = 400
 
 def main() -> int:
     import train
-    from tinygrad_lite.workers import OneProcess
+    from tinygrad_lite.optim import Optimizer
 
     kind, refuse, relent, folder, *words = sys.argv[1:]
     disk = Path("disk")
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={KIB}k", "none", disk], check=True)
-    update = OneProcess.update
+    update = Optimizer.step
 
-    def update_and_refuse(self, learning_rate):
-        update(self, learning_rate)
-        if self.optimizer.steps == int(refuse):
+    def update_and_refuse(self):
+        update(self)
+        if self.steps == int(refuse):
             change(disk, kind)
-        if self.optimizer.steps == int(relent):
+        if self.steps == int(relent):
             change(disk, "writable")
 
-    OneProcess.update = update_and_refuse
+    Optimizer.step = update_and_refuse
     try:
         return train.main([*words, "--out_dir=disk/run"])
     except train.UserError as error:

@@ -17,6 +17,7 @@ from tests.reliability.moments import Moments
 from tests.tiny_runs import ROOT, arguments, finish, rows, run_training, same
 from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.errors import UserError
+from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.run import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
@@ -36,7 +37,7 @@ def same_weights(one, two):
 
 def table(run):
     """The rows of metrics.csv but for the speed."""
-    return [{**row, "tokens_per_second": "", "matmul_share": ""} for row in rows(run)]
+    return [{**row, "tokens_per_second": ""} for row in rows(run)]
 
 
 # --- a disk that really is full, or really cannot be written ----------------------------------------------------
@@ -162,17 +163,17 @@ def test_a_disk_with_a_limit_that_is_reached_and_raised(monkeypatch, capsys, rep
     resource = pytest.importorskip("resource")
     whole = run_training(out_dir="whole", **SETTINGS)
     size, limits = whole.last.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
-    update = train.OneProcess.update
+    update = Optimizer.step
     for number in range(20):
 
-        def update_and_limit(self, learning_rate, limit=size * number // 20):
-            update(self, learning_rate)
-            changed = {3: limit, 6: limits[0]}.get(self.optimizer.steps)
+        def update_and_limit(self, limit=size * number // 20):
+            update(self)
+            changed = {3: limit, 6: limits[0]}.get(self.steps)
             if changed is not None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (changed, limits[1]))
 
         with monkeypatch.context() as patch:
-            patch.setattr(train.OneProcess, "update", update_and_limit)
+            patch.setattr(Optimizer, "step", update_and_limit)
             try:
                 run = run_training(out_dir=f"run-{number}", **SETTINGS)
             finally:

@@ -105,7 +105,7 @@ def check_metrics(run: RunFolder, count: int) -> None:
     assert evaluations == list(range(0, count + 1, count // 10))
     assert len(found) == len(steps) + len(evaluations)
     for row in found:
-        names = "loss learning_rate grad_norm tokens_per_second matmul_share".split()
+        names = "loss learning_rate grad_norm tokens_per_second".split()
         names = names if row["loss"] else ["val_loss", "bits_per_char"]
         assert all(math.isfinite(float(row[name])) for name in names)
 

@@ -165,7 +165,7 @@ def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
     for trial in range(count):
         step, broken = int(rng.integers(1, STEPS + 1)), []
 
-        def break_a_weight(self, part=None, step=step, broken=broken):
+        def break_a_weight(self, step=step, broken=broken):
             update(self, part)
             if self.steps == step:
                 name = str(rng.choice(sorted(self.named)))

@@ -18,10 +18,10 @@ from tests import test_translation_scripts as translation
 from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite import manual_seed
 from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite.device import random_key
 from tinygrad_lite.options import build
 from tinygrad_lite.run import RunFolder
 from tinygrad_lite.start import Start
-from tinygrad_lite.workers import compute_gradients
 
 pytestmark = pytest.mark.usefixtures("workplace")
 ALL = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 20, "keep": 1, "average": 2, "out_dir": None}
@@ -90,7 +90,8 @@ def test_the_seed_and_nothing_else_decides_every_random_number(report):
     def dropped(seed):
         task.data.seed, start.options.dropout = 1, 0.3  # always the same weights and the same batch
         model = start.make_model(task.tokenizer)
-        return [loss.item() for loss in compute_gradients(seed, task, model, 0)[0]]
+        with random_key(seed, 0):
+            return [(model.loss(batch) * share).item() for batch, share in task.batches(0)]
 
     trained = str(run_training(max_iters=4).last)
 

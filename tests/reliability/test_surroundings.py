@@ -11,11 +11,12 @@ import pytest
 
 import train
 from tests.tiny_runs import arguments, losses, made_up_text, rows, run_training, same
+from tinygrad_lite import log
 from tinygrad_lite.checkpoint import load_checkpoint
 from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.run import RunFolder, newest_checkpoint
 from tinygrad_lite.text import corpora, fetch
-from tinygrad_lite.workers import OneProcess
 
 SETTINGS = {"dropout": 0.2, "keep": 2, "average": 2, "workers": 1}
 HOUR = 3600.0
@@ -23,14 +24,14 @@ HOUR = 3600.0
 
 def at_step(monkeypatch, step, action):
     """Do something in the middle of a run."""
-    update = OneProcess.update
+    update = Optimizer.step
 
-    def changed(self, learning_rate):
-        update(self, learning_rate)
-        if self.optimizer.steps == step:
+    def changed(self):
+        update(self)
+        if self.steps == step:
             action()
 
-    monkeypatch.setattr(OneProcess, "update", changed)
+    monkeypatch.setattr(Optimizer, "step", changed)
 
 
 def stop():
@@ -134,9 +135,9 @@ def test_a_clock_that_is_set_back_again_and_again(workplace, clock, monkeypatch,
         found = newest_checkpoint(Path("run"))
         seen.append((load_checkpoint(found).step, found.name))
 
-    update = OneProcess.update
-    monkeypatch.setattr(OneProcess, "update", lambda self, rate: (update(self, rate), back()))
-    monkeypatch.setattr(train, "tqdm", visible(train.tqdm))
+    update = Optimizer.step
+    monkeypatch.setattr(Optimizer, "step", lambda self: (update(self), back()))
+    monkeypatch.setattr(log, "tqdm", visible(log.tqdm))
     run = run_training(**SETTINGS | {"average": 0})
     same(run, whole)
     assert [step for step, _ in seen] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]

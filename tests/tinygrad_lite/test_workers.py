@@ -1,12 +1,13 @@
 """Several processes do what one does, and nothing of them is left behind, whatever happens."""
 
-import contextlib
 import os
 import signal
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info
 
 import train
 from gpt.config import GPTOptions
@@ -21,7 +22,7 @@ from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
 from tinygrad_lite.options import build
 from tinygrad_lite.run import RunFolder, available_cores
-from tinygrad_lite.workers import ManyProcesses, start_workers
+from tinygrad_lite.workers import start_processes
 
 pytestmark = pytest.mark.usefixtures("workplace")
 SLOW = pytest.mark.slow  # each starts several processes
@@ -58,6 +59,20 @@ def wait_until(condition, seconds=20):
         time.sleep(0.02)
 
 
+def train_on(settings, steps, change=lambda model: None, family=GPT):
+    """Train some steps by the loop of train.py: the model, the optimizer, and loss and norm before each update."""
+    options, task, model, _ = parts(family, **settings, profile=True, max_iters=steps, decay_lr=False)
+    model = change(model) or model
+    optimizer = options.make_optimizer(model)
+    numbers = []
+    with start_processes(train.train, options, task, model, optimizer) as comm:
+        assert comm.size == options.workers
+        for step in range(steps):
+            train.train(replace(options, max_iters=step + 1), task, model, optimizer, comm)
+            numbers += comm.numbers()[1:]
+    return model, optimizer, numbers
+
+
 # --- the same numbers -----------------------------------------------------------------------------------------
 
 
@@ -65,21 +80,10 @@ def wait_until(condition, seconds=20):
     "settings", [{"gradient_accumulation_steps": 3}, pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW)]
 )
 def test_one_process_and_several_compute_the_same(settings):
-    """Three workers have five rows: 1, 2 and 2."""
+    """Three processes have five rows: 1, 2 and 2."""
     found = {}
     for number in (1, 2, 3):
-        options, task, model, optimizer = parts(workers=number, dtype="float64", **settings)
-        with start_workers(options, task, model, optimizer) as crew:
-            assert crew.number == number
-            numbers = []
-            for step in range(4):
-                assert crew.gradients(step) == task.target_tokens(step)
-                crew.clip(options.grad_clip)
-                seen = crew.look()
-                assert seen.broken is None
-                numbers += [seen.loss, seen.norm]
-                crew.update(1e-2)
-            numbers.append(crew.evaluate())
+        model, optimizer, numbers = train_on({"workers": number, "dtype": "float64", **settings}, 4)
         assert optimizer.steps == 4
         found[number] = numbers, model.state_dict(), optimizer.state_dict()
     for number in (2, 3):
@@ -93,16 +97,7 @@ def test_one_process_and_several_compute_the_same(settings):
 def test_twenty_steps_agree_in_float32(family):
     sentences = {"dataset": "reverse", "toy_size": 500, "batch_tokens": 300, "tokenizer": "char", "dropout": 0.0}
     settings = {"n_layer": 2, "n_embd": 32} | ({} if family is GPT else sentences)
-    found = []
-    for number in (1, 2):
-        options, task, model, optimizer = parts(family, workers=number, **settings)
-        with start_workers(options, task, model, optimizer) as crew:
-            found.append([])
-            for step in range(20):
-                crew.gradients(step)
-                crew.clip(1.0)
-                found[-1].append(crew.look().loss)
-                crew.update(1e-3)
+    found = [train_on({"workers": number, **settings}, 20, family=family)[2][::2] for number in (1, 2)]
     assert found[0][0] - found[0][-1] > 0.05
     assert found[1] == pytest.approx(found[0], abs=1e-5)
 
@@ -121,19 +116,24 @@ class Picky(GPT_MODEL):
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_workers_agree_on_which_parameters_were_reached(late):
-    """What one worker has reached moves; what none has reached, and what is frozen, does not even decay."""
-    options, task, model, _ = parts(workers=2, dtype="float64")
-    model = Picky(model.config)
-    model.frozen.requires_grad = late
-    optimizer = options.make_optimizer(model)
-    model.frozen.requires_grad = False
-    with start_workers(options, task, model, optimizer) as crew:
-        for step in range(2):
-            crew.gradients(step)
-            crew.clip(0.0)
-            with pytest.warns(UserWarning, match="reached unused: not") if step == 0 else contextlib.nullcontext():
-                crew.update(1e-2)
+def test_processes_agree_on_which_parameters_were_reached(late, monkeypatch):
+    """What one process has reached moves; what none has reached, and what is frozen, does not even decay."""
+
+    make_optimizer = GPTOptions.make_optimizer
+
+    def freeze(options, model):
+        if isinstance(model, Picky):
+            model.frozen.requires_grad = late
+        optimizer = make_optimizer(options, model)
+        if isinstance(model, Picky):
+            model.frozen.requires_grad = False
+        return optimizer
+
+    monkeypatch.setattr(GPTOptions, "make_optimizer", freeze)
+    with pytest.warns(UserWarning, match="has reached unused: not updated"):
+        model, optimizer, _ = train_on(
+            {"workers": 2, "dtype": "float64", "learning_rate": 1e-2}, 2, lambda model: Picky(model.config)
+        )
     assert (model.unused.numpy() == 1).all()
     assert (model.frozen.numpy() == 1).all()
     assert (model.of_two.numpy() < 1).all()
@@ -203,57 +203,66 @@ def test_the_cores_that_may_be_used():
 # --- every way out --------------------------------------------------------------------------------------------
 
 
-def test_workers_end_with_the_block_and_after_an_error():
-    options, task, model, optimizer = parts(workers=2)
+def meet(options, task, model, optimizer, comm):
+    """A program that only waits for the others, again and again, and does what process 0 says."""
+    while True:
+        said = comm.gather(None)[0]
+        if said == "fail":
+            raise KeyError("a reason")
+        if said == "run out of memory":
+            raise MemoryError
+
+
+def test_processes_end_with_the_block_and_after_an_error():
     for error in (None, KeyError("x")):
         try:
-            with start_workers(options, task, model, optimizer) as crew:
-                processes = crew.processes
+            with start_processes(meet, *parts(workers=2)) as comm:
+                processes = comm.processes
                 assert all(process.is_alive() for process in processes)
+                assert comm.gather(5) == [5, None]
                 if error:
                     raise error
         except KeyError as raised:
             assert raised is error  # noqa: PT017 (the block must let it through)
         assert not any(process.is_alive() for process in processes)
-        assert [process.exitcode for process in processes] == [0, 0]
+        assert [process.exitcode for process in processes] == [0]
 
 
-def test_a_worker_that_was_killed_is_named():
-    options, task, model, optimizer = parts(workers=2)
-    with start_workers(options, task, model, optimizer) as crew:
-        crew.gradients(0)
-        os.kill(crew.processes[1].pid, signal.SIGKILL)
-        crew.processes[1].join()
-        with pytest.raises(UserError, match=r"worker 1 \(process \d+\) is gone: SIGKILL; .* --resume goes on from th"):
-            crew.gradients(1)
-    assert not any(process.is_alive() for process in crew.processes)
+def test_a_process_that_was_killed_is_named():
+    with start_processes(meet, *parts(workers=3)) as comm:
+        comm.gather(None)
+        os.kill(comm.processes[1].pid, signal.SIGKILL)
+        comm.processes[1].join()
+        comm.pipes[1].close()
+        with pytest.raises(UserError, match=r"worker 2 \(process \d+\) is gone: SIGKILL; .* --resume continues from"):
+            comm.gather(None)
+    assert not any(process.is_alive() for process in comm.processes)
 
 
-def test_a_failure_in_a_worker_is_told_with_its_traceback():
-    options, task, model, optimizer = parts(workers=2)
-    with (
-        pytest.raises(RuntimeError, match=r"in worker 0:\nTraceback(.|\n)*unrecognized seed"),
-        start_workers(options, task, model, optimizer) as crew,
-    ):
-        crew.gradients("x")
+@pytest.mark.parametrize(
+    ("what", "expected"), [("fail", (RuntimeError, "KeyError: 'a reason'")), ("run out of memory", (MemoryError, None))]
+)
+def test_a_failure_in_another_process_is_told(what, expected):
+    with start_processes(meet, *parts(workers=2)) as comm:
+        comm.gather(what)
+        with pytest.raises(expected[0], match=expected[1]):
+            comm.gather(None)
 
 
-def test_workers_that_cannot_start_leave_none_behind(monkeypatch):
+def test_processes_that_cannot_start_leave_none_behind(monkeypatch):
     options, task, model, optimizer = parts(workers=2)
     monkeypatch.setattr(task, "data", lambda: None)  # a function without a name, which cannot be sent
     before = children_of(os.getpid())
-    with pytest.raises(Exception, match="pickle"), start_workers(options, task, model, optimizer):
+    with pytest.raises(Exception, match="pickle"), start_processes(meet, options, task, model, optimizer):
         pass
     assert children_of(os.getpid()) == before
 
 
-def test_the_parent_waits_for_memory_errors_of_its_workers(monkeypatch):
-    options, task, model, optimizer = parts(workers=2)
-    with start_workers(options, task, model, optimizer) as crew, monkeypatch.context() as patch:
-        assert isinstance(crew, ManyProcesses)
-        patch.setattr(crew.pipes[0], "recv", lambda: ("MemoryError", None), raising=False)
-        with pytest.raises(MemoryError):
-            crew._answers()
+def test_each_process_multiplies_matrices_on_one_thread():
+    before = [library["num_threads"] for library in threadpool_info()]
+    with start_processes(meet, *parts(workers=2)):
+        assert {library["num_threads"] for library in threadpool_info()} == {1}
+    assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="Linux's list of processes")
@@ -263,7 +272,7 @@ def test_whatever_ends_the_script_no_worker_is_left(number, workplace):
     words = arguments(max_iters=100_000, eval_interval=100_000, workers=2)
     process = script("train.py", *words)
     wait_until((workplace / "run" / "last.safetensors").exists)
-    wait_until(lambda: len(children_of(process.pid)) >= 2)
+    wait_until(lambda: len(children_of(process.pid)) >= 1)
     family = [process.pid, *children_of(process.pid)]
     if number != signal.SIGKILL:
         for one in family[1:]:
@@ -283,12 +292,8 @@ def test_a_loss_that_is_not_finite_is_explained():
         run_training(workers=2, learning_rate=1e30, grad_clip=0, max_iters=10)
 
 
-def test_the_environment_is_as_before(monkeypatch):
-    monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    monkeypatch.delenv("MKL_NUM_THREADS", raising=False)
+def test_signals_are_handled_as_before():
     handler = signal.getsignal(signal.SIGINT)
-    with workers.starting():
-        assert (os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]) == ("1", "1")
-    assert os.environ["OMP_NUM_THREADS"] == "7"
-    assert "MKL_NUM_THREADS" not in os.environ
+    with workers.deaf():
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGINT) is handler

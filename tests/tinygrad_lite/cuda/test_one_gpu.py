@@ -10,12 +10,13 @@ import pytest
 import train
 from gpt.model import GPT
 from tests.tiny_runs import arguments, losses, run_training
-from tests.tinygrad_lite.test_workers import parts
+from tests.tinygrad_lite.test_workers import parts, train_on
 from tinygrad_lite import Tensor, device
 from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.errors import UserError
+from tinygrad_lite.processes import OneGPU, OneProcess
 from tinygrad_lite.run import RunFolder
-from tinygrad_lite.workers import OneGPU, OneProcess, start_workers
+from tinygrad_lite.workers import start_processes
 
 pytestmark = pytest.mark.usefixtures("workplace")
 
@@ -37,24 +38,24 @@ def test_what_works_where(cuda):
         ({"device": cuda, "optimizer": "adam"}, OneProcess),
         ({"device": "cpu"}, OneProcess),
     ):
-        with start_workers(*parts(workers=1, **settings)) as crew:
-            assert type(crew) is kind
-            assert crew.look_is_free == (kind is OneProcess)
+        with start_processes(train.train, *parts(workers=1, **settings)) as comm:
+            assert type(comm) is kind
+            assert (comm.numbers(wait=False) is None) == (kind is OneGPU)
 
 
-def test_no_weight_changes_after_a_broken_step(cuda):
+def test_no_weight_changes_after_a_broken_step(cuda, monkeypatch):
+    monkeypatch.setattr(train, "check_finite", lambda *_: None)
     weights = {}
     for kind, steps in ((GPT, 3), (SickGPT, 6)):
-        options, task, model, optimizer = parts(workers=1, device=cuda)
+        options, task, model, optimizer = parts(
+            workers=1, device=cuda, profile=True, max_iters=steps, decay_lr=False, learning_rate=1e-2
+        )
         model.__class__ = kind
-        with start_workers(options, task, model, optimizer) as crew:
-            for step in range(steps):
-                assert crew.gradients(step) == task.target_tokens(step)
-                crew.clip(options.grad_clip)
-                crew.update(1e-2)
-            seen = crew.look()
+        with start_processes(train.train, options, task, model, optimizer) as comm:
+            train.train(options, task, model, optimizer, comm)
+            seen = comm.numbers()
         weights[kind] = model.state_dict(), optimizer.state_dict()
-    assert seen.broken == 3
+    assert seen.step == 3
     assert math.isnan(seen.loss)
     for healthy, sick in zip(weights[GPT], weights[SickGPT], strict=True):
         assert all((healthy[name] == sick[name]).all() for name in healthy)
@@ -64,15 +65,10 @@ def test_no_weight_changes_after_a_broken_step(cuda):
 def test_the_numbers_are_those_of_a_cpu(cuda, settings):
     found = []
     for name in ("cpu", cuda):
-        options, task, model, optimizer = parts(workers=1, device=name, dtype="float64", **settings)
-        with start_workers(options, task, model, optimizer) as crew:
-            numbers = []
-            for step in range(4):
-                crew.gradients(step)
-                crew.clip(options.grad_clip)
-                numbers += crew.look()[:2]
-                crew.update(1e-2)
-            found.append((np.array(numbers), model.state_dict()))
+        model, _, numbers = train_on(
+            {"workers": 1, "device": name, "dtype": "float64", "learning_rate": 1e-2, **settings}, 4
+        )
+        found.append((np.array(numbers), model.state_dict()))
     np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-10)
     for name, weight in found[0][1].items():
         np.testing.assert_allclose(found[1][1][name], weight, rtol=1e-7, atol=1e-9)

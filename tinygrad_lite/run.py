@@ -270,9 +270,8 @@ def available_cores() -> int:
 def matmul_rate(device: str, dtype: str) -> float:
     """What the machine can do at best: floating-point operations per second of a product of two large matrices.
 
-    A training step that did nothing but such products would run at this rate; its share of it (metrics.csv,
-    matmul_share) says how much time goes elsewhere. Takes about a tenth of a second. On a GPU the products are in the
-    precision that is chosen (cuda/precision.py).
+    A training step that did nothing but such products would run at this rate; `--profile` says how near it comes.
+    Takes about a tenth of a second. On a GPU the products are in the precision that is chosen (cuda/precision.py).
     """
     place, size = get_device(device), LARGE[device]
     a = place.from_host(np.full((size, size), 0.5, "float64" if dtype == "float64" else "float32"))

@@ -166,7 +166,7 @@ def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
         step, broken = int(rng.integers(1, STEPS + 1)), []
 
         def break_a_weight(self, step=step, broken=broken):
-            update(self, part)
+            update(self)
             if self.steps == step:
                 name = str(rng.choice(sorted(self.named)))
                 self.named[name].data.reshape(-1)[0] = np.nan

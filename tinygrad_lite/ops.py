@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.device import Array, device_of, get_device, is_float, scatter_add, xp_of
+from tinygrad_lite.device import Array, device_of, get_device, is_float, scatter_add, sum_over, xp_of
 from tinygrad_lite.tensor import Axis, Tensor, check_one_device, node
 
 # Like PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py looks at the loss and says where one arose.
@@ -51,28 +51,34 @@ def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
     if not isinstance(y, Tensor):
         y = _constant(y, x)
     check_one_device((x, y), op)
-    if x.dtype != y.dtype:
-        dtype = promote(x.dtype, y.dtype)
+    a, b = x.data, y.data
+    if not broadcastable(a.shape, b.shape):
+        raise ValueError(f"{op}: shapes {a.shape} and {b.shape} do not broadcast against each other")
+    if a.dtype != b.dtype:
+        dtype = promote(a.dtype, b.dtype)
         x, y = cast(x, dtype), cast(y, dtype)
-    try:
-        np.broadcast_shapes(x.shape, y.shape)
-    except ValueError:
-        raise ValueError(f"{op}: shapes {x.shape} and {y.shape} do not broadcast against each other") from None
     return x, y
 
 
 def _constant(value: Any, like: Tensor) -> Tensor:
     if isinstance(value, np.ndarray) and value.ndim:
         return Tensor(value)
-    if isinstance(value, (bool, np.bool_)):
-        dtype = like.dtype
-    elif isinstance(value, (numbers.Integral, np.ndarray)) and np.asarray(value).dtype.kind in "iu":
-        dtype = like.dtype if like.dtype.kind != "b" else np.dtype(np.int64)
-    elif isinstance(value, (numbers.Real, np.ndarray)):
-        dtype = like.dtype if is_float(like.dtype) else np.dtype(np.float32)
-    else:
+    # Most numbers are of the first types; to ask whether it is a numbers.Real takes as long as an addition.
+    if not isinstance(value, (float, int, numbers.Real, np.bool_, np.ndarray)):
         raise TypeError(f"a {type(value).__name__} cannot be combined with a tensor: use a number or a Tensor")
+    dtype = like.data.dtype
+    if not is_float(dtype):
+        kind = np.asarray(value).dtype.kind
+        if kind not in "biu":
+            dtype = np.dtype(np.float32)
+        elif dtype.kind == "b" and kind != "b":
+            dtype = np.dtype(np.int64)
     return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
+
+
+def broadcastable(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two shapes fit by NumPy's rule: counted from the last axis on, sizes are equal or one of them is 1."""
+    return a == b or () in (a, b) or all(m == n or 1 in (m, n) for m, n in zip(a[::-1], b[::-1], strict=False))
 
 
 def as_float(x: Tensor) -> Tensor:
@@ -86,7 +92,7 @@ def unbroadcast(dy: Array, shape: tuple[int, ...]) -> Array:
         return dy
     extra = dy.ndim - len(shape)
     stretched = tuple(i + extra for i, size in enumerate(shape) if size == 1 and dy.shape[i + extra] != 1)
-    return dy.sum(axis=(*range(extra), *stretched)).reshape(shape)
+    return sum_over(dy, (*range(extra), *stretched)).reshape(shape)
 
 
 def choose(condition: Array, x: Array | float, y: Array | float, like: Array) -> Array:
@@ -104,7 +110,9 @@ def one_axis(axis: int, ndim: int, op: str) -> int:
 def _axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
-    return tuple(one_axis(a, ndim, op) for a in ((axis,) if isinstance(axis, int) else axis))
+    if isinstance(axis, int):
+        return (one_axis(axis, ndim, op),)
+    return tuple(one_axis(a, ndim, op) for a in axis)
 
 
 # --- arithmetic -----------------------------------------------------------------------------------------------
@@ -114,24 +122,24 @@ def _axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
 def add(x: Any, y: Any) -> Tensor:
     """z = x + y.  Both parents get dL/dz as it is."""
     x, y = operands(x, y, "add")
+    z, x_shape, y_shape, x_needs, y_needs = x.data + y.data, x.shape, y.shape, x.requires_grad, y.requires_grad
 
     def backward(dz):
-        return unbroadcast(dz, x_shape), unbroadcast(dz, y_shape)
+        return unbroadcast(dz, x_shape) if x_needs else None, unbroadcast(dz, y_shape) if y_needs else None
 
-    x_shape, y_shape = x.shape, y.shape
-    return node(x.data + y.data, (x, y), backward, "add", linear=True)
+    return node(z, (x, y), backward, "add", linear=True)
 
 
 @silent
 def sub(x: Any, y: Any) -> Tensor:
     """z = x - y.  dL/dx = dL/dz and dL/dy = -dL/dz."""
     x, y = operands(x, y, "sub")
+    z, x_shape, y_shape, x_needs, y_needs = x.data - y.data, x.shape, y.shape, x.requires_grad, y.requires_grad
 
     def backward(dz):
-        return unbroadcast(dz, x_shape), unbroadcast(-dz, y_shape)
+        return unbroadcast(dz, x_shape) if x_needs else None, unbroadcast(-dz, y_shape) if y_needs else None
 
-    x_shape, y_shape = x.shape, y.shape
-    return node(x.data - y.data, (x, y), backward, "sub", linear=True)
+    return node(z, (x, y), backward, "sub", linear=True)
 
 
 @silent
@@ -391,12 +399,10 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     x, y = operands(x, y, "where")
     check_one_device((condition, x), "where")
     chosen, x_shape, y_shape = condition.data.astype(bool), x.shape, y.shape
-    try:
-        np.broadcast_shapes(chosen.shape, x_shape, y_shape)
-    except ValueError:
+    if not (broadcastable(chosen.shape, x_shape) and broadcastable(chosen.shape, y_shape)):
         raise ValueError(
             f"where: a condition of shape {chosen.shape} does not broadcast against {x_shape} and {y_shape}"
-        ) from None
+        )
 
     def backward(dz):
         dx, dy = choose(chosen, dz, 0, dz), choose(chosen, 0, dz, dz)
@@ -436,14 +442,15 @@ def to_device(x: Tensor, device: str) -> Tensor:
 @silent
 def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy at all of its places."""
-    axes, xp, shape = _axes(axis, x.ndim, "sum"), x.xp, x.shape
-    y = x.data.sum(axis=axes, keepdims=keepdim)
-    kept = tuple(1 if i in axes else size for i, size in enumerate(shape))
+    a = x.data
+    axes, shape = None if axis is None else _axes(axis, a.ndim, "sum"), a.shape
 
     def backward(dy):
-        return (xp.broadcast_to(dy.reshape(kept), shape),)
+        if dy.ndim and not keepdim:
+            dy = dy.reshape(tuple(1 if i in axes else size for i, size in enumerate(shape)))
+        return (xp_of(dy).broadcast_to(dy, shape),)
 
-    return node(y, (x,), backward, "sum", linear=True)
+    return node(sum_over(a, axes, keepdim), (x,), backward, "sum", linear=True)
 
 
 def max(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
@@ -464,7 +471,7 @@ def _extreme(x: Tensor, axis: Axis, keepdim: bool, op: str) -> Tensor:
 
     def backward(dy):
         chosen = (a == y).astype(dy.dtype)
-        return (chosen * (dy.reshape(y.shape) / chosen.sum(axis=axes, keepdims=True)),)
+        return (chosen * (dy.reshape(y.shape) / sum_over(chosen, axes, keepdims=True)),)
 
     return node(y if keepdim else y.squeeze(axis=axes), (x,), backward, op)
 
@@ -492,26 +499,24 @@ def matmul(x: Any, y: Any) -> Tensor:
     """
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         raise TypeError("matmul: both factors must be tensors")
-    if x.ndim == 0 or y.ndim == 0:
-        raise ValueError(f"matmul: {x.shape} @ {y.shape}: a single number has no axis to multiply over")
-    inner_x, inner_y = x.shape[-1], y.shape[-2] if y.ndim > 1 else y.shape[0]
-    if inner_x != inner_y:
-        raise ValueError(f"matmul: {x.shape} @ {y.shape}: inner sizes {inner_x} and {inner_y} differ")
-    try:
-        np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    except ValueError:
-        raise ValueError(f"matmul: {x.shape} @ {y.shape}: the axes before the last two do not broadcast") from None
-    if x.ndim == 1:
-        product = matmul(x.reshape(1, -1), y)
-        return product.reshape(*product.shape[:-2], *product.shape[-1:]) if y.ndim > 1 else product.reshape(())
-    if y.ndim == 1:
-        return matmul(x, y.reshape(-1, 1)).squeeze(-1)
     check_one_device((x, y), "matmul")
-    dtype = promote(x.dtype, y.dtype)
-    if dtype.kind == "V":  # bfloat16, of which CuPy multiplies no matrices (functional.linear does)
-        dtype = np.dtype(np.float32)
-    x, y = cast(x, dtype), cast(y, dtype)
     a, b, x_needs, y_needs = x.data, y.data, x.requires_grad, y.requires_grad
+    if a.ndim == 0 or b.ndim == 0:
+        raise ValueError(f"matmul: {a.shape} @ {b.shape}: a single number has no axis to multiply over")
+    inner_a, inner_b = a.shape[-1], b.shape[-2] if b.ndim > 1 else b.shape[0]
+    if inner_a != inner_b:
+        raise ValueError(f"matmul: {a.shape} @ {b.shape}: inner sizes {inner_a} and {inner_b} differ")
+    if not broadcastable(a.shape[:-2], b.shape[:-2]):
+        raise ValueError(f"matmul: {a.shape} @ {b.shape}: the axes before the last two do not broadcast")
+    if a.ndim == 1:
+        product = matmul(x.reshape(1, -1), y)
+        return product.reshape(*product.shape[:-2], *product.shape[-1:]) if b.ndim > 1 else product.reshape(())
+    if b.ndim == 1:
+        return matmul(x, y.reshape(-1, 1)).squeeze(-1)
+    if a.dtype != b.dtype or a.dtype.kind == "V":  # bfloat16, of which CuPy multiplies no matrices (linear does)
+        dtype = promote(a.dtype, b.dtype)
+        dtype = np.dtype(np.float32) if dtype.kind == "V" else dtype
+        return matmul(cast(x, dtype), cast(y, dtype))
 
     def backward(dz):
         da = unbroadcast(dz @ b.swapaxes(-1, -2), a.shape) if x_needs else None

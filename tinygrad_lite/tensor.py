@@ -58,6 +58,8 @@ class Tensor:
     _place: anomaly.Place | None = None  # the line that made it; remembered in the checking mode only
     _is_parameter = False
     _gradient_memory: Callable[[], Array] | None = None  # where an optimizer wants the gradient of a leaf
+    _seen: tuple[int, ...] = ()  # the parents' versions when this node was made, and its own
+    _retain = False
     __array_ufunc__ = None  # lets `numpy_array + tensor` reach Tensor.__radd__
 
     def __init__(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
@@ -82,14 +84,12 @@ class Tensor:
     def _set_up(self, array: Array, parents: tuple, backward: Backward | None, op: str) -> None:
         self.data = array
         self.grad: Tensor | None = None
-        self.requires_grad = bool(parents)
+        self.requires_grad = backward is not None
         self.op = op
         self._parents: tuple[Tensor, ...] = parents
         self._backward = backward
         self._order = next(_newest)
         self._version = [0]  # counts in-place writes; views of the same memory share this cell
-        self._seen: tuple[int, ...] = ()  # the parents' versions when this node was made, and its own
-        self._retain = False
 
     @staticmethod
     def wrap(array: Array) -> Tensor:
@@ -746,8 +746,9 @@ def _check_gradient(dx: Array, parent: Tensor, op: str) -> None:
 
 def check_one_device(tensors: Sequence[Tensor], op: str) -> None:
     """Raise ValueError if the tensors do not all live on one device."""
+    kind = type(tensors[0].data)
     for tensor in tensors:
-        if type(tensor.data) is not type(tensors[0].data):
+        if type(tensor.data) is not kind:
             devices = " and ".join(dict.fromkeys(t.device for t in tensors))
             raise ValueError(f"{op}: tensors on {devices} cannot be combined; move one with .to(device)")
 
@@ -772,17 +773,18 @@ def node(
         linear: the gradient does not depend on the parents' values, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
     """
-    if len(parents) > 1:
-        check_one_device(parents, op)
-    if not hasattr(y, "__array_function__") or isinstance(y, np.generic):
-        y = parents[0].xp.asarray(y)
+    if isinstance(y, np.generic):
+        y = np.asarray(y)
     if y.dtype == np.float16 and op != "cast":
         raise TypeError(f"{op}: float16 is for storage only; use .cast('float32') first")
     tensor = Tensor.__new__(Tensor)
-    if _grad_enabled and any(parent.requires_grad for parent in parents):
+    takes_part = False
+    for parent in parents:
+        takes_part = takes_part or parent.requires_grad
+    if takes_part and _grad_enabled:
         tensor._set_up(y, parents, backward, op)
         if not (linear or view):
-            tensor._seen = (*(parent._version[0] for parent in parents), 0)
+            tensor._seen = (*[parent._version[0] for parent in parents], 0)
     else:
         tensor._set_up(y, (), None, op)
     if view:

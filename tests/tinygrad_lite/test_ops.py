@@ -21,7 +21,17 @@ from tinygrad_lite.gradcheck import gradcheck
 
 # Not in the table, because the test named here has to look at them in another way.
 APART = {"cast": "test_cast", "to_device": "test_to_another_device_and_back"}
-HELPERS = {"promote", "operands", "as_float", "unbroadcast", "choose", "one_axis", "erf_array", "raw_index"}
+HELPERS = {
+    "promote",
+    "operands",
+    "broadcastable",
+    "as_float",
+    "unbroadcast",
+    "choose",
+    "one_axis",
+    "erf_array",
+    "raw_index",
+}
 # Other files test these: what a tensor is, its graph, and the chapters of functional/.
 TENSOR = "arange backward detach device dtype eye full full_like item mark_written ndim numel numpy ones ones_like rand"
 TENSOR += " randn requires_grad_ retain_grad shape tolist version wrap xp zeros zeros_like"

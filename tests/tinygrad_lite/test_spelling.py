@@ -1,0 +1,219 @@
+"""What people who know torch or NumPy type first: it works, or a sentence says what to write."""
+
+import inspect
+import pydoc
+import re
+
+import numpy as np
+import pytest
+
+import tinygrad_lite as tg
+from tinygrad_lite import Tensor, compositions, functional, ops
+from tinygrad_lite import functional as F
+from tinygrad_lite.spelling import (
+    ACCEPTED_ARGUMENTS,
+    ACCEPTED_METHODS,
+    ARGUMENTS_INSTEAD,
+    ELSEWHERE,
+    METHODS_INSTEAD,
+    spelled,
+)
+
+PUBLIC = {name: value for name, value in vars(Tensor).items() if name[0] != "_" and name not in ELSEWHERE}
+
+# In torch's spelling -> in ours. `x` is (2, 3), `y` (3,), `ids` (2,) integers.
+FIRST_HOUR = {
+    "x.sum(dim=1)": "x.sum(1)",
+    "x.mean(dim=-1, keepdim=True)": "x.mean(-1, True)",
+    "x.std(dim=0)": "x.std(0)",
+    "x.var(dim=0, correction=0)": "x.var(0, correction=0)",
+    "x.amax(dim=0)": "x.max(0)",
+    "x.amin(dim=(0, 1))": "x.min((0, 1))",
+    "x.prod(dim=1)": "x.prod(1)",
+    "(x > 0).any(dim=1)": "(x > 0).any(1)",
+    "(x > 0).all(dim=1, keepdim=True)": "(x > 0).all(1, True)",
+    "x.argmax(dim=1)": "x.argmax(1)",
+    "x.argmin(dim=1, keepdim=True)": "x.argmin(1, True)",
+    "x.logsumexp(dim=1)": "x.logsumexp(1)",
+    "x.softmax(dim=0)": "x.softmax(0)",
+    "x.log_softmax(dim=1)": "x.log_softmax(1)",
+    "x.flip(dims=(0,))": "x.flip(0)",
+    "x.transpose(dim0=0, dim1=1)": "x.transpose(0, 1)",
+    "x.flatten(start_dim=0, end_dim=1)": "x.flatten(0, 1)",
+    "x.unsqueeze(dim=1).squeeze(dim=1)": "x.unsqueeze(1).squeeze(1)",
+    "x.split(split_size=2, dim=1)[1]": "x.split(2, 1)[1]",
+    "x.chunk(chunks=2, dim=1)[0]": "x.chunk(2, 1)[0]",
+    "x.gather(dim=1, index=ids.unsqueeze(1))": "x.gather(1, ids.unsqueeze(1))",
+    "x.clamp(min=-0.5, max=0.5)": "x.clip(-0.5, 0.5)",
+    "x.add(y).sub(1).mul(y).div(2).neg()": "-((x + y - 1) * y / 2)",
+    "x.square()": "x * x",
+    "x.pow(2)": "x**2",
+    "x.matmul(y)": "x @ y",
+    "x.view(3, -1)": "x.reshape(3, -1)",
+    "x.repeat(2, 1)": "x.cat(x)",
+    "x.clone()": "x * 1",
+    "(x > 0).float()": "(x > 0).cast('float32')",
+    "(x % 2 - x // 2).abs() + abs(x)": "(x % 2 - x // 2).abs() + x.abs()",
+    "x.sign()": "(x > 0).cast('float64') - (x < 0).cast('float64')",
+    "~(x > 0) | (x > 1) & (x < 2) ^ (x > 3)": "~(x > 0) | (x > 1) & (x < 2) ^ (x > 3)",
+}
+
+
+def variables():
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.uniform(-2, 2, (2, 3)), "y": rng.uniform(-2, 2, 3), "ids": rng.integers(0, 3, 2)}
+    return {name: Tensor(array) for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize("theirs", FIRST_HOUR)
+def test_torchs_spelling_means_the_same(theirs):
+    one, other = eval(theirs, variables()), eval(FIRST_HOUR[theirs], variables())
+    np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert one.dtype == other.dtype
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("theirs", FIRST_HOUR)
+def test_torch_gives_the_same(theirs):
+    torch = pytest.importorskip("torch")
+    right = eval(theirs, {name: torch.tensor(x.numpy().copy()) for name, x in variables().items()})
+    np.testing.assert_allclose(eval(theirs, variables()).numpy(), right.numpy(), rtol=1e-12)
+
+
+def test_numpys_spelling_means_the_same():
+    x = Tensor([[1.0, 2.0], [3.0, 5.0]])
+    assert x.sum(axis=0, keepdims=True).tolist() == [[4.0, 7.0]]
+    assert x.sum(axis=1, dtype=None, out=None).tolist() == [3.0, 8.0]
+    assert Tensor.full((2,), fill_value=3).tolist() == [3, 3]
+    assert x.cat(x, dim=1).shape == Tensor.stack(x, x, dim=1).flatten(1).shape == (2, 4)
+    assert Tensor.add(x, 1).tolist() == (x + 1).tolist()
+
+
+def test_functions_know_the_spellings_too():
+    x, targets = Tensor([[1.0, 2.0], [3.0, 5.0]]), Tensor([0, 1])
+    assert F.softmax(x, dim=0).tolist() == x.softmax(0).tolist()
+    assert F.softmax(input=x, dim=0).tolist() == x.softmax(0).tolist()
+    assert F.logsumexp(x, dim=0, keepdims=True).shape == (1, 2)
+    assert F.cross_entropy(input=x, target=targets).item() == x.cross_entropy(targets).item()
+    q, mask = Tensor.randn(1, 1, 2, 2), [[True, False], [True, True]]
+    assert (
+        F.scaled_dot_product_attention(q, q, q, attn_mask=mask).tolist()
+        == F.scaled_dot_product_attention(q, q, q, is_causal=True).tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda x: x.mean(dtype="float64"),
+            "mean: there is no argument 'dtype'; write .cast(dtype) before or behind it",
+        ),
+        (lambda x: x.var(unbiased=False), "var: there is no argument 'unbiased'; write correction=0 to divide by n, "),
+        (lambda x: x.sum(axes=1), "sum: there is no argument 'axes'; it takes x, axis, keepdim"),
+        (lambda x: x.sum(1, dim=1, axis=1), "sum: axis is given twice"),
+        (lambda x: x.backward(retain_graph=True), "backward: there is no argument 'retain_graph'; add the losses and "),
+        (
+            lambda x: Tensor.zeros(2, layout=None),
+            "zeros: there is no argument 'layout'; it takes dtype, device, requires_grad",
+        ),
+        (lambda x: F.softmax(x, dtype="float64"), "softmax: there is no argument 'dtype'; write .cast(dtype) "),
+        (lambda x: F.dropout(x, 0.1, training=True), "dropout: there is no argument 'training'; use nn.Dropout, "),
+        (lambda x: F.gelu(x, inplace=True), "gelu: there is no argument 'inplace'; write x = ..., every operation "),
+        (
+            lambda x: x.cross_entropy(Tensor([0]), weight=x),
+            "cross_entropy: there is no argument 'weight'; there are no ",
+        ),
+    ],
+)
+def test_an_unknown_argument_is_answered_by_what_to_write(call, message):
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+        call(Tensor([[1.0, 2.0]], requires_grad=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("size", "x.shape for the sizes, x.numel() for the number of elements"),
+        ("cuda", "x.to('cuda')"),
+        ("long", "x.cast(dtype), as in x.cast('int64')"),
+        ("norm", "(x * x).sum(axis).sqrt()"),
+        ("mm", "x @ y"),
+        ("bmm", "x @ y"),
+        ("unsqueeze_", "x = x.unsqueeze(0): results are new tensors"),
+    ],
+)
+def test_an_unknown_method_is_answered_by_what_to_write(name, instead):
+    x = Tensor([1.0])
+    with pytest.raises(AttributeError) as caught:
+        getattr(x, name)
+    assert str(caught.value) == f"a tensor has no {name!r}: write {instead}"
+    with pytest.raises(AttributeError, match="write"):
+        getattr(Tensor, name)(x)
+    assert not hasattr(x, name)
+
+
+def test_a_slip_of_the_pen_is_answered_by_python():
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'reshap'"):
+        _ = Tensor([1.0]).reshap
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: tg.cat, "tinygrad_lite has no 'cat': write Tensor.cat(...): it is a method of tensors"),
+        (lambda: tg.randint, "tinygrad_lite has no 'randint': write Tensor(rng.integers(low, high, shape)), "),
+        (lambda: tg.nn.Sequential, "tinygrad_lite.nn has no 'Sequential': write a plain list of modules "),
+        (lambda: tg.nn.CrossEntropyLoss, "tinygrad_lite.nn has no 'CrossEntropyLoss': write logits.cross_entropy("),
+        (lambda: F.relu, "tinygrad_lite.functional has no 'relu': write Tensor.relu(...): it is a method of tensors"),
+        (lambda: F.nothing, "tinygrad_lite.functional has no 'nothing'"),
+    ],
+)
+def test_an_unknown_name_of_a_module_is_answered_by_what_to_write(ask, message):
+    with pytest.raises(AttributeError, match=f"^{re.escape(message)}"):
+        ask()
+
+
+def test_the_tables_name_nothing_that_is_there():
+    names = [name for names in METHODS_INSTEAD for name in names.split()]
+    assert len(names) == len(set(names))
+    assert not {*names, *ACCEPTED_METHODS} & PUBLIC.keys()
+    assert not {*names} & {*ACCEPTED_METHODS}
+    arguments = {name for value in PUBLIC.values() if callable(value) for name in inspect.signature(value).parameters}
+    arguments |= {name for twin in (F.cross_entropy, F.dropout) for name in inspect.signature(twin).parameters}
+    assert {here for names in ACCEPTED_ARGUMENTS.values() for here in names.split()} <= arguments | {"axes"}
+    assert not {*ARGUMENTS_INSTEAD} & {*ACCEPTED_ARGUMENTS}
+
+
+# --- help() -----------------------------------------------------------------------------------------------------
+
+
+def test_everything_public_is_documented():
+    assert [name for name, value in PUBLIC.items() if not inspect.getdoc(value)] == []
+    assert len(PUBLIC) > 80
+
+
+def test_help_lists_one_spelling_of_each_thing():
+    page = re.sub(".\b", "", pydoc.render_doc(Tensor))
+    listed = set(re.findall(r"^ \|  (\w+)(?:\(| = |$)", page, re.MULTILINE))
+    assert {name for name in listed if name[0] != "_"} - {"Tensor"} == PUBLIC.keys()
+    assert "y = e^x, element-wise" in page
+    assert not {*dir(Tensor([1.0]))} & ELSEWHERE.keys()
+    assert PUBLIC.keys() <= {*dir(Tensor([1.0]))}
+
+
+def test_a_method_has_the_text_and_the_signature_of_its_function():
+    x = Tensor([1.0])
+    for module, name in [(ops, "sum"), (ops, "reshape"), (compositions, "mean"), (functional, "gelu")]:
+        function = getattr(module, name)
+        assert inspect.getdoc(getattr(Tensor, name)) == inspect.getdoc(function)
+        assert inspect.signature(getattr(Tensor, name)) == inspect.signature(function)
+        _, *others = inspect.signature(function).parameters
+        assert [*inspect.signature(getattr(x, name)).parameters] == others
+    assert str(inspect.signature(x.sum)) == "(axis: 'Axis' = None, keepdim: 'bool' = False) -> 'Tensor'"
+
+
+def test_what_has_nothing_to_spell_is_left_alone():
+    assert spelled(ops.exp) is ops.exp
+    assert spelled(3) == 3
+    assert spelled(F.softmax) is F.softmax

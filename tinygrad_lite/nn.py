@@ -15,7 +15,7 @@ import numpy as np
 
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import get_device, next_rng
-from tinygrad_lite.spelling import no_such_name
+from tinygrad_lite.spelling import MODULES_INSTEAD, Listed, no_such_name, spelled, teach
 from tinygrad_lite.tensor import Tensor
 
 
@@ -26,7 +26,7 @@ class Parameter(Tensor):
         super().__init__(data, dtype=dtype, requires_grad=True)
 
 
-class Module:
+class Module(metaclass=Listed):
     """The base of everything that has parameters."""
 
     def __init__(self) -> None:
@@ -152,6 +152,10 @@ class Module:
         for name, parameter in own.items():
             parameter.data[...] = get_device(parameter.device).from_host(np.ascontiguousarray(state[name]))
             parameter.mark_written()
+
+
+teach(Module, {}, MODULES_INSTEAD)
+Module.zero_grad = spelled(Module.zero_grad)
 
 
 class Linear(Module):

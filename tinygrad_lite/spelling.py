@@ -41,6 +41,7 @@ ARGUMENTS_INSTEAD = {
     "order": "write .permute() first",
     "out": "write y = ..., every operation gives a new tensor",
     "retain_graph": "add the losses and call backward() once",
+    "set_to_none": "leave it out",
     "training": "use nn.Dropout, which knows model.train() and model.eval()",
     "unbiased": "write correction=0 to divide by n, correction=1 to divide by n - 1",
     "weight": "there are no class weights; multiply the losses of reduction='none'",
@@ -140,50 +141,94 @@ NAMES_INSTEAD = {
 }
 
 
-def _one_by_one(table: dict[str, str]) -> dict[str, str]:
-    return {name: instead for names, instead in table.items() for name in names.split()}
-
-
-def no_such_name(module: str, name: str, methods: type) -> AttributeError:
-    """What a module says when it is asked for a name that it does not have; `methods` is the class of tensors."""
-    instead = _one_by_one(NAMES_INSTEAD).get(name) or _one_by_one(METHODS_INSTEAD).get(name)
-    if not instead and not name.startswith("_") and hasattr(methods, name):
-        instead = f"Tensor.{name}(...): it is a method of tensors"
-    return AttributeError(f"{module} has no {name!r}" + (f": write {instead}" if instead else ""), name=name)
+# Methods of a module.
+MODULES_INSTEAD = {
+    "cuda cpu": "module.to(device), as in module.to('cuda')",
+    "half float double bfloat16 type": "module.to(device, dtype), as in module.to('cpu', 'float64')",
+    "children modules named_children": "module.named_modules()",
+    "apply": "a loop over module.named_modules() or module.parameters()",
+    "requires_grad_": "parameter.requires_grad_(False) in a loop over module.parameters()",
+    "register_buffer register_parameter add_module": "self.name = ..., a plain attribute",
+    "compile": "nothing: there is no compiler",
+}
 
 
 # --- how the tables take effect ---------------------------------------------------------------------------------
 
 
-class Elsewhere:
-    """An attribute that tensors have elsewhere: it gives the accepted method, or raises what to write instead.
+def _one_by_one(table: dict[str, str]) -> dict[str, str]:
+    return {name: instead for names, instead in table.items() for name in names.split()}
 
-    A `__getattr__` in the class would do the same in two lines, but it slows down every attribute in Python 3.11.
+
+def no_such_name(module: str, name: str, tensor: type) -> AttributeError:
+    """What a Python module says when it is asked for a name that it does not have."""
+    instead = _one_by_one(NAMES_INSTEAD | METHODS_INSTEAD).get(name)
+    if not instead and not name.startswith("_") and hasattr(tensor, name):
+        instead = f"Tensor.{name}(...): it is a method of tensors"
+    return AttributeError(f"{module} has no {name!r}" + (f": write {instead}" if instead else ""), name=name)
+
+
+class Elsewhere:
+    """An attribute of a class that has another name here: gives the accepted method, or raises what to write instead.
+
+    A `__getattr__` in the class would do the same in three lines, but it slows down every attribute in Python 3.11.
     """
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, accepted: tuple = (), instead: str = "") -> None:
+        self.name, self.accepted, self.instead = name, accepted, instead
 
     def __get__(self, x: Any, owner: type | None = None) -> Any:
         if x is None:
             return self
-        if self.name in ACCEPTED_METHODS:
-            here, *arguments = ACCEPTED_METHODS[self.name]
-            return functools.partial(getattr(x, here), *arguments) if arguments else getattr(x, here)
-        instead = _one_by_one(METHODS_INSTEAD)[self.name]
-        raise AttributeError(f"a tensor has no {self.name!r}: write {instead}", name=self.name, obj=x)
+        if not self.accepted:
+            message = f"a {type(x).__name__} has no {self.name!r}: write {self.instead}"
+            raise AttributeError(message, name=self.name, obj=x)
+        method, *arguments = self.accepted
+        return functools.partial(getattr(x, method), *arguments) if arguments else getattr(x, method)
 
     def __call__(self, x: Any = None, *args: Any, **options: Any) -> Any:
         """`Tensor.add(x, y)`, of the class instead of a tensor."""
         return self.__get__(... if x is None else x)(*args, **options)
 
 
-ELSEWHERE = {name: Elsewhere(name) for name in (*ACCEPTED_METHODS, *_one_by_one(METHODS_INSTEAD))}
+class Listed(type):
+    """The type of a class whose `help()` and `dir()` list one spelling of each thing."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if not isinstance(getattr(cls, name, None), Elsewhere)]
 
 
-def _named(function: Callable) -> list[str]:
-    """The arguments that may be given by name."""
-    return [p.name for p in inspect.signature(function).parameters.values() if p.kind is not p.VAR_POSITIONAL]
+def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> None:
+    """Let the methods of a class know the spellings of arguments, and the class those of methods."""
+    for name, value in list(vars(kind).items()):
+        if name.startswith("_"):
+            continue
+        if isinstance(value, staticmethod):
+            setattr(kind, name, staticmethod(spelled(value.__func__)))
+        elif callable(value) and _named(value, skip=1):
+            setattr(kind, name, spelled(value))
+    for name, method in accepted.items():
+        setattr(kind, name, Elsewhere(name, accepted=method))
+    for name, sentence in _one_by_one(instead).items():
+        setattr(kind, name, Elsewhere(name, instead=sentence))
+
+
+def spelled(function: Callable) -> Callable:
+    """The function, with its arguments by torch's and NumPy's names too; its signature stays what it is."""
+    if hasattr(function, "knows_spellings"):
+        return function
+    known = frozenset(_named(function))
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in known:
+                options = respelled(function, function.__name__, options)
+                break
+        return function(*args, **options)
+
+    call.knows_spellings = True
+    return call
 
 
 def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -206,23 +251,7 @@ def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[st
     return result
 
 
-def spelled(function: Callable) -> Callable:
-    """The function, with its arguments by torch's and NumPy's names too; its signature stays what it is."""
-    if isinstance(function, staticmethod):
-        return staticmethod(spelled(function.__func__))
-    if not callable(function) or hasattr(function, "knows_spellings"):
-        return function
-    known, (tensor, *_) = _named(function), [*inspect.signature(function).parameters, ""]
-    if not {*known} - {tensor}:
-        return function
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        for name in options:
-            if name not in known:
-                options = respelled(function, function.__name__, options)
-                break
-        return function(*args, **options)
-
-    call.knows_spellings = True
-    return call
+def _named(function: Callable, skip: int = 0) -> list[str]:
+    """The arguments that may be given by name, without the first `skip` of all."""
+    parameters = [*inspect.signature(function).parameters.values()][skip:]
+    return [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]

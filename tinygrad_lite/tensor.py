@@ -57,14 +57,7 @@ else:
     compositions, functional, ops = _Later("compositions"), _Later("functional"), _Later("ops")
 
 
-class _Listed(type):
-    """The type of the class `Tensor`: lets `help()` and `dir()` list one spelling of each thing."""
-
-    def __dir__(cls) -> list[str]:
-        return [name for name in super().__dir__() if name not in spelling.ELSEWHERE]
-
-
-class Tensor(metaclass=_Listed):
+class Tensor(metaclass=spelling.Listed):
     """An n-dimensional array with a gradient.
 
     Beside a tensor, operations take a number, a list or an array too, and make a constant of it: a number takes the
@@ -193,7 +186,7 @@ class Tensor(metaclass=_Listed):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         """What NumPy's functions ask for, as in np.asarray(x): a read-only view where they do not want a copy.
 
-        Two things must not happen unsaid: that the gradient ends here, and that a GPU is waited for.
+        Refused, as in torch, if a gradient would end here without a word, or if NumPy would have to wait for a GPU.
         """
         if self.requires_grad:
             raise RuntimeError(
@@ -703,16 +696,12 @@ from tinygrad_lite import compositions, functional, ops  # noqa: E402  (they nee
 
 
 def _close_the_circle() -> None:
-    """Put the operations into the class, and let methods understand how torch and NumPy spell names and arguments."""
+    """Put the operations into the class, and let it understand torch and NumPy."""
     modules = {"compositions": compositions, "functional": functional, "ops": ops}
     for name, value in list(vars(Tensor).items()):
-        method = getattr(modules[value.module], value.name) if isinstance(value, _Later) else value
-        if not name.startswith("_"):
-            method = spelling.spelled(method)
-        if method is not value:
-            setattr(Tensor, name, method)
-    for name, attribute in spelling.ELSEWHERE.items():
-        setattr(Tensor, name, attribute)
+        if isinstance(value, _Later):
+            setattr(Tensor, name, getattr(modules[value.module], value.name))
+    spelling.teach(Tensor, spelling.ACCEPTED_METHODS, spelling.METHODS_INSTEAD)
 
 
 _close_the_circle()

@@ -4,6 +4,7 @@ The files are read with `ast`, not imported, so an import inside a function coun
 """
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -225,3 +226,16 @@ def test_every_text_file_is_opened_with_an_encoding():
             if any(k.arg in ("text", "universal_newlines") for k in call.keywords) and owner == "subprocess":
                 named = any(keyword.arg == "encoding" for keyword in call.keywords)
                 assert named, f"{FILES[module]}:{call.lineno} reads a program's output without an encoding"
+
+
+def test_the_package_brings_its_parts_and_changes_nothing():
+    program = """
+import os, sys
+before = dict(os.environ)
+import tinygrad_lite as tg
+tg.nn.Linear, tg.optim.AdamW, tg.functional.softmax
+assert not {"cupy", "matplotlib", "safetensors", "tqdm"} & sys.modules.keys()
+assert dict(os.environ) == before
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr

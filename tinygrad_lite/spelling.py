@@ -201,12 +201,9 @@ class Listed(type):
 def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> None:
     """Let the methods of a class know the spellings of arguments, and the class those of methods."""
     for name, value in list(vars(kind).items()):
-        if name.startswith("_"):
-            continue
-        if isinstance(value, staticmethod):
-            setattr(kind, name, staticmethod(spelled(value.__func__)))
-        elif callable(value) and _named(value, skip=1):
-            setattr(kind, name, spelled(value))
+        function = getattr(value, "__func__", value)  # of a static method, the function in it
+        if not name.startswith("_") and callable(function) and _named(function, skip=1):
+            setattr(kind, name, spelled(value) if function is value else staticmethod(spelled(function)))
     for name, method in accepted.items():
         setattr(kind, name, Elsewhere(name, accepted=method))
     for name, sentence in _one_by_one(instead).items():

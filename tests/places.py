@@ -53,6 +53,10 @@ WITHOUT_KERNELS = "tinygrad_lite/test_ops tinygrad_lite/test_device".split()
 CPU_ONLY = {  # and why
     "tinygrad_lite/test_tensor::test_data_is_copied_and_wrap_does_not_copy": "memory of the host",
     "tinygrad_lite/test_tensor::test_numpy_is_a_read_only_view": "a view of the CPU's memory; from a GPU it is a copy",
+    "tinygrad_lite/test_tensor::test_numpy_takes_a_tensor_for_an_array": "of a tensor on the host",
+    "tinygrad_lite/test_tensor::test_a_gradient_is_not_lost_on_the_way_to_numpy": "the same",
+    "tinygrad_lite/test_tensor::test_arrays_beside_a_tensor_become_constants": "NumPy's arrays do not mix with a GPU's",
+    "tinygrad_lite/test_tensor::test_one_hot_of_no_class": "on a GPU nobody looks: it would wait",
     "tinygrad_lite/test_ops::test_neither_inputs_nor_incoming_gradient_are_written": "memory that cannot be written",
     "tinygrad_lite/test_ops_edges::test_numpy_array_on_the_left": "NumPy's arrays do not mix with those of a GPU",
     "tinygrad_lite/test_ops_edges::test_numbers_take_the_tensors_type_if_they_can": "the same",

@@ -1,12 +1,20 @@
-"""The pages in docs/ show what happens: every `>>>` of theirs is run, page by page, and must print what is below it."""
+"""The pages in docs/ show what happens: every `>>>` of theirs is run, page by page, and must print what is below it.
+
+docs/api.md lists the public names, each with the first sentence of its documentation.
+"""
 
 import doctest
+import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import tinygrad_lite
 from tests.tiny_runs import undone
+from tinygrad_lite import Tensor, functional, nn, optim
 from tinygrad_lite.device import random_key
 
 ROOT = Path(__file__).parent.parent
@@ -49,3 +57,38 @@ def test_the_tour_of_the_engine_is_run():
 def test_only_python_blocks_are_run_and_keep_their_lines():
     page = "# >>> 1\n```python\n>>> 1 + 1\n2\n```\n```sh\n>>> no\n```\n"
     assert session(page) == "\n\n>>> 1 + 1\n2\n\n\n\n\n"
+
+
+# --- the list of public names -----------------------------------------------------------------------------------
+
+
+def public(owner: ModuleType | type) -> Iterator[tuple[str, object]]:
+    """The public names of a module or class. A definition behind a twin is not one: the twin is."""
+    for name in getattr(owner, "__all__", dir(owner)):
+        value = getattr(owner, name)
+        here = isinstance(owner, type) or hasattr(owner, "__all__") or getattr(value, "__module__", 0) == owner.__name__
+        if here and name[0] != "_" and not name.endswith(("_composed", "_fused")):
+            yield name, value
+
+
+def first_sentence(value: object) -> str:
+    """The first sentence of its documentation, without the full stop, as a cell of a table."""
+    text = " ".join(inspect.getdoc(value).split("\n\n")[0].split("\n")).replace("|", "\\|")
+    return re.split(r"\.(?:  | (?=[A-Z(])|$)", text)[0]
+
+
+def test_the_list_of_public_names_is_complete():
+    page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
+    owners = {"tinygrad_lite": tinygrad_lite, "Tensor": Tensor, "functional": functional, "nn": nn, "optim": optim}
+    listed = dict.fromkeys(owners, ())
+    for part in page.split("\n## ")[1:]:
+        heading = part.split("\n")[0].strip("`").removeprefix("tinygrad_lite.")
+        listed[heading] = re.findall(r"^\| `(\w+)` \| (.*) \|$", part, re.MULTILINE)
+    assert listed.keys() == owners.keys()
+    for heading, owner in owners.items():
+        right = {name: first_sentence(value) for name, value in public(owner)}
+        lines = "\n".join(
+            f"| `{name}` | {text} |" for name, text in right.items() if (name, text) not in listed[heading]
+        )
+        assert not lines, f"docs/api.md, under {heading}, must have these lines:\n{lines}"
+        assert [name for name, _ in listed[heading] if name not in right] == [], f"no longer in {heading}"

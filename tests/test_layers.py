@@ -4,6 +4,7 @@ The files are read with `ast`, not imported, so an import inside a function coun
 """
 
 import ast
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,19 +17,26 @@ ROOT = Path(__file__).parent.parent
 # module too, as long as no circle arises. A name with ".*" stands for all modules of a package.
 LAYERS = [
     ["tinygrad_lite.errors", "tinygrad_lite.console"],
-    ["tinygrad_lite.device", "tinygrad_lite.cuda.find", "tinygrad_lite.anomaly", "tinygrad_lite.profiler"],
+    [
+        "tinygrad_lite.device",
+        "tinygrad_lite.cuda.find",
+        "tinygrad_lite.anomaly",
+        "tinygrad_lite.profiler",
+        "tinygrad_lite.spelling",
+    ],
     [
         "tinygrad_lite.tensor",
         "tinygrad_lite.ops",
+        "tinygrad_lite.compositions",
         "tinygrad_lite.functional",
         "tinygrad_lite.functional.*",
         "tinygrad_lite.cuda",
         "tinygrad_lite.cuda.*",
     ],
-    ["tinygrad_lite"],  # __init__.py, the names that users import
     ["tinygrad_lite.nn", "tinygrad_lite.gradcheck", "tinygrad_lite.graph"],
     ["tinygrad_lite.flat"],
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
+    ["tinygrad_lite"],  # __init__.py, the names that users import
     ["tinygrad_lite.options", "tinygrad_lite.checkpoint", "tinygrad_lite.text", "tinygrad_lite.text.*"],
     [
         "tinygrad_lite.training",
@@ -60,9 +68,9 @@ LAYERS = [
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],
 ]
-# The one circle: tensors have the operations as methods, and the operations make tensors. The last line of tensor.py
-# closes it, when everything else in the file is there.
-CIRCLE = {("tinygrad_lite.tensor", "tinygrad_lite.ops"), ("tinygrad_lite.tensor", "tinygrad_lite.functional")}
+# The one circle: tensors have the operations as methods, and the operations make tensors. The last lines of tensor.py
+# close it, when everything else in the file is there.
+CIRCLE = {("tinygrad_lite.tensor", f"tinygrad_lite.{name}") for name in ("ops", "compositions", "functional")}
 
 
 def module_name(path: Path) -> str:
@@ -144,10 +152,11 @@ def test_there_is_one_circle_and_no_other():
     assert not edges, f"there is a circle of imports among {sorted(edges)}"
 
 
-def test_the_circle_is_closed_by_the_last_line_of_tensor():
-    last = TREES["tinygrad_lite.tensor"].body[-1]
+def test_the_circle_is_closed_by_the_last_lines_of_tensor():
+    last, closing, call = TREES["tinygrad_lite.tensor"].body[-3:]
     assert isinstance(last, ast.ImportFrom)
     assert {("tinygrad_lite.tensor", f"{last.module}.{alias.name}") for alias in last.names} == CIRCLE
+    assert ast.unparse(call) == f"{closing.name}()"
 
 
 def test_the_library_needs_few_others():
@@ -220,3 +229,16 @@ def test_every_text_file_is_opened_with_an_encoding():
             if any(k.arg in ("text", "universal_newlines") for k in call.keywords) and owner == "subprocess":
                 named = any(keyword.arg == "encoding" for keyword in call.keywords)
                 assert named, f"{FILES[module]}:{call.lineno} reads a program's output without an encoding"
+
+
+def test_the_package_brings_its_parts_and_changes_nothing():
+    program = """
+import os, sys
+before = dict(os.environ)
+import tinygrad_lite as tg
+tg.nn.Linear, tg.optim.AdamW, tg.functional.softmax
+assert not {"cupy", "matplotlib", "safetensors", "tqdm"} & sys.modules.keys()
+assert dict(os.environ) == before
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+    assert done.returncode == 0, done.stderr

@@ -1,8 +1,24 @@
-"""A small tensor class with reverse-mode autograd over NumPy or CuPy arrays, and what a Transformer needs on top."""
+"""A small tensor class with reverse-mode autograd over NumPy or CuPy arrays, and what a Transformer needs on top.
 
+>>> import tinygrad_lite as tg
+>>> tg.nn.Linear(2, 3)(tg.Tensor.ones(5, 2)).shape
+(5, 3)
+"""
+
+from typing import Any
+
+# isort: off
+from tinygrad_lite.tensor import Tensor, no_grad  # first: it imports its operations when it is complete
+
+# isort: on
+from tinygrad_lite import functional, nn, optim
 from tinygrad_lite.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import manual_seed
-from tinygrad_lite.tensor import Tensor, no_grad
+from tinygrad_lite.spelling import no_such_name
 
-__all__ = ["NonFiniteError", "Tensor", "detect_anomaly", "manual_seed", "no_grad"]
+__all__ = ["NonFiniteError", "Tensor", "detect_anomaly", "functional", "manual_seed", "nn", "no_grad", "optim"]
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    raise no_such_name(__name__, name, Tensor)

@@ -26,6 +26,8 @@ checking = False
 ENGINE = (
     "tinygrad_lite.tensor",
     "tinygrad_lite.ops",
+    "tinygrad_lite.compositions",
+    "tinygrad_lite.spelling",
     "tinygrad_lite.functional",
     "tinygrad_lite.cuda",
     "tinygrad_lite.nn",

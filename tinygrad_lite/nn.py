@@ -15,6 +15,7 @@ import numpy as np
 
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import get_device, next_rng
+from tinygrad_lite.spelling import MODULES_INSTEAD, Listed, no_such_name, spelled, teach
 from tinygrad_lite.tensor import Tensor
 
 
@@ -27,7 +28,7 @@ class Parameter(Tensor):
         super().__init__(data, dtype=dtype, requires_grad=True)
 
 
-class Module:
+class Module(metaclass=Listed):
     """The base of everything that has parameters."""
 
     def __init__(self) -> None:
@@ -40,15 +41,51 @@ class Module:
         """Compute; every module defines its own."""
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
+    def _parts(self) -> Iterator[tuple[str, Module]]:
+        """The modules that are its attributes, or in lists that are."""
+        for name, value in vars(self).items():
+            numbered = enumerate(value) if isinstance(value, list) else [(None, value)]
+            for number, part in numbered:
+                if isinstance(part, Module):
+                    yield name if number is None else f"{name}.{number}", part
+
     def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
         """This module and all inside it, with their dotted names."""
         yield prefix, self
+        for path, part in self._parts():
+            yield from part.named_modules(f"{prefix}.{path}" if prefix else path)
+
+    def __repr__(self) -> str:
+        """The parts as an indented tree, with the shapes of their parameters and how many numbers these have.
+
+        >>> Linear(3, 2)
+        Linear, 8 parameters: weight (2, 3), bias (2,)
+        """
+        return "\n".join(self._tree(set()))
+
+    def _tree(self, seen: set[int]) -> list[str]:
+        """A line on this module, then those on its parts; `seen` has the parameters of the lines before."""
+        own = []
         for name, value in vars(self).items():
-            children = enumerate(value) if isinstance(value, list) else [(None, value)]
-            for number, child in children:
-                if isinstance(child, Module):
-                    path = name if number is None else f"{name}.{number}"
-                    yield from child.named_modules(f"{prefix}.{path}" if prefix else path)
+            if isinstance(value, Parameter):
+                own.append(f"{name} {value.shape}{' tied' if id(value) in seen else ''}")
+                seen.add(id(value))
+        count = self.num_parameters()
+        top = (
+            type(self).__name__ + (f", {count:,} parameters" if count else "") + (": " + ", ".join(own) if own else "")
+        )
+        trees: list[list[Any]] = []  # the first and last name of neighbours that look alike, and their lines
+        for path, part in self._parts():
+            tree = part._tree(seen)
+            if trees and tree == trees[-1][2] and path.rpartition(".")[0] == trees[-1][0].rpartition(".")[0] != "":
+                trees[-1][1] = path
+            else:
+                trees.append([path, path, tree])
+        lines = [top]
+        for first, last, tree in trees:
+            name = first if first == last else f"{first} to {last}, each"
+            lines += [f"  {name}: {tree[0]}", *(f"  {line}" for line in tree[1:])]
+        return lines
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
         """Each parameter once, with its name; a tied parameter goes by the first of its names."""
@@ -118,6 +155,10 @@ class Module:
             parameter.mark_written()
 
 
+teach(Module, {}, MODULES_INSTEAD)
+Module.zero_grad = spelled(Module.zero_grad)
+
+
 class Linear(Module):
     """y = x W^T + b. Starts as in torch: uniform in +-1/sqrt(in_features)."""
 
@@ -164,6 +205,10 @@ class Dropout(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return F.dropout(x, self.p) if self.training and self.p else x
+
+
+def __getattr__(name: str) -> Any:
+    raise no_such_name(__name__, name, Tensor)
 
 
 def _uniform(shape: tuple[int, ...], bound: float) -> np.ndarray:

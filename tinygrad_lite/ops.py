@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.device import Array, device_of, get_device, is_float, scatter_add, xp_of
+from tinygrad_lite.device import Array, device_of, get_device, is_float, scatter_add, sum_over, xp_of
 from tinygrad_lite.tensor import Axis, Tensor, check_one_device, node
 
 # Like PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py looks at the loss and says where one arose.
@@ -51,28 +51,44 @@ def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
     if not isinstance(y, Tensor):
         y = _constant(y, x)
     check_one_device((x, y), op)
-    if x.dtype != y.dtype:
-        dtype = promote(x.dtype, y.dtype)
+    a, b = x.data, y.data
+    if not broadcastable(a.shape, b.shape):
+        raise ValueError(f"{op}: shapes {a.shape} and {b.shape} do not broadcast against each other")
+    if a.dtype != b.dtype:
+        dtype = promote(a.dtype, b.dtype)
         x, y = cast(x, dtype), cast(y, dtype)
-    try:
-        np.broadcast_shapes(x.shape, y.shape)
-    except ValueError:
-        raise ValueError(f"{op}: shapes {x.shape} and {y.shape} do not broadcast against each other") from None
     return x, y
 
 
+def as_tensor(value: Any, like: Tensor) -> Tensor:
+    """What stands where a tensor is expected beside another one: numbers, lists and arrays become constants.
+
+    A number or a list goes to the other tensor's device; an array stays where it is, on a GPU as on the CPU.
+    """
+    if isinstance(value, Tensor):
+        return value
+    return Tensor(value, device=None if getattr(value, "ndim", 0) else like.device)
+
+
 def _constant(value: Any, like: Tensor) -> Tensor:
-    if isinstance(value, np.ndarray) and value.ndim:
-        return Tensor(value)
-    if isinstance(value, (bool, np.bool_)):
-        dtype = like.dtype
-    elif isinstance(value, (numbers.Integral, np.ndarray)) and np.asarray(value).dtype.kind in "iu":
-        dtype = like.dtype if like.dtype.kind != "b" else np.dtype(np.int64)
-    elif isinstance(value, (numbers.Real, np.ndarray)):
-        dtype = like.dtype if is_float(like.dtype) else np.dtype(np.float32)
-    else:
-        raise TypeError(f"a {type(value).__name__} cannot be combined with a tensor: use a number or a Tensor")
+    if isinstance(value, (np.ndarray, list, tuple, type(like.data))) and getattr(value, "ndim", 1):
+        return as_tensor(value, like)
+    # Most numbers are of the first types; to ask whether it is a numbers.Real takes as long as an addition.
+    if not isinstance(value, (float, int, numbers.Real, np.bool_, np.ndarray, type(like.data))):
+        raise TypeError(f"a {type(value).__name__} cannot be combined with a tensor: use a number, a list or an array")
+    dtype = like.data.dtype
+    if not is_float(dtype):
+        kind = np.asarray(value).dtype.kind
+        if kind not in "biu":
+            dtype = np.dtype(np.float32)
+        elif dtype.kind == "b" and kind != "b":
+            dtype = np.dtype(np.int64)
     return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
+
+
+def broadcastable(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two shapes fit by NumPy's rule: counted from the last axis on, sizes are equal or one of them is 1."""
+    return a == b or () in (a, b) or all(m == n or 1 in (m, n) for m, n in zip(a[::-1], b[::-1], strict=False))
 
 
 def as_float(x: Tensor) -> Tensor:
@@ -86,7 +102,7 @@ def unbroadcast(dy: Array, shape: tuple[int, ...]) -> Array:
         return dy
     extra = dy.ndim - len(shape)
     stretched = tuple(i + extra for i, size in enumerate(shape) if size == 1 and dy.shape[i + extra] != 1)
-    return dy.sum(axis=(*range(extra), *stretched)).reshape(shape)
+    return sum_over(dy, (*range(extra), *stretched)).reshape(shape)
 
 
 def choose(condition: Array, x: Array | float, y: Array | float, like: Array) -> Array:
@@ -96,15 +112,24 @@ def choose(condition: Array, x: Array | float, y: Array | float, like: Array) ->
 
 def one_axis(axis: int, ndim: int, op: str) -> int:
     """An axis as a number from 0 to ndim - 1; negative ones count from the end."""
+    if type(axis) is not int and not isinstance(axis, (int, np.integer)):
+        raise TypeError(f"{op}: an axis is a whole number, not {axis!r}")
     if not -ndim <= axis < ndim:
         raise ValueError(f"{op}: there is no axis {axis} in a tensor of {ndim} axes")
     return axis % ndim
 
 
-def _axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
+def as_axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
     if axis is None:
         return tuple(range(ndim))
-    return tuple(one_axis(a, ndim, op) for a in ((axis,) if isinstance(axis, int) else axis))
+    if isinstance(axis, int):
+        return (one_axis(axis, ndim, op),)
+    axes = tuple([one_axis(a, ndim, op) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))])
+    if not axes:
+        raise ValueError(
+            f"{op}: an empty axis=() is every axis in torch and none in NumPy: name the axes, or leave it out"
+        )
+    return axes
 
 
 # --- arithmetic -----------------------------------------------------------------------------------------------
@@ -114,24 +139,24 @@ def _axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
 def add(x: Any, y: Any) -> Tensor:
     """z = x + y.  Both parents get dL/dz as it is."""
     x, y = operands(x, y, "add")
+    z, x_shape, y_shape, x_needs, y_needs = x.data + y.data, x.shape, y.shape, x.requires_grad, y.requires_grad
 
     def backward(dz):
-        return unbroadcast(dz, x_shape), unbroadcast(dz, y_shape)
+        return unbroadcast(dz, x_shape) if x_needs else None, unbroadcast(dz, y_shape) if y_needs else None
 
-    x_shape, y_shape = x.shape, y.shape
-    return node(x.data + y.data, (x, y), backward, "add", linear=True)
+    return node(z, (x, y), backward, "add", linear=True)
 
 
 @silent
 def sub(x: Any, y: Any) -> Tensor:
     """z = x - y.  dL/dx = dL/dz and dL/dy = -dL/dz."""
     x, y = operands(x, y, "sub")
+    z, x_shape, y_shape, x_needs, y_needs = x.data - y.data, x.shape, y.shape, x.requires_grad, y.requires_grad
 
     def backward(dz):
-        return unbroadcast(dz, x_shape), unbroadcast(-dz, y_shape)
+        return unbroadcast(dz, x_shape) if x_needs else None, unbroadcast(-dz, y_shape) if y_needs else None
 
-    x_shape, y_shape = x.shape, y.shape
-    return node(x.data - y.data, (x, y), backward, "sub", linear=True)
+    return node(z, (x, y), backward, "sub", linear=True)
 
 
 @silent
@@ -183,6 +208,28 @@ def pow(x: Any, exponent: Any) -> Tensor:
     return node(z, (x, n), backward, "pow")
 
 
+@silent
+def mod(x: Any, y: Any) -> Tensor:
+    """z = x - y floor(x / y), the remainder with the sign of y.  dL/dx = dL/dz and dL/dy = -dL/dz * floor(x / y).
+
+    That is PyTorch's gradient: where the remainder jumps back to 0, it goes on as if there were no jump.
+    """
+    x, y = operands(x, y, "mod")
+    a, b, xp = x.data, y.data, x.xp
+
+    def backward(dz):
+        return unbroadcast(dz, a.shape), unbroadcast(-dz * xp.floor_divide(a, b), b.shape)
+
+    return node(xp.remainder(a, b), (x, y), backward, "mod")
+
+
+@silent
+def floordiv(x: Any, y: Any) -> Tensor:
+    """floor(x / y), a constant: it stays the same when x or y moves a little, and no gradient flows through it."""
+    x, y = operands(x, y, "floordiv")
+    return Tensor.wrap(x.xp.asarray(x.xp.floor_divide(x.data, y.data)))
+
+
 def neg(x: Tensor) -> Tensor:
     """y = -x.  dL/dx = -dL/dy."""
     return node(-x.data, (x,), lambda dy: (-dy,), "neg", linear=True)
@@ -218,6 +265,14 @@ def compare(x: Any, y: Any, how: str) -> Tensor:
     """A truth value for each pair (`how` names NumPy's function); a constant: no gradient flows through it."""
     x, y = operands(x, y, how)
     return Tensor.wrap(x.xp.asarray(getattr(x.xp, how)(x.data, y.data)))
+
+
+def logical(x: Any, y: Any, how: str) -> Tensor:
+    """`compare` for masks: "logical_and", "logical_or" or "logical_xor" of two truth values."""
+    x, y = operands(x, y, how)
+    if x.dtype != np.bool_:
+        raise TypeError(f"&, | and ^ combine truth values, not {x.dtype}: compare first, as in (x > 0) & (y > 0)")
+    return compare(x, y, how)
 
 
 # --- functions of one element ---------------------------------------------------------------------------------
@@ -366,8 +421,25 @@ def abs(x: Tensor) -> Tensor:
     return node(xp.abs(a), (x,), backward, "abs")
 
 
+def sign(x: Tensor) -> Tensor:
+    """y = 1, 0 or -1 where x is positive, 0 or negative; a constant: no gradient flows through it."""
+    return Tensor.wrap(x.xp.asarray(x.xp.sign(x.data)))
+
+
+def clone(x: Tensor) -> Tensor:
+    """y = x in memory of its own.  dL/dx = dL/dy."""
+    return node(x.data.copy(), (x,), lambda dy: (dy,), "clone", linear=True)
+
+
 def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds, else 0 (PyTorch's)."""
+    """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds, else 0 (PyTorch's).
+
+    One of the two bounds may be left out. They are numbers; for tensors see `maximum` and `minimum`.
+    """
+    if not isinstance(low, (numbers.Real, type(None))) or not isinstance(high, (numbers.Real, type(None))):
+        raise TypeError("clip: low and high are numbers; for tensors use x.maximum(low).minimum(high)")
+    if low is None and high is None:
+        raise ValueError("clip: give low, high or both")
     if isinstance(low, float) or isinstance(high, float) or is_float(x.dtype):
         x = as_float(x)
     a, xp = x.data, x.xp
@@ -391,12 +463,10 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
     x, y = operands(x, y, "where")
     check_one_device((condition, x), "where")
     chosen, x_shape, y_shape = condition.data.astype(bool), x.shape, y.shape
-    try:
-        np.broadcast_shapes(chosen.shape, x_shape, y_shape)
-    except ValueError:
+    if not (broadcastable(chosen.shape, x_shape) and broadcastable(chosen.shape, y_shape)):
         raise ValueError(
             f"where: a condition of shape {chosen.shape} does not broadcast against {x_shape} and {y_shape}"
-        ) from None
+        )
 
     def backward(dz):
         dx, dy = choose(chosen, dz, 0, dz), choose(chosen, 0, dz, dz)
@@ -418,8 +488,8 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
     return node(y, (x,), lambda dy: (dy.astype(before),), "cast", linear=True)
 
 
-def to_device(x: Tensor, device: str) -> Tensor:
-    """The same values on another device; the gradient travels back."""
+def to(x: Tensor, device: str) -> Tensor:
+    """This tensor on another device; the gradient travels back."""
     target, home = get_device(device), device_of(x.data)
     if target is home:
         return x
@@ -436,14 +506,15 @@ def to_device(x: Tensor, device: str) -> Tensor:
 @silent
 def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy at all of its places."""
-    axes, xp, shape = _axes(axis, x.ndim, "sum"), x.xp, x.shape
-    y = x.data.sum(axis=axes, keepdims=keepdim)
-    kept = tuple(1 if i in axes else size for i, size in enumerate(shape))
+    a = x.data
+    axes, shape = None if axis is None else as_axes(axis, a.ndim, "sum"), a.shape
 
     def backward(dy):
-        return (xp.broadcast_to(dy.reshape(kept), shape),)
+        if dy.ndim and not keepdim:
+            dy = dy.reshape(tuple(1 if i in axes else size for i, size in enumerate(shape)))
+        return (xp_of(dy).broadcast_to(dy, shape),)
 
-    return node(y, (x,), backward, "sum", linear=True)
+    return node(sum_over(a, axes, keepdim), (x,), backward, "sum", linear=True)
 
 
 def max(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
@@ -458,13 +529,13 @@ def min(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
 
 def _extreme(x: Tensor, axis: Axis, keepdim: bool, op: str) -> Tensor:
     """The node of max and min: the gradient goes to whichever equals y."""
-    axes, a = _axes(axis, x.ndim, op), x.data
+    axes, a = as_axes(axis, x.ndim, op), x.data
     _check_choice(x.shape, axes, op)
     y = getattr(a, op)(axis=axes, keepdims=True)
 
     def backward(dy):
         chosen = (a == y).astype(dy.dtype)
-        return (chosen * (dy.reshape(y.shape) / chosen.sum(axis=axes, keepdims=True)),)
+        return (chosen * (dy.reshape(y.shape) / sum_over(chosen, axes, keepdims=True)),)
 
     return node(y if keepdim else y.squeeze(axis=axes), (x,), backward, op)
 
@@ -476,8 +547,18 @@ def _check_choice(shape: tuple[int, ...], axes: tuple[int, ...], op: str) -> Non
 
 def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     """The position of the largest element, the first of equal ones; over everything if no axis is given."""
-    _check_choice(x.shape, _axes(axis, x.ndim, "argmax"), "argmax")
-    return Tensor.wrap(x.xp.asarray(x.xp.argmax(x.data, axis=axis, keepdims=keepdim)))
+    return _position(x, axis, keepdim, "argmax")
+
+
+def argmin(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+    """The position of the smallest element, the first of equal ones; over everything if no axis is given."""
+    return _position(x, axis, keepdim, "argmin")
+
+
+def _position(x: Tensor, axis: int | None, keepdim: bool, op: str) -> Tensor:
+    axis = axis if axis is None else one_axis(axis, x.ndim, op)
+    _check_choice(x.shape, as_axes(axis, x.ndim, op), op)
+    return Tensor.wrap(x.xp.asarray(getattr(x.xp, op)(x.data, axis=axis, keepdims=keepdim)))
 
 
 # --- the product ----------------------------------------------------------------------------------------------
@@ -490,28 +571,25 @@ def matmul(x: Any, y: Any) -> Tensor:
     Why: Z[i,j] = sum_k X[i,k] Y[k,j], so dL/dX[i,k] = sum_j dZ[i,j] Y[k,j], which is row i of dZ times row k of Y.
     A vector on the left is a row, a vector on the right a column; that axis is dropped again from the result.
     """
-    if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
-        raise TypeError("matmul: both factors must be tensors")
-    if x.ndim == 0 or y.ndim == 0:
-        raise ValueError(f"matmul: {x.shape} @ {y.shape}: a single number has no axis to multiply over")
-    inner_x, inner_y = x.shape[-1], y.shape[-2] if y.ndim > 1 else y.shape[0]
-    if inner_x != inner_y:
-        raise ValueError(f"matmul: {x.shape} @ {y.shape}: inner sizes {inner_x} and {inner_y} differ")
-    try:
-        np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    except ValueError:
-        raise ValueError(f"matmul: {x.shape} @ {y.shape}: the axes before the last two do not broadcast") from None
-    if x.ndim == 1:
-        product = matmul(x.reshape(1, -1), y)
-        return product.reshape(*product.shape[:-2], *product.shape[-1:]) if y.ndim > 1 else product.reshape(())
-    if y.ndim == 1:
-        return matmul(x, y.reshape(-1, 1)).squeeze(-1)
+    x, y = (x, as_tensor(y, x)) if isinstance(x, Tensor) else (as_tensor(x, y), y)
     check_one_device((x, y), "matmul")
-    dtype = promote(x.dtype, y.dtype)
-    if dtype.kind == "V":  # bfloat16, of which CuPy multiplies no matrices (functional.linear does)
-        dtype = np.dtype(np.float32)
-    x, y = cast(x, dtype), cast(y, dtype)
     a, b, x_needs, y_needs = x.data, y.data, x.requires_grad, y.requires_grad
+    if a.ndim == 0 or b.ndim == 0:
+        raise ValueError(f"matmul: {a.shape} @ {b.shape}: a single number has no axis to multiply over")
+    inner_a, inner_b = a.shape[-1], b.shape[-2] if b.ndim > 1 else b.shape[0]
+    if inner_a != inner_b:
+        raise ValueError(f"matmul: {a.shape} @ {b.shape}: inner sizes {inner_a} and {inner_b} differ")
+    if not broadcastable(a.shape[:-2], b.shape[:-2]):
+        raise ValueError(f"matmul: {a.shape} @ {b.shape}: the axes before the last two do not broadcast")
+    if a.ndim == 1:
+        product = matmul(x.reshape(1, -1), y)
+        return product.reshape(*product.shape[:-2], *product.shape[-1:]) if b.ndim > 1 else product.reshape(())
+    if b.ndim == 1:
+        return matmul(x, y.reshape(-1, 1)).squeeze(-1)
+    if a.dtype != b.dtype or a.dtype.kind == "V":  # bfloat16, of which CuPy multiplies no matrices (linear does)
+        dtype = promote(a.dtype, b.dtype)
+        dtype = np.dtype(np.float32) if dtype.kind == "V" else dtype
+        return matmul(cast(x, dtype), cast(y, dtype))
 
     def backward(dz):
         da = unbroadcast(dz @ b.swapaxes(-1, -2), a.shape) if x_needs else None
@@ -524,27 +602,42 @@ def matmul(x: Any, y: Any) -> Tensor:
 # --- shape: the numbers stay, their places change -------------------------------------------------------------
 
 
-def reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """The same elements in the same order under another shape; one size may be -1, which is then worked out."""
-    before = x.shape
+def as_shape(sizes: tuple) -> tuple[int, ...]:
+    """The sizes, whether they came as f(2, 3) or as f((2, 3))."""
+    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+
+
+def reshape(x: Tensor, *shape: Any) -> Tensor:
+    """The same elements in the same order under another shape; one size may be -1, which is then worked out.
+
+    The memory is shared where NumPy can share it. Where it cannot, as of a transposed matrix, the result is a copy.
+    """
+    shape, before = as_shape(shape), x.shape
     try:
         y = x.data.reshape(shape)
     except (ValueError, TypeError):
         raise ValueError(f"reshape: {x.numel()} elements of shape {before} do not fill {tuple(shape)}") from None
-    return node(y, (x,), lambda dy: (dy.reshape(before),), "reshape", view=True)
+    return node(y, (x,), lambda dy: (dy.reshape(before),), "reshape", linear=True, view=_is_view(y, x))
 
 
-def permute(x: Tensor, axes: tuple[int, ...]) -> Tensor:
+def _is_view(y: Array, x: Tensor) -> bool:
+    """Whether an array that was made of x's array lies in the same memory. (A copy of it may be a view of a copy.)"""
+    base = y.base
+    return base is x.data or (base is not None and bool(x.xp.may_share_memory(y, x.data)))
+
+
+def permute(x: Tensor, *axes: Any) -> Tensor:
     """The axes in another order: axis i of the result is axis axes[i] of x."""
-    axes = tuple(one_axis(axis, x.ndim, "permute") for axis in axes)
+    axes = tuple(one_axis(axis, x.ndim, "permute") for axis in as_shape(axes))
     if sorted(axes) != list(range(x.ndim)):
         raise ValueError(f"permute: {axes} does not name each axis of a tensor of {x.ndim} axes once")
     back = tuple(sorted(range(x.ndim), key=axes.__getitem__))
     return node(x.data.transpose(axes), (x,), lambda dy: (dy.transpose(back),), "permute", view=True)
 
 
-def expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
+def expand(x: Tensor, *shape: Any) -> Tensor:
     """Stretch axes of size 1, without copying; -1 keeps a size.  dL/dx sums over what was stretched."""
+    shape = as_shape(shape)
     extra = len(shape) - x.ndim
     shape = tuple(x.shape[i - extra] if size == -1 and i >= extra else size for i, size in enumerate(shape))
     before = x.shape
@@ -557,8 +650,9 @@ def expand(x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def pad(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0.0) -> Tensor:
     """Add `value` around: padding[i] = (how many before, how many after) along axis i."""
-    if len(padding) != x.ndim or any(n < 0 for pair in padding for n in pair):
-        raise ValueError(f"pad: needs a pair of numbers >= 0 for each of {x.ndim} axes, not {list(padding)}")
+    pairs = list(padding) if np.iterable(padding) else [padding]
+    if len(pairs) != x.ndim or any(np.shape(pair) != (2,) or np.min(pair) < 0 for pair in pairs):
+        raise ValueError(f"pad: needs a pair of numbers >= 0 for each of {x.ndim} axes, not {pairs}")
     if x.ndim == 0:  # a single number has no sides
         return x
     inner = tuple(slice(before, before + size) for (before, _), size in zip(padding, x.shape, strict=True))
@@ -566,9 +660,20 @@ def pad(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0.0) -> Te
     return node(y, (x,), lambda dy: (dy[inner],), "pad", linear=True)
 
 
-def cat(tensors: tuple[Tensor, ...], axis: int = 0) -> Tensor:
-    """Tensors one after the other along an axis; each gets its piece of the gradient."""
-    check_one_device(tensors, "cat")
+def as_tensors(values: tuple, op: str) -> tuple[Tensor, ...]:
+    """Tensors, and what becomes one beside them, whether they came as f(x, y) or as f([x, y])."""
+    values = tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+    like = next((value for value in values if isinstance(value, Tensor)), None)
+    if like is None:
+        raise TypeError(f"{op}: needs tensors; make them with Tensor(...)")
+    tensors = tuple(as_tensor(value, like) for value in values)
+    check_one_device(tensors, op)
+    return tensors
+
+
+def cat(*tensors: Tensor, axis: int = 0) -> Tensor:
+    """This tensor and the others, one after the other along an axis; each gets its piece of the gradient."""
+    tensors = as_tensors(tensors, "cat")
     first = tensors[0]
     axis = one_axis(axis, first.ndim, "cat")
     for tensor in tensors:
@@ -625,6 +730,8 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
     try:
         y = x.data[index]
+        if isinstance(y, np.generic):  # NumPy copies a single element, unless an ellipsis asks for an array
+            y = x.data[(*parts, ...)]
     except IndexError as error:
         raise IndexError(f"getitem: {error} (a tensor of shape {shape})") from None
-    return node(y, (x,), backward, "getitem", linear=True, view=not advanced)
+    return node(y, (x,), backward, "getitem", linear=True, view=not advanced and _is_view(y, x))

@@ -10,16 +10,15 @@ chapters of `functional/`.
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinygrad_lite import anomaly, profiler
-from tinygrad_lite.device import Array, device_of, get_device, next_rng
+from tinygrad_lite import anomaly, profiler, spelling
+from tinygrad_lite.device import Array, device_of, get_device, is_float, next_rng
 
 Backward = Callable[[Array], tuple[Array | None, ...]]
 Axis = int | Sequence[int] | None
@@ -39,15 +38,41 @@ def no_grad() -> Iterator[None]:
         _grad_enabled = before
 
 
-class Tensor:
+class _Later:
+    """Stands for a module of operations while the class `Tensor`, which they need, is being made.
+
+    `exp = ops.exp` in its body then notes two names; the end of this file puts the function there.
+    """
+
+    def __init__(self, module: str, name: str = "") -> None:
+        self.module, self.name = module, name
+
+    def __getattr__(self, name: str) -> _Later:
+        return _Later(self.module, name)
+
+
+if TYPE_CHECKING:  # an editor sees the functions themselves
+    from tinygrad_lite import compositions, functional, ops
+else:
+    compositions, functional, ops = _Later("compositions"), _Later("functional"), _Later("ops")
+
+
+class Tensor(metaclass=spelling.Listed):
     """An n-dimensional array with a gradient.
+
+    Beside a tensor, operations take a number, a list or an array too, and make a constant of it: a number takes the
+    tensor's dtype if it can, a list becomes float32 or int64, an array keeps its dtype (NumPy's is mostly float64).
 
     Args:
         data: a number, nested lists, or an array (which is copied). Python floats become float32, integers
             int64; arrays keep their dtype.
         dtype: the type of the elements, if another one is wanted.
         device: "cpu" or "cuda".
-        requires_grad: whether `backward()` shall leave a gradient in `.grad`.
+        requires_grad: whether `backward()` leaves a gradient in `.grad`.
+    Attributes:
+        data: the values, an array of NumPy or CuPy.
+        grad: the gradient, a tensor, or None where none has arrived.
+        op: the operation that computed it; empty for a leaf.
 
     >>> x = Tensor([1.0, 2.0, 3.0], requires_grad=True)
     >>> (x * x).sum().backward()
@@ -58,13 +83,21 @@ class Tensor:
     _place: anomaly.Place | None = None  # the line that made it; remembered in the checking mode only
     _is_parameter = False
     _gradient_memory: Callable[[], Array] | None = None  # where an optimizer wants the gradient of a leaf
+    _seen: tuple[int, ...] = ()  # the parents' versions when this node was made, and its own
+    _retain = False
     __array_ufunc__ = None  # lets `numpy_array + tensor` reach Tensor.__radd__
 
     def __init__(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
         if isinstance(data, Tensor):
             raise TypeError("Tensor(tensor): use tensor.detach(), tensor.cast(dtype) or tensor.to(device)")
-        given = data.dtype if hasattr(data, "dtype") else np.asarray(data).dtype
-        if dtype is None and not hasattr(data, "dtype"):
+        is_list = not hasattr(data, "dtype")
+        if is_list or not isinstance(data.dtype, np.dtype):  # the latter: an array of some other library
+            try:
+                data = np.asarray(data)
+            except ValueError:
+                raise ValueError("Tensor: the nested lists differ in length, so they have no shape") from None
+        given = data.dtype
+        if dtype is None and is_list:
             dtype = {"f": np.float32, "i": np.int64}.get(given.kind)
         wanted = given if dtype is None else np.dtype(dtype)
         if wanted.kind not in "fiub":
@@ -82,14 +115,12 @@ class Tensor:
     def _set_up(self, array: Array, parents: tuple, backward: Backward | None, op: str) -> None:
         self.data = array
         self.grad: Tensor | None = None
-        self.requires_grad = bool(parents)
+        self._requires_grad = backward is not None
         self.op = op
         self._parents: tuple[Tensor, ...] = parents
         self._backward = backward
         self._order = next(_newest)
         self._version = [0]  # counts in-place writes; views of the same memory share this cell
-        self._seen: tuple[int, ...] = ()  # the parents' versions when this node was made, and its own
-        self._retain = False
 
     @staticmethod
     def wrap(array: Array) -> Tensor:
@@ -102,18 +133,22 @@ class Tensor:
 
     @property
     def shape(self) -> tuple[int, ...]:
+        """The sizes of the axes."""
         return self.data.shape
 
     @property
     def ndim(self) -> int:
+        """How many axes there are."""
         return self.data.ndim
 
     @property
     def dtype(self) -> np.dtype:
+        """The type of the elements."""
         return self.data.dtype
 
     @property
     def device(self) -> str:
+        """Where the data are: "cpu" or "cuda"."""
         return device_of(self.data).name
 
     @property
@@ -123,7 +158,17 @@ class Tensor:
 
     @property
     def T(self) -> Tensor:
-        return self.transpose()
+        """All axes in reverse order, as in NumPy: of a matrix the transpose, of a vector the vector itself."""
+        return self.permute(*range(self.ndim)[::-1])
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to it; may be set for leaves of floats, as `requires_grad_` does."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, requires_grad: bool) -> None:
+        self.requires_grad_(requires_grad)
 
     @property
     def version(self) -> int:
@@ -139,6 +184,20 @@ class Tensor:
         view = device_of(self.data).to_host(self.data).view()
         view.flags.writeable = False
         return view
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        """What NumPy's functions ask for, as in np.asarray(x): a read-only view where they do not want a copy.
+
+        Refused, as in torch, if a gradient would end here without a word, or if NumPy would have to wait for a GPU.
+        """
+        if self.requires_grad:
+            raise RuntimeError(
+                "a tensor that requires a gradient does not become an array by itself, for NumPy would lose the "
+                "gradient: use x.numpy() or x.detach().numpy(), and stack() or cat() to join tensors"
+            )
+        if self.device != "cpu":
+            raise TypeError(f"a tensor on {self.device} does not become a NumPy array by itself: x.numpy() copies it")
+        return np.array(self.numpy(), dtype, copy=copy)
 
     def item(self) -> float | int | bool:
         """The value of a tensor with one element, as a Python number."""
@@ -160,7 +219,7 @@ class Tensor:
 
     def __bool__(self) -> bool:
         if self.data.size != 1:
-            raise ValueError(f"a tensor of shape {self.shape} is neither true nor false: use (t != 0).max()")
+            raise ValueError(f"a tensor of shape {self.shape} is neither true nor false: use .any() or .all()")
         return bool(self.data.item())
 
     def __float__(self) -> float:
@@ -168,6 +227,16 @@ class Tensor:
 
     def __int__(self) -> int:
         return int(self.item())
+
+    def __format__(self, form: str) -> str:
+        if form and self.data.size != 1:
+            raise ValueError(
+                f"format {form!r}: the tensor of shape {self.shape} is not one number: format its elements"
+            )
+        return format(self.item(), form) if form else str(self)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*dir(type(self)), *vars(self)})
 
     def __repr__(self) -> str:
         values = np.array2string(self.numpy(), separator=" ", prefix="Tensor(", threshold=100)
@@ -186,7 +255,7 @@ class Tensor:
             raise RuntimeError("requires_grad_: only for leaves, not for results; use detach() to stop gradients here")
         if requires_grad and self.dtype not in (np.float32, np.float64):
             raise TypeError(f"requires_grad: only float32 and float64 have gradients, not {self.dtype}")
-        self.requires_grad = requires_grad
+        self._requires_grad = bool(requires_grad)
         return self
 
     def retain_grad(self) -> Tensor:
@@ -201,10 +270,6 @@ class Tensor:
         tensor = Tensor.wrap(self.data)
         tensor._version = self._version
         return tensor
-
-    def to(self, device: str) -> Tensor:
-        """This tensor on another device; the gradient travels back."""
-        return ops.to_device(self, device)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write into the tensor, in place. Only for constants, and for leaves under `no_grad()`.
@@ -316,52 +381,70 @@ class Tensor:
     # --- creation (shapes as numbers or as one tuple) ---------------------------------------------------------
 
     @staticmethod
-    def full(shape: tuple[int, ...], value: float, dtype: Any = None, device: str = "cpu") -> Tensor:
+    def full(shape: Any, value: float, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
         """A tensor of one value everywhere."""
         dtype = Tensor(value).dtype if dtype is None else dtype
-        return Tensor.wrap(get_device(device).xp.full(shape, value, dtype))
+        return Tensor.wrap(get_device(device).xp.full(shape, value, dtype)).requires_grad_(requires_grad)
 
     @staticmethod
-    def zeros(*shape: Any, dtype: Any = np.float32, device: str = "cpu") -> Tensor:
-        return Tensor.full(_shape(shape), 0, dtype, device)
+    def zeros(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+        """A tensor of zeros."""
+        return Tensor.full(ops.as_shape(shape), 0, dtype, device, requires_grad)
 
     @staticmethod
-    def ones(*shape: Any, dtype: Any = np.float32, device: str = "cpu") -> Tensor:
-        return Tensor.full(_shape(shape), 1, dtype, device)
+    def ones(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+        """A tensor of ones."""
+        return Tensor.full(ops.as_shape(shape), 1, dtype, device, requires_grad)
 
     @staticmethod
-    def arange(start: float, stop: float | None = None, step: float = 1, device: str = "cpu") -> Tensor:
+    def arange(
+        start: float,
+        stop: float | None = None,
+        step: float = 1,
+        *,
+        dtype: Any = None,
+        device: str = "cpu",
+        requires_grad: bool = False,
+    ) -> Tensor:
         """start, start + step, ... up to but excluding stop; from 0 if only one number is given."""
         start, stop = (0, start) if stop is None else (start, stop)
-        dtype = np.float32 if any(isinstance(n, float) for n in (start, stop, step)) else np.int64
-        return Tensor.wrap(get_device(device).xp.arange(start, stop, step, dtype))
+        if dtype is None:
+            dtype = np.int64 if all(isinstance(n, (int, np.integer)) for n in (start, stop, step)) else np.float32
+        return Tensor.wrap(get_device(device).xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)
 
     @staticmethod
-    def eye(size: int, dtype: Any = np.float32, device: str = "cpu") -> Tensor:
-        """The identity matrix."""
-        return Tensor.wrap(get_device(device).xp.eye(size, dtype=dtype))
+    def eye(
+        rows: int,
+        columns: int | None = None,
+        *,
+        dtype: Any = np.float32,
+        device: str = "cpu",
+        requires_grad: bool = False,
+    ) -> Tensor:
+        """The identity matrix: ones where row and column have the same number, as many columns as rows by default."""
+        return Tensor.wrap(get_device(device).xp.eye(rows, columns, dtype=dtype)).requires_grad_(requires_grad)
 
     @staticmethod
-    def rand(*shape: Any, dtype: Any = np.float32, device: str = "cpu") -> Tensor:
+    def rand(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
         """Uniform in [0, 1). Drawn on the host, so every device gets the same numbers (see `manual_seed`)."""
-        numbers = next_rng("rand").random(_shape(shape)).astype(dtype)
-        return Tensor.wrap(get_device(device).from_host(numbers))
+        return _drawn("rand", "random", shape, dtype, device, requires_grad)
 
     @staticmethod
-    def randn(*shape: Any, dtype: Any = np.float32, device: str = "cpu") -> Tensor:
+    def randn(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
         """Normal with mean 0 and variance 1. Drawn on the host, like `rand`."""
-        numbers = next_rng("randn").standard_normal(_shape(shape)).astype(dtype)
-        return Tensor.wrap(get_device(device).from_host(numbers))
+        return _drawn("randn", "standard_normal", shape, dtype, device, requires_grad)
 
-    def full_like(self, value: float) -> Tensor:
-        """A constant of this shape, dtype and device."""
-        return Tensor.full(self.shape, value, self.dtype, self.device)
+    def full_like(self, value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+        """One value everywhere, in this shape, on this device, in this dtype unless another is given."""
+        return Tensor.full(self.shape, value, self.dtype if dtype is None else dtype, self.device, requires_grad)
 
-    def zeros_like(self) -> Tensor:
-        return self.full_like(0)
+    def zeros_like(self, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+        """Zeros in this shape, on this device, in this dtype unless another is given."""
+        return self.full_like(0, dtype, requires_grad)
 
-    def ones_like(self) -> Tensor:
-        return self.full_like(1)
+    def ones_like(self, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+        """Ones in this shape, on this device, in this dtype unless another is given."""
+        return self.full_like(1, dtype, requires_grad)
 
     # --- arithmetic and comparison ----------------------------------------------------------------------------
 
@@ -438,242 +521,107 @@ class Tensor:
         """Not: true where this tensor is false or zero."""
         return ops.compare(self, 0, "equal")
 
+    __mod__ = ops.mod
+    __floordiv__ = ops.floordiv
+
+    def __rmod__(self, other: Any) -> Tensor:
+        return ops.mod(other, self)
+
+    def __rfloordiv__(self, other: Any) -> Tensor:
+        return ops.floordiv(other, self)
+
+    def __and__(self, other: Any) -> Tensor:
+        return ops.logical(self, other, "logical_and")
+
+    def __or__(self, other: Any) -> Tensor:
+        return ops.logical(self, other, "logical_or")
+
+    def __xor__(self, other: Any) -> Tensor:
+        return ops.logical(self, other, "logical_xor")
+
+    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
+    __abs__ = ops.abs
     __hash__ = object.__hash__  # a tensor is itself, whatever its values: it can be in sets and dicts
 
-    def pow(self, exponent: Any) -> Tensor:
-        return ops.pow(self, exponent)
+    # --- all other methods are functions whose first argument is the tensor ------------------------------------
 
-    def maximum(self, other: Any) -> Tensor:
-        return ops.maximum(self, other)
+    __getitem__ = ops.getitem
 
-    def minimum(self, other: Any) -> Tensor:
-        return ops.minimum(self, other)
+    # one element at a time
+    abs = ops.abs
+    cast = ops.cast
+    clip = ops.clip
+    clone = ops.clone
+    cos = ops.cos
+    dropout = functional.dropout
+    erf = ops.erf
+    exp = ops.exp
+    gelu = functional.gelu
+    log = ops.log
+    masked_fill = compositions.masked_fill
+    maximum = ops.maximum
+    minimum = ops.minimum
+    relu = ops.relu
+    sigmoid = compositions.sigmoid
+    sign = ops.sign
+    silu = compositions.silu
+    sin = ops.sin
+    sqrt = ops.sqrt
+    tanh = ops.tanh
+    to = ops.to
+    where = ops.where
 
-    def matmul(self, other: Any) -> Tensor:
-        return ops.matmul(self, other)
+    # reductions (axis: None for all, a number, or several)
+    all = compositions.all
+    any = compositions.any
+    argmax = ops.argmax
+    argmin = ops.argmin
+    logsumexp = functional.logsumexp
+    max = ops.max
+    mean = compositions.mean
+    min = ops.min
+    prod = compositions.prod
+    std = compositions.std
+    sum = ops.sum
+    var = compositions.var
 
-    # --- one element at a time --------------------------------------------------------------------------------
+    # shape
+    cat = ops.cat
+    chunk = compositions.chunk
+    expand = ops.expand
+    flatten = compositions.flatten
+    flip = compositions.flip
+    pad = ops.pad
+    permute = ops.permute
+    repeat = compositions.repeat
+    reshape = ops.reshape
+    split = compositions.split
+    squeeze = compositions.squeeze
+    stack = compositions.stack
+    transpose = compositions.transpose
+    unsqueeze = compositions.unsqueeze
 
-    def exp(self) -> Tensor:
-        return ops.exp(self)
+    # picking elements
+    gather = compositions.gather
+    one_hot = compositions.one_hot
+    tril = compositions.tril
+    triu = compositions.triu
 
-    def log(self) -> Tensor:
-        return ops.log(self)
-
-    def sqrt(self) -> Tensor:
-        return ops.sqrt(self)
-
-    def tanh(self) -> Tensor:
-        return ops.tanh(self)
-
-    def sin(self) -> Tensor:
-        return ops.sin(self)
-
-    def cos(self) -> Tensor:
-        return ops.cos(self)
-
-    def erf(self) -> Tensor:
-        return ops.erf(self)
-
-    def relu(self) -> Tensor:
-        return ops.relu(self)
-
-    def abs(self) -> Tensor:
-        return ops.abs(self)
-
-    def clip(self, low: float | None = None, high: float | None = None) -> Tensor:
-        return ops.clip(self, low, high)
-
-    def cast(self, dtype: Any) -> Tensor:
-        return ops.cast(self, dtype)
-
-    def sigmoid(self) -> Tensor:
-        """1 / (1 + e^-x), written with tanh because e^-x overflows for very negative x."""
-        return (self * 0.5).tanh() * 0.5 + 0.5
-
-    def silu(self) -> Tensor:
-        """x * sigmoid(x), also called swish (Ramachandran et al. 2017, arXiv:1710.05941)."""
-        return self * self.sigmoid()
-
-    def where(self, x: Any, y: Any) -> Tensor:
-        """x where this tensor is true, y elsewhere."""
-        return ops.where(self, x, y)
-
-    def masked_fill(self, mask: Tensor, value: float) -> Tensor:
-        """This tensor with `value` wherever the mask is true."""
-        return ops.where(mask, value, self)
-
-    # --- reductions (axis: None for all, a number, or several) ------------------------------------------------
-
-    def sum(self, axis: Axis = None, keepdim: bool = False) -> Tensor:
-        return ops.sum(self, axis, keepdim)
-
-    def max(self, axis: Axis = None, keepdim: bool = False) -> Tensor:
-        return ops.max(self, axis, keepdim)
-
-    def min(self, axis: Axis = None, keepdim: bool = False) -> Tensor:
-        return ops.min(self, axis, keepdim)
-
-    def mean(self, axis: Axis = None, keepdim: bool = False) -> Tensor:
-        total = self.sum(axis, keepdim)
-        return total / (self.numel() / total.numel() if total.numel() else 1.0)
-
-    def var(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
-        """Mean squared distance from the mean; divides by n - correction, as torch and tinygrad do."""
-        distance = self - self.mean(axis, keepdim=True)
-        total = (distance * distance).sum(axis, keepdim)
-        return total / max(self.numel() / max(total.numel(), 1) - correction, 0.0)
-
-    def std(self, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
-        """The square root of the variance. Its gradient where all elements are equal is 0 (PyTorch's choice)."""
-        var = self.var(axis, keepdim, correction)
-        flat = var == 0  # there the slope of the root is infinite
-        return var.masked_fill(flat, 1.0).sqrt().masked_fill(flat, 0.0)
-
-    def argmax(self, axis: int | None = None, keepdim: bool = False) -> Tensor:
-        return ops.argmax(self, axis, keepdim)
-
-    def logsumexp(self, axis: Axis = None, keepdim: bool = False) -> Tensor:
-        return functional.logsumexp(self, axis, keepdim)
-
-    # --- shape ------------------------------------------------------------------------------------------------
-
-    def reshape(self, *shape: Any) -> Tensor:
-        return ops.reshape(self, _shape(shape))
-
-    view = reshape
-
-    def permute(self, *axes: Any) -> Tensor:
-        return ops.permute(self, _shape(axes))
-
-    def transpose(self, axis0: int = 1, axis1: int = 0) -> Tensor:
-        """Swap two axes."""
-        axes = list(range(self.ndim))
-        axis0, axis1 = (ops.one_axis(axis, self.ndim, "transpose") for axis in (axis0, axis1))
-        axes[axis0], axes[axis1] = axis1, axis0
-        return ops.permute(self, tuple(axes))
-
-    def expand(self, *shape: Any) -> Tensor:
-        return ops.expand(self, _shape(shape))
-
-    def pad(self, padding: Sequence[tuple[int, int]], value: float = 0.0) -> Tensor:
-        return ops.pad(self, padding, value)
-
-    def flatten(self, start_axis: int = 0, end_axis: int = -1) -> Tensor:
-        """Join the axes from start_axis to end_axis, both included, into one."""
-        start, end = (ops.one_axis(axis, max(self.ndim, 1), "flatten") for axis in (start_axis, end_axis))
-        return self.reshape(*self.shape[:start], math.prod(self.shape[start : end + 1]), *self.shape[end + 1 :])
-
-    def squeeze(self, axis: int | None = None) -> Tensor:
-        """Without the axes of size 1 (or without the one named, if it has size 1)."""
-        if axis is None:
-            return self.reshape(tuple(size for size in self.shape if size != 1))
-        axis = ops.one_axis(axis, self.ndim, "squeeze")
-        return self if self.shape[axis] != 1 else self.reshape(*self.shape[:axis], *self.shape[axis + 1 :])
-
-    def unsqueeze(self, axis: int) -> Tensor:
-        """With a new axis of size 1 at this place."""
-        axis = ops.one_axis(axis, self.ndim + 1, "unsqueeze")
-        return self.reshape(*self.shape[:axis], 1, *self.shape[axis:])
-
-    def cat(self, *others: Tensor, axis: int = 0) -> Tensor:
-        """This tensor and the others, one after the other along an axis they already have."""
-        return ops.cat((self, *others), axis)
-
-    def stack(self, *others: Tensor, axis: int = 0) -> Tensor:
-        """This tensor and the others of the same shape, along a new axis."""
-        return ops.cat(tuple(tensor.unsqueeze(axis) for tensor in (self, *others)), axis)
-
-    def split(self, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
-        """Consecutive pieces along an axis: all of one size (the last may be smaller), or of the sizes given."""
-        axis = ops.one_axis(axis, self.ndim, "split")
-        length = self.shape[axis]
-        if isinstance(sizes, int):
-            sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
-        if sum(sizes) != length:
-            raise ValueError(f"split: sizes {list(sizes)} add up to {sum(sizes)}, the axis has {length}")
-        ends = list(itertools.accumulate(sizes))
-        before = (slice(None),) * axis
-        return tuple(self[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
-
-    # --- picking elements -------------------------------------------------------------------------------------
-
-    def __getitem__(self, index: Any) -> Tensor:
-        return ops.getitem(self, index)
-
-    def gather(self, axis: int, index: Tensor) -> Tensor:
-        """out[i][j][k] = self[i][index[i][j][k]][k] for axis 1, and likewise for other axes."""
-        axis = ops.one_axis(axis, self.ndim, "gather")
-        if index.ndim != self.ndim:
-            raise ValueError(f"gather: index has {index.ndim} axes, the tensor has {self.ndim}")
-        places = [index if i == axis else _along(index, i) for i in range(self.ndim)]
-        return self[tuple(places)]
-
-    def one_hot(self, num_classes: int) -> Tensor:
-        """(...) integers -> (..., num_classes) float32 with a 1 at each integer's place and 0 elsewhere."""
-        places = Tensor.arange(num_classes, device=self.device)
-        return (self.unsqueeze(-1) == places).cast(np.float32)
-
-    def tril(self, diagonal: int = 0) -> Tensor:
-        """The lower triangle of the last two axes; zero above the given diagonal."""
-        return self._triangle(diagonal).where(self, self.zeros_like())
-
-    def triu(self, diagonal: int = 0) -> Tensor:
-        """The upper triangle of the last two axes; zero below the given diagonal."""
-        return self._triangle(diagonal - 1).where(self.zeros_like(), self)
-
-    def _triangle(self, diagonal: int) -> Tensor:
-        """True at row i, column j where j <= i + diagonal."""
-        rows, columns = self.shape[-2:]
-        i, j = (Tensor.arange(n, device=self.device) for n in (rows, columns))
-        return j <= i.unsqueeze(1) + diagonal
-
-    # --- the chapters of functional/ --------------------------------------------------------------------------
-
-    def softmax(self, axis: int = -1) -> Tensor:
-        return functional.softmax(self, axis)
-
-    def log_softmax(self, axis: int = -1) -> Tensor:
-        return functional.log_softmax(self, axis)
-
-    def gelu(self, approximate: str = "none") -> Tensor:
-        return functional.gelu(self, approximate)
-
-    def layer_norm(self, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-        return functional.layer_norm(self, weight, bias, eps)
-
-    def dropout(self, p: float = 0.5) -> Tensor:
-        return functional.dropout(self, p)
-
-    def linear(self, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-        return functional.linear(self, weight, bias)
-
-    def scaled_dot_product_attention(
-        self,
-        key: Tensor,
-        value: Tensor,
-        mask: Tensor | None = None,
-        is_causal: bool = False,
-        dropout_p: float = 0.0,
-    ) -> Tensor:
-        return functional.scaled_dot_product_attention(self, key, value, mask, is_causal, dropout_p)
-
-    def cross_entropy(
-        self, targets: Tensor, ignore_index: int = -100, label_smoothing: float = 0.0, reduction: str = "mean"
-    ) -> Tensor:
-        return functional.cross_entropy(self, targets, ignore_index, label_smoothing, reduction)
+    # the chapters of functional/
+    cross_entropy = functional.cross_entropy
+    layer_norm = functional.layer_norm
+    linear = functional.linear
+    log_softmax = functional.log_softmax
+    scaled_dot_product_attention = functional.scaled_dot_product_attention
+    softmax = functional.softmax
 
 
-def _shape(sizes: tuple) -> tuple[int, ...]:
-    """The sizes, whether they came as f(2, 3) or as f((2, 3))."""
-    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
-
-
-def _along(index: Tensor, axis: int) -> Tensor:
-    """0, 1, 2, ... along one axis, shaped to broadcast against an index tensor."""
-    shape = [1] * index.ndim
-    shape[axis] = index.shape[axis]
-    return Tensor.arange(index.shape[axis], device=index.device).reshape(shape)
+def _drawn(stream: str, draw: str, shape: tuple, dtype: Any, device: str, requires_grad: bool) -> Tensor:
+    """Random numbers by the method `draw` of a generator."""
+    if not is_float(np.dtype(dtype)):
+        raise TypeError(f"{stream}: draws fractions, which {np.dtype(dtype)} cannot hold: use a float dtype")
+    numbers = getattr(next_rng(stream), draw)(ops.as_shape(shape)).astype(dtype)
+    return Tensor.wrap(get_device(device).from_host(numbers)).requires_grad_(requires_grad)
 
 
 def _collect(loss: Tensor) -> list[Tensor]:
@@ -746,8 +694,9 @@ def _check_gradient(dx: Array, parent: Tensor, op: str) -> None:
 
 def check_one_device(tensors: Sequence[Tensor], op: str) -> None:
     """Raise ValueError if the tensors do not all live on one device."""
+    kind = type(tensors[0].data)
     for tensor in tensors:
-        if type(tensor.data) is not type(tensors[0].data):
+        if type(tensor.data) is not kind:
             devices = " and ".join(dict.fromkeys(t.device for t in tensors))
             raise ValueError(f"{op}: tensors on {devices} cannot be combined; move one with .to(device)")
 
@@ -772,17 +721,18 @@ def node(
         linear: the gradient does not depend on the parents' values, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
     """
-    if len(parents) > 1:
-        check_one_device(parents, op)
-    if not hasattr(y, "__array_function__") or isinstance(y, np.generic):
-        y = parents[0].xp.asarray(y)
+    if isinstance(y, np.generic):
+        y = np.asarray(y)
     if y.dtype == np.float16 and op != "cast":
         raise TypeError(f"{op}: float16 is for storage only; use .cast('float32') first")
     tensor = Tensor.__new__(Tensor)
-    if _grad_enabled and any(parent.requires_grad for parent in parents):
+    takes_part = False
+    for parent in parents:
+        takes_part = takes_part or parent._requires_grad
+    if takes_part and _grad_enabled:
         tensor._set_up(y, parents, backward, op)
         if not (linear or view):
-            tensor._seen = (*(parent._version[0] for parent in parents), 0)
+            tensor._seen = (*[parent._version[0] for parent in parents], 0)
     else:
         tensor._set_up(y, (), None, op)
     if view:
@@ -795,4 +745,16 @@ def node(
     return tensor
 
 
-from tinygrad_lite import functional, ops  # noqa: E402  (they need Tensor and node: the one circle in this project)
+from tinygrad_lite import compositions, functional, ops  # noqa: E402  (they need Tensor and node)
+
+
+def _close_the_circle() -> None:
+    """Put the operations into the class, and let it understand torch and NumPy."""
+    modules = {"compositions": compositions, "functional": functional, "ops": ops}
+    for name, value in list(vars(Tensor).items()):
+        if isinstance(value, _Later):
+            setattr(Tensor, name, getattr(modules[value.module], value.name))
+    spelling.teach(Tensor, spelling.ACCEPTED_METHODS, spelling.METHODS_INSTEAD)
+
+
+_close_the_circle()

@@ -227,6 +227,19 @@ def build_pow(b: Builder) -> None:
         b.op("pow", (b.positive(b.pick()),), lambda x: x**n)
 
 
+def build_mod(b: Builder) -> None:
+    """Remainder, or quotient without it, away from where the quotient jumps."""
+    i = b.pick()
+    j = b.positive(b.pick_with(i))
+    quotient = b.value(i) / b.value(j)
+    near = np.abs(quotient - np.round(quotient)) * b.value(j) < MARGIN
+    i = b.shifted(i, np.where(near, 3 * MARGIN, 0.0))
+    if b.yes():
+        b.op("mod", (i, j), lambda x, y: x % y)
+    else:
+        b.op("floordiv", (i, j), lambda x, y: x // y * y, lambda torch, x, y: x.detach() // y.detach() * y)
+
+
 def build_clip(b: Builder) -> None:
     low, high = b.choose((-0.5, 1.0), (None, 0.5), (-1.0, None))
     i = b.away(b.pick(), *(p for p in (low, high) if p is not None))
@@ -266,6 +279,19 @@ def build_compare(b: Builder) -> None:
         )
 
 
+def build_logical(b: Builder) -> None:
+    """Two truth values decide which of two goes on."""
+    how = b.choose("__and__", "__or__", "__xor__")
+    i = b.pick()
+    i, j = torn(b, i, b.away(b.pick_with(i), 0))
+    b.op(
+        "logical",
+        (i, j),
+        lambda x, y: getattr(x < y, how)(y > 0).where(x, y * 0.5),
+        lambda torch, x, y: torch.where(getattr(x < y, how)(y > 0), x, y * 0.5),
+    )
+
+
 def build_cast(b: Builder) -> None:
     """float32 meets float64: cast by name, or because the other operand has the larger type."""
     i = b.leaf(*b.choose((), (3,), (2, 3), (2, 1)), dtype=np.float32)
@@ -282,7 +308,7 @@ def build_cast(b: Builder) -> None:
 def build_to(b: Builder) -> None:
     """To another device, where part of the work is done, and back."""
     b.op(
-        "to_device",
+        "to",
         (b.pick(),),
         lambda x: there_and_back(x, lambda y: y.sin() * 2),
         lambda torch, x: torch.sin(x) * 2,
@@ -321,7 +347,8 @@ def build_spread(b: Builder) -> None:
 def build_argmax(b: Builder) -> None:
     i = b.pick(lambda v: v.ndim > 0 and v.size > 0)
     axis = b.number(-b.value(i).ndim, b.value(i).ndim - 1)
-    b.op("argmax", (b.with_a_peak(i, (axis,), 0.5),), lambda x: x.gather(axis, x.argmax(axis, True)))
+    name, height = b.choose(("argmax", 0.5), ("argmin", -0.5))
+    b.op(name, (b.with_a_peak(i, (axis,), height),), lambda x: x.gather(axis, getattr(x, name)(axis, True)))
 
 
 def build_matmul(b: Builder) -> None:
@@ -549,10 +576,12 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     binary("mul", lambda x, y: x * y),
     binary("div", lambda x, y: x / y, lambda b, i, j: (i, b.positive(j))),
     build_pow,
+    build_mod,
     unary("neg", lambda x: -x),
     binary("maximum", lambda x, y: x.maximum(y), torn),
     binary("minimum", lambda x, y: x.minimum(y), torn),
     build_compare,
+    build_logical,
     unary("exp", lambda x: x.exp()),
     unary("log", lambda x: x.log(), Builder.positive),
     unary("sqrt", lambda x: x.sqrt(), Builder.positive),
@@ -562,6 +591,8 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     unary("erf", lambda x: x.erf()),
     unary("relu", lambda x: x.relu(), lambda b, i: b.away(i, 0)),
     unary("abs", lambda x: x.abs(), lambda b, i: b.away(i, 0)),
+    unary("sign", lambda x: x.sign() * x, lambda b, i: b.away(i, 0)),
+    unary("clone", lambda x: x.clone()),
     unary("silu", lambda x: x.silu(), theirs=lambda torch, x: torch.nn.functional.silu(x)),
     build_clip,
     build_where,

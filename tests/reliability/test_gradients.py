@@ -13,7 +13,7 @@ from tinygrad_lite import no_grad, ops
 from tinygrad_lite.functional.registry import REGISTRY, composed
 
 SEED = 20240229
-HELPERS = {"as_float"}  # functions of ops.py that return a tensor and are no operations
+HELPERS = {"as_float", "as_tensor"}  # functions of ops.py that return a tensor and are no operations
 PRIMITIVES = {
     name
     for name, function in inspect.getmembers(ops, inspect.isfunction)

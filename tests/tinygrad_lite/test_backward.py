@@ -346,6 +346,22 @@ def test_writing_a_constant_that_is_still_needed_is_noticed():
         y.backward()
 
 
+def test_writing_a_single_element_that_is_still_needed_is_noticed():
+    c, w = Tensor([1.0, 2.0]), leaf([3.0, 4.0], "float32")
+    y = (w * c).sum()
+    c[0][()] = 9
+    with pytest.raises(RuntimeError, match="'mul' still needs was overwritten"):
+        y.backward()
+
+
+def test_writing_into_a_copy_is_allowed():
+    c, w = Tensor([[1.0, 2.0], [3.0, 4.0]]), leaf([3.0, 4.0], "float32")
+    y = (w * c).sum()
+    c.T.reshape(4)[0] = c[Tensor(1)][0] = 9  # reshape has to copy here, and so has the tensor as an index
+    y.backward()
+    assert w.grad.tolist() == [4.0, 6.0]
+
+
 def test_writing_a_result_that_is_still_needed_is_noticed():
     y = leaf([1.0]).exp()
     y.detach()[0] = 9  # exp keeps its result

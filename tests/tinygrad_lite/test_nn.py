@@ -227,6 +227,35 @@ def test_a_module_without_forward_says_so():
         Nothing()(1)
 
 
+def test_a_module_shows_its_parts_and_their_parameters():
+    net = Net()
+    assert repr(net) == (
+        "Net, 67 parameters: gain (3,)\n"
+        "  table: Embedding, 20 parameters: weight (5, 4)\n"
+        "  layers.0: Linear, 20 parameters: weight (4, 4), bias (4,)\n"
+        "  layers.1: Linear, 16 parameters: weight (4, 4)\n"
+        "  norm: LayerNorm, 8 parameters: weight (4,), bias (4,)\n"
+        "  drop: Dropout\n"
+        "  head: Linear, 20 parameters: weight (5, 4) tied"
+    )
+    net.layers = [net.norm, Linear(4, 4), Linear(4, 4), Linear(4, 4), Module(), Module()]
+    assert [line for line in repr(net).splitlines() if "layers" in line] == [
+        "  layers.0: LayerNorm, 8 parameters: weight (4,), bias (4,)",
+        "  layers.1 to layers.3, each: Linear, 20 parameters: weight (4, 4), bias (4,)",
+        "  layers.4 to layers.5, each: Module",
+    ]
+    net.notes = net
+    del net.notes
+    assert repr(Linear(1000, 1000)) == "Linear, 1,001,000 parameters: weight (1000, 1000), bias (1000,)"
+
+
+def test_layers_take_lists():
+    layer, table = Linear(2, 3), Embedding(5, 2)
+    assert layer([[1.0, 2.0]]).tolist() == layer(Tensor([[1.0, 2.0]])).tolist()
+    assert table([[0, 4]]).tolist() == table(Tensor([[0, 4]])).tolist()
+    assert LayerNorm(2)([1, 3]).tolist() == LayerNorm(2)(Tensor([1.0, 3.0])).tolist()
+
+
 def test_a_parameter_is_a_leaf_that_learns():
     parameter = Parameter([1.0, 2.0])
     assert parameter.requires_grad

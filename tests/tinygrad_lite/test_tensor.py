@@ -47,7 +47,7 @@ def test_data_is_copied_and_wrap_does_not_copy():
     assert same.data is array
 
 
-@pytest.mark.parametrize("data", ["abc", ["a"], 1j, [None], [Tensor(1.0)]])
+@pytest.mark.parametrize("data", ["abc", ["a"], 1j, [None], [{}]])
 def test_what_is_no_number_is_refused(data):
     with pytest.raises(TypeError, match="are not numbers"):
         Tensor(data)
@@ -69,6 +69,22 @@ def test_requires_grad_only_for_floats():
     assert not x.requires_grad_(False).requires_grad
     with pytest.raises(RuntimeError, match="only for leaves"):
         (x.requires_grad_() * 2).requires_grad_(False)
+
+
+def test_requires_grad_may_be_set_as_an_attribute():
+    x = Tensor([1.0])
+    x.requires_grad = True
+    (x * 3).sum().backward()
+    assert x.grad.tolist() == [3.0]
+    x.requires_grad = False
+    assert not (x * 3).requires_grad
+    integers = Tensor([1])
+    with pytest.raises(TypeError, match="only float32 and float64 have gradients, not int64"):
+        integers.requires_grad = True
+    assert not integers.requires_grad
+    x.requires_grad = True
+    with pytest.raises(RuntimeError, match="only for leaves, not for results"):
+        (x * 3).requires_grad = False
 
 
 def test_unknown_device_is_refused():
@@ -95,11 +111,36 @@ def test_creation(device):
     check(Tensor.arange(1, 6, 2, device=device), [1, 3, 5], np.int64)
     check(Tensor.arange(0.5, 2, device=device), [0.5, 1.5], np.float32)
     check(Tensor.arange(3, 0, -1, device=device), [3, 2, 1], np.int64)
+    check(Tensor.arange(3, dtype="float64", device=device), [0, 1, 2], np.float64)
     check(Tensor.eye(2, device=device), [[1, 0], [0, 1]], np.float32)
+    check(Tensor.eye(2, 3, dtype="float64", device=device), [[1, 0, 0], [0, 1, 0]], np.float64)
+    check(Tensor.eye(2, 1, device=device), [[1], [0]], np.float32)
     like = Tensor([[1, 2]], dtype="float64", device=device)
     check(like.zeros_like(), [[0, 0]], np.float64)
     check(like.ones_like(), [[1, 1]], np.float64)
     check(like.full_like(3), [[3, 3]], np.float64)
+    check(like.ones_like(dtype=np.int64), [[1, 1]], np.int64)
+
+
+def test_everything_that_makes_a_tensor_makes_a_leaf_that_learns():
+    like = Tensor([[1, 2]])
+    makers = [
+        lambda **how: Tensor([[1, 2]], **how),
+        lambda **how: Tensor.full((1, 2), 3, **how),
+        lambda **how: Tensor.zeros(1, 2, **how),
+        lambda **how: Tensor.ones((1, 2), **how),
+        lambda **how: Tensor.arange(2, **how).reshape(1, 2),
+        lambda **how: Tensor.eye(1, 2, **how),
+        lambda **how: Tensor.rand(1, 2, **how),
+        lambda **how: Tensor.randn(1, 2, **how),
+        lambda **how: like.full_like(3, **how),
+        lambda **how: like.zeros_like(**how),
+        lambda **how: like.ones_like(**how),
+    ]
+    for make in makers:
+        x = make(dtype="float64", requires_grad=True)
+        assert (x.shape, x.dtype, x.requires_grad) == ((1, 2), np.float64, True)
+        assert not make(dtype="float32").requires_grad
 
 
 def test_random_numbers_come_again_with_the_seed(device):
@@ -159,7 +200,8 @@ def test_python_numbers():
     assert int(Tensor([2.9])) == 2
     assert bool(Tensor([1.0]))
     assert not Tensor(0)
-    assert f"{Tensor(0.25).item():.1%}" == "25.0%"
+    assert f"{Tensor(0.25):.1%} {Tensor([[2]]):03d} {Tensor(0.5) * 2:.4f}" == "25.0% 002 1.0000"
+    assert f"{Tensor([1.0, 2.0])}" == str(Tensor([1.0, 2.0]))
 
 
 def test_length_and_iteration():
@@ -204,6 +246,100 @@ def test_tensors_on_two_devices_do_not_mix(device):
             fn()
 
 
+# --- between NumPy and the tensor -------------------------------------------------------------------------------
+
+
+def test_numpy_takes_a_tensor_for_an_array():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    same = np.asarray(x)
+    assert np.shares_memory(same, x.data)
+    assert not same.flags.writeable  # like x.numpy()
+    copy = np.array(x)
+    copy[0, 0] = 9
+    assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert np.asarray(x, np.float64).dtype == np.float64
+    assert np.array([x, x]).dtype == np.float32
+    assert np.array([x, x]).shape == (2, 2, 2)
+    assert np.concatenate([np.zeros((1, 2), np.float32), x]).tolist() == [[0, 0], [1, 2], [3, 4]]
+    assert Tensor([x[0], x[1]]).tolist() == x.tolist()
+    with pytest.raises(ValueError, match="copy"):
+        np.asarray(x, np.float64, copy=False)
+
+
+def test_a_gradient_is_not_lost_on_the_way_to_numpy():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    for call in (np.asarray, np.array, lambda x: np.array([x, x]), lambda x: np.concatenate([[0.0], x * 2])):
+        with pytest.raises(RuntimeError, match=r"use x.numpy\(\) or x.detach\(\).numpy\(\)"):
+            call(x)
+    with pytest.raises(RuntimeError, match=r"stack\(\) or cat\(\) to join tensors"):
+        Tensor([x, x])
+    assert np.sum(x).requires_grad  # np.sum, np.mean, np.max and their like call the method
+    assert (np.sum(x).item(), np.mean(x, axis=0).item(), np.max(x).item()) == (3.0, 1.5, 2.0)
+
+
+def test_a_gpu_is_not_waited_for_unsaid(device):
+    x = Tensor([1.0], device=device)
+    if device != "cpu":
+        with pytest.raises(
+            TypeError, match=rf"a tensor on {device} does not become a NumPy array .*x.numpy\(\) copies"
+        ):
+            np.asarray(x)
+    assert x.numpy().tolist() == [1.0]
+
+
+def test_lists_and_numbers_beside_a_tensor_become_constants(device):
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]], device=device, requires_grad=True)
+    mask = x > 1.5
+    for y, expected in [
+        (x * [10, 100], [[10, 200], [30, 400]]),
+        ((5, 6) - x, [[4, 4], [2, 2]]),
+        (x @ [1.0, 10.0], [21, 43]),
+        ([[1.0, 10.0]] @ x, [[31, 42]]),
+        (x.maximum([2.5, 2.5]), [[2.5, 2.5], [3, 4]]),
+        (x.masked_fill([[True, False]], 0), [[0, 2], [0, 4]]),
+        (mask.where(x, [7, 8]), [[7, 2], [3, 4]]),
+        (mask.where([[1.0], [2.0]], 0.0) + x, [[1, 3], [5, 6]]),
+        (x.cat([[5, 6]]), [[1, 2], [3, 4], [5, 6]]),
+        (x[0].stack([5.0, 6.0], [7, 8]), [[1, 2], [5, 6], [7, 8]]),
+        (Tensor.cat([x[:1], [[5.0, 6.0]]], axis=1), [[1, 2, 5, 6]]),
+        (Tensor.stack([x[0], x[1]], axis=1), [[1, 3], [2, 4]]),
+        (x.gather(1, [[1], [0]]), [[2], [3]]),
+    ]:
+        assert y.tolist() == expected
+        assert (y.device, y.dtype, y.requires_grad) == (device, np.float32, True)
+
+
+def test_arrays_beside_a_tensor_become_constants():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    array = np.array([[1.0, 10.0], [100.0, 1000.0]], np.float32)
+    assert (x @ array).tolist() == (x @ Tensor(array)).tolist()
+    y = array @ x
+    assert y.tolist() == (Tensor(array) @ x).tolist()
+    y.sum().backward()
+    assert x.grad.tolist() == [[101.0, 101.0], [1010.0, 1010.0]]
+    assert x.cat(array, axis=1).shape == (2, 4)
+    assert x.stack(array).shape == (2, 2, 2)
+    assert x.masked_fill(array > 5, 0.0).tolist() == [[1, 0], [0, 0]]
+    assert (x * np.float64(2)).dtype == (x @ array).dtype == np.float32
+    assert (x @ array.astype(np.float64)).dtype == np.float64  # an array keeps its dtype
+
+
+@pytest.mark.parametrize("number", [np.int64(0), np.int8(0), 0])
+def test_an_axis_may_be_any_whole_number(number):
+    x = Tensor([[1.0, 2.0], [3.0, 5.0]])
+    assert x.sum(number).tolist() == [4.0, 7.0]
+    assert x.max((number, -1)).item() == 5.0
+    assert x.argmin(number).tolist() == [0, 0]
+    assert x.unsqueeze(number).shape == (1, 2, 2)
+    assert len(x.split(number + 1)) == 2
+
+
+@pytest.mark.parametrize("bad", [-1, 3])
+def test_one_hot_of_no_class(bad):
+    with pytest.raises(ValueError, match=f"one_hot: {bad} is not one of 3 classes, 0 to 2"):
+        Tensor([0, bad]).one_hot(3)
+
+
 # --- writing ----------------------------------------------------------------------------------------------------
 
 
@@ -220,6 +356,24 @@ def test_a_view_of_a_constant_writes_into_it():
     x.T[0] = Tensor([8.0, 9.0])
     x[1][1] = 0
     assert x.tolist() == [[8.0, 2.0], [9.0, 0.0]]
+
+
+def test_a_single_element_is_a_view_too():
+    x = Tensor([1.0, 2.0])
+    x[0][()] = 7
+    x[(..., 1)][()] = 8
+    assert x.tolist() == [7.0, 8.0]
+    assert x.version == 2
+
+
+def test_a_copy_is_no_view():
+    x = Tensor([[1.0, 2.0], [3.0, 4.0]])
+    for copy in (x.T.reshape(4), x[Tensor(0)], x[[0]], x[True], x.clone()):
+        copy[0] = 9
+    assert x.tolist() == [[1.0, 2.0], [3.0, 4.0]]
+    assert x.version == 0
+    x.reshape(4)[0] = x.T.unsqueeze(0)[0, 1, 1] = 9  # while these share its memory
+    assert x.version == 2
 
 
 def test_a_leaf_can_be_written_under_no_grad_only():

@@ -5,6 +5,8 @@ the definition, and the oracle of the tests) and then the *fused* one (a single 
 derivation), and pairs the two. `registry.py` says how the pair is chosen from.
 """
 
+from typing import Any
+
 from tinygrad_lite.functional.attention import scaled_dot_product_attention
 from tinygrad_lite.functional.cross_entropy import cross_entropy
 from tinygrad_lite.functional.dropout import dropout
@@ -14,6 +16,8 @@ from tinygrad_lite.functional.layer_norm import layer_norm
 from tinygrad_lite.functional.linear import linear
 from tinygrad_lite.functional.linear_gelu import linear_gelu
 from tinygrad_lite.functional.softmax import log_softmax, logsumexp, softmax
+from tinygrad_lite.spelling import no_such_name
+from tinygrad_lite.tensor import Tensor
 
 __all__ = [
     "cross_entropy",
@@ -28,3 +32,7 @@ __all__ = [
     "scaled_dot_product_attention",
     "softmax",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    raise no_such_name(__name__, name, Tensor)

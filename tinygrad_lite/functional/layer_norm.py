@@ -22,6 +22,7 @@ Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); the variance divide
 
 import numpy as np
 
+from tinygrad_lite.device import sum_over
 from tinygrad_lite.functional.registry import Twin
 from tinygrad_lite.tensor import Tensor, node
 
@@ -65,14 +66,16 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
 
     def backward(dy):
         dy = dy.reshape(-1, width)
-        dw = np.einsum("nc,nc->c", dy, h)
-        dx = dy * w  # dh, and then in place
-        along_h = np.vecdot(dx, h) * averaging[0]
+        dx = dy * h  # not dx yet: the same memory serves for dy * h, then for dh, then for dx
+        dw = sum_over(dx, (0,))
+        along_h = (dx @ w) * averaging[0]  # mean(dh * h)
+        np.multiply(dy, w, out=dx)  # dh
         dx -= (dx @ averaging)[:, None]
-        dx -= h * along_h[:, None]
+        np.multiply(h, along_h[:, None], out=h)  # the graph is walked only once, so nobody needs h again
+        dx -= h
         dx *= r[:, None]
         dx = dx.reshape(shape)
-        return (dx, dw) if bias is None else (dx, dw, np.add.reduce(dy, 0))
+        return (dx, dw) if bias is None else (dx, dw, sum_over(dy, (0,)))
 
     return node(y.reshape(shape), (x, weight) if bias is None else (x, weight, bias), backward, "layer_norm")
 

@@ -14,8 +14,7 @@ a matrix calls the BLAS library once per sequence; one large product is about a 
 Reference: the layout of W is that of torch.nn.Linear.
 """
 
-import numpy as np
-
+from tinygrad_lite.device import sum_over
 from tinygrad_lite.functional.registry import Twin
 from tinygrad_lite.tensor import Tensor, node
 
@@ -50,7 +49,7 @@ def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
         dy = dy.reshape(y_rows_shape)
         dx = (dy @ w).reshape(x_shape) if x_needs else None
         dw = dy.T @ rows if w_needs else None
-        return (dx, dw) if bias is None else (dx, dw, np.add.reduce(dy, 0))
+        return (dx, dw) if bias is None else (dx, dw, sum_over(dy, (0,)))
 
     y_rows_shape = y.shape
     parents = (x, weight) if bias is None else (x, weight, bias)

@@ -8,13 +8,18 @@ code exists that is not compared with its definition.
 What is fused for a GPU lies beside its CUDA source, in tinygrad_lite/cuda/, and is imported when it is first needed.
 """
 
+import functools
 import importlib
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import MethodType
 from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.ops import as_tensor
+from tinygrad_lite.spelling import respelled
 from tinygrad_lite.tensor import Tensor
 
 REGISTRY: dict[str, "Twin"] = {}
@@ -30,21 +35,45 @@ class Twin:
         Instead of a function it may be the name of the module where the function is: for `layer_norm` and device cuda
         that is `layer_norm_cuda`.
         """
-        self.name = composed.__name__.removesuffix("_composed")
+        functools.update_wrapper(self, composed)  # the docstring and signature of the definition
+        self.name = self.__name__ = composed.__name__.removesuffix("_composed")
         self.composed = composed
         self.fused = fused
-        self.__doc__ = composed.__doc__
+        parameters = inspect.signature(composed).parameters.values()
+        self.names = {p.name: "Tensor" in str(p.annotation) for p in parameters}  # and whether each is a tensor
+        self.places = sum(self.names.values())  # tensors come first
+        self.required = sum(self.names[p.name] and p.default is p.empty for p in parameters)
         REGISTRY[self.name] = self
 
-    def __call__(self, *args: Any, **options: Any) -> Any:
-        with np.errstate(all="ignore"):  # NaN and infinity without a warning, as from the primitives
-            return self.version(*args, *options.values())(*args, **options)
+    def __get__(self, x: Tensor | None, owner: type | None = None) -> Callable[..., Any]:
+        """As a function would be, a twin in a class is a method."""
+        return self if x is None else MethodType(self, x)
 
-    def version(self, *args: Any) -> Callable[..., Any]:
-        """The version that a call with these arguments runs: that of the device on which its tensors are."""
-        tensors = [arg for arg in args if isinstance(arg, Tensor)]
-        if not tensors:
-            raise TypeError(f"{self.name}: needs tensors; make them with Tensor(...)")
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in self.names:
+                options = respelled(self.composed, self.name, options)
+                break
+        tensors = [value for value in (*args, *options.values()) if isinstance(value, Tensor)]
+        if len(tensors) != self.places:  # some are left out, or are no tensors yet
+            args, options, tensors = self._with_constants(args, options, tensors)
+        with np.errstate(all="ignore"):  # NaN and infinity without a warning, as from the primitives
+            return self.version(tensors)(*args, **options)
+
+    def _with_constants(self, args: tuple, options: dict[str, Any], tensors: list[Tensor]) -> tuple:
+        """The arguments of a call, and all tensors among them: a number, list or array beside a tensor becomes one."""
+        given = dict(zip(self.names, args, strict=False))  # further arguments are not of tensors
+        for name, value in (given | options).items():
+            if self.names[name] and not isinstance(value, Tensor) and value is not None and tensors:
+                tensors.append(as_tensor(value, tensors[0]))
+                (given if name in given else options)[name] = tensors[-1]
+        if len(tensors) < self.required or not tensors:
+            expected = ", ".join(list(self.names)[: self.required])
+            raise TypeError(f"{self.name}: needs tensors as {expected}; make them with Tensor(...)")
+        return (*given.values(), *args[len(given) :]), options, tensors
+
+    def version(self, tensors: list[Tensor]) -> Callable[..., Any]:
+        """The version that a call with these tensors runs: that of the device on which they are."""
         first = tensors[0]
         for other in tensors:
             if type(other.data) is not type(first.data):

@@ -3,7 +3,6 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.device import add_rows
 from tinygrad_lite.functional.embedding import embedding_composed
 
 rng = np.random.default_rng(5)
@@ -36,15 +35,6 @@ def test_a_token_that_occurs_twice_collects_twice(version, rows):
     grad = weight.grad.numpy()
     assert grad[[3, 1]].tolist() == [[13.0, 16.0], [3.0, 4.0]]
     assert not np.delete(grad, [1, 3], axis=0).any()
-
-
-@pytest.mark.parametrize("count", [10, 1024, 1025, 3000])
-@pytest.mark.parametrize("length", [0, 1, 500])
-def test_adding_rows_is_the_same_by_either_way(count, length):
-    ids, rows = rng.integers(0, count, length), rng.standard_normal((length, 3))
-    expected = np.zeros((count, 3))
-    np.add.at(expected, ids, rows)
-    np.testing.assert_allclose(add_rows(ids, rows, count), expected, atol=1e-13)
 
 
 @both

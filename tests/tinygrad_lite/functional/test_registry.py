@@ -196,9 +196,45 @@ def test_arguments_may_be_given_by_name():
     assert F.linear(x=x, weight=w).tolist() == F.linear(x, w).tolist() == [[11.0]]
 
 
-def test_a_call_without_tensors_says_so():
-    with pytest.raises(TypeError, match="gelu: needs tensors"):
-        F.gelu(np.ones(3))
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("gelu", "dropout", "adamw")])
+def test_lists_beside_a_tensor_become_tensors(name):
+    _, arguments, *_ = CASES[name].values()
+    made = tensors(arguments, np.float32, device=here())
+    expected = REGISTRY[name](**made)
+    first, *others = (key for key, value in made.items() if isinstance(value, Tensor))
+    lists = {key: made.pop(key).tolist() for key in others}
+    x, settings = made.pop(first), made
+    for y in (REGISTRY[name](**{first: x}, **lists, **settings), REGISTRY[name](x, *lists.values(), **settings)):
+        assert y.tolist() == expected.tolist()
+        assert y.dtype == np.float32
+    y.sum().backward()
+    assert x.grad is not None
+
+
+def test_numbers_and_arrays_beside_a_tensor_become_tensors():
+    logits = Tensor([0.5, 1.0, 2.0], requires_grad=True)
+    assert F.cross_entropy(logits, 2).item() == F.cross_entropy(logits, Tensor(2)).item()
+    assert F.embedding(Tensor([[1.0], [2.0]]), 1).tolist() == [2.0]
+    if here() == "cpu":
+        assert F.embedding(Tensor([[1.0], [2.0]]), np.array([1, 0])).tolist() == [[2.0], [1.0]]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: F.gelu(np.ones(3)), "gelu: needs tensors as x; make them with Tensor(...)"),
+        (lambda x: F.embedding([[1.0]], [0]), "embedding: needs tensors as weight, ids; make them with Tensor(...)"),
+        (lambda x: F.linear(x, None), "linear: needs tensors as x, weight; make them with Tensor(...)"),
+        (lambda x: F.linear(x, "weights"), "Tensor: elements of type <U7 are not numbers"),
+        (lambda x: F.softmax([1.0, 2.0]), "softmax: needs a tensor; make one with Tensor(...)"),
+        (lambda x: F.log_softmax(np.ones(2)), "log_softmax: needs a tensor; make one with Tensor(...)"),
+        (lambda x: F.logsumexp(1.0), "logsumexp: needs a tensor; make one with Tensor(...)"),
+    ],
+)
+def test_a_call_without_tensors_says_so(call, message):
+    with pytest.raises(TypeError) as caught:
+        call(Tensor([[1.0]]))
+    assert str(caught.value) == message
 
 
 def test_a_twin_has_the_docstring_of_its_definition():

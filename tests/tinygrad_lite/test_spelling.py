@@ -1,0 +1,235 @@
+"""What people who know torch or NumPy type first: it works, or a sentence says what to write."""
+
+import inspect
+import pydoc
+import re
+
+import numpy as np
+import pytest
+
+import tinygrad_lite as tg
+from tinygrad_lite import Tensor, compositions, functional, ops
+from tinygrad_lite import functional as F
+from tinygrad_lite.spelling import (
+    ACCEPTED_ARGUMENTS,
+    ACCEPTED_METHODS,
+    ARGUMENTS_INSTEAD,
+    METHODS_INSTEAD,
+    MODULES_INSTEAD,
+)
+
+PUBLIC = {name: getattr(Tensor, name) for name in dir(Tensor) if name[0] != "_"}
+
+# In torch's spelling, and in ours. x is (2, 3), y (3,), ids (2,) integers.
+FIRST_HOUR = [
+    (lambda x, y, ids: x.sum(dim=1), lambda x, y, ids: x.sum(1)),
+    (lambda x, y, ids: x.mean(dim=-1, keepdim=True), lambda x, y, ids: x.mean(-1, True)),
+    (lambda x, y, ids: x.std(dim=0), lambda x, y, ids: x.std(0)),
+    (lambda x, y, ids: x.var(dim=0, correction=0), lambda x, y, ids: x.var(0, correction=0)),
+    (lambda x, y, ids: x.amax(dim=0), lambda x, y, ids: x.max(0)),
+    (lambda x, y, ids: x.amin(dim=(0, 1)), lambda x, y, ids: x.min((0, 1))),
+    (lambda x, y, ids: x.prod(dim=1), lambda x, y, ids: x.prod(1)),
+    (lambda x, y, ids: (x > 0).any(dim=1), lambda x, y, ids: (x > 0).any(1)),
+    (lambda x, y, ids: (x > 0).all(dim=1, keepdim=True), lambda x, y, ids: (x > 0).all(1, True)),
+    (lambda x, y, ids: x.argmax(dim=1), lambda x, y, ids: x.argmax(1)),
+    (lambda x, y, ids: x.argmin(dim=1, keepdim=True), lambda x, y, ids: x.argmin(1, True)),
+    (lambda x, y, ids: x.logsumexp(dim=1), lambda x, y, ids: x.logsumexp(1)),
+    (lambda x, y, ids: x.softmax(dim=0), lambda x, y, ids: x.softmax(0)),
+    (lambda x, y, ids: x.log_softmax(dim=1), lambda x, y, ids: x.log_softmax(1)),
+    (lambda x, y, ids: x.flip(dims=(0,)), lambda x, y, ids: x.flip(0)),
+    (lambda x, y, ids: x.transpose(dim0=0, dim1=1), lambda x, y, ids: x.transpose(0, 1)),
+    (lambda x, y, ids: x.flatten(start_dim=0, end_dim=1), lambda x, y, ids: x.flatten(0, 1)),
+    (lambda x, y, ids: x.unsqueeze(dim=1).squeeze(dim=1), lambda x, y, ids: x.unsqueeze(1).squeeze(1)),
+    (lambda x, y, ids: x.split(split_size=2, dim=1)[1], lambda x, y, ids: x.split(2, 1)[1]),
+    (lambda x, y, ids: x.chunk(chunks=2, dim=1)[0], lambda x, y, ids: x.chunk(2, 1)[0]),
+    (lambda x, y, ids: x.gather(dim=1, index=ids.unsqueeze(1)), lambda x, y, ids: x.gather(1, ids.unsqueeze(1))),
+    (lambda x, y, ids: x.clamp(min=-0.5, max=0.5), lambda x, y, ids: x.clip(-0.5, 0.5)),
+    (lambda x, y, ids: x.add(y).sub(1).mul(y).div(2).neg(), lambda x, y, ids: -((x + y - 1) * y / 2)),
+    (lambda x, y, ids: x.square(), lambda x, y, ids: x * x),
+    (lambda x, y, ids: x.pow(2), lambda x, y, ids: x**2),
+    (lambda x, y, ids: x.matmul(y), lambda x, y, ids: x @ y),
+    (lambda x, y, ids: x.view(3, -1), lambda x, y, ids: x.reshape(3, -1)),
+    (lambda x, y, ids: x.repeat(2, 1), lambda x, y, ids: x.cat(x)),
+    (lambda x, y, ids: x.clone(), lambda x, y, ids: x * 1),
+    (lambda x, y, ids: (x > 0).float(), lambda x, y, ids: (x > 0).cast("float32")),
+    (lambda x, y, ids: (x % 2 - x // 2).abs() + abs(x), lambda x, y, ids: (x % 2 - x // 2).abs() + x.abs()),
+    (lambda x, y, ids: x.sign(), lambda x, y, ids: (x > 0).cast("float64") - (x < 0).cast("float64")),
+    (
+        lambda x, y, ids: ~(x > 0) | (x > 1) & (x < 2) ^ (x > 3),
+        lambda x, y, ids: ~(x > 0) | (x > 1) & (x < 2) ^ (x > 3),
+    ),
+]
+
+
+def variables():
+    rng = np.random.default_rng(0)
+    arrays = {"x": rng.uniform(-2, 2, (2, 3)), "y": rng.uniform(-2, 2, 3), "ids": rng.integers(0, 3, 2)}
+    return {name: Tensor(array) for name, array in arrays.items()}
+
+
+@pytest.mark.parametrize(("theirs", "ours"), FIRST_HOUR)
+def test_torchs_spelling_means_the_same(theirs, ours):
+    one, other = theirs(**variables()), ours(**variables())
+    np.testing.assert_array_equal(one.numpy(), other.numpy())
+    assert one.dtype == other.dtype
+
+
+@pytest.mark.torch
+def test_torch_gives_the_same():
+    torch = pytest.importorskip("torch")
+    for theirs, _ in FIRST_HOUR:
+        right = theirs(**{name: torch.tensor(x.numpy().copy()) for name, x in variables().items()})
+        np.testing.assert_allclose(theirs(**variables()).numpy(), right.numpy(), rtol=1e-12)
+
+
+def test_numpys_spelling_means_the_same():
+    x = Tensor([[1.0, 2.0], [3.0, 5.0]])
+    assert x.sum(axis=0, keepdims=True).tolist() == [[4.0, 7.0]]
+    assert x.sum(axis=1, dtype=None, out=None).tolist() == [3.0, 8.0]
+    assert Tensor.full((2,), fill_value=3).tolist() == [3, 3]
+    assert x.cat(x, dim=1).shape == Tensor.stack(x, x, dim=1).flatten(1).shape == (2, 4)
+    assert Tensor.add(x, 1).tolist() == (x + 1).tolist()
+
+
+def test_functions_know_the_spellings_too():
+    x, targets = Tensor([[1.0, 2.0], [3.0, 5.0]]), Tensor([0, 1])
+    assert F.softmax(x, dim=0).tolist() == x.softmax(0).tolist()
+    assert F.softmax(input=x, dim=0).tolist() == x.softmax(0).tolist()
+    assert F.logsumexp(x, dim=0, keepdims=True).shape == (1, 2)
+    assert F.cross_entropy(input=x, target=targets).item() == x.cross_entropy(targets).item()
+    q, mask = Tensor.randn(1, 1, 2, 2), [[True, False], [True, True]]
+    assert (
+        F.scaled_dot_product_attention(q, q, q, attn_mask=mask).tolist()
+        == F.scaled_dot_product_attention(q, q, q, is_causal=True).tolist()
+    )
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda x: x.mean(dtype="float64"),
+            "mean: there is no argument 'dtype'; write .cast(dtype) before or behind it",
+        ),
+        (lambda x: x.var(unbiased=False), "var: there is no argument 'unbiased'; write correction=0 to divide by n, "),
+        (lambda x: x.sum(axes=1), "sum: there is no argument 'axes'; it takes x, axis, keepdim"),
+        (lambda x: x.sum(1, dim=1, axis=1), "sum: axis is given twice"),
+        (lambda x: x.backward(retain_graph=True), "backward: there is no argument 'retain_graph'; add the losses and "),
+        (
+            lambda x: Tensor.zeros(2, layout=None),
+            "zeros: there is no argument 'layout'; it takes dtype, device, requires_grad",
+        ),
+        (lambda x: F.softmax(x, dtype="float64"), "softmax: there is no argument 'dtype'; write .cast(dtype) "),
+        (lambda x: F.dropout(x, 0.1, training=True), "dropout: there is no argument 'training'; use nn.Dropout, "),
+        (lambda x: F.gelu(x, inplace=True), "gelu: there is no argument 'inplace'; write x = ..., every operation "),
+        (
+            lambda x: x.cross_entropy(Tensor([0]), weight=x),
+            "cross_entropy: there is no argument 'weight'; there are no ",
+        ),
+    ],
+)
+def test_an_unknown_argument_is_answered_by_what_to_write(call, message):
+    with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
+        call(Tensor([[1.0, 2.0]], requires_grad=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("size", "x.shape for the sizes, x.numel() for the number of elements"),
+        ("cuda", "x.to('cuda')"),
+        ("long", "x.cast(dtype), as in x.cast('int64')"),
+        ("norm", "(x * x).sum(axis).sqrt()"),
+        ("mm", "x @ y"),
+        ("bmm", "x @ y"),
+        ("unsqueeze_", "x = x.unsqueeze(0): results are new tensors"),
+    ],
+)
+def test_an_unknown_method_is_answered_by_what_to_write(name, instead):
+    x = Tensor([1.0])
+    with pytest.raises(AttributeError) as caught:
+        getattr(x, name)
+    assert str(caught.value) == f"a Tensor has no {name!r}: write {instead}"
+    with pytest.raises(AttributeError, match="write"):
+        getattr(Tensor, name)(x)
+    assert not hasattr(x, name)
+
+
+def test_modules_answer_too():
+    class Net(tg.nn.Module):
+        def apply(self):
+            return "its own"
+
+    with pytest.raises(
+        AttributeError, match=r"^a Net has no 'cuda': write module.to\(device\), as in module.to\('cuda'\)$"
+    ):
+        Net().cuda()
+    with pytest.raises(TypeError, match=r"^zero_grad: there is no argument 'set_to_none'; leave it out$"):
+        Net().zero_grad(set_to_none=True)
+    assert Net().apply() == "its own"
+    assert not {name for names in MODULES_INSTEAD for name in names.split()} & {*dir(tg.nn.Module)}
+
+
+def test_a_slip_of_the_pen_is_answered_by_python():
+    with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'reshap'"):
+        _ = Tensor([1.0]).reshap
+
+
+@pytest.mark.parametrize(
+    ("ask", "message"),
+    [
+        (lambda: tg.cat, "tinygrad_lite has no 'cat': write Tensor.cat(...): it is a method of tensors"),
+        (lambda: tg.randint, "tinygrad_lite has no 'randint': write Tensor(rng.integers(low, high, shape)), "),
+        (lambda: tg.nn.Sequential, "tinygrad_lite.nn has no 'Sequential': write a plain list of modules "),
+        (lambda: tg.nn.CrossEntropyLoss, "tinygrad_lite.nn has no 'CrossEntropyLoss': write logits.cross_entropy("),
+        (lambda: F.relu, "tinygrad_lite.functional has no 'relu': write Tensor.relu(...): it is a method of tensors"),
+        (lambda: F.nothing, "tinygrad_lite.functional has no 'nothing'"),
+    ],
+)
+def test_an_unknown_name_of_a_module_is_answered_by_what_to_write(ask, message):
+    with pytest.raises(AttributeError, match=f"^{re.escape(message)}"):
+        ask()
+
+
+def test_the_tables_name_nothing_that_is_there():
+    names = [name for names in METHODS_INSTEAD for name in names.split()]
+    assert len(names) == len(set(names))
+    assert not {*names, *ACCEPTED_METHODS} & PUBLIC.keys()
+    assert not {*names} & {*ACCEPTED_METHODS}
+    arguments = {name for value in PUBLIC.values() if callable(value) for name in inspect.signature(value).parameters}
+    arguments |= {name for twin in (F.cross_entropy, F.dropout) for name in inspect.signature(twin).parameters}
+    assert {here for names in ACCEPTED_ARGUMENTS.values() for here in names.split()} <= arguments | {"axes"}
+    assert not {*ARGUMENTS_INSTEAD} & {*ACCEPTED_ARGUMENTS}
+
+
+# --- help() -----------------------------------------------------------------------------------------------------
+
+
+def test_everything_public_is_documented():
+    assert [name for name, value in PUBLIC.items() if not inspect.getdoc(value)] == []
+    assert len(PUBLIC) > 80
+
+
+def test_help_lists_one_spelling_of_each_thing():
+    page = re.sub(".\b", "", pydoc.render_doc(Tensor))
+    listed = set(re.findall(r"^ \|  (\w+)(?:\(| = |$)", page, re.MULTILINE))
+    assert {name for name in listed if name[0] != "_"} - {"Tensor"} == PUBLIC.keys()
+    assert "y = e^x, element-wise" in page
+    assert PUBLIC.keys() | {"data", "grad", "op"} == {name for name in dir(Tensor([1.0])) if name[0] != "_"}
+
+
+def test_a_method_has_the_text_and_the_signature_of_its_function():
+    x = Tensor([1.0])
+    for module, name in [(ops, "sum"), (ops, "reshape"), (compositions, "mean"), (functional, "gelu")]:
+        function = getattr(module, name)
+        assert inspect.getdoc(getattr(Tensor, name)) == inspect.getdoc(function)
+        assert inspect.signature(getattr(Tensor, name)) == inspect.signature(function)
+        _, *others = inspect.signature(function).parameters
+        assert [*inspect.signature(getattr(x, name)).parameters] == others
+    assert str(inspect.signature(x.sum)) == "(axis: 'Axis' = None, keepdim: 'bool' = False) -> 'Tensor'"
+
+
+def test_methods_without_arguments_are_the_functions_themselves():
+    assert Tensor.exp is ops.exp
+    assert Tensor.reshape is ops.reshape
+    assert Tensor.softmax is F.softmax

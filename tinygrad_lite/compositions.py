@@ -1,0 +1,216 @@
+"""The other methods of a tensor: what is composed of primitives, and so needs no derivative of its own.
+
+Each function is also a method: `mean(x, axis)` is `x.mean(axis)`. The chain rule differentiates them all.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite import ops
+from tinygrad_lite.tensor import Axis, Tensor
+
+# --- one element at a time ------------------------------------------------------------------------------------
+
+
+def sigmoid(x: Tensor) -> Tensor:
+    """1 / (1 + e^-x), written with tanh because e^-x overflows for very negative x."""
+    return (x * 0.5).tanh() * 0.5 + 0.5
+
+
+def silu(x: Tensor) -> Tensor:
+    """x * sigmoid(x), also called swish (Ramachandran et al. 2017, arXiv:1710.05941)."""
+    return x * x.sigmoid()
+
+
+def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
+    """This tensor with `value` wherever the mask is true."""
+    return ops.where(ops.as_tensor(mask, x), value, x)
+
+
+# --- reductions (axis: None for all, a number, or several) ----------------------------------------------------
+
+
+def mean(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """The sum over the axes, divided by how many elements were summed."""
+    total = ops.sum(x, axis, keepdim)
+    return total / (x.numel() / total.numel() if total.numel() else 1.0)
+
+
+def var(x: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
+    """Mean squared distance from the mean; divides by n - correction, as torch and tinygrad do."""
+    distance = x - mean(x, axis, keepdim=True)
+    total = ops.sum(distance * distance, axis, keepdim)
+    return total / max(x.numel() / max(total.numel(), 1) - correction, 0.0)
+
+
+def std(x: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
+    """The square root of the variance. Its gradient where all elements are equal is 0 (PyTorch's choice)."""
+    variance = x.var(axis, keepdim, correction)
+    flat = variance == 0  # there the slope of the root is infinite
+    return variance.masked_fill(flat, 1.0).sqrt().masked_fill(flat, 0.0)
+
+
+def prod(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """The product over the axes; of no elements it is 1.
+
+    Halves are multiplied with each other until one factor is left. So each factor's gradient is the product of all
+    others, without a division, and right where a factor is 0.
+    """
+    axes = ops.as_axes(axis, x.ndim, "prod")
+    kept = [i for i in range(x.ndim) if i not in axes]
+    y = x.permute(*kept, *axes).reshape(*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes))
+    while y.shape[-1] != 1:
+        y = y.pad([(0, 0)] * len(kept) + [(0, y.shape[-1] % 2 or 2 * (y.shape[-1] == 0))], 1)
+        half = y.shape[-1] // 2
+        y = y[..., :half] * y[..., half:]
+    return y.reshape([1 if i in axes else size for i, size in enumerate(x.shape)]) if keepdim else y.squeeze(-1)
+
+
+def any(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """Whether there is a true (or nonzero) element, over the axes."""
+    return (x != 0).sum(axis, keepdim) > 0
+
+
+def all(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """Whether every element is true (or nonzero), over the axes."""
+    return (x == 0).sum(axis, keepdim) == 0
+
+
+# --- shape ----------------------------------------------------------------------------------------------------
+
+
+def transpose(x: Tensor, axis0: int = 1, axis1: int = 0) -> Tensor:
+    """Swap two axes."""
+    axes = list(range(x.ndim))
+    axis0, axis1 = ops.one_axis(axis0, x.ndim, "transpose"), ops.one_axis(axis1, x.ndim, "transpose")
+    axes[axis0], axes[axis1] = axis1, axis0
+    return ops.permute(x, axes)
+
+
+def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
+    """Join the axes from start_axis to end_axis, both included, into one."""
+    start, end = (ops.one_axis(axis, max(x.ndim, 1), "flatten") for axis in (start_axis, end_axis))
+    if start > end:
+        raise ValueError(f"flatten: the first axis, {start_axis}, comes after the last, {end_axis}")
+    return ops.reshape(x, *x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
+
+
+def squeeze(x: Tensor, axis: int | None = None) -> Tensor:
+    """Without the axes of size 1 (or without the one named, if it has size 1)."""
+    if axis is None:
+        return ops.reshape(x, tuple(size for size in x.shape if size != 1))
+    axis = ops.one_axis(axis, x.ndim, "squeeze")
+    return x if x.shape[axis] != 1 else ops.reshape(x, *x.shape[:axis], *x.shape[axis + 1 :])
+
+
+def unsqueeze(x: Tensor, axis: int) -> Tensor:
+    """With a new axis of size 1 at this place."""
+    axis = ops.one_axis(axis, x.ndim + 1, "unsqueeze")
+    return ops.reshape(x, *x.shape[:axis], 1, *x.shape[axis:])
+
+
+def stack(*tensors: Tensor, axis: int = 0) -> Tensor:
+    """This tensor and the others of the same shape, along a new axis."""
+    return ops.cat(*(tensor.unsqueeze(axis) for tensor in ops.as_tensors(tensors, "stack")), axis=axis)
+
+
+def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
+    """Consecutive pieces along an axis: all of one size (the last may be smaller), or of the sizes given."""
+    axis = ops.one_axis(axis, x.ndim, "split")
+    length = x.shape[axis]
+    if isinstance(sizes, (int, np.integer)):
+        if sizes < 1:
+            raise ValueError(f"split: pieces of size {sizes} never fill an axis of {length}: use a size of 1 or more")
+        sizes = [min(sizes, length - start) for start in range(0, length, sizes)]
+    if min(sizes, default=0) < 0:
+        raise ValueError(f"split: no piece has a negative size, as one of {list(sizes)} has")
+    if sum(sizes) != length:
+        raise ValueError(f"split: sizes {list(sizes)} add up to {sum(sizes)}, the axis has {length}")
+    ends = list(itertools.accumulate(sizes))
+    before = (slice(None),) * axis
+    return tuple(x[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
+
+
+def chunk(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
+    """At most `count` consecutive pieces along an axis, all of one size but the last, as in torch."""
+    axis = ops.one_axis(axis, x.ndim, "chunk")
+    if count < 1:
+        raise ValueError(f"chunk: there cannot be {count} pieces: use a count of 1 or more")
+    return x.split(max(-(-x.shape[axis] // count), 1), axis)
+
+
+def flip(x: Tensor, axis: Axis = None) -> Tensor:
+    """The elements in reverse order along the axes."""
+    axes = ops.as_axes(axis, x.ndim, "flip")
+    return x[tuple(slice(None, None, -1 if i in axes else 1) for i in range(x.ndim))]
+
+
+def repeat(x: Tensor, *times: Any) -> Tensor:
+    """The whole tensor again and again along each axis, as torch's repeat and NumPy's tile do.
+
+    >>> Tensor([1, 2]).repeat(2, 2).tolist()
+    [[1, 2, 1, 2], [1, 2, 1, 2]]
+    """
+    times = ops.as_shape(times)
+    if len(times) < x.ndim:
+        raise ValueError(f"repeat: needs a number for each of {x.ndim} axes, not {times}")
+    sizes = (1,) * (len(times) - x.ndim) + x.shape
+    pairs = [pair for size, n in zip(sizes, times, strict=True) for pair in ((1, size), (n, size))]
+    shape = [size * n for size, n in zip(sizes, times, strict=True)]
+    return x.reshape(sum(pairs[::2], ())).expand(sum(pairs[1::2], ())).reshape(shape)
+
+
+# --- picking elements -----------------------------------------------------------------------------------------
+
+
+def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
+    """out[i][j][k] = x[i][index[i][j][k]][k] for axis 1, and likewise for other axes."""
+    axis, index = ops.one_axis(axis, x.ndim, "gather"), ops.as_tensor(index, x)
+    if index.ndim != x.ndim:
+        raise ValueError(f"gather: index has {index.ndim} axes, the tensor has {x.ndim}")
+    places = [index if i == axis else _along(index, i) for i in range(x.ndim)]
+    return x[tuple(places)]
+
+
+def _along(index: Tensor, axis: int) -> Tensor:
+    """0, 1, 2, ... along one axis, shaped to broadcast against an index tensor."""
+    shape = [1] * index.ndim
+    shape[axis] = index.shape[axis]
+    return Tensor.arange(index.shape[axis], device=index.device).reshape(shape)
+
+
+def one_hot(x: Tensor, num_classes: int) -> Tensor:
+    """(...) integers -> (..., num_classes) float32 with a 1 at each integer's place and 0 elsewhere.
+
+    Raises: ValueError if a number is not in [0, num_classes). (On a GPU, where the host would have to wait for the
+        numbers, its row is all 0 instead.)
+    """
+    if x.dtype.kind not in "iu":
+        raise ValueError(f"one_hot: needs integers, not {x.dtype}")
+    if x.device == "cpu" and (bad := x.data[(x.data < 0) | (x.data >= num_classes)]).size:
+        raise ValueError(f"one_hot: {bad[0]} is not one of {num_classes} classes, 0 to {num_classes - 1}")
+    return (x.unsqueeze(-1) == Tensor.arange(num_classes, device=x.device)).cast(np.float32)
+
+
+def tril(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle of the last two axes; zero above the given diagonal."""
+    return _triangle(x, diagonal, "tril").where(x, x.zeros_like())
+
+
+def triu(x: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle of the last two axes; zero below the given diagonal."""
+    return _triangle(x, diagonal - 1, "triu").where(x.zeros_like(), x)
+
+
+def _triangle(x: Tensor, diagonal: int, op: str) -> Tensor:
+    """True at row i, column j where j <= i + diagonal."""
+    if x.ndim < 2:
+        raise ValueError(f"{op}: a tensor of shape {x.shape} has no triangle: two axes are needed")
+    i, j = (Tensor.arange(n, device=x.device) for n in x.shape[-2:])
+    return j <= i.unsqueeze(1) + diagonal

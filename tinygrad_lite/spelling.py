@@ -1,0 +1,254 @@
+"""How torch and NumPy spell things: what is accepted here too, and what to write instead of the rest.
+
+The tables are all there is to edit. A name that is accepted works like the one it stands for; `help()` and docs/api.md
+list only that one. Any other name in the tables is answered by a sentence that says what to write.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+# --- arguments --------------------------------------------------------------------------------------------------
+
+# The name there -> the name here: the first one that the function has.
+ACCEPTED_ARGUMENTS = {
+    "attn_mask": "mask",
+    "chunks": "count",
+    "dim": "axis axes",
+    "dim0": "axis0",
+    "dim1": "axis1",
+    "dims": "axis axes",
+    "end_dim": "end_axis",
+    "fill_value": "value",
+    "input": "x logits",
+    "keepdims": "keepdim",
+    "max": "high",
+    "min": "low",
+    "size": "shape",
+    "split_size": "sizes",
+    "split_size_or_sections": "sizes",
+    "start_dim": "start_axis",
+    "target": "targets",
+}
+# Given as None they are left out: `np.sum(x)` calls `x.sum(axis=None, out=None)`.
+ARGUMENTS_INSTEAD = {
+    "create_graph": "second derivatives are not offered",
+    "dtype": "write .cast(dtype) before or behind it",
+    "inplace": "write x = ..., every operation gives a new tensor",
+    "order": "write .permute() first",
+    "out": "write y = ..., every operation gives a new tensor",
+    "retain_graph": "add the losses and call backward() once",
+    "set_to_none": "leave it out",
+    "training": "use nn.Dropout, which knows model.train() and model.eval()",
+    "unbiased": "write correction=0 to divide by n, correction=1 to divide by n - 1",
+    "weight": "there are no class weights; multiply the losses of reduction='none'",
+}
+
+# --- methods of a tensor ----------------------------------------------------------------------------------------
+
+# The name there -> the method here, and the arguments to call it with first.
+ACCEPTED_METHODS: dict[str, tuple] = {
+    "add": ("__add__",),
+    "amax": ("max",),
+    "amin": ("min",),
+    "clamp": ("clip",),
+    "div": ("__truediv__",),
+    "float": ("cast", "float32"),
+    "matmul": ("__matmul__",),
+    "mul": ("__mul__",),
+    "neg": ("__neg__",),
+    "pow": ("__pow__",),
+    "square": ("__pow__", 2),
+    "sub": ("__sub__",),
+    "view": ("reshape",),
+}
+# The names there (several on a line mean the same) -> what to write here.
+METHODS_INSTEAD = {
+    "size": "x.shape for the sizes, x.numel() for the number of elements",
+    "dim ndimension": "x.ndim",
+    "nelement": "x.numel()",
+    "nbytes itemsize strides stride flags": "x.data, which is the NumPy array",
+    "type astype type_as": "x.cast(dtype)",
+    "long int double half bool bfloat16 byte": "x.cast(dtype), as in x.cast('int64')",
+    "cpu": "x.to('cpu')",
+    "cuda": "x.to('cuda')",
+    "is_cuda": "x.device == 'cuda'",
+    "copy copy_": "x.clone() for a copy with its gradient, x.numpy().copy() for an array, y[:] = x to write into y",
+    "contiguous": "nothing: reshape takes any layout",
+    "grad_fn is_leaf": "x.op, which is empty for a leaf; tinygrad_lite.graph.Graph(x) shows the whole graph",
+    "register_hook hook": "x.retain_grad(), and read x.grad after backward()",
+    "detach_": "x = x.detach()",
+    "mm bmm mv dot inner addmm": "x @ y",
+    "outer": "x.unsqueeze(1) * y",
+    "t swapaxes swapdims": "x.T, or x.transpose(axis0, axis1)",
+    "mT mH H": "x.transpose(-2, -1)",
+    "movedim moveaxis": "x.permute(axes)",
+    "expand_as broadcast_to": "x.expand(y.shape)",
+    "view_as reshape_as": "x.reshape(y.shape)",
+    "ravel": "x.flatten()",
+    "tile": "x.repeat(times)",
+    "concat concatenate hstack vstack": "x.cat(y, axis=0)",
+    "eq ne lt le gt ge equal": "x == y, x < y and so on; (x == y).all() for one answer",
+    "allclose isclose": "np.allclose(x.numpy(), y.numpy())",
+    "logical_and logical_or logical_xor logical_not": "a & b, a | b, a ^ b, ~a, on truth values",
+    "isnan": "x != x",
+    "isinf isfinite nonzero argwhere bincount": "NumPy's function, as in np.isfinite(x.numpy())",
+    "sort argsort topk unique median round floor ceil trunc": "NumPy's function, as in np.sort(x.numpy()): no gradient",
+    "norm": "(x * x).sum(axis).sqrt()",
+    "rsqrt": "x ** -0.5",
+    "reciprocal": "1 / x",
+    "log2 log10": "x.log() / math.log(2)",
+    "log1p expm1 exp2": "(1 + x).log(), x.exp() - 1, 2 ** x",
+    "cumsum": "x @ Tensor.ones(n, n).triu() along the last axis, of length n",
+    "remainder fmod": "x % y",
+    "floor_divide": "x // y",
+    "masked_select": "x[mask]",
+    "index_select take select narrow": "x[index], with slices or integer tensors",
+    "scatter scatter_ index_add_": "y.where(a, b) or one_hot; y[index] = values under no_grad()",
+    "mse_loss": "((x - y) ** 2).mean()",
+    "nll_loss": "logits.cross_entropy(targets)",
+    "softplus leaky_relu elu": "its formula; docs/engine.md adds softplus as an operation of your own",
+    "new_zeros new_ones new_full": "Tensor.zeros(shape, dtype=x.dtype, device=x.device)",
+    "rand_like randn_like": "Tensor.randn(x.shape, device=x.device)",
+    "add_ sub_ mul_ div_ clamp_ relu_ unsqueeze_ squeeze_ masked_fill_": "x = x.unsqueeze(0): results are new tensors",
+    "zero_ fill_ normal_ uniform_": "w[:] = values under no_grad()",
+    "tensor as_tensor from_numpy asarray": "Tensor(data)",
+    "empty": "Tensor.zeros(shape)",
+    "randint randperm": "Tensor(rng.integers(low, high, shape)), with rng = np.random.default_rng(seed)",
+    "linspace": "Tensor(np.linspace(start, stop, count), dtype='float32')",
+}
+
+# --- names of modules -------------------------------------------------------------------------------------------
+
+NAMES_INSTEAD = {
+    "Sequential ModuleList": "a plain list of modules as an attribute, and a loop over it in forward()",
+    "ReLU GELU SiLU Sigmoid Tanh Softmax Flatten": "the method: x.relu(), x.gelu(), x.softmax(axis), ...",
+    "CrossEntropyLoss NLLLoss": "logits.cross_entropy(targets)",
+    "MSELoss L1Loss mse_loss": "((x - y) ** 2).mean()",
+    "MultiheadAttention": "tinygrad_lite.transformer.MultiHeadAttention",
+    "TransformerEncoderLayer TransformerDecoderLayer Transformer": "tinygrad_lite.transformer.Block",
+    "init": "parameter[:] = values under no_grad()",
+    "utils": "optimizer.clip_grad_norm(max_norm)",
+    "functional": "tinygrad_lite.functional",
+    "float32 float64 int64 bool": "the name in quotes, as in dtype='float32'",
+    "device": "the name in quotes, 'cpu' or 'cuda'",
+    "inference_mode enable_grad set_grad_enabled": "no_grad()",
+    "autograd": "loss.backward(), and tinygrad_lite.gradcheck",
+    "save load": "safetensors.numpy.save_file(model.state_dict(), path), load_file and model.load_state_dict",
+}
+
+
+# Methods of a module.
+MODULES_INSTEAD = {
+    "cuda cpu": "module.to(device), as in module.to('cuda')",
+    "half float double bfloat16 type": "module.to(device, dtype), as in module.to('cpu', 'float64')",
+    "children modules named_children": "module.named_modules()",
+    "apply": "a loop over module.named_modules() or module.parameters()",
+    "requires_grad_": "parameter.requires_grad_(False) in a loop over module.parameters()",
+    "register_buffer register_parameter add_module": "self.name = ..., a plain attribute",
+    "compile": "nothing: there is no compiler",
+}
+
+
+# --- how the tables take effect ---------------------------------------------------------------------------------
+
+
+def _one_by_one(table: dict[str, str]) -> dict[str, str]:
+    return {name: instead for names, instead in table.items() for name in names.split()}
+
+
+def no_such_name(module: str, name: str, tensor: type) -> AttributeError:
+    """What a Python module says when it is asked for a name that it does not have."""
+    instead = _one_by_one(NAMES_INSTEAD | METHODS_INSTEAD).get(name)
+    if not instead and not name.startswith("_") and hasattr(tensor, name):
+        instead = f"Tensor.{name}(...): it is a method of tensors"
+    return AttributeError(f"{module} has no {name!r}" + (f": write {instead}" if instead else ""), name=name)
+
+
+class Elsewhere:
+    """An attribute of a class that has another name here: gives the accepted method, or raises what to write instead.
+
+    A `__getattr__` in the class would do the same in three lines, but it slows down every attribute in Python 3.11.
+    """
+
+    def __init__(self, name: str, accepted: tuple = (), instead: str = "") -> None:
+        self.name, self.accepted, self.instead = name, accepted, instead
+
+    def __get__(self, x: Any, owner: type | None = None) -> Any:
+        if x is None:
+            return self
+        if not self.accepted:
+            message = f"a {type(x).__name__} has no {self.name!r}: write {self.instead}"
+            raise AttributeError(message, name=self.name, obj=x)
+        method, *arguments = self.accepted
+        return functools.partial(getattr(x, method), *arguments) if arguments else getattr(x, method)
+
+    def __call__(self, x: Any = None, *args: Any, **options: Any) -> Any:
+        """`Tensor.add(x, y)`, of the class instead of a tensor."""
+        return self.__get__(... if x is None else x)(*args, **options)
+
+
+class Listed(type):
+    """The type of a class whose `help()` and `dir()` list one spelling of each thing."""
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if not isinstance(getattr(cls, name, None), Elsewhere)]
+
+
+def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> None:
+    """Let the methods of a class know the spellings of arguments, and the class those of methods."""
+    for name, value in list(vars(kind).items()):
+        function = getattr(value, "__func__", value)  # of a static method, the function in it
+        if not name.startswith("_") and callable(function) and _named(function, skip=1):
+            setattr(kind, name, spelled(value) if function is value else staticmethod(spelled(function)))
+    for name, method in accepted.items():
+        setattr(kind, name, Elsewhere(name, accepted=method))
+    for name, sentence in _one_by_one(instead).items():
+        setattr(kind, name, Elsewhere(name, instead=sentence))
+
+
+def spelled(function: Callable) -> Callable:
+    """The function, with its arguments by torch's and NumPy's names too; its signature stays what it is."""
+    if hasattr(function, "knows_spellings"):
+        return function
+    known = frozenset(_named(function))
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        for name in options:
+            if name not in known:
+                options = respelled(function, function.__name__, options)
+                break
+        return function(*args, **options)
+
+    call.knows_spellings = True
+    return call
+
+
+def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[str, Any]:
+    """The named arguments of a call by the names that the function has.
+
+    Raises: TypeError with what to write, if there is no such argument.
+    """
+    known = _named(function)
+    result: dict[str, Any] = {}
+    for given, value in options.items():
+        here = [given, *ACCEPTED_ARGUMENTS.get(given, "").split()]
+        argument = next((other for other in here if other in known), None)
+        if argument in result:
+            raise TypeError(f"{name}: {argument} is given twice")
+        if argument:
+            result[argument] = value
+        elif value is not None or given not in ARGUMENTS_INSTEAD:
+            instead = ARGUMENTS_INSTEAD.get(given) or f"it takes {', '.join(known)}"
+            raise TypeError(f"{name}: there is no argument {given!r}; {instead}")
+    return result
+
+
+def _named(function: Callable, skip: int = 0) -> list[str]:
+    """The arguments that may be given by name, without the first `skip` of all."""
+    parameters = [*inspect.signature(function).parameters.values()][skip:]
+    return [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]

@@ -212,7 +212,7 @@ def pow(x: Any, exponent: Any) -> Tensor:
 def mod(x: Any, y: Any) -> Tensor:
     """z = x - y floor(x / y), the remainder with the sign of y.  dL/dx = dL/dz and dL/dy = -dL/dz * floor(x / y).
 
-    That is PyTorch's gradient: where the remainder jumps back to 0, it goes on as if there were no jump.
+    That is PyTorch's gradient: where the remainder jumps back to 0, the slope is that beside the jump.
     """
     x, y = operands(x, y, "mod")
     a, b, xp = x.data, y.data, x.xp

@@ -280,7 +280,7 @@ def build_compare(b: Builder) -> None:
 
 
 def build_logical(b: Builder) -> None:
-    """Two truth values decide which of two goes on."""
+    """Two truth values decide which of two values is taken."""
     how = b.choose("__and__", "__or__", "__xor__")
     i = b.pick()
     i, j = torn(b, i, b.away(b.pick_with(i), 0))

@@ -38,22 +38,22 @@ from gpt.trained import is_gpt2
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
 from seq2seq.task import FAMILY as seq2seq
-from tinygrad_lite.checkpoint import load_checkpoint
-from tinygrad_lite.console import quoted, run_command, say, shown, wants_colour
+from tinygrad_lite.cli.console import quoted, run_command, say, shown, wants_colour
+from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.cli.options import build, parse_command_line
+from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.cuda.precision import check_precision, set_precision
+from tinygrad_lite.decoding.beam import beam_search
+from tinygrad_lite.decoding.probabilities import LEGEND, Probabilities
+from tinygrad_lite.decoding.sampling import generate
+from tinygrad_lite.decoding.stopping import StopText
 from tinygrad_lite.device import get_device, why_no_cuda
-from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.family import Trained
-from tinygrad_lite.options import build, parse_command_line
-from tinygrad_lite.run import newest_checkpoint, tune_memory
-from tinygrad_lite.size import is_shortage, too_little_to_sample
-from tinygrad_lite.text.beam import beam_search
-from tinygrad_lite.text.cleaning import normalise
-from tinygrad_lite.text.corpora import load_files
-from tinygrad_lite.text.decoding import generate
-from tinygrad_lite.text.probabilities import LEGEND, Probabilities
-from tinygrad_lite.text.stopping import StopText
-from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
+from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
+from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.run_folder import newest_checkpoint, tune_memory
 
 OUT = Path("out")
 EXAMPLES = {

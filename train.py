@@ -22,23 +22,23 @@ import numpy as np
 
 from gpt.task import FAMILY as GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
-from tinygrad_lite.console import quoted, run_command, say
+from tinygrad_lite.cli.console import quoted, run_command, say
+from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.cuda.precision import PRECISIONS, set_precision
+from tinygrad_lite.debug.profiler import Profile
 from tinygrad_lite.device import device_of, random_key
-from tinygrad_lite.errors import UserError
-from tinygrad_lite.family import Task
 from tinygrad_lite.functional.registry import set_composed
-from tinygrad_lite.log import RunLog
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.processes import Numbers, OneProcess
-from tinygrad_lite.profiler import Profile
-from tinygrad_lite.run import StopRequest, matmul_rate, tune_memory
-from tinygrad_lite.size import dry_run, is_shortage, too_little_to_train
-from tinygrad_lite.start import Start, read_start
 from tinygrad_lite.tensor import no_grad
-from tinygrad_lite.training import TrainOptions
-from tinygrad_lite.workers import start_processes
+from tinygrad_lite.training.estimate import dry_run, is_shortage, too_little_to_train
+from tinygrad_lite.training.log import RunLog
+from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.options import TrainOptions
+from tinygrad_lite.training.processes import Numbers, OneProcess
+from tinygrad_lite.training.run_folder import StopRequest, matmul_rate, tune_memory
+from tinygrad_lite.training.setup import Start, read_start
+from tinygrad_lite.training.workers import start_processes
 
 FAMILIES = (GPT, SEQ2SEQ)
 PROFILED, MEASURED = 10, 5  # steps
@@ -98,7 +98,7 @@ def train(
     An update is called step n if n updates were made before it; each happens exactly once.
 
     Args:
-        comm: how this process meets the others, if there are any (tinygrad_lite/processes.py).
+        comm: how this process meets the others, if there are any (tinygrad_lite/training/processes.py).
         log: the files and the progress bar of the run, which only process 0 has.
     """
     rounds = options.max_iters + (0 if options.profile else 1)  # the last one makes no update; it checks and evaluates

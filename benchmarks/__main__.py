@@ -16,9 +16,9 @@ from pathlib import Path
 from benchmarks.machine import load
 from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure, rows_asked_for
 from benchmarks.table import conditions, render, spread
-from tinygrad_lite.console import run_command, say
-from tinygrad_lite.errors import OptionError, UserError
-from tinygrad_lite.options import build, parse_command_line
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.cli.options import build, parse_command_line
 
 
 def main(argv: list[str]) -> int:

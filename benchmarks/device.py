@@ -25,14 +25,14 @@ from benchmarks.shapes import VOCABULARY, Shape
 from benchmarks.steps import Step, time_group, trainer, warm_up
 from benchmarks.table import shown, spread
 from gpt.config import GPTOptions
-from tinygrad_lite.console import run_command, say
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.cli.options import build, option, parse_command_line
 from tinygrad_lite.cuda.precision import PRECISIONS, precision
 from tinygrad_lite.device import get_device
-from tinygrad_lite.errors import OptionError, UserError
-from tinygrad_lite.options import build, option, parse_command_line
-from tinygrad_lite.plot import COLOURS, METADATA, new_figure, own_style, save, write_out
-from tinygrad_lite.run import available_cores, tune_memory
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.plot import COLOURS, METADATA, new_figure, own_style, save, write_out
+from tinygrad_lite.training.run_folder import available_cores, tune_memory
 
 SAME_LOSS = {"float32": 1e-4, "tf32": 1e-3, "bfloat16": 2e-2}  # relative, before the first update
 

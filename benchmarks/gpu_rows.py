@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.children import Child, ask, start
-from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.cli.errors import OptionError, UserError
 
 SAME_LOSS, SAME_AFTER = 1e-4, 1e-3  # relative, in float32: before the first update, and after it
 ALL = ("bfloat16", "tf32", "float32")

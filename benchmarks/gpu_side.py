@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.children import serve
 from benchmarks.shapes import GPU_SHAPES, QUICK_SHAPES, Shape
 from benchmarks.steps import Step, time_group, warm_up
-from tinygrad_lite.console import run_command
+from tinygrad_lite.cli.console import run_command
 
 DO = ("facts", "prepare", "begin", "turn", "kernels")
 FIRST_TOKENS = 32  # of a text, in which the sides must agree

@@ -23,18 +23,18 @@ from gpt.model import GPT
 from gpt.sample_options import SampleOptions
 from seq2seq.model import Seq2Seq
 from seq2seq.toys import german_number
-from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
-from tinygrad_lite.console import say
+from tinygrad_lite.cli.console import say
+from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.corpora.texts import from_cache
+from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import keyed_rng, random_key
-from tinygrad_lite.errors import UserError
-from tinygrad_lite.processes import OneProcess
-from tinygrad_lite.run import tune_memory
-from tinygrad_lite.start import number_of_workers
-from tinygrad_lite.text.bpe import BPETokenizer
-from tinygrad_lite.text.corpora import from_cache
-from tinygrad_lite.text.decoding import generate
-from tinygrad_lite.text.tokenizer import CharTokenizer
-from tinygrad_lite.workers import start_processes
+from tinygrad_lite.tokenizers.base import CharTokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
+from tinygrad_lite.training.processes import OneProcess
+from tinygrad_lite.training.run_folder import tune_memory
+from tinygrad_lite.training.setup import number_of_workers
+from tinygrad_lite.training.workers import start_processes
 from train import train
 
 ROOT = Path(__file__).parent.parent

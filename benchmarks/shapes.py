@@ -16,8 +16,8 @@ from gpt.config import GPTConfig, GPTOptions
 from gpt.data import Batch
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.options import Seq2SeqOptions
+from tinygrad_lite.cli.options import build, find_preset, read_preset
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.options import build, find_preset, read_preset
 from tinygrad_lite.tensor import Tensor
 
 PRESETS = Path(__file__).parent.parent / "presets"
@@ -63,7 +63,7 @@ class Shape:
 
 
 class MadeUpTask:
-    """The batches of a shape as the work of training: what tinygrad_lite/family.py calls a Task, as far as needed."""
+    """The batches of a shape as the work of training: a Task (training/model_spec.py), as far as it is needed."""
 
     def __init__(self, shape: Shape) -> None:
         self.arrays, self.ignored = shape.batches(), SPECIALS["<pad>"] if shape.translates else None

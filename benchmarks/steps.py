@@ -16,7 +16,7 @@ from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training import TrainOptions
+from tinygrad_lite.training.options import TrainOptions
 
 MOST_REPEATS = 200  # a GPU takes about 1,000 orders in advance; then Python waits
 

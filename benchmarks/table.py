@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from benchmarks.machine import cpu_model, installed, numpy_blas
 from benchmarks.rows import MEMORY_TURNS, Finding, MeasureOptions, Row
-from tinygrad_lite.run import available_cores
+from tinygrad_lite.training.run_folder import available_cores
 
 COLUMNS = ("row", "work", "this project", "torch", "ratio", "torch, same malloc", "ratio", "floor", "aim", "reached")
 SIDES = {"ours": "This project", "torch": "torch", "torch-malloc": "torch, same malloc"}

@@ -18,8 +18,8 @@ from benchmarks.torch_gpt import from_ours as gpt_from_ours
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
 from gpt.export import gpt2_config, to_gpt2_weights
 from gpt.model import GPT
-from tinygrad_lite.run import tune_memory
-from tinygrad_lite.training import TrainOptions
+from tinygrad_lite.training.options import TrainOptions
+from tinygrad_lite.training.run_folder import tune_memory
 
 
 def prepare(work: str, shape: str, tuned: bool) -> tuple[Repeat, list[str]]:

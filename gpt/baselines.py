@@ -73,11 +73,11 @@ from pathlib import Path
 from gpt.data import split
 from gpt.score import score
 from gpt.trained import load_trained
-from tinygrad_lite.console import run_command, say
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
-from tinygrad_lite.family import Trained
-from tinygrad_lite.options import build, option, parse_command_line
-from tinygrad_lite.text.corpora import Corpus, announce, load_corpus, load_files
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError, UserError
+from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.corpora.texts import Corpus, announce, load_corpus, load_files
+from tinygrad_lite.training.model_spec import Trained
 
 OUT = Path("out")
 MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams as the text has characters

@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import ClassVar
 
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.corpora.texts import CORPORA, from_cache
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.options import answers, option
-from tinygrad_lite.text.corpora import CORPORA, from_cache
-from tinygrad_lite.training import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 
 ACTIVATIONS = ("gelu", "gelu_tanh")
 TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "hf")

@@ -20,15 +20,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpt.config import GPTOptions
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora.texts import Corpus, announce, load_corpus, load_files
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.text.bpe import BPETokenizer
-from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.corpora import Corpus, announce, load_corpus, load_files
-from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.text.tokenizer import CharTokenizer, Tokenizer
-from tinygrad_lite.text.word import WordTokenizer
+from tinygrad_lite.tokenizers.base import CharTokenizer, Tokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.tokenizers.word import WordTokenizer
 
 HELD_OUT = 0.1  # share of the characters at the end of the text
 

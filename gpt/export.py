@@ -31,10 +31,10 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.pretrained import ACTIVATIONS, OWN_TOKENIZER, WEIGHTS, gpt2_shapes, layer_names
 from gpt.trained import load_trained
-from tinygrad_lite.console import run_command, say
-from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.family import Trained
-from tinygrad_lite.text.huggingface import GPT2_SPECIAL, HFTokenizer
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.tokenizers.huggingface import GPT2_SPECIAL, HFTokenizer
+from tinygrad_lite.training.model_spec import Trained
 
 USAGE = "usage: python -m gpt.export CHECKPOINT DIR    (a .safetensors file or a run's folder; a new folder)"
 

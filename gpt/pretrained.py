@@ -25,9 +25,9 @@ import numpy as np
 import safetensors
 
 from gpt.config import GPTConfig
-from tinygrad_lite.errors import CheckpointError
-from tinygrad_lite.text.huggingface import HFTokenizer
-from tinygrad_lite.text.tokenizer import Tokenizer
+from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 
 WEIGHTS = "model.safetensors"
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"

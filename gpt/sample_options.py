@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.cuda.precision import PRECISIONS
-from tinygrad_lite.errors import OptionError
-from tinygrad_lite.options import answers, option
-from tinygrad_lite.text.cleaning import normalise
 
 
 @dataclass

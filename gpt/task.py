@@ -12,10 +12,10 @@ from gpt.config import GPTConfig, GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
 from gpt.trained import load_trained
-from tinygrad_lite.console import is_plain
-from tinygrad_lite.family import Family, Report
-from tinygrad_lite.text.decoding import generate
-from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
+from tinygrad_lite.cli.console import is_plain
+from tinygrad_lite.decoding.sampling import generate
+from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
+from tinygrad_lite.training.model_spec import Family, Report
 
 
 class TextTask:

@@ -7,10 +7,10 @@ from pathlib import Path
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.pretrained import load_gpt2
-from tinygrad_lite.checkpoint import load_checkpoint
-from tinygrad_lite.errors import CheckpointError
-from tinygrad_lite.family import Trained, check_family, trained_in
-from tinygrad_lite.run import newest_checkpoint
+from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.model_spec import Trained, check_family, trained_in
+from tinygrad_lite.training.run_folder import newest_checkpoint
 
 
 def load_trained(path: Path) -> Trained:

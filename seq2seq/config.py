@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 from dataclasses import asdict, dataclass, fields
 
-from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.transformer import ACTIVATIONS
 
 

@@ -1,6 +1,6 @@
 """Sentence pairs to learn from and held-out ones, so that nothing of a held-out pair was seen in either language.
 
-The pairs are those of a named corpus (tinygrad_lite/text/pairs.py), of files, or of a toy task.
+The pairs are those of a named corpus (tinygrad_lite/corpora/pairs.py), of files, or of a toy task.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.toys import TOYS, toy_pairs
-from tinygrad_lite.errors import CorpusError
-from tinygrad_lite.text.pair_cleaning import one_line
-from tinygrad_lite.text.pairs import load_parallel
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora.pair_cleaning import one_line
+from tinygrad_lite.corpora.pairs import load_parallel
 
 SentencePair = tuple[str, str]
 

@@ -21,7 +21,7 @@ import numpy as np
 from seq2seq.model import Batch, pad_rows
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.text.tokenizer import Tokenizer
+from tinygrad_lite.tokenizers.base import Tokenizer
 
 BOS, EOS, PAD = "<bos>", "<eos>", "<pad>"
 SPECIALS = (PAD, BOS, EOS)

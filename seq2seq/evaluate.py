@@ -21,11 +21,11 @@ from seq2seq.options import Seq2SeqOptions
 from seq2seq.scores import scores, scores_with_confidence
 from seq2seq.task import load_trained
 from seq2seq.translate import translate
-from tinygrad_lite.checkpoint import load_checkpoint
-from tinygrad_lite.console import run_command, say
-from tinygrad_lite.errors import CorpusError, OptionError
-from tinygrad_lite.options import build, option, parse_command_line
-from tinygrad_lite.run import RunFolder, tune_memory
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.run_folder import RunFolder, tune_memory
 
 
 @dataclasses.dataclass

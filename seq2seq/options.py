@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
-from tinygrad_lite.errors import OptionError
-from tinygrad_lite.options import answers, option
-from tinygrad_lite.text.pairs import PARALLEL_CORPORA, from_cache
-from tinygrad_lite.training import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.corpora.pairs import PARALLEL_CORPORA, from_cache
+from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 from tinygrad_lite.transformer import ACTIVATIONS
 
 DATASETS = (*PARALLEL_CORPORA, *TOYS)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tinygrad_lite.errors import UserError
+from tinygrad_lite.cli.errors import UserError
 
 INSTALL = 'for BLEU and chrF: pip install -e ".[translate]"'
 SAMPLES = 1000  # drawn for a confidence interval

@@ -14,10 +14,10 @@ from typing import Any
 from seq2seq.attention import FORMATS, cross_attention, draw_attention
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, translate
-from tinygrad_lite.console import say, shown
-from tinygrad_lite.errors import OptionError
-from tinygrad_lite.text.cleaning import normalise
-from tinygrad_lite.text.tokenizer import Tokenizer
+from tinygrad_lite.cli.console import say, shown
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.tokenizers.base import Tokenizer
 
 # The options of sample.py that mean something to a translation.
 DRAWING = {

@@ -14,14 +14,14 @@ from seq2seq.model import Batch, Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.scores import scores
 from seq2seq.translate import translate
-from tinygrad_lite.checkpoint import load_checkpoint
-from tinygrad_lite.console import is_plain
-from tinygrad_lite.errors import CorpusError
-from tinygrad_lite.family import Family, Report, Trained, check_family, trained_in
-from tinygrad_lite.run import newest_checkpoint
-from tinygrad_lite.text.bpe import BPETokenizer
-from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.tokenizer import UNKNOWN, CharTokenizer, Tokenizer
+from tinygrad_lite.cli.console import is_plain
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.tokenizers.base import UNKNOWN, CharTokenizer, Tokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.model_spec import Family, Report, Trained, check_family, trained_in
+from tinygrad_lite.training.run_folder import newest_checkpoint
 
 BABBLE = 0.9  # share of the loss of guessing above which nothing is translated
 

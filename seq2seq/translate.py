@@ -13,9 +13,9 @@ from typing import Any
 
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
-from tinygrad_lite.text.beam import beam_search
-from tinygrad_lite.text.decoding import generate
-from tinygrad_lite.text.tokenizer import Tokenizer
+from tinygrad_lite.decoding.beam import beam_search
+from tinygrad_lite.decoding.sampling import generate
+from tinygrad_lite.tokenizers.base import Tokenizer
 
 BATCH_TOKENS = 2048  # source tokens of all hypotheses together that are worked on at once
 
@@ -27,7 +27,7 @@ class Translation:
     text: str
     log_prob: float  # in nats: of all its tokens together, the one that ends it included
     length: int  # tokens
-    score: float  # log_prob / lp(length), see `text/beam.py`
+    score: float  # log_prob / lp(length), see `decoding/beam.py`
     finished: bool  # False if it was cut off at the longest length allowed
     tokens: tuple[int, ...] = ()  # with <eos> if it is finished
 
@@ -59,7 +59,7 @@ def translate(
 
     Args:
         beam: how many hypotheses each search keeps; 1 is greedy: always the most probable token.
-        length_penalty: see `text/beam.py`.
+        length_penalty: see `decoding/beam.py`.
     Returns: as many lists as there are sentences. A sentence without a token, such as an empty one, has an empty
         translation; of one that is longer than the model's block_size, only the beginning is translated.
     """

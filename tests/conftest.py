@@ -12,8 +12,8 @@ from tests import places
 from tests.emulator.cupy_on_cpu import COMPILER, emulated_cuda
 from tests.standin import standin_device
 from tests.tiny_runs import made_up_text, undone
-from tinygrad_lite import start
 from tinygrad_lite.device import why_no_cuda
+from tinygrad_lite.training import setup as start
 
 WHY_NO_GPU = why_no_cuda()  # asked once; empty if there is one
 

@@ -32,7 +32,8 @@ from tinygrad_lite.nn import Module, Parameter
 
 TESTS = Path(__file__).parent
 ON_EVERY_DEVICE = """
-    tinygrad_lite/test_anomaly tinygrad_lite/test_backward tinygrad_lite/test_gradcheck tinygrad_lite/test_graph
+    tinygrad_lite/debug/test_anomaly tinygrad_lite/debug/test_gradcheck tinygrad_lite/debug/test_graph
+    tinygrad_lite/test_backward
     tinygrad_lite/test_nn tinygrad_lite/test_ops tinygrad_lite/test_ops_edges tinygrad_lite/test_optim
     tinygrad_lite/test_tensor tinygrad_lite/test_transformer
     tinygrad_lite/functional/test_attention tinygrad_lite/functional/test_cross_entropy
@@ -43,10 +44,10 @@ ON_EVERY_DEVICE = """
     seq2seq/test_model seq2seq/test_attention seq2seq/test_translate seq2seq/test_toys seq2seq/test_data
     reliability/test_gradients reliability/test_hard_points reliability/test_nan
     test_train test_train_finetune test_train_resume test_sample test_sample_modes test_translation_scripts
-    tinygrad_lite/test_profiler tinygrad_lite/test_run
+    tinygrad_lite/debug/test_profiler tinygrad_lite/training/test_run_folder
 """.split()
 EMULATED_BY_DEFAULT = """
-    tinygrad_lite/test_anomaly tinygrad_lite/test_nn tinygrad_lite/test_tensor
+    tinygrad_lite/debug/test_anomaly tinygrad_lite/test_nn tinygrad_lite/test_tensor
 """.split()
 # Primitives have no kernels, so on the emulated GPU they are what they are on the stand-in: only with `-m slow`.
 WITHOUT_KERNELS = "tinygrad_lite/test_ops tinygrad_lite/test_device".split()
@@ -61,7 +62,7 @@ CPU_ONLY = {  # and why
     "tinygrad_lite/test_ops_edges::test_numpy_array_on_the_left": "NumPy's arrays do not mix with those of a GPU",
     "tinygrad_lite/test_ops_edges::test_numbers_take_the_tensors_type_if_they_can": "the same",
     "tinygrad_lite/test_backward::test_gradients_share_no_memory": "CuPy does not say what can be written",
-    "tinygrad_lite/test_gradcheck::test_views_are_nudged_in_place": "memory of the host",
+    "tinygrad_lite/debug/test_gradcheck::test_views_are_nudged_in_place": "memory of the host",
     "tinygrad_lite/functional/test_embedding::test_a_token_outside_the_table": "on a GPU nobody looks: it would wait",
     "tinygrad_lite/functional/test_cross_entropy::test_a_target_outside_the_vocabulary": "the same",
     "test_train::test_a_device_that_is_not_there_is_refused_and_auto_says_what_it_took": "about having none",

@@ -16,12 +16,13 @@ ROOT = Path(__file__).parent.parent
 # From the bottom to the top: a module imports from layers below its own. Within one layer it may import another
 # module too, as long as no circle arises. A name with ".*" stands for all modules of a package.
 LAYERS = [
-    ["tinygrad_lite.errors", "tinygrad_lite.console"],
+    ["tinygrad_lite.cli", "tinygrad_lite.cli.errors", "tinygrad_lite.cli.console"],
     [
         "tinygrad_lite.device",
         "tinygrad_lite.cuda.find",
-        "tinygrad_lite.anomaly",
-        "tinygrad_lite.profiler",
+        "tinygrad_lite.debug",
+        "tinygrad_lite.debug.anomaly",
+        "tinygrad_lite.debug.profiler",
         "tinygrad_lite.spelling",
     ],
     [
@@ -33,22 +34,14 @@ LAYERS = [
         "tinygrad_lite.cuda",
         "tinygrad_lite.cuda.*",
     ],
-    ["tinygrad_lite.nn", "tinygrad_lite.gradcheck", "tinygrad_lite.graph"],
+    ["tinygrad_lite.nn", "tinygrad_lite.debug.gradcheck", "tinygrad_lite.debug.graph"],
     ["tinygrad_lite.flat"],
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite"],  # __init__.py, the names that users import
-    ["tinygrad_lite.options", "tinygrad_lite.checkpoint", "tinygrad_lite.text", "tinygrad_lite.text.*"],
-    [
-        "tinygrad_lite.training",
-        "tinygrad_lite.run",
-        "tinygrad_lite.plot",
-        "tinygrad_lite.family",
-        "tinygrad_lite.start",
-        "tinygrad_lite.size",
-        "tinygrad_lite.processes",
-        "tinygrad_lite.log",
-        "tinygrad_lite.workers",
-    ],
+    ["tinygrad_lite.cli.options"],
+    ["tinygrad_lite.tokenizers", "tinygrad_lite.tokenizers.*", "tinygrad_lite.corpora", "tinygrad_lite.corpora.*"],
+    ["tinygrad_lite.decoding", "tinygrad_lite.decoding.*"],
+    ["tinygrad_lite.training", "tinygrad_lite.training.*"],
     [
         "gpt",
         "gpt.config",
@@ -177,7 +170,8 @@ def test_cupy_is_imported_in_the_folder_for_gpus_alone():
 
 
 @pytest.mark.parametrize(
-    ("library", "module"), [("tokenizers", "tinygrad_lite.text.huggingface"), ("matplotlib", "tinygrad_lite.plot")]
+    ("library", "module"),
+    [("tokenizers", "tinygrad_lite.tokenizers.huggingface"), ("matplotlib", "tinygrad_lite.training.plot")],
 )
 def test_an_extra_is_imported_in_one_file_and_only_when_it_is_needed(library, module):
     assert {m for m in FILES for target, _ in imports(TREES[m]) if target.split(".")[0] == library} == {module}

@@ -22,13 +22,16 @@ import pytest
 import train
 from tests.test_layers import FILES, TREES, calls
 from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
-from tinygrad_lite import checkpoint, console, run
-from tinygrad_lite.checkpoint import write_atomically
-from tinygrad_lite.console import wants_colour
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
-from tinygrad_lite.options import list_presets, read_preset
-from tinygrad_lite.run import RunFolder, tune_memory
-from tinygrad_lite.text import corpora, fetch
+from tinygrad_lite.cli import console
+from tinygrad_lite.cli.console import wants_colour
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.cli.options import list_presets, read_preset
+from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora import texts as corpora
+from tinygrad_lite.training import checkpoint
+from tinygrad_lite.training import run_folder as run
+from tinygrad_lite.training.checkpoint import write_atomically
+from tinygrad_lite.training.run_folder import RunFolder, tune_memory
 
 # --- what no file may use -------------------------------------------------------------------------------------
 
@@ -350,7 +353,7 @@ def trained(tmp_path_factory):
         ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
         ("-m gpt.baselines --text text.txt --orders 1-2", "", "2-gram"),
         ("-m gpt.export run exported", "", ""),
-        ("-m tinygrad_lite.text.compare text.txt --vocab_size 300", "", "ü"),
+        ("-m tinygrad_lite.tokenizers.compare text.txt --vocab_size 300", "", "ü"),
     ],
 )
 def test_commands_read_and_write_utf8_whatever_the_system_speaks(trained, command, typed, written):

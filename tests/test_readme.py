@@ -16,11 +16,11 @@ import train
 from seq2seq.toys import toy_pairs
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import undone
+from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora.pair_sources import Found
+from tinygrad_lite.corpora.pairs import RULES, to_table
 from tinygrad_lite.device import DeviceError, why_no_cuda
-from tinygrad_lite.text import fetch
-from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.pair_sources import Found
-from tinygrad_lite.text.pairs import RULES, to_table
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -111,7 +111,7 @@ def run_module(name: str, *arguments: str) -> int:
     """Run a command that is a module; 1 if it did what it should."""
     if name == "pytest" or name.split(".")[0] == "benchmarks":  # these take too long here, or need PyTorch
         return 0
-    if extra := {"tinygrad_lite.plot": "matplotlib", "seq2seq.evaluate": "sacrebleu"}.get(name):
+    if extra := {"tinygrad_lite.training.plot": "matplotlib", "seq2seq.evaluate": "sacrebleu"}.get(name):
         pytest.importorskip(extra)
     return importlib.import_module(name).main(list(arguments)) == 0
 

@@ -20,11 +20,11 @@ from gpt.sample_options import SampleOptions
 from gpt.task import TextTask
 from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, script, undone
-from tinygrad_lite.checkpoint import load_checkpoint, save_checkpoint
+from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.cli.options import split_command_line
 from tinygrad_lite.device import why_no_cuda
-from tinygrad_lite.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.options import split_command_line
-from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.training.checkpoint import load_checkpoint, save_checkpoint
 
 ROOT = Path(__file__).parent.parent
 BEST = "out/goethe-char/best.safetensors"

@@ -9,8 +9,8 @@ import pytest
 
 import sample
 from tests.tiny_runs import finish, made_up_text, rows, run_training, script, undone
-from tinygrad_lite.errors import CorpusError, OptionError
-from tinygrad_lite.run import RunFolder
+from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.training.run_folder import RunFolder
 
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 

@@ -19,15 +19,18 @@ from gpt.sample_options import HINTS, SampleOptions
 from gpt.task import FAMILY
 from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
-from tinygrad_lite import Tensor, log, manual_seed, size, start
-from tinygrad_lite.checkpoint import load_checkpoint
+from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError, UserError
+from tinygrad_lite.cli.options import build, parse_command_line
+from tinygrad_lite.corpora import fetch
 from tinygrad_lite.device import DeviceError, why_no_cuda
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.options import build, parse_command_line
-from tinygrad_lite.processes import OneProcess
-from tinygrad_lite.run import METRICS, RunFolder
-from tinygrad_lite.text import fetch
+from tinygrad_lite.training import estimate as size
+from tinygrad_lite.training import log
+from tinygrad_lite.training import setup as start
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.processes import OneProcess
+from tinygrad_lite.training.run_folder import METRICS, RunFolder
 
 DEFAULT_VAL_LOSS = 1.709  # nats per token: what the README says that the default run reaches
 CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, where the real corpus is or will be

@@ -10,11 +10,11 @@ import pytest
 
 import train
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script
-from tinygrad_lite.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from tinygrad_lite.errors import OptionError
-from tinygrad_lite.log import RunLog
+from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.run import RunFolder
+from tinygrad_lite.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from tinygrad_lite.training.log import RunLog
+from tinygrad_lite.training.run_folder import RunFolder
 
 RESUME = ["--resume", "--out_dir=run"]
 

@@ -16,9 +16,9 @@ from seq2seq.scores import scores
 from seq2seq.toys import toy_pairs
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import losses, rows, same, undone
-from tinygrad_lite.checkpoint import load_checkpoint, mean_weights
-from tinygrad_lite.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.run import RunFolder
+from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.training.checkpoint import load_checkpoint, mean_weights
+from tinygrad_lite.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 64, "batch_tokens": 200, "toy_size": 300}

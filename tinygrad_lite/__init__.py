@@ -12,7 +12,7 @@ from tinygrad_lite.tensor import Tensor, no_grad  # first: it imports its operat
 
 # isort: on
 from tinygrad_lite import functional, nn, optim
-from tinygrad_lite.anomaly import NonFiniteError, detect_anomaly
+from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import manual_seed
 from tinygrad_lite.spelling import no_such_name
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite import profiler
+from tinygrad_lite.debug import profiler
 from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor

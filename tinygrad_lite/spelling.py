@@ -78,7 +78,7 @@ METHODS_INSTEAD = {
     "is_cuda": "x.device == 'cuda'",
     "copy copy_": "x.clone() for a copy with its gradient, x.numpy().copy() for an array, y[:] = x to write into y",
     "contiguous": "nothing: reshape takes any layout",
-    "grad_fn is_leaf": "x.op, which is empty for a leaf; tinygrad_lite.graph.Graph(x) shows the whole graph",
+    "grad_fn is_leaf": "x.op, which is empty for a leaf; tinygrad_lite.debug.graph.Graph(x) shows the whole graph",
     "register_hook hook": "x.retain_grad(), and read x.grad after backward()",
     "detach_": "x = x.detach()",
     "mm bmm mv dot inner addmm": "x @ y",
@@ -136,7 +136,7 @@ NAMES_INSTEAD = {
     "float32 float64 int64 bool": "the name in quotes, as in dtype='float32'",
     "device": "the name in quotes, 'cpu' or 'cuda'",
     "inference_mode enable_grad set_grad_enabled": "no_grad()",
-    "autograd": "loss.backward(), and tinygrad_lite.gradcheck",
+    "autograd": "loss.backward(), and tinygrad_lite.debug.gradcheck",
     "save load": "safetensors.numpy.save_file(model.state_dict(), path), load_file and model.load_state_dict",
 }
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinygrad_lite import anomaly, profiler, spelling
+from tinygrad_lite import spelling
+from tinygrad_lite.debug import anomaly, profiler
 from tinygrad_lite.device import Array, device_of, get_device, is_float, next_rng
 
 Backward = Callable[[Array], tuple[Array | None, ...]]

@@ -18,9 +18,9 @@ from benchmarks.memory import Peak, family_of, held, is_measurable
 from benchmarks.rows import NUMBERS, ROWS, BenchmarkOptions, Finding, measure, rows_asked_for
 from benchmarks.shapes import BATCHES, SHAPES, SPECIALS, MadeUpTask
 from gpt.trained import load_trained
-from tinygrad_lite.checkpoint import save_checkpoint
-from tinygrad_lite.errors import OptionError, UserError
-from tinygrad_lite.text import fetch
+from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.corpora import fetch
+from tinygrad_lite.training.checkpoint import save_checkpoint
 
 # --- the command line -----------------------------------------------------------------------------------------
 

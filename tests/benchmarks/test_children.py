@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import children
 from benchmarks.children import THREADS, ask, limits, start, take_turns
-from tinygrad_lite.errors import UserError
+from tinygrad_lite.cli.errors import UserError
 
 ROOT = Path(__file__).parent.parent.parent
 SIDE = """

@@ -14,8 +14,8 @@ from benchmarks.device import (
     shape_of,
     table,
 )
+from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.device import DeviceError
-from tinygrad_lite.errors import OptionError, UserError
 
 TINY = "--turns 2 --seconds 0.001 --n_layer 1 --block_size 8 --batch_size 2 --head_width 8".split()
 

@@ -16,7 +16,7 @@ from benchmarks.gpu_table import cells, product_rate, ratios, render, values, ve
 from benchmarks.kernels import kernel_table
 from benchmarks.shapes import GPU_SHAPES, QUICK_SHAPES, SPECIALS
 from benchmarks.steps import time_group, warm_up
-from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.cli.errors import OptionError, UserError
 
 ROW = {row.group: row for row in reversed(ROWS)}  # of each group the first
 FACTS = {

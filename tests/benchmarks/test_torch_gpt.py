@@ -10,8 +10,8 @@ from benchmarks.compare_torch import Update, main, our_side, torch_side
 from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
 from tinygrad_lite import Tensor
+from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.device import keyed_rng, random_key
-from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.functional.registry import set_composed
 
 torch = pytest.importorskip("torch")

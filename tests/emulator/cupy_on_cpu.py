@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from tests.standin import StandInArray, StandInModule
-from tinygrad_lite import device, run
+from tinygrad_lite import device
 from tinygrad_lite.cuda import launch
+from tinygrad_lite.training import run_folder as run
 
 COMPILER = shutil.which("g++")
 SHIM = Path(__file__).with_name("cuda_on_cpu.h")

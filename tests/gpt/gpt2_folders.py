@@ -13,9 +13,9 @@ from safetensors.numpy import save_file
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tinygrad_lite.family import Trained
-from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.tokenizer import Tokenizer
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.training.model_spec import Trained
 
 SETTINGS = {
     "model_type": "gpt2",

@@ -16,12 +16,12 @@ from gpt.baselines import KneserNey, Level, count_grams, estimate_discount
 from gpt.config import GPTOptions
 from gpt.data import prepare
 from gpt.model import GPT
-from tinygrad_lite.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from tinygrad_lite.console import run_command
+from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.device import random_key
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.tensor import no_grad
-from tinygrad_lite.text.corpora import load_files
+from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 12
 OTHER = "Da steh ich nun, ich armer Tor! Und bin so klug als wie zuvor.\n" * 12

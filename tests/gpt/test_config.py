@@ -8,10 +8,10 @@ import pytest
 
 from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
-from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.options import build, list_presets, read_preset
-from tinygrad_lite.start import family_of
+from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.cli.options import build, list_presets, read_preset
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.setup import family_of
 from train import FAMILIES
 
 PRESETS = Path(__file__).parent.parent.parent / "presets"

@@ -8,7 +8,7 @@ import pytest
 
 from gpt.config import GPTOptions
 from gpt.data import TextData, prepare
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.cli.errors import CorpusError
 
 TEXT = "".join(chr(97 + (i * i + i // 7) % 26) for i in range(2000))
 

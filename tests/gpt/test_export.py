@@ -12,13 +12,13 @@ from gpt.model import GPT
 from gpt.pretrained import OWN_TOKENIZER, load_gpt2
 from tests.gpt.gpt2_folders import as_trained, forward, greedy
 from tests.places import here
-from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
+from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.device import random_key
-from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.text.bpe import BPETokenizer
-from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.tokenizer import CharTokenizer
+from tinygrad_lite.tokenizers.base import CharTokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 TOKENIZER = CharTokenizer.train("abcdefghijklmno", ["<unk>", "<eos>"])
@@ -138,7 +138,7 @@ def test_our_other_tokenizers_go_with_the_model(tmp_path, tokenizer):
 
 def test_the_tokenizer_of_a_pretrained_model_goes_on_as_it_came(tmp_path):
     pytest.importorskip("tokenizers")
-    from tinygrad_lite.text.huggingface import HFTokenizer, gpt2_definition
+    from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
 
     tokenizer = HFTokenizer(gpt2_definition('{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}', "a b\n"), 12)
     export(make_trained(tokenizer=tokenizer), tmp_path / "folder")

@@ -6,11 +6,11 @@ import pytest
 from gpt.config import GPTConfig
 from gpt.fast_step import FastStep
 from gpt.model import GPT
+from tinygrad_lite.decoding.beam import beam_search
+from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW
-from tinygrad_lite.text.beam import beam_search
-from tinygrad_lite.text.decoding import generate
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 

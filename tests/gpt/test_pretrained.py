@@ -15,9 +15,9 @@ from gpt.model import GPT
 from gpt.pretrained import OWN_TOKENIZER, gpt2_shapes, load_gpt2, read_config
 from tests.gpt.gpt2_folders import SETTINGS, forward, greedy, random_weights, write_folder
 from tests.places import here
-from tinygrad_lite.errors import CheckpointError, TokenizerError
+from tinygrad_lite.cli.errors import CheckpointError, TokenizerError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.text.tokenizer import CharTokenizer
+from tinygrad_lite.tokenizers.base import CharTokenizer
 
 ROOT = Path(__file__).parent.parent.parent
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -159,7 +159,7 @@ import sys
 sys.modules["ml_dtypes"] = None
 from pathlib import Path
 from gpt.pretrained import load_gpt2
-from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.cli.errors import CheckpointError
 try:
     load_gpt2(Path({str(folder)!r}))
 except CheckpointError as error:

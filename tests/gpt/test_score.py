@@ -9,10 +9,10 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.score import score
 from tests.places import here
-from tinygrad_lite.errors import CorpusError
-from tinygrad_lite.text.bpe import BPETokenizer
-from tinygrad_lite.text.corpora import Corpus
-from tinygrad_lite.text.tokenizer import CharTokenizer
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora.texts import Corpus
+from tinygrad_lite.tokenizers.base import CharTokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
 
 TEXT = "Es irrt der Mensch, so lang er strebt. Grün ist nur des Lebens goldner Baum."
 

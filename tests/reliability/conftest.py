@@ -2,8 +2,8 @@
 
 import pytest
 
-from tinygrad_lite.errors import CorpusError
-from tinygrad_lite.text import fetch
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora import fetch
 
 FINDINGS = pytest.StashKey[list]()
 

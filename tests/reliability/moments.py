@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import train
-from tinygrad_lite import checkpoint, run
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.training import checkpoint
+from tinygrad_lite.training import run_folder as run
 
 
 class Moments:

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tinygrad_lite.checkpoint import KEY
-from tinygrad_lite.errors import UserError
+from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.training.checkpoint import KEY
 
 MINUTES = 10  # a test that takes longer has met a file that hangs
 NESTED = "[" * 900 + "]" * 900

@@ -38,13 +38,13 @@ from tests.reliability.mutations import (
     taken_apart,
 )
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
-from tinygrad_lite.checkpoint import KEY, load_checkpoint, save_checkpoint
-from tinygrad_lite.console import run_command
-from tinygrad_lite.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.family import Trained
-from tinygrad_lite.run import RunFolder
-from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.tokenizer import CharTokenizer
+from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.tokenizers.base import CharTokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.training.checkpoint import KEY, load_checkpoint, save_checkpoint
+from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("no_network")
 
@@ -557,7 +557,7 @@ def test_a_context_that_no_weight_has_takes_no_memory(run):
 
 
 def test_too_little_memory_is_one_sentence(workplace):
-    code = "from tinygrad_lite.console import run_command\nimport numpy as np\n"
+    code = "from tinygrad_lite.cli.console import run_command\nimport numpy as np\n"
     code += "run_command('make', lambda words: np.ones(2**55).shape[0])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}

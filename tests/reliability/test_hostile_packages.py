@@ -21,9 +21,9 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes
-from tests.tinygrad_lite.text.test_fetch import MEMBER, make_ar, make_deb, make_tar
-from tinygrad_lite.errors import CorpusError
-from tinygrad_lite.text import fetch, pair_sources
+from tests.tinygrad_lite.corpora.test_fetch import MEMBER, make_ar, make_deb, make_tar
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora import fetch, pair_sources
 
 SEED = 20240713
 WHERE = "https://example.org/packed"

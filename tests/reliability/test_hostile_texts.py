@@ -19,20 +19,22 @@ from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import FAMILY as SEQ2SEQ
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
 from tests.tiny_runs import ROOT, arguments, made_up_text
-from tinygrad_lite import plot, start
-from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
-from tinygrad_lite.options import MAX_PRESET, build, read_preset
-from tinygrad_lite.text import compare, fetch
-from tinygrad_lite.text.bpe import BPETokenizer
-from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.corpora import load_corpus, load_files
-from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.text.gutenberg import gutenberg_books, gutenberg_text, old_encoding
-from tinygrad_lite.text.huggingface import byte_characters, gpt2_definition
-from tinygrad_lite.text.pair_cleaning import one_line
-from tinygrad_lite.text.pairs import load_parallel
-from tinygrad_lite.text.tokenizer import CharTokenizer, StreamDecoder, Tokenizer
-from tinygrad_lite.text.word import WordTokenizer
+from tinygrad_lite.cli.errors import CorpusError, OptionError, TokenizerError, UserError
+from tinygrad_lite.cli.options import MAX_PRESET, build, read_preset
+from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text, old_encoding
+from tinygrad_lite.corpora.pair_cleaning import one_line
+from tinygrad_lite.corpora.pairs import load_parallel
+from tinygrad_lite.corpora.texts import load_corpus, load_files
+from tinygrad_lite.tokenizers import compare
+from tinygrad_lite.tokenizers.base import CharTokenizer, StreamDecoder, Tokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.tokenizers.huggingface import byte_characters, gpt2_definition
+from tinygrad_lite.tokenizers.word import WordTokenizer
+from tinygrad_lite.training import plot
+from tinygrad_lite.training import setup as start
 
 SEED = 20240712
 TEXT = made_up_text(60)
@@ -111,8 +113,8 @@ def test_a_tokenizer_that_cannot_be_is_refused_before_it_is_made(data, reason):
 PACKAGED = """
 import collections, json, random, sys
 from tests.reliability.mutations import Outcomes, odd_json
-from tinygrad_lite.errors import TokenizerError
-from tinygrad_lite.text.huggingface import HFTokenizer, gpt2_definition
+from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
 
 count, seed, vocab, merges = json.load(sys.stdin)
 good = json.loads(gpt2_definition(vocab, merges))

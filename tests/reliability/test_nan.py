@@ -12,12 +12,12 @@ from tests.places import here
 from tests.reliability.sick_model import SickGPT
 from tests.tiny_runs import ROOT, arguments, losses, run_training
 from tinygrad_lite import device, ops
-from tinygrad_lite.checkpoint import load_checkpoint
-from tinygrad_lite.errors import UserError
+from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.run import RunFolder
 from tinygrad_lite.tensor import node
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 

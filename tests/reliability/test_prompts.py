@@ -24,8 +24,8 @@ from tests.reliability.tiny_models import (
 )
 from tests.test_translation_scripts import arguments as pair_arguments
 from tests.tiny_runs import ROOT, run_training
-from tinygrad_lite.text.cleaning import normalise
-from tinygrad_lite.text.tokenizer import UNKNOWN
+from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.tokenizers.base import UNKNOWN
 from train import main as train
 
 SPECIAL_WORDS = ["<eos>", "<bos>", "<pad>", "<unk>", END_OF_TEXT, "</w>", "<s>", "[MASK]", "<|im_start|>", "<0x0A>"]

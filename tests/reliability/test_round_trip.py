@@ -7,12 +7,12 @@ import unicodedata
 import pytest
 
 from tests.reliability.tiny_models import KINDS, TEXT, available_kinds, guard, random_text
-from tinygrad_lite.text import fetch
-from tinygrad_lite.text.bpe import BPETokenizer
-from tinygrad_lite.text.cleaning import normalise
-from tinygrad_lite.text.corpora import CORPORA
-from tinygrad_lite.text.pairs import PARALLEL_CORPORA
-from tinygrad_lite.text.tokenizer import StreamDecoder, Tokenizer
+from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.corpora.pairs import PARALLEL_CORPORA
+from tinygrad_lite.corpora.texts import CORPORA
+from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
 
 BYTE_LEVEL = [kind for kind in ("byte", "bpe", "hf") if kind in available_kinds()]
 LOSSLESS = [*BYTE_LEVEL, "pairs-byte", "pairs-bpe"]

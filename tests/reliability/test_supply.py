@@ -11,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.tiny_runs import ROOT
-from tinygrad_lite.text import corpora, pair_sources
+from tinygrad_lite.corpora import pair_sources
+from tinygrad_lite.corpora import texts as corpora
 
 SELF = Path("tests/reliability/test_supply.py")
 # One makes a hostile file, one a console; nothing else may know these modules.
 TESTS_MAY = {
     Path("tests/reliability/test_hostile_checkpoints.py"): {"pickle"},
-    Path("tests/tinygrad_lite/test_anomaly.py"): {"code"},
+    Path("tests/tinygrad_lite/debug/test_anomaly.py"): {"code"},
 }
 MODULES = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpickle", "joblib", "yaml", "code", "pty"}
 BUILTINS = {"eval", "exec", "compile", "__import__"}
@@ -66,7 +67,7 @@ def dangers(tree: ast.Module, allowed: set[str] = frozenset()) -> Iterator[str]:
 
 def test_no_code_is_made_of_data_and_no_shell_is_used(report):
     files = sources()
-    assert {Path("train.py"), Path("sample.py"), Path("tinygrad_lite/checkpoint.py"), SELF} <= set(files)
+    assert {Path("train.py"), Path("sample.py"), Path("tinygrad_lite/training/checkpoint.py"), SELF} <= set(files)
     found = [f"{path}: {danger}" for path in files for danger in dangers(tree_of(path), TESTS_MAY.get(path, set()))]
     assert not found
     report(f"supply: {len(files)} Python files without eval, exec, pickle, marshal, shelve, a shell, or allow_pickle")
@@ -135,7 +136,7 @@ def test_only_one_file_opens_connections_or_starts_programs():
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
                 for name in {name.split(".")[0] for name in names} & (connect | start):
                     found.setdefault(name, set()).add(path.as_posix())
-    fetching = {"tinygrad_lite/text/fetch.py"}
+    fetching = {"tinygrad_lite/corpora/fetch.py"}
     assert found.keys() & connect
     assert all(files == fetching for files in found.values())
     assert "subprocess" in found
@@ -155,7 +156,7 @@ def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(modu
 
 @pytest.mark.parametrize("module", [corpora, pair_sources], ids=["corpora", "pair_sources"])
 def test_a_download_without_a_known_hash_says_its_own(module, monkeypatch, workplace):
-    from tinygrad_lite.text import pairs
+    from tinygrad_lite.corpora import pairs
 
     said: list[str] = []
     for name, recipe in module.RECIPES.items():

@@ -11,12 +11,13 @@ import pytest
 
 import train
 from tests.tiny_runs import arguments, losses, made_up_text, rows, run_training, same
-from tinygrad_lite import log
-from tinygrad_lite.checkpoint import load_checkpoint
-from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora import texts as corpora
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.run import RunFolder, newest_checkpoint
-from tinygrad_lite.text import corpora, fetch
+from tinygrad_lite.training import log
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.run_folder import RunFolder, newest_checkpoint
 
 SETTINGS = {"dropout": 0.2, "keep": 2, "average": 2, "workers": 1}
 HOUR = 3600.0

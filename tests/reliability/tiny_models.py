@@ -24,14 +24,14 @@ from seq2seq.data import BOS, EOS, PAD, SPECIALS
 from seq2seq.model import Seq2Seq
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import made_up_text, undone
-from tinygrad_lite.checkpoint import Checkpoint, save_checkpoint
-from tinygrad_lite.console import run_command
-from tinygrad_lite.text.bpe import BPETokenizer
-from tinygrad_lite.text.byte import ByteTokenizer
-from tinygrad_lite.text.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.text.huggingface import HFTokenizer, byte_characters, gpt2_definition
-from tinygrad_lite.text.tokenizer import UNKNOWN, CharTokenizer, Tokenizer
-from tinygrad_lite.text.word import WordTokenizer
+from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.tokenizers.base import UNKNOWN, CharTokenizer, Tokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.tokenizers.huggingface import HFTokenizer, byte_characters, gpt2_definition
+from tinygrad_lite.tokenizers.word import WordTokenizer
+from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
 
 END_OF_TEXT = "<|endoftext|>"
 TEXT = made_up_text() + "<eos> <pad> <bos> <unk> <|endoftext|> </w>\n"  # so that no letter of a special is unknown

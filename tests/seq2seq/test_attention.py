@@ -10,10 +10,10 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import translate
+from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.device import random_key
-from tinygrad_lite.errors import UserError
 from tinygrad_lite.tensor import Tensor, no_grad
-from tinygrad_lite.text.tokenizer import UNKNOWN, CharTokenizer
+from tinygrad_lite.tokenizers.base import UNKNOWN, CharTokenizer
 from tinygrad_lite.transformer import MultiHeadAttention
 
 TOKENIZER = CharTokenizer.train("abc $d", (*SPECIALS, UNKNOWN))

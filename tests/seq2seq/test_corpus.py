@@ -4,8 +4,8 @@ import pytest
 
 from seq2seq.corpus import key_of, load_pairs, read_table, read_two, split
 from seq2seq.options import Seq2SeqOptions
-from tinygrad_lite.errors import CorpusError, OptionError
-from tinygrad_lite.text.pairs import ParallelCorpus
+from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.corpora.pairs import ParallelCorpus
 
 
 def write(path, text):

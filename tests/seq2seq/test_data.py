@@ -7,7 +7,7 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS, PairData, area, batches_of, encode_pairs
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.device import random_key
-from tinygrad_lite.text.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
 
 TOKENIZER = ByteTokenizer(SPECIALS)
 

@@ -8,10 +8,10 @@ from seq2seq.data import SPECIALS, PairData, encode_pairs
 from seq2seq.model import Seq2Seq
 from seq2seq.toys import TOYS, english_number, german_number, toy_pairs
 from tests.places import here
+from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.optim import AdamW, cosine, decay_groups
-from tinygrad_lite.text.decoding import generate
-from tinygrad_lite.text.tokenizer import CharTokenizer
+from tinygrad_lite.tokenizers.base import CharTokenizer
 
 
 def test_every_task_is_endless_and_always_the_same():

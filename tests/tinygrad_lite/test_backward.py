@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tinygrad_lite import Tensor, no_grad
-from tinygrad_lite.gradcheck import gradcheck
+from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.nn import Parameter
 from tinygrad_lite.tensor import node
 

@@ -17,7 +17,7 @@ import pytest
 from tests.places import here
 from tests.tinygrad_lite.op_cases import CASES, Arrays, draw
 from tinygrad_lite import Tensor, ops
-from tinygrad_lite.gradcheck import gradcheck
+from tinygrad_lite.debug.gradcheck import gradcheck
 
 # Not in the table, because the test named here has to look at them in another way.
 APART = {"cast": "test_cast", "to": "test_to_another_device_and_back"}

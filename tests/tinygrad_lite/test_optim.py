@@ -7,8 +7,8 @@ import pytest
 
 from tests.places import here
 from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
-from tinygrad_lite.gradcheck import gradcheck
 from tinygrad_lite.nn import Linear, Module, Parameter
 from tinygrad_lite.optim import SGD, Adam, AdamW, constant, cosine, decay_groups, inverse_square_root
 

@@ -6,8 +6,8 @@ import pytest
 from tests.places import here
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
+from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
-from tinygrad_lite.gradcheck import gradcheck
 from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.transformer import (
     Block,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tinygrad_lite import anomaly
 from tinygrad_lite.cuda.columns import column_sums
 from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
 from tinygrad_lite.cuda.precision import flowing
+from tinygrad_lite.debug import anomaly
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.tensor import Tensor, gradient_memory, node

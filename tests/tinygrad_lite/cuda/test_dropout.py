@@ -9,9 +9,9 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.launch import definitions, launch_elements, source
 from tinygrad_lite.cuda.precision import bfloat16
+from tinygrad_lite.debug.profiler import kept_by
 from tinygrad_lite.device import get_device, next_bits, random_key
 from tinygrad_lite.functional.registry import composed
-from tinygrad_lite.profiler import kept_by
 
 WORD = 0xFFFFFFFF
 

@@ -9,8 +9,8 @@ from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
 from tests.tinygrad_lite.functional.twin_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.cuda.precision import bfloat16, precision
+from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.functional.registry import REGISTRY, composed
 from tinygrad_lite.transformer import FeedForward
 

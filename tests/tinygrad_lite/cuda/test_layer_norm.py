@@ -5,9 +5,9 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.cuda.columns import column_sums
 from tinygrad_lite.cuda.precision import bfloat16, precision
+from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import get_device
 
 rng = np.random.default_rng(22)

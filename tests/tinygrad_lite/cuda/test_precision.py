@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from tinygrad_lite import device
+from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cuda.precision import (
     PRECISIONS,
     bfloat16,
@@ -17,7 +18,6 @@ from tinygrad_lite.cuda.precision import (
     set_precision,
 )
 from tinygrad_lite.device import DeviceError, is_float
-from tinygrad_lite.errors import OptionError
 
 
 def test_the_switch_is_set_back():

@@ -10,9 +10,9 @@ from tests.standin import standin_device
 from tests.tinygrad_lite.functional.twin_cases import CASES, Arguments, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
+from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import REGISTRY, Twin, composed, set_composed
-from tinygrad_lite.gradcheck import gradcheck
 from tinygrad_lite.optim import adamw
 
 ALL = [(name, case) for name, cases in CASES.items() for case in cases]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tinygrad_lite import Tensor
-from tinygrad_lite.gradcheck import gradcheck
+from tinygrad_lite.debug.gradcheck import gradcheck
 
 rng = np.random.default_rng(6)
 NAMES = ["softmax", "log_softmax", "logsumexp"]

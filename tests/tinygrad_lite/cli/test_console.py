@@ -1,0 +1,93 @@
+"""How a command ends, and what it says then."""
+
+import errno
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import CheckpointError, DecodingError, OptionError
+
+
+def test_words_for_people_go_to_stderr(capsys):
+    say("two", "words")
+    assert capsys.readouterr() == ("", "two words\n")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (OptionError("--x 3: too large"), 2, "make: --x 3: too large\n"),
+        (DecodingError("top_p 2: too large"), 2, "make: top_p 2: too large\n"),
+        (CheckpointError("no such file"), 1, "make: no such file\n"),
+        (MemoryError(), 1, "make: there is not enough memory for this: take a smaller model or less at once\n"),
+        (OSError("the disk is full"), 1, "make: the disk is full\n"),
+        (KeyboardInterrupt(), 130, "\nmake: stopped\n"),
+    ],
+)
+def test_what_a_user_can_mend_is_one_sentence_and_a_status(error, status, said, capsys):
+    def main(argv):
+        raise error
+
+    with pytest.raises(SystemExit) as stopped:
+        run_command("make", main)
+    assert stopped.value.code == status
+    assert capsys.readouterr() == ("", said)
+
+
+def test_main_gets_the_command_line_and_its_status_is_the_command_s(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["make", "a", "b"])
+    with pytest.raises(SystemExit) as stopped:
+        run_command("make", lambda argv: 7 if argv == ["a", "b"] else 8)
+    assert stopped.value.code == 7
+
+
+def test_a_mistake_in_the_code_keeps_its_traceback():
+    with pytest.raises(ZeroDivisionError):
+        run_command("make", lambda argv: 1 // 0)
+
+
+def test_a_reader_that_goes_away_ends_the_command_without_a_word():
+    code = (
+        "from tinygrad_lite.cli.console import run_command\n"
+        "def main(argv):\n"
+        "    while True:\n"
+        "        print('line' * 1000, flush=True)\n"
+        "run_command('make', main)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process.stdout.read(10)
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait() == 141
+
+
+def test_windows_calls_a_reader_that_went_away_an_invalid_argument():
+    """But it calls a forbidden file name so, too."""
+    code = (
+        "import errno, sys\n"
+        "from tinygrad_lite import console\n"
+        "console.WINDOWS = sys.argv[1] == 'windows'\n"
+        "def main(argv):\n"
+        "    raise OSError(errno.EINVAL, 'Invalid argument', *argv[1:])\n"
+        "console.run_command('make', main)\n"
+    )
+    said = f"make: [Errno {errno.EINVAL}] Invalid argument"
+    for words, status, err in (
+        (["windows"], 141, ""),
+        (["windows", "a?b"], 1, f"{said}: 'a?b'"),
+        (["linux"], 1, said),
+    ):
+        done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False)
+        assert (done.returncode, done.stderr.decode("utf-8").strip()) == (status, err)
+
+
+def test_messages_are_utf8_in_a_pipe():
+    said = r"s\xfc\xdf \u2603 \udcfc"  # the last stands for a byte in a file's name
+    code = f"from tinygrad_lite.cli.console import run_command, say\nrun_command('make', lambda _: say('{said}'))"
+    environment = {**os.environ, "PYTHONIOENCODING": "cp1252", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, env=environment)
+    assert done.stderr.decode("utf-8").strip() == r"süß ☃ \udcfc"

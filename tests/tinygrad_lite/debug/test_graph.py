@@ -1,0 +1,179 @@
+"""The graph as text: each tensor once, with what it was made of, its values and, after backward, its gradient."""
+
+import gc
+import weakref
+
+import numpy as np
+import pytest
+
+from tests.standin import standin_device
+from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite.debug.graph import Graph, show_values
+from tinygrad_lite.device import random_key
+from tinygrad_lite.nn import Linear
+
+
+def leaf(data, **options):
+    return Tensor(data, requires_grad=True, **options)
+
+
+def table(graph: Graph) -> dict[str, list[str]]:
+    """From each line's left part to its other columns, without the heading."""
+    return {line.split("  ")[0]: line.split()[-3:] for line in str(graph).splitlines()[1:]}
+
+
+def test_values_before_and_gradients_after_backward():
+    x = leaf(3.0)
+    y = x * x + 1
+    graph = Graph(y, {"x": x})
+    assert str(graph).splitlines()[1:] == [
+        "x = leaf         ()     3",
+        "#1 = mul(x, x)   ()     9",
+        "#2 = add(#1, 1)  ()     10",
+    ]
+    y.backward()
+    assert table(graph) == {
+        "x = leaf": ["()", "3", "6"],
+        "#1 = mul(x, x)": ["()", "9", "1"],
+        "#2 = add(#1, 1)": ["()", "10", "1"],
+    }
+    assert repr(graph) == str(graph)
+
+
+def test_micrograds_expression_is_shown_whole():
+    a, b = leaf(-4.0), leaf(2.0)
+    c = a + b
+    d = a * b + b**3
+    c += c + 1
+    c += 1 + c + (-a)
+    d += d * 2 + (b + a).relu()
+    d += 3 * d + (b - a).relu()
+    e = c - d
+    f = e**2
+    g = f / 2.0
+    g += 10.0 / f
+    graph = Graph(g, {"a": a, "b": b, "e": e, "f": f, "g": g})
+    g.backward()
+    lines = table(graph)
+    assert lines["a = leaf"] == ["()", "-4", "138.834"]
+    assert lines["b = leaf"] == ["()", "2", "645.577"]
+    assert lines["f = pow(e, 2)"] == ["()", "49", "0.495835"]
+    assert list(lines)[-1].startswith("g = add(#")
+    assert lines[list(lines)[-1]] == ["()", "24.7041", "1"]
+    assert len(lines) == 27  # 2 leaves and 25 operations, each once
+
+
+def test_gradients_of_intermediate_results_are_those_of_leaves_in_their_place():
+    x = leaf([[1.0, 2.0], [3.0, 4.0]], dtype="float64")
+    h = x.tanh()
+    loss = (h @ h).sum()
+    graph = Graph(loss)
+    loss.backward()
+    assert any(tensor is h for tensor in graph.nodes)
+    again = leaf(h.numpy(), dtype="float64")
+    (again @ again).sum().backward()
+    np.testing.assert_array_equal(h.grad.numpy(), again.grad.numpy())
+
+
+def test_constants_are_told_from_leaves_and_numbers_stand_in_the_line():
+    x, w = Tensor([1.0, 2.0]), leaf([3.0, 4.0])
+    with no_grad():
+        scale = w * 2
+    loss = (x * w * scale + 0.5).sum()
+    lines = table(Graph(loss, {"x": x, "w": w}))
+    assert list(lines) == [
+        "x = constant",
+        "w = leaf",
+        "#1 = constant",
+        "#2 = mul(x, w)",
+        "#3 = mul(#2, #1)",
+        "#4 = add(#3, 0.5)",
+        "#5 = sum(#4)",
+    ]
+
+
+def test_a_named_number_has_its_own_line():
+    half, x = Tensor(0.5), leaf(2.0)
+    assert list(table(Graph(half * x, {"half": half, "x": x}))) == ["half = constant", "x = leaf", "#1 = mul(half, x)"]
+
+
+def test_names_may_be_all_local_variables():
+    x = leaf(2.0)
+    steps = 3
+    y = x * steps
+    assert list(table(Graph(y, locals()))) == ["x = leaf", "y = mul(x, 3)"]
+
+
+def test_a_models_parameters_have_their_names():
+    with random_key(0):
+        layer = Linear(3, 2)
+    loss = layer(Tensor.ones(4, 3)).sum()
+    lines = list(table(Graph(loss, dict(layer.named_parameters()))))
+    assert "weight = leaf" in lines
+    assert any(line.endswith("= linear(#1, weight, bias)") for line in lines)
+
+
+def test_a_constant_alone_is_one_line():
+    assert table(Graph(Tensor(2.0))) == {"#1 = constant": ["constant", "()", "2"]}
+
+
+def test_a_graph_that_backward_has_freed_is_refused():
+    x = leaf(2.0)
+    y = x * x
+    z = y + 1
+    z.backward()
+    for result in (z, y, y * 2):
+        with pytest.raises(RuntimeError, match=r"^Graph: the graph behind '(mul|add)' was freed by an earlier"):
+            Graph(result)
+
+
+def test_long_graphs_need_no_recursion():
+    y = leaf(1.0)
+    for _ in range(5_000):
+        y = -y
+    graph = Graph(y)
+    assert len(graph.nodes) == 5_001
+    y.backward()
+    assert str(graph).count("\n") == 5_001
+
+
+def test_the_tensors_live_as_long_as_the_graph():
+    x = leaf([1.0, 2.0])
+    h = x * x
+    loss = h.sum()
+    graph, h_lives = Graph(loss), weakref.ref(h)
+    loss.backward()
+    del h, loss
+    assert h_lives() is not None
+    del graph
+    gc.collect()
+    assert h_lives() is None
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [
+        (1.0, "1"),
+        (-2, "-2"),
+        (1 / 3, "0.333333"),
+        (1e-7, "1e-07"),
+        (True, "True"),
+        ([], "[]"),
+        ([1.5, -2.0, np.nan], "[1.5 -2 nan]"),
+        ([[1, 2], [3, 4]], "[[1 2] [3 4]]"),
+        ([[[1.0], [2.0]]], "[[[1] [2]]]"),
+        ([2.0] * 100, "norm 20"),
+        ([3, 4] + [0] * 10, "norm 5"),
+    ],
+)
+def test_values_fit_into_a_line(data, shown):
+    assert show_values(Tensor(data)) == shown
+
+
+def test_tensors_on_a_device_are_shown_too():
+    with standin_device() as device:
+        x = leaf([1.0, 2.0], device=device)
+        y = (x * x).sum()
+        graph = Graph(y, {"x": x})
+        y.backward()
+        assert "x = leaf        (2,)   [1 2]  [2 4]" in str(graph)

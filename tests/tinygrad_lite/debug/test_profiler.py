@@ -1,0 +1,80 @@
+"""The profile of a step: every operation is in it, and nothing is counted twice."""
+
+import re
+
+import numpy as np
+import pytest
+
+import train
+from tests.places import here, is_fused
+from tests.tiny_runs import arguments
+from tinygrad_lite import Tensor
+from tinygrad_lite.debug import profiler
+from tinygrad_lite.debug.profiler import Profile
+
+
+def test_operations_are_counted_with_their_time_and_memory():
+    w = Tensor(np.ones((10, 10)), requires_grad=True)
+    x = Tensor(np.ones((4, 10)))
+    with Profile() as profile:
+        for _ in range(3):
+            loss = ((x @ w).exp() * 2.0).sum()
+            loss.backward()
+    spent = profile.by_operation
+    assert {name: one.calls for name, one in spent.items()} == {"matmul": 3, "exp": 3, "mul": 3, "sum": 3}
+    assert spent["exp"].kept == 3 * 4 * 10 * 8  # its result, which is also what its derivative needs
+    assert spent["matmul"].kept == 3 * 4 * 10 * 8  # its result; weights and data are there anyway
+    measured = sum(one.forward + one.backward for one in spent.values())
+    assert 0 < measured <= profile.seconds
+    assert all(one.forward > 0 for one in spent.values())
+    assert spent["exp"].backward > 0
+    assert profiler.running is None
+
+
+def test_views_take_no_memory():
+    x = Tensor(np.ones((4, 10)), requires_grad=True)
+    with Profile() as profile:
+        x.exp().reshape(10, 4).transpose(0, 1).sum()
+    kept = {name: one.kept for name, one in profile.by_operation.items()}
+    assert kept["exp"] == 320
+    assert kept["reshape"] == kept["permute"] == 0
+
+
+def test_profiles_can_be_nested_and_end_with_an_error():
+    x = Tensor(np.ones(3), requires_grad=True)
+    with Profile() as outer:
+        x.exp()
+        with pytest.raises(TypeError), Profile() as inner:
+            x.log() + "no number"
+        x.exp()
+    assert outer.by_operation["exp"].calls == 2
+    assert sum(one.calls for one in inner.by_operation.values()) == 1
+
+
+def test_the_table_adds_up():
+    x = Tensor(np.ones((50, 50)), requires_grad=True)
+    with Profile() as profile:
+        for _ in range(2):
+            (x @ x).relu().sum().backward()
+        profile.note("(update)")
+    lines = profile.table(2).splitlines()
+    shares = {line[:32].strip(): float(re.search(r"([\d.]+)%", line)[1]) for line in lines[1:]}
+    assert list(shares)[-2:] == ["everything else", "together"]
+    assert shares.pop("together") == 100
+    assert sum(shares.values()) == pytest.approx(100, abs=0.1 * len(shares))
+    assert lines[-1].split()[1] == "3"  # calls in a step; the update came once in two of them
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("number", [1, 2])
+def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, capsys):
+    if number > 1 and here() != "cpu":
+        pytest.skip("a GPU is kept busy by one process")
+    assert train.main([*arguments(workers=number), "--profile"]) == 0
+    out = capsys.readouterr().out
+    assert f"as process 1 of {number} sees them" in out
+    fused = [name for name in ("linear", "scaled_dot_product_attention", "layer_norm") if is_fused(name)]
+    for name in (*fused, "(sums, clipping, update)"):
+        assert f"\n{name} " in out
+    assert "of the step" in out
+    assert not (workplace / "run").exists()

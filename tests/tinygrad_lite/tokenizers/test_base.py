@@ -1,0 +1,239 @@
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.tokenizers.base import CharTokenizer, StreamDecoder, Tokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.tokenizers.word import WordTokenizer
+
+LINE = "Mit Worten läßt sich trefflich streiten,"
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
+TEXT = st.text(st.characters() | st.characters(categories=["Cs"]))  # with unpaired surrogates
+
+
+def all_kinds() -> list[Tokenizer]:
+    text = LINE + " mit Worten ein System bereiten 😀"
+    return [
+        CharTokenizer.train(text, SPECIALS),
+        ByteTokenizer(SPECIALS),
+        WordTokenizer.train(text, 300, SPECIALS),
+        BPETokenizer.train(text, 300, SPECIALS),
+        EndOfWordTokenizer.train(text, 60, SPECIALS),
+    ]
+
+
+def test_char_ids_are_sorted_by_code_point_and_specials_come_last():
+    tokenizer = CharTokenizer.train("ßa Bä", ("<pad>", "<unk>"))
+    assert tokenizer.encode(" Baßä") == [0, 1, 2, 3, 4]
+    assert tokenizer.specials == {"<pad>": 5, "<unk>": 6}
+    assert tokenizer.vocab_size == 7
+    assert tokenizer.kind == "char"
+
+
+def test_a_line_of_forty_characters_has_forty_ids():
+    tokenizer = CharTokenizer.train(LINE)
+    ids = tokenizer.encode(LINE)
+    assert len(ids) == 40
+    assert [ids[0], ids[3]] == [tokenizer.encode("M")[0], 0]  # the space is the lowest code point of the line
+    assert tokenizer.decode(ids) == LINE
+    assert tokenizer.vocab_size == len(set(LINE)) + 1
+
+
+@given(TEXT.filter(bool))
+def test_char_round_trip_of_any_text(text):
+    tokenizer = CharTokenizer.train(text)
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    assert tokenizer.unknown(text) == {}
+    same = Tokenizer.from_json(json.loads(json.dumps(tokenizer.to_json())))
+    assert same.encode(text) == tokenizer.encode(text)
+
+
+def test_unseen_characters_become_unk():
+    tokenizer = CharTokenizer.train("abc")
+    assert tokenizer.encode("axbx\ud800") == [0, 3, 1, 3, 3]
+    assert tokenizer.decode([0, 3, 1]) == "a\ufffdb"
+    assert tokenizer.unknown("axbx\ud800") == {"x": 2, "\ud800": 1}
+
+
+@pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
+def test_the_name_of_a_special_in_user_text_stays_text(tokenizer):
+    text = "".join(SPECIALS)
+    ids = tokenizer.encode(text)
+    unk = tokenizer.specials["<unk>"]
+    assert all(i == unk or i < min(tokenizer.specials.values()) for i in ids)
+    if tokenizer.kind in ("bpe", "byte"):
+        assert unk not in ids
+        assert tokenizer.decode(ids) == text
+
+
+@pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
+def test_allowed_specials_become_their_ids_and_are_not_shown(tokenizer):
+    ids = tokenizer.encode("<bos>Mit<eos><eos>ist", allow_special=True)
+    bos, eos = tokenizer.specials["<bos>"], tokenizer.specials["<eos>"]
+    assert ids == [bos, *tokenizer.encode("Mit"), eos, eos, *tokenizer.encode("ist")]
+    assert tokenizer.decode(ids) == tokenizer.decode(tokenizer.encode("Mit") + tokenizer.encode("ist"))
+    assert tokenizer.decode([tokenizer.specials["<unk>"]]) == "\ufffd"
+
+
+def test_of_overlapping_special_names_the_longest_is_taken():
+    tokenizer = BPETokenizer([], ["<to", "<to-fr>", "a|b"])
+    assert tokenizer.encode("<to-fr><toa|ba", allow_special=True) == [257, 256, 258, 97]
+
+
+def test_without_specials_allowing_them_changes_nothing():
+    assert BPETokenizer([]).encode("a<eos>", allow_special=True) == list(b"a<eos>")
+
+
+@pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
+def test_every_id_decodes_and_renders_and_others_are_named(tokenizer):
+    for token in range(tokenizer.vocab_size):
+        assert tokenizer.decode([token]) == tokenizer.token_bytes(token).decode("utf-8", "replace")
+        assert tokenizer.render(token).isprintable()
+    for token in (-1, tokenizer.vocab_size, 10**9):
+        for use in (tokenizer.token_bytes, tokenizer.render, lambda token: tokenizer.decode([0, token])):
+            with pytest.raises(TokenizerError, match=f"token id {token} is not in"):
+                use(token)
+
+
+@pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
+def test_ids_may_come_as_an_array(tokenizer):
+    ids = tokenizer.encode(LINE)
+    assert all(type(token) is int for token in ids)
+    shown = LINE + " " if tokenizer.kind == "bpe-w" else LINE  # which closes the last word, too
+    assert tokenizer.decode(np.array(ids, dtype=np.uint16)) == shown
+    assert tokenizer.decode(iter(ids)) == shown
+
+
+def test_render_shows_what_cannot_be_printed():
+    tokenizer = BPETokenizer([(195, 164), (13, 10), (240, 159)], ["<eos>"])
+    shown = [tokenizer.render(token) for token in (97, 0, 195, 256, 257, 258, 259)]
+    assert shown == ["a", "\\x00", "\\xc3", "ä", "\\r\\n", "\\xf0\\x9f", "<eos>"]
+
+
+@given(st.lists(st.integers(0, 259)), st.integers(0, 4))
+def test_streamed_pieces_join_to_the_decoded_text(ids, kind):
+    # Bytes in any order are mostly broken UTF-8, and the 256 ids cover all of it.
+    tokenizer = [
+        CharTokenizer([chr(c) for c in range(0xD7F0, 0xD8F3)]),
+        ByteTokenizer(SPECIALS),
+        WordTokenizer([chr(c) for c in range(0xD7F0, 0xD8F3)]),
+        BPETokenizer([(0xED, 0xA0)], SPECIALS[:3]),
+        EndOfWordTokenizer([chr(c) for c in range(0xD7F0, 0xD8F1)], [(5, 6)]),
+    ][kind]
+    assert tokenizer.vocab_size == 260
+    stream = StreamDecoder(tokenizer)
+    pieces = [stream.push(token) for token in ids]
+    assert "".join(pieces) + stream.finish() == tokenizer.decode(ids)
+
+
+@given(TEXT)
+def test_a_stream_never_shows_half_a_character(text):
+    tokenizer = BPETokenizer([])
+    stream = StreamDecoder(tokenizer)
+    pieces = [stream.push(token) for token in tokenizer.encode(text)]
+    assert "".join(pieces) == text
+    assert [piece for piece in pieces if piece] == list(text)
+    assert stream.finish() == ""
+
+
+def test_a_finished_stream_begins_anew():
+    stream = StreamDecoder(BPETokenizer([]))
+    assert [stream.push(0xF0), stream.push(0x9F), stream.finish()] == ["", "", "\ufffd"]
+    assert [stream.push(0x61), stream.finish()] == ["a", ""]
+
+
+def test_json_is_the_same_whatever_the_order_of_the_text():
+    assert CharTokenizer.train("abc").to_json() == CharTokenizer.train("cba").to_json()
+    expected = {"kind": "char", "characters": ["a", "b"], "specials": ["<pad>", "<unk>"]}
+    assert CharTokenizer.train("ba", ("<pad>", "<unk>")).to_json() == expected
+
+
+@pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
+def test_json_brings_back_the_same_tokenizer(tokenizer):
+    same = Tokenizer.from_json(json.loads(json.dumps(tokenizer.to_json())))
+    assert type(same) is type(tokenizer)
+    assert same.specials == tokenizer.specials
+    assert same.vocab_size == tokenizer.vocab_size
+    assert same.encode(LINE + "\n😀é") == tokenizer.encode(LINE + "\n😀é")
+    assert same.to_json() == tokenizer.to_json()
+
+
+def char_json(**changes) -> dict:
+    return {"kind": "char", "characters": ["a", "b"], "specials": ["<unk>"]} | changes
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (None, "JSON object, not as None"),
+        ([], "JSON object"),
+        ("char", "JSON object"),
+        ({}, "no such kind of tokenizer: None, known are char, byte, word, bpe, bpe-w"),
+        ({"kind": "gpt2"}, "no such kind of tokenizer: 'gpt2'"),
+        ({"kind": ["char"]}, "no such kind"),
+        ({"kind": "char"}, "fields kind, characters, specials"),
+        (char_json(extra=1), "fields kind, characters, specials"),
+        (char_json(characters="ab"), "characters must be a list"),
+        (char_json(characters={"a": 0}), "characters must be a list"),
+        (char_json(characters=[]), "at least one character"),
+        (char_json(characters=["a", "bc"]), "single characters, not 'bc'"),
+        (char_json(characters=["", "a"]), "single characters, not ''"),
+        (char_json(characters=["a", 98]), "single characters, not 98"),
+        (char_json(characters=["a", ["b"]]), "single characters"),
+        (char_json(characters=["a", "a"]), "'a' follows 'a'"),
+        (char_json(characters=["b", "a"]), "sorted by code point"),
+        (char_json(specials="<unk>"), "specials must be a list"),
+        (char_json(specials=[]), "needs the special <unk>"),
+        (char_json(specials=["<unk>", "<unk>"]), "'<unk>' is there twice"),
+        (char_json(specials=["<unk>", ""]), "1 to 100 printable characters"),
+        (char_json(specials=["<unk>", 3]), "unlike 3"),
+        (char_json(specials=["<unk>", None]), "unlike None"),
+        (char_json(specials=["<unk>", "x" * 101]), "1 to 100 printable characters"),
+        (char_json(specials=["<unk>", "\ud800"]), "1 to 100 printable characters"),
+        (char_json(specials=["<unk>"] * 10_001), "too many"),
+    ],
+)
+def test_broken_json_is_refused_with_the_reason(data, reason):
+    with pytest.raises(TokenizerError, match=reason) as caught:
+        Tokenizer.from_json(data)
+    assert len(str(caught.value)) < 300
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-1, 300)
+    | st.floats(allow_nan=False)
+    | st.sampled_from(["a", "b", "<unk>", ""]),
+    lambda inner: st.lists(inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(["characters", "words", "merges", "specials"]), JSON),
+    st.sampled_from(["char", "byte", "word", "bpe", "bpe-w"]),
+)
+def test_any_json_gives_a_working_tokenizer_or_one_kind_of_error(fields, kind):
+    data = {"kind": kind} | fields
+    try:
+        tokenizer = Tokenizer.from_json(data)
+    except TokenizerError:
+        return
+    assert tokenizer.to_json() == data
+    assert isinstance(tokenizer.decode(tokenizer.encode("a<unk>")), str)
+
+
+def test_training_refuses_what_cannot_work():
+    with pytest.raises(TokenizerError, match="is the text empty"):
+        CharTokenizer.train("")
+    with pytest.raises(TokenizerError, match="needs the special <unk>"):
+        CharTokenizer.train("abc", ("<pad>",))
+    with pytest.raises(TokenizerError, match="not one string"):
+        CharTokenizer.train("abc", "<unk>")

@@ -1,0 +1,58 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+
+TEXT = st.text(st.characters() | st.characters(categories=["Cs"]))  # with unpaired surrogates
+
+
+@given(TEXT)
+def test_ids_are_the_bytes_and_any_text_comes_back(text):
+    tokenizer = ByteTokenizer(["<eos>"])
+    ids = tokenizer.encode(text)
+    assert bytes(ids) == text.encode("utf-8", "surrogatepass")
+    assert tokenizer.decode(ids) == text
+    assert tokenizer.unknown(text) == {}
+    assert ids == BPETokenizer([]).encode(text)
+
+
+def test_there_are_256_tokens_and_the_specials():
+    tokenizer = ByteTokenizer(["<pad>", "<eos>"])
+    assert tokenizer.kind == "byte"
+    assert tokenizer.vocab_size == 258
+    assert tokenizer.specials == {"<pad>": 256, "<eos>": 257}
+    assert ByteTokenizer().vocab_size == 256
+    assert [tokenizer.render(i) for i in (65, 10, 195, 257)] == ["A", "\\n", "\\xc3", "<eos>"]
+
+
+def test_a_stream_waits_for_whole_characters():
+    stream = StreamDecoder(ByteTokenizer())
+    assert [stream.push(token) for token in "ä€".encode()] == ["", "ä", "", "", "€"]
+
+
+def test_json():
+    data = {"kind": "byte", "specials": ["<eos>"]}
+    tokenizer = Tokenizer.from_json(json.loads(json.dumps(data)))
+    assert type(tokenizer) is ByteTokenizer
+    assert tokenizer.to_json() == data
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        ({"kind": "byte"}, "fields kind, specials"),
+        ({"kind": "byte", "specials": [], "merges": []}, "fields kind, specials"),
+        ({"kind": "byte", "specials": "<eos>"}, "specials must be a list"),
+        ({"kind": "byte", "specials": ["a", "a"]}, "'a' is there twice"),
+        ({"kind": "byte", "specials": [7]}, "unlike 7"),
+    ],
+)
+def test_broken_json_is_refused_with_the_reason(data, reason):
+    with pytest.raises(TokenizerError, match=reason):
+        Tokenizer.from_json(data)

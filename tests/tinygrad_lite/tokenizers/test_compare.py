@@ -1,0 +1,182 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tinygrad_lite.cli.console import run_command, wants_colour
+from tinygrad_lite.tokenizers import compare
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.word import WordTokenizer, split_pieces
+
+KINDS = ["char", "byte", "bpe", "bpe-w", "word"]
+LINES = ["Der Geist der Größe spricht,", "die Seele schweigt und nicht", "der Tag, die Nacht, das Licht.", ""]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A text of 1,000 lines, in whose last tenth a few words and characters are new."""
+    path = tmp_path / "verse.txt"
+    path.write_text("\n".join(LINES * 240) + "\nQuark № 7\n" + "\n".join(LINES * 5), encoding="utf-8", newline="\n")
+    return str(path)
+
+
+def table(out: str) -> dict[str, list[str]]:
+    """The rows of the table by tokenizer, each as its words."""
+    rows = out.split("\n\n")[0].splitlines()
+    assert " ".join(rows[0].split()) == "tokenizer vocabulary characters per token unknown learned in encodes"
+    return {row.split()[0]: row.split()[1:] for row in rows[1:]}
+
+
+def test_the_table_has_the_numbers_of_each_tokenizer(file, capsys):
+    assert compare.main([file, "--vocab_size", "300", "--sample", "0"]) == 0
+    captured = capsys.readouterr()
+    rows = table(captured.out)
+    assert list(rows) == KINDS
+    assert "verse.txt" in captured.err
+    assert captured.out.count("\n") == 6
+
+    text = Path(file).read_bytes().decode("utf-8")
+    cut = round(len(text) * 0.9)
+    bpe = BPETokenizer.train(text[:cut], 300)
+    words = WordTokenizer.train(text[:cut], 300)
+    held_out = text[cut:]
+    assert rows["byte"][:3] == ["256", f"{len(held_out) / len(held_out.encode()):.2f}", "0.00%"]
+    assert rows["bpe"][:3] == [str(bpe.vocab_size), f"{len(held_out) / len(bpe.encode(held_out)):.2f}", "0.00%"]
+    known = set(split_pieces(text[:cut]))
+    lost = sum(len(piece) for piece in split_pieces(held_out) if piece not in known)
+    assert lost >= len("Quark№7")
+    assert rows["word"][:3] == [
+        str(words.vocab_size),
+        f"{len(held_out) / len(words.encode(held_out)):.2f}",
+        f"{lost / len(held_out):.2%}",
+    ]
+    assert rows["char"][1:3] == ["1.00", f"{len('Qk№7') / len(held_out):.2%}"]
+    for row in rows.values():
+        assert re.fullmatch(r"\d+\.\d\d s \d+\.\d MB/s", " ".join(row[3:]))
+
+
+def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):
+    assert compare.main([file, "--vocab_size", "300", "--sample", "31"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    blocks = out.split("\n\n")[1:]
+    assert [block.split(":")[0] for block in blocks] == KINDS
+    char, byte, bpe, bpe_w, word = (block.splitlines() for block in blocks)
+    assert char[0] == "char: 30 characters, 30 tokens"
+    assert len(char[1].split("|")) == 30
+    assert byte[0].startswith("byte: 30 characters, ")
+    passage = "".join(char[1].split("|"))
+    assert "".join(bpe[1].split("|")) == "".join(word[1].split("|")) == passage
+    assert "".join(bpe_w[1].split("|")).replace("</w>", " ").rstrip() == passage.rstrip()
+    assert len(bpe[1]) < len(char[1])
+
+
+def test_colours_alternate_and_bring_nothing_else_along():
+    tokenizer = WordTokenizer.train("ein Tag\n", 20)
+    coloured = compare.show_tokens(tokenizer, "ein Tag\nein", colour=True)
+    first, second = compare.COLOURS
+    assert coloured == (f"{first}ein\x1b[0m{second} \x1b[0m{first}Tag\x1b[0m{second}\\n\x1b[0m\n{first}ein\x1b[0m")
+    assert compare.show_tokens(tokenizer, "", colour=True) == compare.show_tokens(tokenizer, "", colour=False) == ""
+
+
+def test_a_text_cannot_steer_the_terminal():
+    shown = compare.show_tokens(ByteTokenizer(), "\x1b[31m\r\x07", colour=False)
+    assert shown == "\\x1b|[|3|1|m|\\r|\\x07"
+
+
+class Terminal:
+    def __init__(self, is_terminal: bool):
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "no_color", "term", "expected"),
+    [
+        (True, None, "xterm", True),
+        (True, "", "xterm", True),  # by the convention, only a value that is not empty counts
+        (True, "1", "xterm", False),
+        (True, "0", "xterm", False),
+        (True, None, "dumb", False),
+        (False, None, "xterm", False),
+    ],
+)
+def test_colour_only_on_a_terminal_and_if_wanted(monkeypatch, is_terminal, no_color, term, expected):
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr(sys, "stdout", Terminal(is_terminal))
+    assert wants_colour() is expected
+
+
+def test_colour_reaches_the_output(file, capsys, monkeypatch):
+    monkeypatch.setattr(compare, "wants_colour", lambda: True)
+    assert compare.main([file, "--vocab_size", "300", "--sample", "30"]) == 0
+    out = capsys.readouterr().out
+    assert out.count(compare.COLOURS[0]) >= 5
+    assert "|" not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "expected"),
+    [
+        ("lf\nDer Tag, die Nacht", 9, "Der Tag,"),
+        ("lf\nDer Tag, die Nacht", 7, "Der Tag"),
+        ("lf\nDer Tag, die Nacht", 6, "Der"),
+        ("lf\nDer Tag\n", 10**30, "Der Tag"),
+        ("Der Tag", 5, "Der"),
+        ("lf\n", 5, "lf"),
+        ("Donaudampf", 5, "Donau"),
+    ],
+)
+def test_the_passage_ends_with_a_whole_word(text, length, expected):
+    assert compare.first_words(text, length) == expected
+
+
+def test_text_with_few_characters_or_lines_works(tmp_path, capsys):
+    path = tmp_path / "short.txt"
+    path.write_text("ab ab ab ab ab ab ab", encoding="utf-8")
+    assert compare.main([str(path)]) == 0
+    rows = table(capsys.readouterr().out)
+    assert [rows[kind][0] for kind in KINDS] == ["4", "256", "258", "6", "3"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        ([], 2, "name a text: python -m tinygrad_lite.tokenizers.compare FILE"),
+        (["--vocab_size", "12"], 2, "--vocab_size 12: must be at least 257"),
+        (["FILE", "--vocabsize", "300"], 2, "did you mean --vocab_size?"),
+        (["no/such/file.txt"], 1, "there is no file no/such/file.txt"),
+        (["gothe.txt"], 1, "there is no file gothe.txt"),
+        (["SHORT"], 1, "the text is too short: its first 3 characters"),
+        (["MANY"], 1, "this text has 400 different characters, which with </w> and 1 special tokens make 402"),
+    ],
+)
+def test_mistakes_are_one_sentence_and_a_status(tmp_path, monkeypatch, capsys, arguments, status, sentence):
+    texts = {"SHORT": "abc", "MANY": "".join(map(chr, range(0x4E00, 0x4E00 + 400))) + "中" * 50}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    places = [str(tmp_path / word) if word in texts else word for word in arguments]
+    if arguments == ["MANY"]:
+        places += ["--vocab_size", "300"]
+    monkeypatch.setattr(sys, "argv", ["compare", *places])
+    with pytest.raises(SystemExit) as caught:
+        run_command("text.compare", compare.main)
+    assert caught.value.code == status
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("text.compare: ")
+    assert sentence in last
+
+
+def test_help_and_the_module_as_a_command():
+    command = [sys.executable, "-m", "tinygrad_lite.tokenizers.compare", "--help"]
+    page = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    assert "--vocab_size" in page
+    assert "goethe" in page

@@ -1,0 +1,94 @@
+"""The options that all training runs share: the learning rate of a step, and the optimizer."""
+
+import dataclasses
+import math
+
+import pytest
+
+from gpt.config import GPTOptions
+from tinygrad_lite.nn import LayerNorm, Linear, Module
+from tinygrad_lite.optim import SGD, Adam, AdamW
+from tinygrad_lite.training.options import TrainOptions
+
+NANOGPT = (
+    "gradient_accumulation_steps batch_size learning_rate max_iters weight_decay beta1 beta2 grad_clip decay_lr "
+    "warmup_iters lr_decay_iters min_lr eval_interval eval_iters log_interval out_dir init_from device dtype seed"
+)
+
+
+def test_the_names_are_those_of_nanogpt():
+    assert set(NANOGPT.split()) <= {field.name for field in dataclasses.fields(GPTOptions)}
+
+
+def test_every_option_says_what_it_is():
+    for field in dataclasses.fields(TrainOptions):
+        assert len(field.metadata["help"]) > 10, field.name
+        assert field.metadata["group"], field.name
+
+
+def test_the_default_schedule_is_nanogpts_cosine():
+    rate = TrainOptions().learning_rate_at
+    assert rate(0) == pytest.approx(1e-3 / 101)  # never 0
+    assert rate(99) == pytest.approx(1e-3 * 100 / 101)
+    assert rate(100) == 1e-3
+    assert rate(1050) == pytest.approx((1e-3 + 1e-4) / 2)  # half-way between step 100 and step 2,000
+    assert rate(2000) == rate(5000) == 1e-4
+    assert [rate(step) for step in range(100, 2001)] == sorted((rate(s) for s in range(100, 2001)), reverse=True)
+
+
+def test_the_cosine_may_end_before_the_run():
+    assert TrainOptions(lr_decay_iters=500).learning_rate_at(500) == 1e-4
+    assert TrainOptions(lr_decay_iters=500).learning_rate_at(300) == pytest.approx((1e-3 + 1e-4) / 2)
+
+
+def test_no_schedule_is_one_rate_from_the_first_step():
+    assert {TrainOptions(decay_lr=False).learning_rate_at(step) for step in (0, 1, 99, 100, 5000)} == {1e-3}
+
+
+def test_a_constant_rate_still_warms_up():
+    options = TrainOptions(schedule="constant", warmup_iters=10)
+    assert options.learning_rate_at(0) == pytest.approx(1e-3 / 11)
+    assert options.learning_rate_at(10) == options.learning_rate_at(9000) == 1e-3
+
+
+def test_the_schedule_of_the_transformer_paper():
+    """learning_rate is the peak, at step warmup_iters; four times as many steps later it is half of it."""
+    options = TrainOptions(schedule="inverse_square_root", learning_rate=0.01, warmup_iters=100)
+    assert options.learning_rate_at(49) == pytest.approx(0.005)
+    assert options.learning_rate_at(99) == pytest.approx(0.01)
+    assert options.learning_rate_at(399) == pytest.approx(0.005)
+
+
+@pytest.mark.parametrize("schedule", ["cosine", "inverse_square_root", "constant"])
+@pytest.mark.parametrize("sizes", [(0, 0, None), (0, 100, None), (5, 0, None), (5, 5, None), (5, 9, 3), (1, 0, 1)])
+def test_no_combination_of_lengths_divides_by_zero(schedule, sizes):
+    max_iters, warmup, decay = sizes
+    options = TrainOptions(schedule=schedule, max_iters=max_iters, warmup_iters=warmup, lr_decay_iters=decay)
+    for step in range(max_iters + 2):
+        assert 0 < options.learning_rate_at(step) <= 1e-3
+        assert math.isfinite(options.learning_rate_at(step))
+
+
+class Small(Module):
+    def __init__(self):
+        super().__init__()
+        self.linear, self.norm = Linear(2, 3), LayerNorm(3)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adamw", AdamW), ("adam", Adam), ("sgd", SGD)])
+def test_the_optimizer_that_was_asked_for(name, kind):
+    options = TrainOptions(optimizer=name, beta1=0.7, beta2=0.8, weight_decay=0.3, learning_rate=0.5)
+    optimizer = options.make_optimizer(Small())
+    assert type(optimizer) is kind
+    assert (optimizer.lr, optimizer.steps) == (0.5, 0)
+    matrices, vectors = optimizer.param_groups
+    for group in (matrices, vectors):
+        assert group["momentum"] == 0.7 if kind is SGD else group["betas"] == (0.7, 0.8)
+    assert (matrices["param_names"], matrices["weight_decay"]) == (["linear.weight"], 0.3)
+    assert (vectors["param_names"], vectors["weight_decay"]) == (["linear.bias", "norm.weight", "norm.bias"], 0.0)
+
+
+def test_the_learning_rate_ends_at_a_tenth_unless_another_end_is_said():
+    assert TrainOptions(learning_rate=0.02).learning_rate_at(2000) == 0.002
+    assert TrainOptions(learning_rate=0.02, min_lr=0.0).learning_rate_at(2000) == 0
+    assert TrainOptions(learning_rate=0.02, min_lr=0.01).learning_rate_at(2000) == 0.01

@@ -1,0 +1,134 @@
+"""From what the sources of the corpora give to clean text: pure functions from strings to strings.
+
+`goethe_text` makes one corpus of two files of Debian packages, and `normalise` is what every text goes through. The
+files of Project Gutenberg have a module of their own, `gutenberg.py`.
+"""
+
+import hashlib
+import re
+import string
+import textwrap
+import unicodedata
+from collections.abc import Iterable
+
+from tinygrad_lite.cli.errors import CorpusError
+
+# Letters and the like, and what may be accents on the last of them: 200 are far more than any language puts there.
+LETTERS_AND_MARKS = re.compile(r"[\w\s\x00-\x7f]*[^\w\s\x00-\x7f]{0,200}")
+
+
+def normalise(text: str) -> str:
+    """One form for texts that look alike: no byte order mark, lines ended by "\\n" only, Unicode's form NFC.
+
+    In NFC a letter with its accent is one character, so that ä has one place in the vocabulary and not two.
+
+        >>> normalise("\\ufeffSa\\u0308tze\\r\\nund Zeilen\\r")
+        'Sätze\\nund Zeilen\\n'
+    """
+    return to_nfc(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def to_nfc(text: str) -> str:
+    """The text in Unicode's form NFC.
+
+    To sort the accents of a letter takes a time that grows with their number squared, so 200 are done at a time.
+    """
+    return "".join(unicodedata.normalize("NFC", part) for part in LETTERS_AND_MARKS.findall(text))
+
+
+# All that a clean German text needs: what has other characters is foreign, mangled or an editor's remark.
+GERMAN = frozenset(string.ascii_letters + "ÄÖÜäöüß" + string.digits + " \n.,;:!?'\"()-")
+ATTRIBUTION = re.compile(r"^[ \t]*--[ \t]*(?P<author>.*)", re.MULTILINE | re.DOTALL)
+GOETHE = re.compile(r"(J\S* W\S* ((von|v\.) )?)?G(oe|ö)the\b")
+NOWDOC = re.compile(r"<<<'(?P<mark>\w+)'\n(?P<text>.*?)\n(?P=mark);", re.DOTALL)
+LETTER_START = re.compile(r"\n\n(?=(?:Am|Den) \d+\. \w+\n\n)")
+
+
+def goethe_text(php: str, fortunes: str) -> str:
+    """The letters of Werther (book 1) among 1,600 quotations, all separated by blank lines.
+
+    What is held out for validation is the last tenth of a text, so it must resemble the rest and share no
+    sentence with it. The quotations come in the order of their hashes, which is as good as shuffled and the
+    same everywhere, and the letters stay in the order of the book, spread evenly among them: about a quarter
+    of every tenth is Werther, in the last one the end of book 1. No letter or quotation is cut, and quotations
+    that overlap others are left out first (`without_overlaps`).
+
+    Args:
+        php: the PHP file with Werther in a quoted block, <<<'EOT' ... EOT;
+        fortunes: quotations of all authors, each but the last followed by a line "%".
+    Raises: CorpusError if a file does not hold what it should, as after a change of its package.
+    """
+    nowdoc = NOWDOC.search(normalise(php))
+    if nowdoc is None:
+        raise CorpusError("the package php-faker no longer holds Werther where it used to")
+    letters = LETTER_START.split(nowdoc["text"].strip("\n"))
+    entries = re.split(r"^%$", normalise(fortunes), flags=re.MULTILINE)
+    quotations = without_overlaps(filter(None, map(goethes_words, entries)), known="\n".join(letters))
+    if not quotations:
+        raise CorpusError("the package fortunes-de no longer holds quotations of Goethe where it used to")
+    quotations.sort(key=lambda text: hashlib.sha256(text.encode("utf-8")).digest())
+    return "\n\n".join(spread(letters, quotations)) + "\n"
+
+
+def goethes_words(entry: str) -> str | None:
+    """The words of one quotation, or None if it is not Goethe's or not clean.
+
+    Attributions begin with "--" and may go on for several lines. Left out are, beside other authors: what is
+    filed as falsely attributed, an anecdote that names him in full, and what has characters outside `GERMAN`.
+    Lines stay as they are, since verse cannot be told from prose safely; an indented line keeps two spaces.
+
+        >>> goethes_words("Es irrt der Mensch,\\n\\tsolang er strebt.\\n\\t\\t-- J. W. v. Goethe (Faust I)\\n")
+        'Es irrt der Mensch,\\n  solang er strebt.'
+        >>> goethes_words("Goethe, so dramatisch\\n\\t\\t-- Jean Paul\\n") is None
+        True
+    """
+    attribution = ATTRIBUTION.search(entry)
+    if attribution is None or not GOETHE.match(attribution["author"]):
+        return None
+    lines = textwrap.dedent(entry[: attribution.start()].expandtabs()).split("\n")
+    words = "\n".join(("  " if line.startswith(" ") else "") + " ".join(line.split()) for line in lines).strip()
+    misfiled = "falsch zugeordnet" in attribution["author"].casefold() or "Wolfgang von Goethe" in words
+    return words if words and not misfiled and set(words) <= GERMAN else None
+
+
+def without_overlaps(texts: Iterable[str], known: str) -> list[str]:
+    """Leave out texts that repeat others: a model that has read one copy would be tested on the other.
+
+    Longest first, a text is dropped if a third or more of its runs of three words (letters only, ß as ss)
+    stand already in `known` or in a text that was kept. That finds copies, parts and reworded versions, at the
+    price of a few short texts that only share a phrase.
+
+        >>> without_overlaps(["Irrend lernt man.", "Man lernt nie aus.", "Denn irrend lernt man!"], known="")
+        ['Denn irrend lernt man!', 'Man lernt nie aus.']
+    """
+    seen = three_word_runs(known)
+    kept = []
+    for text in sorted(texts, key=lambda text: (-len(text), text)):
+        runs = three_word_runs(text)
+        if 3 * len(runs & seen) < len(runs):
+            kept.append(text)
+            seen |= runs
+    return kept
+
+
+def three_word_runs(text: str) -> set[tuple[str, ...]]:
+    """Every three words in a row; a text of fewer words is one run."""
+    words = re.findall(r"[^\W\d_]+", text.casefold())
+    return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))}
+
+
+def spread(*streams: list[str]) -> list[str]:
+    """Merge lists of texts so that each list is spread evenly, by length, over the whole.
+
+    A text's place is that of its middle within its own list, from 0 to 1.
+
+        >>> spread(["AAAA", "BBBB"], ["a", "b", "c", "d"])
+        ['a', 'AAAA', 'b', 'c', 'BBBB', 'd']
+    """
+    placed = []
+    for stream in streams:
+        total, before = sum(map(len, stream)), 0
+        for text in stream:
+            placed.append(((before + len(text) / 2) / total, text))
+            before += len(text)
+    return [text for _, text in sorted(placed, key=lambda pair: pair[0])]

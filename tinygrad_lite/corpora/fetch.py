@@ -1,0 +1,364 @@
+"""Ways to get a text that is not on this machine yet, and the cache that makes it one download per text.
+
+Two sources: a file inside a Debian package, fetched by apt-get (`debian_files`), and a page of plain text
+behind an https:// address (`https_text`). Neither needs root, neither changes anything of the system, and
+both hold what they read to a bound, so that a broken or hostile source costs an error and not the memory.
+`store` and `recall` keep a text and a few facts about it in the cache folder.
+"""
+
+import bz2
+import hashlib
+import http.client
+import io
+import json
+import lzma
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora.gutenberg import old_encoding
+
+MAX_BYTES = 48 * 2**20  # no source here has as much: the largest, a dictionary, has 25 MB
+MAX_UNPACKED = 128 * 2**20  # all files of a package together; that of the dictionary has 26 MB
+APT_TIMEOUT = 180  # seconds for each call of apt-get; the package lists are about 10 MB
+HTTPS_TIMEOUT = 30  # seconds without a byte
+
+
+def sha256(text: str) -> str:
+    """The fingerprint of a text: SHA-256 of its UTF-8 bytes, 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def check_sha256(data: bytes, expected: str, what: str) -> None:
+    """Raise CorpusError, naming `what`, if these are not the bytes with the SHA-256 that was expected."""
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected:
+        raise CorpusError(
+            f"{what} gives another file than the one known here: its sha256 is {found} and not {expected}"
+        )
+
+
+def decode_utf8(data: bytes, what: str) -> str:
+    """The text in `data`. Where it is not UTF-8, a CorpusError names `what` and the first byte that is wrong."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        wrong = f"byte 0x{data[error.start]:02x} at byte offset {error.start}"
+        raise CorpusError(f"{what} is not UTF-8 ({wrong})") from None
+
+
+def decode_text(data: bytes, what: str) -> tuple[str, str]:
+    """The text in `data`, and its encoding: UTF-8 if it can be that, else what an old file of Project Gutenberg is in.
+
+    UTF-8 comes first, whatever a file says of itself: its bytes can hardly be anything else, while a header may have
+    stayed as it was when the file was converted. Raises CorpusError, as `decode_utf8` does, for any other text.
+    """
+    try:
+        return decode_utf8(data, what), "UTF-8"
+    except CorpusError:
+        encoding = old_encoding(data)
+        if encoding is None:
+            raise
+        return data.decode(encoding), encoding
+
+
+# ----------------------------------------------------------------------------------------- Debian packages
+
+
+def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, str]:
+    """Download Debian packages and read one text file out of each.
+
+    apt-get is pointed at private folders for its package lists and its cache, so that it works without root
+    and leaves the system as it was; it checks the signatures itself. About five seconds and 13 MB.
+
+    Args:
+        wanted: package name -> path of the file inside the package, without a leading slash.
+        run: stands in for subprocess.run in tests.
+    Returns: package name -> content of the file.
+    Raises: CorpusError with the reason if there is no apt-get, no network, or no such file in the package.
+    """
+    if shutil.which("apt-get") is None:
+        raise CorpusError("this system has no apt-get")
+    with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as folder:
+        apt_download(sorted(wanted), Path(folder), run)
+        return {
+            package: decode_utf8(read_deb_member(find_deb(package, Path(folder)), member, run), f"{package}'s {member}")
+            for package, member in wanted.items()
+        }
+
+
+def apt_download(packages: list[str], folder: Path, run: Callable) -> None:
+    """Put the .deb files of `packages` into `folder`, which is also where apt-get keeps everything else."""
+    for subfolder in ("lists/partial", "cache/archives/partial"):
+        (folder / subfolder).mkdir(parents=True)
+    # A system may be set up to do something after every update, such as emptying its own cache of packages.
+    hooks_off = "#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n"
+    (folder / "apt.conf").write_text(hooks_off, encoding="utf-8", newline="\n")
+    apt = ["apt-get", "-q", "-c", str(folder / "apt.conf")]
+    for setting in (
+        f"Dir::State::Lists={folder / 'lists'}",
+        f"Dir::Cache={folder / 'cache'}",
+        "Acquire::Languages=none",
+        "Acquire::http::Timeout=20",
+        "Acquire::https::Timeout=20",
+    ):
+        apt += ["-o", setting]
+
+    complaints: list[str] = []
+    for command in (["update"], ["download", *packages]):
+        try:
+            done = run(
+                apt + command,
+                cwd=folder,
+                env={**os.environ, "LC_ALL": "C"},  # messages in English, whatever the user's language
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                timeout=APT_TIMEOUT,
+            )
+        except subprocess.TimeoutExpired:
+            raise CorpusError(f"`apt-get {command[0]}` did not end within {APT_TIMEOUT} s") from None
+        except OSError as error:
+            raise CorpusError(f"`apt-get {command[0]}` cannot be started: {error}") from error
+        complaints += done.stderr.decode("utf-8", "replace").splitlines()
+    # An `update` that fails may have missed a source that does not matter here: `download` is what counts.
+    if done.returncode != 0:
+        raise CorpusError(f"`apt-get download` failed: {telling_line(complaints)}")
+
+
+def telling_line(complaints: list[str]) -> str:
+    """The line of apt-get's stderr that says what went wrong: the last one, with one exception.
+
+    Without a network `update` ends well, with warnings, and only `download` fails, for want of the lists it
+    did not get. "Unable to locate package" would then lead astray, so a failure to fetch goes first.
+
+        >>> telling_line(["W: Failed to fetch a", "E: Unable to locate package b"])
+        'Failed to fetch a'
+    """
+    lines = [line.strip() for line in complaints if line.strip()] or ["it gave no reason"]
+    unfetched = [line for line in lines if "Failed to fetch" in line]
+    return (unfetched or lines)[-1].removeprefix("E: ").removeprefix("W: ").rstrip(" :")
+
+
+def find_deb(package: str, folder: Path) -> Path:
+    """The downloaded file of a package; its name is package_version_architecture.deb."""
+    found = sorted(folder.glob(f"{package}_*.deb"))
+    if not found:
+        raise CorpusError(f"`apt-get download` left no file of the package {package}")
+    return found[0]
+
+
+def read_deb_member(deb: Path, member: str, run: Callable = subprocess.run) -> bytes:
+    """Read one file out of a .deb without unpacking anything to disk.
+
+    A .deb is an ar archive of three parts, the last of which, data.tar with the suffix of its compression,
+    holds the files. Only the regular file with exactly this name is read, whatever else the archive names.
+    Raises CorpusError if the package is damaged, lacks the file, has it larger than MAX_BYTES, or unpacks to more than
+    MAX_UNPACKED.
+    Format: deb(5), ar(5).
+    """
+    try:
+        suffix, data = ar_part(deb.read_bytes(), "data.tar")
+        if suffix == ".zst":  # Ubuntu's choice, which Python's standard library reads from 3.14 on only
+            suffix, data = "", run_dpkg_deb(deb, run)
+        # Unpacked first, up to the bound: tarfile alone would take an archive's word for how much there is to read.
+        with tarfile.open(fileobj=io.BytesIO(unpacked(data, suffix)), mode="r:") as tar:
+            for entry in tar:
+                if entry.isfile() and str(PurePosixPath(entry.name)) == member:
+                    if entry.size > MAX_BYTES:
+                        raise CorpusError(f"{member} in {deb.name} has {entry.size:,} bytes, above {MAX_BYTES:,}")
+                    return tar.extractfile(entry).read()
+    except (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
+        raise CorpusError(f"{deb.name} cannot be read as a Debian package: {error}") from error
+    raise CorpusError(f"{deb.name} has no file {member}; the package has changed")
+
+
+def unpacked(data: bytes, suffix: str) -> bytes:
+    """What was compressed into `data`; ValueError if it is cut short, or more than MAX_UNPACKED bytes."""
+    if not suffix:
+        return data
+    kinds = {
+        ".gz": lambda: zlib.decompressobj(16 + zlib.MAX_WBITS),  # 16: with the header of gzip
+        ".xz": lambda: lzma.LZMADecompressor(memlimit=MAX_UNPACKED),
+        ".bz2": bz2.BZ2Decompressor,
+    }
+    if suffix not in kinds:
+        raise ValueError(f"data.tar{suffix} is of an unknown compression")
+    unpacker = kinds[suffix]()
+    whole = unpacker.decompress(data, MAX_UNPACKED + 1)
+    if len(whole) > MAX_UNPACKED:
+        raise ValueError(f"it unpacks to more than {MAX_UNPACKED:,} bytes")
+    if not unpacker.eof:
+        raise ValueError("it is cut short")
+    return whole
+
+
+def ar_part(archive: bytes, stem: str) -> tuple[str, bytes]:
+    """Find the part of an ar archive whose name starts with `stem`; give the rest of its name and its bytes.
+
+    After the eight bytes "!<arch>\\n" every part has a header of 60 bytes, with its name in the first 16 and
+    its size, in decimal, in bytes 48 to 57; parts start at even offsets.
+    """
+    if not archive.startswith(b"!<arch>\n"):
+        raise ValueError("it does not start as an ar archive does")
+    at = 8
+    while at + 60 <= len(archive):
+        name = archive[at : at + 16].decode("ascii").rstrip(" /")
+        size = int(archive[at + 48 : at + 58])
+        start = at + 60
+        if size < 0 or start + size > len(archive):
+            raise ValueError("it is cut short")
+        if name.startswith(stem):
+            return name.removeprefix(stem), archive[start : start + size]
+        at = start + size + size % 2
+    raise ValueError(f"it has no part {stem}")
+
+
+def run_dpkg_deb(deb: Path, run: Callable) -> bytes:
+    """The uncompressed data.tar of a package, by Debian's own tool."""
+    command = ["dpkg-deb", "--fsys-tarfile", str(deb)]
+    with tempfile.TemporaryFile() as tar:
+        try:
+            done = run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=tar,
+                stderr=subprocess.PIPE,
+                timeout=60,
+                preexec_fn=bound_files,  # it is ended when it writes more
+            )
+        except subprocess.TimeoutExpired:
+            raise CorpusError(f"`dpkg-deb` did not unpack {deb.name} within 60 s") from None
+        if done.returncode != 0:
+            raise CorpusError(f"`dpkg-deb` cannot unpack {deb.name}: {done.stderr.decode('utf-8', 'replace').strip()}")
+        tar.seek(0)
+        return tar.read()
+
+
+def bound_files() -> None:
+    """Let this process write no file larger than MAX_UNPACKED."""
+    import resource  # which Windows does not have, nor dpkg-deb
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_UNPACKED, MAX_UNPACKED))
+
+
+# ----------------------------------------------------------------------------------------------------- https
+
+
+class OnlyHttps(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to https:// addresses only: plain http could be altered on the way."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        if not newurl.startswith("https://"):
+            raise CorpusError(f"{req.full_url} redirects to {newurl}, which is not https://")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def https_text(url: str, open_url: Callable | None = None) -> str:
+    """Download a page of plain text; for arguments and errors see `https_bytes`."""
+    return decode_text(https_bytes(url, open_url), url)[0]
+
+
+def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
+    """Download a file.
+
+    Args:
+        url: starts with https://.
+        open_url: stands in for the `open` method of a urllib opener in tests.
+    Raises: CorpusError with the reason if the file cannot be had or has more than MAX_BYTES.
+    """
+    if not url.startswith("https://"):
+        raise CorpusError(f"{url} is not an https:// address")
+    open_url = open_url or urllib.request.build_opener(OnlyHttps).open
+    request = urllib.request.Request(url, headers={"User-Agent": "tinygrad_lite (reads a text to learn from)"})
+    try:
+        with open_url(request, timeout=HTTPS_TIMEOUT) as response:
+            data = response.read(MAX_BYTES + 1)
+            missing = getattr(response, "length", None)  # read(n) returns less without a word if the connection ends
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise CorpusError(f"{url} answered {error.code} {error.reason}") from None
+    except urllib.error.URLError as error:
+        hint = ""
+        if sys.platform == "darwin" and isinstance(error.reason, ssl.SSLCertVerificationError):
+            hint = " (a Python from python.org needs its Install Certificates.command to be run once)"
+        raise CorpusError(f"{url} cannot be reached: {error.reason}{hint}") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise CorpusError(f"{url} broke off: {error!r}") from None
+    if len(data) > MAX_BYTES:
+        raise CorpusError(f"{url} has more than {MAX_BYTES:,} bytes, which no text here has")
+    if missing:
+        raise CorpusError(f"{url} broke off: {missing:,} bytes are missing")
+    return data
+
+
+# ----------------------------------------------------------------------------------------------------- cache
+
+
+def cache_folder() -> Path:
+    """$TINYGRAD_LITE_CACHE, else $XDG_CACHE_HOME/tinygrad_lite, else ~/.cache/tinygrad_lite, on every system.
+
+    Raises: CorpusError if nobody knows the home folder, as it may be in a container.
+    """
+    if own := os.environ.get("TINYGRAD_LITE_CACHE"):
+        return Path(own)
+    parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if parent.startswith("~"):
+        raise CorpusError("there is no home folder for the cache; the variable TINYGRAD_LITE_CACHE can name one")
+    return Path(parent) / "tinygrad_lite"
+
+
+def store(name: str, text: str, facts: dict[str, str]) -> None:
+    """Keep a text in the cache as NAME.txt, and its hash and what else is known about it as NAME.json.
+
+    Each file is complete or not there at all: it is written under another name first and then renamed.
+    Raises OSError if the cache cannot be written, CorpusError if it has no place.
+    """
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    about = json.dumps({**facts, "sha256": sha256(text)}, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    write_atomically(folder / f"{name}.txt", text)
+    write_atomically(folder / f"{name}.json", about)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a file so that no reader, and no crash, ever sees half of it."""
+    handle, temporary = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
+    try:
+        with open(handle, "w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def recall(name: str) -> tuple[str, dict[str, str]] | None:
+    """A text from the cache and the facts stored with it, or None if it is not there.
+
+    Raises CorpusError if what is there is damaged: unreadable, incomplete, or not of the stored hash.
+    """
+    folder = cache_folder()
+    text_path, about_path = folder / f"{name}.txt", folder / f"{name}.json"
+    try:
+        if not text_path.exists() and not about_path.exists():
+            return None
+        text = text_path.read_bytes().decode("utf-8")
+        facts = json.loads(about_path.read_text(encoding="utf-8"))
+        described = all(isinstance(facts[key], str) for key in ("source", "licence"))
+        intact = described and facts["sha256"] == sha256(text)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        intact = False
+    if not intact:
+        raise CorpusError(f"{text_path} is damaged or cannot be read")
+    return text, facts

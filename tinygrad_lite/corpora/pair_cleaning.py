@@ -1,0 +1,226 @@
+"""From what the sources of parallel corpora give to clean pairs: pure functions from texts to (German, English).
+
+`ding_pairs` reads a dictionary, `dialogue_pairs` the lessons of a language course, `attributed_pairs` a list of
+example sentences, `aligned_pairs` two files with line i of one translated by line i of the other. Every side of
+every pair is one line in Unicode's form NFC, without spaces at its ends (`one_line`).
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora.cleaning import to_nfc
+
+Pair = tuple[str, str]
+
+QUOTES = str.maketrans({"’": "'", "‘": "'", "„": '"', "“": '"', "”": '"'})
+
+
+def one_line(text: str) -> str:
+    """The text in form NFC with every run of white space, line ends and tabs too, made one space.
+
+    >>> one_line(" ein\\tschöner \\u00a0 Tag\\n")
+    'ein schöner Tag'
+    """
+    return " ".join(to_nfc(text.removeprefix("\ufeff")).split())
+
+
+def words(text: str) -> list[str]:
+    """The words of a text, in lower case; an apostrophe or hyphen inside belongs to the word.
+
+    >>> words("Don't you? E-Mail!")
+    ["don't", 'you', 'e-mail']
+    """
+    return re.findall(r"[^\W_]+(?:['-][^\W_]+)*", text.casefold())
+
+
+# ------------------------------------------------------------------------------------ files with aligned lines
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines of a text, ended by "\\n" or "\\r\\n"; an end of line at the very end starts no further line."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return lines[:-1] if lines[-1] == "" else lines
+
+
+def aligned_pairs(german: str, english: str, german_name: str, english_name: str) -> list[Pair]:
+    """Pair line i of one text with line i of the other; CorpusError, with both counts, if one has more lines."""
+    sides = lines_of(german), lines_of(english)
+    if len(sides[0]) != len(sides[1]):
+        raise CorpusError(
+            f"{german_name} has {len(sides[0]):,} lines and {english_name} has {len(sides[1]):,}: "
+            "line i of one must be the translation of line i of the other"
+        )
+    return [(one_line(de), one_line(en)) for de, en in zip(*sides, strict=True)]
+
+
+def tabbed_pairs(text: str, where: str) -> list[Pair]:
+    """Read lines "first TAB second", of which anything after a second tab is left out.
+
+    Raises: CorpusError, naming `where` and the number of the line, for a line without a tab.
+
+        >>> tabbed_pairs("Hallo!\\tHi!\\tseen somewhere\\n", "greetings")
+        [('Hallo!', 'Hi!')]
+    """
+    pairs = []
+    for number, line in enumerate(lines_of(text), start=1):
+        first, tab, rest = line.partition("\t")
+        if not tab:
+            raise CorpusError(f"line {number} of {where} has no tab between its two sides: {line[:60]!r}")
+        pairs.append((one_line(first), one_line(rest.partition("\t")[0])))
+    return pairs
+
+
+def attributed_pairs(text: str, where: str) -> list[Pair]:
+    """Read Tatoeba's lines "English TAB German TAB who wrote it", turned to (German, English)."""
+    return [(german, english) for english, german in tabbed_pairs(text, where)]
+
+
+# -------------------------------------------------------------------------------------------- the dictionary
+
+# {grammar}, [field or register], <see also>, (remark or optional words) and, between slashes, /ABBREVIATION/.
+ANNOTATION = re.compile(r"\{[^{}]*\}|\[[^][]*\]|<[^<>]*>|\([^()]*\)|(?<!\S)/[^/;\s][^/;]*/(?![^\s;,])")
+SOMEBODY_OR_SOMETHING = re.compile(r"\b(jd[mns]?\.|sb\.) ?/ ?(?:etw\.|sth\.)")
+# A slash offers a choice of words, but not where the choice begins and ends; dots stand for what is left out.
+UNCLEAR = re.compile(r"[][(){}<>/|…+=~*]|\.\.")
+PLACEHOLDER = re.compile(r"\b(jd[mns]?|etw|sb|sth|sb's|usw|etc|bzw|smb)\.", re.IGNORECASE)
+SENTENCE = re.compile(r"[\"']?[A-ZÄÖÜ].*[.!?][\"']?")
+
+
+def ding_pairs(text: str) -> list[Pair]:
+    """All translations in the dictionary Ding, in its order.
+
+    A line is "German :: English". Both sides have the same number of entries, separated by " | ": the first is
+    the headword, the others its forms, idioms and examples, and entry i translates entry i. Alternatives
+    within an entry are separated by ";". They are synonyms, so any two would do; alternative i is paired with
+    alternative i, and where one side has more, the rest with the other side's first, which is the most common.
+
+        >>> ding_pairs("Boot {n}; Kahn {m} | Das Boot sinkt. [naut.] :: boat (small ship) | The boat is sinking.")
+        [('Boot', 'boat'), ('Kahn', 'boat'), ('Das Boot sinkt.', 'The boat is sinking.')]
+
+    Raises: CorpusError if a line does not have as many entries on one side as on the other.
+    """
+    pairs = []
+    for number, line in enumerate(lines_of(text), start=1):
+        if not line or line.startswith("#"):
+            continue
+        german, _, english = line.partition(" :: ")
+        entries = german.split(" | "), english.split(" | ")
+        if len(entries[0]) != len(entries[1]):
+            raise CorpusError(f"line {number} of the dictionary has sides of different lengths: its format has changed")
+        for entry in zip(*entries, strict=True):
+            germans, englishes = map(alternatives, entry)
+            if germans and englishes:
+                for i in range(max(len(germans), len(englishes))):
+                    de = germans[i] if i < len(germans) else germans[0]
+                    en = englishes[i] if i < len(englishes) else englishes[0]
+                    pairs.append((de, en))
+    return pairs
+
+
+def alternatives(entry: str) -> list[str]:
+    """The wordings that an entry of the dictionary gives, without annotations and without unclear ones.
+
+    >>> alternatives("to hide <> sb./sth. {hid; hidden}; to be out of / off sight; (I) copy that. [coll.]")
+    ['to hide sb.', 'copy that.']
+    """
+    before = None
+    while before != entry:  # once more for annotations within annotations
+        before, entry = entry, ANNOTATION.sub("", entry)
+    found = []
+    for wording in entry.split(";"):
+        wording = SOMEBODY_OR_SOMETHING.sub(r"\1", tidy(wording))
+        if wording and not UNCLEAR.search(wording):
+            found.append(wording)
+    return found
+
+
+def tidy(text: str) -> str:
+    """One line with plain quotation marks and apostrophes, and no space before a stop, as annotations leave it.
+
+    >>> tidy("„Gehen“  ist’s .")
+    '"Gehen" ist\\'s.'
+    """
+    return re.sub(r" +(?=[.,!?])", "", one_line(text.translate(QUOTES)))
+
+
+def whole_sentences(pairs: Iterable[Pair]) -> list[Pair]:
+    """The pairs of two sentences: from a capital to a full stop, ! or ?, with at least three words each.
+
+    Headwords may look like that, as nouns are capital in German and "etc." ends in a stop: what has one of the
+    dictionary's placeholders (jdn., etw., sb., sth.) or such an abbreviation is left out.
+    """
+    return [
+        pair
+        for pair in pairs
+        if all(SENTENCE.fullmatch(side) and len(side.split()) >= 3 and not PLACEHOLDER.search(side) for side in pair)
+    ]
+
+
+def common_entries(pairs: Iterable[Pair], sentences: list[Pair], max_words: int = 3, at_least: int = 2) -> list[Pair]:
+    """Short entries of which every word is one that people use: it stands in several of the sentences.
+
+    A dictionary has more names of fish and screws than a small model can hold. What is common is seen from the
+    sentences: each word of an entry must occur `at_least` times on its side of them (the "to" of an English
+    verb always does). Entries that are sentences themselves are left out.
+    """
+    counts = [Counter(word for pair in sentences for word in words(pair[side])) for side in (0, 1)]
+
+    def common(side: str, count: Counter) -> bool:
+        found = words(side)
+        return 0 < len(found) <= max_words and all(count[word] >= at_least for word in found)
+
+    return [
+        pair
+        for pair in pairs
+        if not any(SENTENCE.fullmatch(side) or PLACEHOLDER.search(side) for side in pair)
+        and all(common(side, count) for side, count in zip(pair, counts, strict=True))
+    ]
+
+
+# ------------------------------------------------------------------------------------------ the language course
+
+SENTENCE_END = re.compile(r"(?<=[.!?]) (?=[A-ZÄÖÜ])")
+QUOTED = re.compile(r"[\"—]|(?<!\w)'|'(?!\w)")
+REMARK = re.compile(r"\([^()]*\)")
+
+
+def dialogue_pairs(lesson: object) -> Iterator[Pair]:
+    """All pairs in a lesson, wherever they stand in it: JSON objects with texts under "de" and "en".
+
+    Keys may have a name before that, such as "question_de" and "question_en". Remarks in parentheses are left
+    out, and of several wordings, "Yes! / Sure!", all but the first. Several sentences become several pairs.
+
+        >>> list(dialogue_pairs({"lines": [{"de": "Ja! Sehr gern.", "en": "Yes! With pleasure. (polite)"}]}))
+        [('Ja!', 'Yes!'), ('Sehr gern.', 'With pleasure.')]
+    """
+    if isinstance(lesson, list):
+        for part in lesson:
+            yield from dialogue_pairs(part)
+    elif isinstance(lesson, dict):
+        for key, value in lesson.items():
+            other = lesson.get(key[:-2] + "en")
+            if not isinstance(value, str):
+                yield from dialogue_pairs(value)
+            elif (key == "de" or key.endswith("_de")) and isinstance(other, str):
+                yield from sentence_by_sentence(first_wording(value), first_wording(other))
+
+
+def first_wording(text: str) -> str:
+    """The text without remarks and further wordings; empty if it cannot be told where those begin and end."""
+    text = tidy(REMARK.sub("", text))
+    first = text.split(" / ")[0]
+    # "I take it / them." is no choice between two whole wordings: the first has to end as the text does.
+    whole = first[-1:] in ".!?" or text[-1:] not in ".!?"
+    return first if whole and not UNCLEAR.search(first) else ""
+
+
+def sentence_by_sentence(german: str, english: str) -> list[Pair]:
+    """The pair, or one pair for each sentence if both sides have equally many and none of them is direct speech."""
+    if not german or not english:
+        return []
+    sides = SENTENCE_END.split(german), SENTENCE_END.split(english)
+    if len(sides[0]) != len(sides[1]) or QUOTED.search(german) or QUOTED.search(english):
+        return [(german, english)]
+    return list(zip(*sides, strict=True))

@@ -1,0 +1,234 @@
+"""Where the named parallel corpora come from: how each is fetched, and the functions that do it.
+
+Three kinds of source: a Debian package (`fetch.debian_files`), an installed Python package, of which the data files
+are read, and https:// addresses of packed files (`fetch.https_bytes`), which are unpacked in memory and up to a bound
+(`gunzip`, `unzip`): nothing that an archive says about names and sizes is relied on.
+"""
+
+import gzip
+import importlib.resources
+import io
+import json
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib.resources.abc import Traversable
+
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora.pair_cleaning import (
+    Pair,
+    aligned_pairs,
+    attributed_pairs,
+    common_entries,
+    dialogue_pairs,
+    ding_pairs,
+    whole_sentences,
+)
+
+MAX_UNPACKED = 128 * 2**20  # bytes of one unpacked file; the largest here, all of Tatoeba's pairs, has about 45 MB
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a source gives.
+
+    Attributes:
+        pairs: (German, English).
+        words: pairs from a dictionary, to learn from and never to be held out.
+        validation: held-out pairs, if the corpus brings its own.
+    """
+
+    pairs: list[Pair]
+    words: list[Pair] = field(default_factory=list)
+    validation: list[Pair] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a named corpus, and what to say about it.
+
+    expected: the SHA-256 of the pairs when this was written, or None where it could not be known.
+    """
+
+    description: str
+    source: str
+    licence: str
+    make: Callable[[], Found]
+    expected: str | None = None
+
+
+# ----------------------------------------------------------------------------------------- the dictionary Ding
+
+
+def ding() -> list[Pair]:
+    """Fetch the dictionary, 25 MB of text, and read all translations in it."""
+    return ding_pairs(fetch.debian_files({"trans-de-en": "usr/share/trans/de-en"})["trans-de-en"])
+
+
+def whole_ding() -> Found:
+    """The dictionary's sentences; as words, all its other entries."""
+    entries = ding()
+    sentences = whole_sentences(entries)
+    known = set(sentences)
+    return Found(sentences, words=[pair for pair in entries if pair not in known])
+
+
+# -------------------------------------------------------------------------------- the language course Auf Deutsch
+
+
+def auf_deutsch() -> list[Pair]:
+    """All pairs in the lessons of the installed package auf-deutsch, in the order of its files' names.
+
+    Raises: CorpusError if the package is not installed, or no longer has its lessons where they used to be.
+    """
+    try:
+        lessons = importlib.resources.files("auf_deutsch") / "content"
+    except ModuleNotFoundError:
+        raise CorpusError("the Python package auf-deutsch is not installed: `pip install auf-deutsch`") from None
+    try:
+        pairs = [
+            pair
+            for file in json_files(lessons)
+            for pair in dialogue_pairs(json.loads(file.read_bytes().decode("utf-8")))
+        ]
+    except (OSError, ValueError, RecursionError) as error:
+        raise CorpusError(f"the Python package auf-deutsch cannot be read: {error}") from None
+    if not pairs:
+        raise CorpusError("the Python package auf-deutsch no longer holds lessons where it used to")
+    return pairs
+
+
+def json_files(folder: Traversable) -> Iterator[Traversable]:
+    """The files NAME.json in a folder and in its subfolders, in the order of their names."""
+    for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir():
+            yield from json_files(entry)
+        elif entry.name.endswith(".json"):
+            yield entry
+
+
+def everyday() -> Found:
+    """The language course and the dictionary's sentences; as words, its short entries of words that occur in both."""
+    course, entries = auf_deutsch(), ding()
+    sentences = course + whole_sentences(entries)
+    return Found(sentences, words=common_entries(entries, sentences))
+
+
+# -------------------------------------------------------------------------------------- packed files over https
+
+
+def gunzip(data: bytes, where: str) -> str:
+    """The UTF-8 text in a file packed by gzip; CorpusError, naming `where`, if it is damaged or too large."""
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            return bounded_text(file.read(MAX_UNPACKED + 1), where)
+    except (OSError, EOFError, zlib.error) as error:
+        raise CorpusError(f"{where} cannot be unpacked: {error}") from None
+
+
+def unzip(data: bytes, member: str, where: str) -> str:
+    """The UTF-8 text of one file in a zip archive; nothing is written to disk, so names in it can do no harm.
+
+    Raises: CorpusError, naming `where`, if the archive is damaged, lacks the file, or has it too large.
+    """
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            # Python unpacks the other kinds of compression, bzip2 and LZMA, whole, whatever the bound is.
+            if archive.getinfo(member).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise CorpusError(f"{where} cannot be unpacked: {member} is not packed as zip archives usually are")
+            with archive.open(member) as file:
+                return bounded_text(file.read(MAX_UNPACKED + 1), where)
+    except KeyError:
+        raise CorpusError(f"{where} has no file {member} in it") from None
+    except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
+        # RuntimeError: encrypted; its subclass NotImplementedError: a feature of archives that Python does not know
+        raise CorpusError(f"{where} cannot be unpacked: {error}") from None
+
+
+def bounded_text(data: bytes, where: str) -> str:
+    """`data` as text, if it is UTF-8 and no larger than MAX_UNPACKED."""
+    if len(data) > MAX_UNPACKED:
+        raise CorpusError(f"{where} unpacks to more than {MAX_UNPACKED:,} bytes, which no file here does")
+    return fetch.decode_utf8(data, where)
+
+
+# The address names one commit, and each packed file has its SHA-256, so what is unpacked is what was meant.
+MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/"
+MULTI30K_SHA256 = {
+    "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
+    "train.en.gz": "d79cfa999dd4c51d2cb42499b6796d5a882c3a8a961923c25a898c90f8bbd56f",
+    "val.de.gz": "f0cba2f995189cf5770f29a8a9a537a3ad3f51657ad873405082ff6863a5e75a",
+    "val.en.gz": "14f7d25ddd868909a9213e361768460edcacdd6ab9d1e77b92560dc10c10dc28",
+}
+TATOEBA = "https://www.manythings.org/anki/deu-eng.zip"
+
+
+def multi30k(part: str) -> list[Pair]:
+    """One part of Multi30k, "train" or "val"."""
+    german, english = (f"{part}.{language}.gz" for language in ("de", "en"))
+    texts = []
+    for name in (german, english):
+        data = fetch.https_bytes(MULTI30K + name)
+        fetch.check_sha256(data, MULTI30K_SHA256[name], MULTI30K + name)
+        texts.append(gunzip(data, MULTI30K + name))
+    return aligned_pairs(*texts, MULTI30K + german, MULTI30K + english)
+
+
+def tatoeba() -> list[Pair]:
+    """The sentences of Tatoeba that manythings.org selects, sorted from short to long English."""
+    return attributed_pairs(unzip(fetch.https_bytes(TATOEBA), "deu.txt", TATOEBA), TATOEBA)
+
+
+# -------------------------------------------------------------------------------------------------- the corpora
+
+DING_SOURCE = "the Debian package trans-de-en (the dictionary Ding)"
+DING_LICENCE = "GPL-2+, copyright Frank Richter, dict.tu-chemnitz.de"
+COURSE_SOURCE = "the Python package auf-deutsch"
+COURSE_LICENCE = "MIT, copyright jrootn"
+
+# None as the hash of the last one: it grows every week.
+RECIPES = {
+    "everyday": Recipe(
+        description="auf-deutsch, ding-sentences and the dictionary's common short entries",
+        source=f"{COURSE_SOURCE} and {DING_SOURCE}",
+        licence=f"{COURSE_LICENCE} (auf-deutsch); {DING_LICENCE} (Ding)",
+        make=everyday,
+        expected="7830d98d0fad6c05cf5dc6108add724582d8db0aaa8fcad871f47aa2b330901f",
+    ),
+    "auf-deutsch": Recipe(
+        description="dialogues, examples and stories for beginners",
+        source=COURSE_SOURCE,
+        licence=COURSE_LICENCE,
+        make=lambda: Found(auf_deutsch()),
+        expected="cbaf6450810d882c547545b63b6802f24aaf9b349e0f54f7841d030623c19f14",
+    ),
+    "ding-sentences": Recipe(
+        description="the whole sentences among a dictionary's examples",
+        source=DING_SOURCE,
+        licence=DING_LICENCE,
+        make=lambda: Found(whole_sentences(ding())),
+        expected="5ae76ae7d51aab8e25764abd4b2bfee0e1ce93cbb2af73fc14ca1d9a1623f286",
+    ),
+    "ding": Recipe(
+        description="a dictionary: words, idioms and sentences",
+        source=DING_SOURCE,
+        licence=DING_LICENCE,
+        make=whole_ding,
+        expected="e8ecb70f6362f2b1598b73d50e81f8b294304dd47c617f130f5dccb1854c08eb",
+    ),
+    "multi30k": Recipe(
+        description="captions of photographs, 29,000 for training and 1,014 for validation",
+        source="Multi30k, task 1 (Elliott et al. 2016, arXiv:1605.00459)",
+        licence="see github.com/multi30k/dataset; the captions translate those of Flickr30k, made for research",
+        make=lambda: Found(multi30k("train"), validation=multi30k("val")),
+        expected="f5b9f701c871152c459b4f86bfb6ae465b46bbeae52c4ab7d1bf1b4edde5e9eb",
+    ),
+    "tatoeba": Recipe(
+        description="short everyday sentences",
+        source="Tatoeba, tatoeba.org, as selected by www.manythings.org/anki",
+        licence="CC BY 2.0 FR, the contributors of tatoeba.org",
+        make=lambda: Found(tatoeba()),
+    ),
+}

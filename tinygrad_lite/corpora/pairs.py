@@ -1,0 +1,133 @@
+"""Parallel corpora: German sentences with their English translations, by name.
+
+None of them is part of this repository. `load_parallel` takes a corpus from the cache, one folder per user
+(`fetch.cache_folder`), or else from its source: a signed Debian package, an installed Python package, or an https://
+address (`pair_sources.RECIPES`).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinygrad_lite.cli import console
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora.pair_cleaning import Pair
+from tinygrad_lite.corpora.pair_sources import RECIPES, Found
+
+PARALLEL_CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}
+RULES = "1"  # written into the cache; another number here, for other rules of cleaning, has every corpus made anew
+
+
+@dataclass(frozen=True)
+class ParallelCorpus:
+    """Pairs (German, English), no two alike, and where they are from.
+
+    Attributes:
+        pairs, words, validation: see `pair_sources.Found`.
+        sha256: the hash of all of them, as `to_table` writes them.
+    """
+
+    name: str
+    pairs: list[Pair]
+    words: list[Pair]
+    validation: list[Pair]
+    source: str
+    licence: str
+    sha256: str
+
+
+def load_parallel(name: str, say: Callable[[str], None] = console.say) -> ParallelCorpus:
+    """Find a parallel corpus by name, or fetch it, and say its size, its source and its licence.
+
+    Args:
+        name: one of `PARALLEL_CORPORA`.
+        say: takes each line meant for the user.
+    Raises: CorpusError for an unknown name, or if neither the cache nor the source gives the pairs.
+    """
+    if name not in RECIPES:
+        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.5)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        raise CorpusError(
+            f"no parallel corpus is called {name!r}{hint}: there are {', '.join(RECIPES)}, and `--pairs FILE` takes "
+            "lines of source, tab and target"
+        )
+    try:
+        corpus = from_cache(name, say) or from_source(name, say)
+    except CorpusError as error:
+        raise CorpusError(
+            f"the parallel corpus {name} is not at hand ({error}); `--pairs FILE` trains on pairs of yours"
+        ) from error
+    expected = RECIPES[name].expected
+    if expected not in (None, corpus.sha256):
+        found = f"its sha256 is {corpus.sha256} and not {expected}"
+        say(f"warning: the parallel corpus {name} has changed since numbers were measured on it: {found}")
+    words = f", {len(corpus.words):,} dictionary entries" if corpus.words else ""
+    own = f", {len(corpus.validation):,} pairs for validation" if corpus.validation else ""
+    say(f"parallel corpus {name}: {len(corpus.pairs):,} pairs{words}{own}, from {corpus.source}")
+    say(f"licence: {corpus.licence}")
+    return corpus
+
+
+def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:
+    """The corpus as it was kept, or None if it is not there, is damaged or was made by other rules."""
+    try:
+        kept = fetch.recall(f"pairs-{name}")
+        if kept is None or kept[1].get("rules") != RULES:
+            return None
+        text, facts = kept
+        found = from_table(text)
+        return make_corpus(name, found, facts["source"], facts["licence"])
+    except CorpusError as error:
+        say(f"the parallel corpus {name} is fetched again, because {error}")
+        return None
+
+
+def from_source(name: str, say: Callable[[str], None]) -> ParallelCorpus:
+    """Fetch the corpus and keep it; a cache that cannot be written costs only a later download."""
+    recipe = RECIPES[name]
+    say(f"fetching the parallel corpus {name}: {recipe.source}")
+    corpus = make_corpus(name, recipe.make(), recipe.source, recipe.licence)
+    if recipe.expected is None:
+        say(f"sha256 {corpus.sha256}: kept in the cache, because there is no known one to compare it with")
+    try:
+        facts = {"source": corpus.source, "licence": corpus.licence, "rules": RULES}
+        fetch.store(f"pairs-{name}", to_table(corpus), facts)
+    except (OSError, CorpusError) as error:
+        say(f"the parallel corpus {name} is not kept for the next time: {error}")
+    return corpus
+
+
+def make_corpus(name: str, found: Found, source: str, licence: str) -> ParallelCorpus:
+    """A corpus without repeated pairs, with its hash; CorpusError if it is empty."""
+    parts = [list(dict.fromkeys(pair for pair in part if all(pair))) for part in (found.pairs, found.words)]
+    validation = [pair for pair in found.validation if all(pair)]
+    if not parts[0]:
+        raise CorpusError(f"{source} has no pairs of sentences in it")
+    sha256 = fetch.sha256(to_table(Found(*parts, validation)))
+    return ParallelCorpus(name, *parts, validation, source, licence, sha256)
+
+
+PARTS = ("pairs", "words", "validation")
+
+
+def to_table(corpus: ParallelCorpus | Found) -> str:
+    """All pairs as text, one in each line, after the name of the part that it belongs to.
+
+    >>> to_table(Found([("Hallo!", "Hi!")], words=[("ja", "yes")]))
+    'pairs\\tHallo!\\tHi!\\nwords\\tja\\tyes\\n'
+    """
+    return "".join(f"{part}\t{german}\t{english}\n" for part in PARTS for german, english in getattr(corpus, part))
+
+
+def from_table(text: str) -> Found:
+    """The pairs that `to_table` wrote; CorpusError if it did not write this text."""
+    parts: dict[str, list[Pair]] = {part: [] for part in PARTS}
+    for number, line in enumerate(text.splitlines(), start=1):
+        part, *pair = line.split("\t")
+        if part not in parts or len(pair) != 2:
+            raise CorpusError(f"line {number} of the cache is not a pair: {line[:60]!r}")
+        parts[part].append(tuple(pair))
+    return Found(**parts)

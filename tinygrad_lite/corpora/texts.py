@@ -1,0 +1,248 @@
+"""Corpora: the texts that a model learns from, by name or from your own files.
+
+None of them is part of this repository. `load_corpus` looks a name up in this order and says what it found:
+
+1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that an edition
+   of your own can stand in for a named corpus), or any path;
+2. the cache, one folder per user (`fetch.cache_folder`);
+3. its source: two signed Debian packages for `goethe`, Project Gutenberg over https for the others.
+
+Where `goethe` cannot be had, because only Debian and its relatives have apt-get, `faust` takes its place. And
+where there is no network at all, any text in UTF-8 does: `--text FILE`, read by `load_files`. A file of Project
+Gutenberg is recognised, and only the book in it is taken (`gutenberg.py`).
+
+Every text is normalised before anything else sees it (`cleaning.normalise`), and the SHA-256 of the normalised text
+says which text a number was measured on.
+"""
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinygrad_lite.cli import console
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora.cleaning import goethe_text, normalise
+from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text
+
+RULES = "2"  # written into the cache; another number, for other rules of cleaning, has books fetched again
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text and where it is from; `sha256` is the hash of the normalised text in UTF-8."""
+
+    name: str
+    text: str
+    source: str
+    licence: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a named corpus: where it is from, and the function that fetches and cleans it.
+
+    expected: the SHA-256 that the text had when this was written, or None where it could not be known. A
+        different text is a warning if `signed` (the packages' signatures were checked, and packages move on
+        from version to version) and is refused otherwise.
+    instead: the corpus to take where this one cannot be fetched.
+    """
+
+    description: str
+    source: str
+    licence: str
+    make: Callable[[], str]
+    expected: str | None = None
+    signed: bool = False
+    instead: str | None = None
+
+
+# ------------------------------------------------------------------------------------------ finding a text
+
+
+def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
+    """Find a corpus by name, or fetch it, and say its size in characters, its source and its licence.
+
+    Args:
+        name: one of `CORPORA`, or the path of a text file.
+        say: takes each line meant for the user.
+    Raises: CorpusError for an unknown name, or if neither the cache nor the network gives the text.
+    """
+    local = next((path for path in (name, f"{name}.txt") if Path(path).is_file()), None)
+    if local is not None or Path(name).name != name:  # a name with a folder in it can only be a path
+        corpus = load_files([local or name])
+    elif name not in RECIPES:
+        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.5)
+        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        names = ", ".join(RECIPES)
+        raise CorpusError(
+            f"no corpus is called {name!r}{hint}: there are {names}, and `--text FILE` takes any UTF-8 text"
+        )
+    else:
+        try:
+            corpus = from_cache(name, say) or from_source(name, say)
+        except CorpusError as error:
+            instead = RECIPES[name].instead
+            if instead is None:
+                raise CorpusError(
+                    f"the corpus {name} is not at hand ({error}); `--text FILE` trains on any UTF-8 text of yours"
+                ) from error
+            source = RECIPES[name].source
+            say(f"the corpus {name} is made from {source}, but {error}; trying the corpus {instead} instead")
+            return load_corpus(instead, say)
+    announce(corpus, say)
+    return corpus
+
+
+def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
+    """Say the size of a corpus, where it is from and under which licence."""
+    say(f"corpus {corpus.name}: {len(corpus.text):,} characters from {corpus.source}")
+    say(f"licence: {corpus.licence}")
+
+
+def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
+    """The corpus as it was kept, or None if it is not there or can no longer be trusted."""
+    try:
+        kept = fetch.recall(name)
+        if kept is None:
+            return None
+        text, facts = kept
+        if RECIPES[name].expected is None and facts.get("rules") != RULES:
+            return None
+        corpus = Corpus(name, text, facts["source"], facts["licence"], facts["sha256"])
+        check_hash(corpus, say)
+        return corpus
+    except CorpusError as error:
+        say(f"the corpus {name} is fetched again, because {error}")
+        return None
+
+
+def from_source(name: str, say: Callable[[str], None]) -> Corpus:
+    """Fetch the corpus, check it and keep it; a cache that cannot be written costs only a later download."""
+    recipe = RECIPES[name]
+    text = recipe.make()
+    corpus = Corpus(name, text, recipe.source, recipe.licence, fetch.sha256(text))
+    check_hash(corpus, say)
+    if recipe.expected is None:
+        say(f"sha256 {corpus.sha256}: kept in the cache, because there is no known one to compare it with")
+    try:
+        fetch.store(name, text, {"source": corpus.source, "licence": corpus.licence, "rules": RULES})
+    except (OSError, CorpusError) as error:
+        say(f"the corpus {name} is not kept for the next time: {error}")
+    return corpus
+
+
+def check_hash(corpus: Corpus, say: Callable[[str], None]) -> None:
+    """Warn of a signed text that has changed; raise CorpusError for one that nobody signed."""
+    recipe = RECIPES[corpus.name]
+    if recipe.expected in (None, corpus.sha256):
+        return
+    difference = f"its sha256 is {corpus.sha256} and not {recipe.expected}"
+    if not recipe.signed:
+        raise CorpusError(f"{corpus.source} gives another text than the one known here: {difference}")
+    say(f"warning: the corpus {corpus.name} has changed since numbers were measured on it: {difference}")
+
+
+def load_files(paths: list[str]) -> Corpus:
+    """Read your own text: one or more UTF-8 files, normalised, in the given order.
+
+    One file is taken as it is; of several, each is followed by one blank line and then the next. Of a file of Project
+    Gutenberg only the book is taken, and it may be in an older encoding; the corpus says so in its `source`.
+
+    Raises: CorpusError, naming the file, if it is missing, a folder, not UTF-8 (with the byte offset) or empty.
+    """
+    if not paths:
+        raise CorpusError("no file is given: `--text FILE` takes one or more")
+    texts, sources = [], []
+    for path in paths:
+        if Path(path).is_dir():
+            raise CorpusError(f"{path} is a folder, not a text file: name the files in it")
+        try:
+            data = Path(path).read_bytes()
+        except FileNotFoundError:
+            raise CorpusError(f"there is no file {path}") from None
+        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+            raise CorpusError(f"{path} cannot be read: {error}") from None
+        try:
+            text, encoding = fetch.decode_text(data, path)
+        except CorpusError as error:
+            raise CorpusError(f"{error}: save it as UTF-8") from None
+        text = normalise(text)
+        source = Path(path).name  # without folders: they are nobody else's business
+        books, _ = gutenberg_books(text)
+        if books:
+            book = "\n\n".join(books) + "\n"
+            cut = len(text) - len(book)
+            source += (
+                f" (read as {encoding}; {cut:,} characters of Project Gutenberg's header, licence and notes left out)"
+            )
+            text = book
+        if not text.strip():
+            raise CorpusError(f"{path} is empty: there is nothing in it to learn from")
+        texts.append(text)
+        sources.append(source)
+    text = texts[0] if len(texts) == 1 else "\n\n".join(text.strip("\n") for text in texts) + "\n"
+    names = ", ".join(Path(path).name for path in paths)
+    licence = "not known here, since it is your own file"
+    return Corpus(names, text, f"local file {', '.join(sources)}", licence, fetch.sha256(text))
+
+
+# ------------------------------------------------------------------------------------- goethe: two packages
+
+WERTHER_PHP = "usr/share/php/Faker/Provider/de_DE/Text.php"
+QUOTATIONS = "usr/share/games/fortunes/de/zitate"
+
+
+def make_goethe() -> str:
+    """Fetch the two packages and make one text of them."""
+    files = fetch.debian_files({"php-faker": WERTHER_PHP, "fortunes-de": QUOTATIONS})
+    return goethe_text(files["php-faker"], files["fortunes-de"])
+
+
+# ---------------------------------------------------------------------------------------- Project Gutenberg
+
+
+def make_gutenberg(*numbers: int) -> str:
+    """Fetch ebooks by their numbers and join their texts."""
+    pages = [f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt" for number in numbers]
+    return "\n\n".join(gutenberg_text(fetch.https_text(page), page) for page in pages) + "\n"
+
+
+GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
+
+# The hashes of the three texts from Project Gutenberg were not known when this was written: None means that
+# the first download is trusted, its hash printed, and the copy in the cache checked against that.
+RECIPES = {
+    "goethe": Recipe(
+        description="Werther, book 1, and 1,600 quotations of Goethe (420,000 characters)",
+        source="the Debian packages php-faker and fortunes-de",
+        licence="Goethe's words are in the public domain (he died in 1832); Werther comes under the Project "
+        "Gutenberg License, the collection of quotations under GPL-2+, copyright Andreas Tille",
+        make=make_goethe,
+        expected="72a3cfa7bf170baaf4ab833fdd968d89cbedee840af5e1e0cc12a4573d9a4ab8",
+        signed=True,
+        instead="faust",
+    ),
+    "faust": Recipe(
+        description="Faust, part one",
+        source="Project Gutenberg, ebook 2229",
+        licence=GUTENBERG_LICENCE,
+        make=lambda: make_gutenberg(2229),
+    ),
+    "faust2": Recipe(
+        description="Faust, part two",
+        source="Project Gutenberg, ebook 2230",
+        licence=GUTENBERG_LICENCE,
+        make=lambda: make_gutenberg(2230),
+    ),
+    "werther": Recipe(
+        description="The Sorrows of Young Werther, both books",
+        source="Project Gutenberg, ebooks 2407 and 2408",
+        licence=GUTENBERG_LICENCE,
+        make=lambda: make_gutenberg(2407, 2408),
+    ),
+}
+
+CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}

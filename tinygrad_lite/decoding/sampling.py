@@ -1,0 +1,321 @@
+"""From log-probabilities to tokens: greedy decoding and sampling with temperature, top-k, top-p and min-p.
+
+A language model says how probable each token is as the next one. Decoding chooses one, tells the model, and asks
+again. The algorithms here and in `beam.py` see the model only as a function
+
+    step(tokens (B,), state) -> (log_probs (B, V), new state)
+
+with tokens the newest token of each of the B rows, V the vocabulary size, and state whatever the model has to
+remember (its key-value cache). So one and the same code serves every model, and a table of probabilities in a
+test. The model reads the prompt itself; the first (log_probs, state) is where the algorithms start.
+
+All of this is NumPy on the host, in float64: (B, V) numbers per step are little work beside the model.
+"""
+
+import math
+from collections.abc import Callable, Collection, Iterator
+from typing import Protocol
+
+import numpy as np
+
+from tinygrad_lite.cli.errors import DecodingError
+from tinygrad_lite.decoding.processors import Repetition
+from tinygrad_lite.device import keyed_rng
+
+
+class State(Protocol):
+    """What a model remembers of the text so far, for each row of the batch."""
+
+    def select(self, rows: np.ndarray) -> "State":
+        """The state of these rows in this order; rows may repeat or be left out: a beam keeps, drops, copies."""
+        ...
+
+
+Step = Callable[[np.ndarray, State], tuple[np.ndarray, State]]
+
+_ROUNDING = 1e-9  # 0.5 + 0.3 are to reach 0.8, though e^log(0.3) is not quite 0.3
+
+
+def check_settings(
+    *,
+    max_new_tokens: int = 0,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    no_repeat_ngram_size: int = 0,
+    seed: int = 0,
+    first_row: int = 0,
+    beam: int = 1,
+    n_best: int = 1,
+    length_penalty: float = 0.0,
+    vocab_size: int | None = None,
+    stop_token: int | None = None,
+    forbidden: Collection[int] = (),
+) -> None:
+    """Check every setting of `generate` and `beam_search`; those not given are taken to be right.
+
+    Raises: DecodingError with one sentence about the first setting that is out of its range.
+
+    >>> check_settings(top_p=1.5)
+    Traceback (most recent call last):
+    tinygrad_lite.cli.errors.DecodingError: top_p is 1.5, but must be above 0 and at most 1 (1 keeps every token)
+    """
+    rules = [
+        (max_new_tokens >= 0, f"max_new_tokens is {max_new_tokens}, but must be 0 or more"),
+        (
+            0 <= temperature < math.inf,
+            f"temperature is {temperature}, but must be a finite number of 0 or more (0 is greedy decoding)",
+        ),
+        (top_k >= 0, f"top_k is {top_k}, but must be 0 or more (0 keeps every token)"),
+        (0 < top_p <= 1, f"top_p is {top_p}, but must be above 0 and at most 1 (1 keeps every token)"),
+        (0 <= min_p <= 1, f"min_p is {min_p}, but must be from 0 to 1 (0 keeps every token)"),
+        # Above 100, log-probabilities times it could be more than a float can hold; usual are 1 to 1.5.
+        (
+            0 < repetition_penalty <= 100,
+            f"repetition_penalty is {repetition_penalty}, but must be above 0 and at most 100 (1 is none)",
+        ),
+        (
+            no_repeat_ngram_size >= 0,
+            f"no_repeat_ngram_size is {no_repeat_ngram_size}, but must be 0 or more (0 allows all repetition)",
+        ),
+        (seed >= 0, f"seed is {seed}, but must be 0 or more"),
+        (first_row >= 0, f"first_row is {first_row}, but must be 0 or more"),
+        (beam >= 1, f"beam is {beam}, but must be 1 or more (1 is greedy decoding)"),
+        (n_best >= 1, f"n_best is {n_best}, but must be 1 or more"),
+        (n_best <= beam, f"n_best is {n_best}, but a beam of {beam} keeps only {beam}: make beam larger"),
+        # Above 10, lp(n) of a long text is more than a float can hold; usual are 0 to 1.
+        (0 <= length_penalty <= 10, f"length_penalty is {length_penalty}, but must be from 0 to 10"),
+        (
+            stop_token is None or stop_token not in forbidden,
+            f"stop_token {stop_token} is in forbidden too, so nothing could ever stop: take it out of one of them",
+        ),
+    ]
+    if vocab_size is not None:
+        for token in (*forbidden, *(() if stop_token is None else (stop_token,))):
+            rules.append((0 <= token < vocab_size, f"token {token} is not in the vocabulary of {vocab_size} tokens"))
+    for holds, sentence in rules:
+        if not holds:
+            raise DecodingError(sentence)
+
+
+# --- filters -------------------------------------------------------------------------------------------------
+
+
+def filter_tokens(
+    log_probs: np.ndarray, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
+) -> np.ndarray:
+    """Sharpen or flatten the distribution, then take away improbable tokens.
+
+    1. temperature T: p_i ∝ p_i^(1/T), so l_i / T for logarithms; below 1 sharpens, above 1 flattens.
+    2. top-k: the k most probable tokens stay (0: all).
+    3. top-p: of what is left, renormalised, the smallest set whose probability reaches top_p stays (1: all).
+    4. min-p: tokens with p_i >= min_p * max p stay (0: all). A share of the largest probability: many tokens stay
+       where the model is unsure, few where it is sure.
+
+    The order is that of Hugging Face's transformers, and it matters: a high temperature widens the sets of top-p and
+    min-p. Of equally probable tokens top-k and top-p keep the lower ids, min-p all.
+
+    Args:
+        log_probs: (B, V) float64, at least one finite per row.
+        temperature: above 0.
+    Returns: (B, V), log-probabilities up to a constant: the largest of a row is 0, tokens taken away are -inf.
+    Reference: top-k: Fan, Lewis, Dauphin 2018, section 5.4 (arXiv:1805.04833); top-p ("nucleus"): Holtzman et al.
+    2020, section 3.1 (arXiv:1904.09751); min-p: Nguyen et al. 2024 (arXiv:2407.01082).
+
+    >>> p = np.array([[0.5, 0.25, 0.15, 0.1]])
+    >>> np.exp(filter_tokens(np.log(p), temperature=1.0, top_k=3, top_p=0.8)).tolist()
+    [[1.0, 0.5, 0.0, 0.0]]
+    >>> np.exp(filter_tokens(np.log(p), temperature=1.0, min_p=0.3)).round(9).tolist()
+    [[1.0, 0.5, 0.3, 0.0]]
+    """
+    with np.errstate(over="ignore"):  # at a temperature near 0 everything below the maximum becomes -inf: right
+        values = (log_probs - log_probs.max(axis=-1, keepdims=True)) / temperature
+    if 0 < top_k < values.shape[-1]:
+        values = np.where(largest(values, top_k), values, -np.inf)
+    if top_p < 1.0:
+        values = np.where(_nucleus(values, top_p), values, -np.inf)
+    if min_p > 0.0:  # the largest value is 0
+        values = np.where(values >= math.log(min_p) - _ROUNDING, values, -np.inf)
+    return values
+
+
+def largest(values: np.ndarray, count: int) -> np.ndarray:
+    """Mark the `count` largest values of each row, of equal ones those with the lower ids: (B, V) booleans.
+
+    Partitioning is enough to find the count-th largest value; V log V of sorting is not needed.
+    """
+    position = values.shape[-1] - count
+    threshold = np.partition(values, position, axis=-1)[..., position, None]
+    return _at_least(values, threshold, count)
+
+
+def _nucleus(values: np.ndarray, top_p: float) -> np.ndarray:
+    """Mark the smallest set of each row whose probability reaches top_p; at least one token.
+
+    The set consists of the n most probable tokens, so only n has to be found, from the sorted values.
+    """
+    descending = np.sort(values, axis=-1)[..., ::-1]
+    cumulative = np.cumsum(np.exp(descending), axis=-1)
+    enough = (top_p - _ROUNDING) * cumulative[..., -1:]
+    count = np.count_nonzero(cumulative < enough, axis=-1, keepdims=True) + 1
+    return _at_least(values, np.take_along_axis(descending, count - 1, axis=-1), count)
+
+
+def _at_least(values: np.ndarray, threshold: np.ndarray, count: int | np.ndarray) -> np.ndarray:
+    """Mark the values above the threshold, and of those equal to it as many, from the left, as make up `count`."""
+    marked = values >= threshold
+    if (np.count_nonzero(marked, axis=-1, keepdims=True) == count).all():
+        return marked
+    above = values > threshold
+    ties = marked & ~above
+    room = count - np.count_nonzero(above, axis=-1, keepdims=True)
+    return above | (ties & (np.cumsum(ties, axis=-1) <= room))
+
+
+# --- choosing token after token ------------------------------------------------------------------------------
+
+
+def generate(
+    step: Step,
+    log_probs: np.ndarray,
+    state: State,
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    top_p: float = 1.0,
+    min_p: float = 0.0,
+    repetition_penalty: float = 1.0,
+    no_repeat_ngram_size: int = 0,
+    prompt: np.ndarray | None = None,
+    seed: int = 0,
+    first_row: int = 0,
+    stop_token: int | None = None,
+    forbidden: Collection[int] = (),
+) -> Iterator[np.ndarray]:
+    """Continue every row of a batch token by token, and give each step's tokens as soon as they are chosen.
+
+    Each token is drawn from the distribution that `filter_tokens` leaves; at temperature 0 it is the most probable
+    one (of equals the lowest id), and top_k, top_p, min_p and seed do not matter. The draw of a token depends on the
+    seed, its row and its position in the row, and on nothing else: a row's text is the same whatever its neighbours
+    are (as far as the model's log-probabilities are).
+
+    Args:
+        step: the model, see the top of this file. It is not called again once the last token is chosen.
+        log_probs, state: (B, V) and the model's state after the prompt.
+        max_new_tokens: tokens per row; 0 gives nothing.
+        top_k, top_p, min_p: which tokens stay in the draw; 0, 1 and 0 keep all.
+        repetition_penalty, no_repeat_ngram_size: against repetition, see `processors.py`; 1 and 0 change nothing.
+            They come before temperature and the filters.
+        prompt: (B, n) the tokens that the model has read, which count as said for these two; nothing if None.
+        first_row: the number of the batch's first row, where a batch is a part of more rows.
+        stop_token: ends its row, which then repeats it until all rows have ended.
+        forbidden: ids never chosen, such as the special tokens; taken away before the filters.
+    Yields: (B,) int64 token ids.
+    Raises: DecodingError if a setting is out of its range (at once), or when a row has no possible token.
+
+    >>> def step(tokens, state):  # a model that counts: 0, 1, 2, 0, 1, ...
+    ...     return np.log(np.eye(3)[(tokens + 1) % 3] + 1e-9), state
+    >>> [tokens.tolist() for tokens in generate(step, *step(np.array([0, 1]), None), max_new_tokens=3)]
+    [[1, 2], [2, 0], [0, 1]]
+    """
+    check_settings(
+        max_new_tokens=max_new_tokens,
+        temperature=temperature,
+        top_k=top_k,
+        top_p=top_p,
+        min_p=min_p,
+        repetition_penalty=repetition_penalty,
+        no_repeat_ngram_size=no_repeat_ngram_size,
+        seed=seed,
+        first_row=first_row,
+        vocab_size=log_probs.shape[-1],
+        stop_token=stop_token,
+        forbidden=forbidden,
+    )
+
+    def choose(values: np.ndarray, rows: np.ndarray, position: int) -> np.ndarray:
+        if temperature == 0:
+            return values.argmax(axis=-1)
+        uniform = [keyed_rng(seed, "sample", int(row), position).random() for row in first_row + rows]
+        return draw(filter_tokens(values, temperature, top_k, top_p, min_p), np.array(uniform))
+
+    repetition = None
+    if repetition_penalty != 1 or no_repeat_ngram_size:
+        repetition = Repetition(*log_probs.shape, repetition_penalty, no_repeat_ngram_size, prompt)
+    # A generator's body runs only when its first value is asked for; settings are to be refused before that.
+    return _token_by_token(step, log_probs, state, choose, repetition, max_new_tokens, stop_token, forbidden)
+
+
+def _token_by_token(
+    step: Step,
+    log_probs: np.ndarray,
+    state: State,
+    choose: Callable[[np.ndarray, np.ndarray, int], np.ndarray],
+    repetition: Repetition | None,
+    max_new_tokens: int,
+    stop_token: int | None,
+    forbidden: Collection[int],
+) -> Iterator[np.ndarray]:
+    """The loop of `generate`: choose(log_probs of the open rows, their numbers, position) gives their tokens."""
+    open_rows = np.arange(len(log_probs))
+    for position in range(max_new_tokens):
+        all_open = len(open_rows) == len(log_probs)
+        values = permitted(log_probs if all_open else log_probs[open_rows], forbidden)
+        if repetition is not None:
+            values = repetition.discourage(values, open_rows)
+        possible = values.max(axis=-1) > -np.inf
+        if not possible.all():
+            reason = "all are forbidden or of probability 0"
+            if repetition:
+                reason += ", or have followed before (no_repeat_ngram_size)"
+            raise DecodingError(f"row {open_rows[~possible][0]}: no token can follow, {reason}")
+        chosen = choose(values, open_rows, position)
+        if repetition is not None:
+            repetition.note(chosen, open_rows)
+        if all_open:
+            tokens = chosen
+        else:
+            tokens = np.full(len(log_probs), stop_token)
+            tokens[open_rows] = chosen
+        yield tokens
+        if stop_token is not None:
+            open_rows = open_rows[chosen != stop_token]
+            if len(open_rows) == 0:
+                return
+        if position + 1 < max_new_tokens:
+            log_probs, state = step(tokens, state)
+
+
+def permitted(log_probs: np.ndarray, forbidden: Collection[int]) -> np.ndarray:
+    """The log-probabilities as a float64 copy in which forbidden tokens are -inf.
+
+    Raises: DecodingError if one of them is not a number, which a diverged model gives.
+    """
+    values = np.array(log_probs, np.float64)
+    if math.isnan(values.max(initial=-np.inf)):
+        raise DecodingError("the model's log-probabilities are not numbers (NaN): its training has diverged")
+    if forbidden:
+        values[:, list(forbidden)] = -np.inf
+    return values
+
+
+def draw(values: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Draw one token per row with probability ∝ e^value, by inverting the cumulative distribution.
+
+    The probabilities, laid end to end, fill [0, 1); the token in whose piece the uniform number falls is drawn.
+    A token of probability 0 has an empty piece and is never drawn.
+
+    Args:
+        values: (B, V), the largest of a row about 0, so that nothing overflows.
+        uniform: (B,) numbers in [0, 1).
+    Returns: (B,) token ids.
+
+    >>> draw(np.log([[0.5, 0.25, 0.25]]).repeat(3, axis=0), np.array([0.0, 0.6, 0.9])).tolist()
+    [0, 1, 2]
+    """
+    ends = np.cumsum(np.exp(values), axis=-1)  # where each token's piece ends, before normalising
+    target = uniform[:, None] * ends[:, -1:]
+    return np.count_nonzero(ends <= target, axis=-1)

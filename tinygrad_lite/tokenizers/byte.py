@@ -1,0 +1,48 @@
+"""One token per byte: the tokenizer that has nothing to learn, and knows every text there is.
+
+In UTF-8 an ASCII letter is one byte, ä is two and an emoji four. So a sequence is a little longer than one of
+characters, while the vocabulary has 256 tokens for every language, and none is ever unknown. What a model must then
+find out by itself, that the bytes 195 and 164 together are ä, it learns along with everything else.
+
+    >>> tokenizer = ByteTokenizer()
+    >>> tokenizer.encode("spät")
+    [115, 112, 195, 164, 116]
+
+Source: Xue et al. 2022, "ByT5: Towards a token-free future with pre-trained byte-to-byte models" (arXiv:2105.13626).
+There the ids of the specials come before those of the bytes, here after them, as everywhere in this project.
+"""
+
+from collections.abc import Iterable
+
+from tinygrad_lite.tokenizers.base import Tokenizer, json_lists, to_utf8
+
+
+class ByteTokenizer(Tokenizer):
+    """One token per byte: ids 0 .. 255 are the bytes, then come the specials. It needs no training.
+
+    Lossless: decode(encode(text)) == text for every Python string. It is what byte-pair encoding begins with, and
+    what remains of it without merges.
+
+    Args:
+        specials: names of the special tokens.
+    """
+
+    kind = "byte"
+
+    def __init__(self, specials: Iterable[str] = ()):
+        super().__init__([bytes([byte]) for byte in range(256)], specials)
+
+    def encode_text(self, text: str) -> list[int]:
+        return list(to_utf8(text))
+
+    def unknown(self, text: str) -> dict[str, int]:
+        """Nothing is unknown to a tokenizer that knows all bytes: always empty."""
+        return {}
+
+    def to_json(self) -> dict:
+        return {"kind": self.kind, "specials": list(self.specials)}
+
+    @staticmethod
+    def from_json(data: dict) -> "ByteTokenizer":
+        (specials,) = json_lists(data, "specials")
+        return ByteTokenizer(specials)

@@ -1,0 +1,197 @@
+"""What does the choice of tokens cost, and what does it buy? All tokenizers side by side, on one text.
+
+    python -m tinygrad_lite.tokenizers.compare my.txt                      any UTF-8 text
+    python -m tinygrad_lite.tokenizers.compare goethe --vocab_size 4096    a corpus by name
+    python -m tinygrad_lite.tokenizers.compare my.txt --sample 0           the table alone
+
+Each tokenizer learns from the first nine tenths of the text, with the same --vocab_size where the size can be chosen,
+and is measured on the last tenth, which it has not seen:
+
+- characters per token: a model's time per character, and how much text fits into its context, depend on it;
+- unknown: the share of the characters that become <unk> (with a word, all of its characters are lost);
+- seconds to learn the vocabulary, and megabytes (10^6 bytes of UTF-8) per second to turn text into tokens.
+
+For `bpe-w`, which keeps no white space but one blank after each word, the characters of the text as it was are
+counted all the same. Then a passage of the held-out text follows, cut into tokens by each: in two colours by turns on
+a terminal, and otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Ends of lines
+are shown as \\n, and other characters that cannot be printed, or parts of characters, as \\x and their code.
+
+Which is best cannot be read from this table alone: fewer tokens are fewer steps, but each is a choice among more. What
+a model makes of them shows in its loss in bits per character (`gpt/data.py`), which does not depend on the tokens.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tinygrad_lite.cli.console import RESET, run_command, wants_colour
+from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
+from tinygrad_lite.tokenizers.base import CharTokenizer, Tokenizer, to_utf8
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.tokenizers.word import WordTokenizer
+
+HELD_OUT = 0.1  # share of the characters at the end of the text, as in training
+
+# How each kind learns from a text and a vocabulary size, in the order of the table.
+LEARN: dict[str, Callable[[str, int], Tokenizer]] = {
+    CharTokenizer.kind: lambda text, vocab_size: CharTokenizer.train(text),
+    ByteTokenizer.kind: lambda text, vocab_size: ByteTokenizer(),
+    BPETokenizer.kind: BPETokenizer.train,
+    EndOfWordTokenizer.kind: EndOfWordTokenizer.train,
+    WordTokenizer.kind: WordTokenizer.train,
+}
+
+# Black on cyan and black on yellow: both colours are set, so it can be read whatever the terminal's own are.
+COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
+
+
+@dataclass
+class CompareOptions:
+    """Everything that the comparison can be asked for."""
+
+    vocab_size: int = option(
+        2048, "size of the vocabularies of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257
+    )
+    sample: int = option(200, "length of the passage to show as tokens; 0: none", unit="characters", low=0)
+
+
+@dataclass
+class Measured:
+    """One row of the table.
+
+    Attributes:
+        characters_per_token, unknown: on held-out text; unknown is a share of its characters.
+        seconds: to learn the vocabulary.
+        speed: of encoding the held-out text, in 10^6 bytes per second.
+    """
+
+    tokenizer: Tokenizer
+    characters_per_token: float
+    unknown: float
+    seconds: float
+    speed: float
+
+
+def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Measured:
+    """Learn a tokenizer of this kind from one text, and see how it does on another one.
+
+    Raises: TokenizerError if the vocabulary is too small for this kind.
+    """
+    began = time.perf_counter()
+    tokenizer = LEARN[kind](text, vocab_size)
+    learned = time.perf_counter()
+    ids = tokenizer.encode(held_out)
+    encoded = time.perf_counter()
+    lost = sum(n * len(what) for what, n in tokenizer.unknown(held_out).items())
+    return Measured(
+        tokenizer=tokenizer,
+        characters_per_token=len(held_out) / len(ids),
+        unknown=lost / len(held_out),
+        seconds=learned - began,
+        speed=len(to_utf8(held_out)) / 1e6 / max(encoded - learned, 1e-9),  # a clock may be too coarse to see it
+    )
+
+
+def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
+    r"""A text as its tokens, in two colours by turns, or with a mark between them.
+
+    >>> print(show_tokens(WordTokenizer.train("Ach, ich", 9), "Ach, du,\nich", colour=False))
+    Ach|,| |<unk>|,|<unk>|ich
+    >>> print(show_tokens(ByteTokenizer(), "nä\nja", colour=False))
+    n|\xc3|\xa4|\n|
+    j|a
+    """
+    shown = []
+    for i, token in enumerate(tokenizer.encode(text)):
+        # The end of a line is shown, and then it happens, too.
+        end = "\n" if b"\n" in tokenizer.token_bytes(token) else ""
+        if colour:
+            shown.append(COLOURS[i % 2] + tokenizer.render(token) + RESET + end)
+        else:
+            shown.append(tokenizer.render(token) + "|" + end)
+    return "".join(shown) if colour else "".join(shown).removesuffix("|")
+
+
+# --- the command ----------------------------------------------------------------------------------------------
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    parsed = parse_command_line(
+        CompareOptions,
+        argv,
+        prog="python -m tinygrad_lite.tokenizers.compare",
+        description="Learn every kind of tokenizer from a text, and compare them on its last tenth.",
+        epilog="FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA),
+        positional="FILE",
+    )
+    options = build(CompareOptions, ("command line", parsed.values))
+    if parsed.positional is None:
+        raise OptionError("name a text: python -m tinygrad_lite.tokenizers.compare FILE")
+    text, held_out = split(read_corpus(parsed.positional))
+
+    print("tokenizer  vocabulary  characters per token  unknown  learned in      encodes")
+    tokenizers = []
+    for kind in LEARN:
+        row = measure(kind, text, held_out, options.vocab_size)
+        tokenizers.append(row.tokenizer)
+        print(
+            f"{kind:<9} {row.tokenizer.vocab_size:>11,} {row.characters_per_token:>21.2f} {row.unknown:>8.2%} "
+            f"{row.seconds:>9.2f} s {row.speed:>7.1f} MB/s",
+            flush=True,
+        )
+    if options.sample:
+        passage = first_words(held_out, options.sample)
+        for tokenizer in tokenizers:
+            print(f"\n{tokenizer.kind}: {len(passage):,} characters, {len(tokenizer.encode(passage)):,} tokens")
+            print(show_tokens(tokenizer, passage, wants_colour()))
+    return 0
+
+
+def read_corpus(name: str) -> Corpus:
+    """The text from a file, or by the name of a corpus; where it is from is said on stderr."""
+    if name in CORPORA:
+        return load_corpus(name)
+    corpus = load_files([name])
+    announce(corpus)
+    return corpus
+
+
+def split(corpus: Corpus) -> tuple[str, str]:
+    """What is learned from and what is held out.
+
+    Raises: CorpusError if either has no word in it.
+    """
+    cut = round(len(corpus.text) * (1 - HELD_OUT))
+    text, held_out = corpus.text[:cut], corpus.text[cut:]
+    if not text.strip() or not held_out.strip():
+        raise CorpusError(
+            f"the text is too short: its first {len(text):,} characters are to learn from and its last "
+            f"{len(held_out):,} to measure with, and both must have a word in them; take a longer text"
+        )
+    return text, held_out
+
+
+def first_words(text: str, length: int) -> str:
+    """At most so many characters of a text, without half a word at either end if that can be.
+
+    They begin with the first line that is there from its beginning, since the cut before the held-out text may go
+    through a word.
+
+    >>> first_words("rebt.\\n\\nWer immer strebend sich", 12)
+    'Wer immer'
+    """
+    _, _, rest = text.partition("\n")
+    rest = rest.strip("\n") or text
+    end = min(length, len(rest))
+    while 0 < end < len(rest) and rest[end - 1].isalnum() and rest[end].isalnum():
+        end -= 1
+    return rest[:end].rstrip() or rest[:length]
+
+
+if __name__ == "__main__":
+    run_command("text.compare", main)

@@ -1,0 +1,239 @@
+"""The tokenizer that a pretrained GPT-2 came with, run by the package `tokenizers` and seen through our interface.
+
+It is a byte-level BPE as ours in `bpe.py`, but cuts text into words by another pattern and numbers its bytes and
+merges in its own order. Weights fit only the ids that they were trained with, so we let the original do the work
+and translate at the border:
+
+    ids      the package's own
+    bytes    GPT-2 writes each of the 256 bytes as one visible character (`byte_characters`) so that a vocabulary can be
+             kept in a text file; a token's text is turned back into bytes by the same table
+
+The package is an extra (`pip install -e ".[hf]"`) and imported only where such a tokenizer is made.
+
+Format: https://huggingface.co/docs/tokenizers; the table of bytes is that of GPT-2 (Radford et al. 2019, section 2.2).
+"""
+
+from __future__ import annotations
+
+import json
+import reprlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import ModuleType
+
+from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.tokenizers.base import Tokenizer, checked_specials
+
+MAX_VOCAB = 10_000_000
+GPT2_SPECIAL = "<|endoftext|>"
+
+
+def byte_characters() -> dict[str, int]:
+    """The visible character that stands for each byte in GPT-2's files: itself, if it has a shape, or one beyond 255.
+
+    >>> table = byte_characters()
+    >>> table["A"], table["Ġ"], len(table)
+    (65, 32, 256)
+    """
+    visible = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in visible]
+    table = {chr(byte): byte for byte in visible}
+    return table | {chr(256 + number): byte for number, byte in enumerate(others)}
+
+
+class HFTokenizer(Tokenizer):
+    """A byte-level BPE of the package `tokenizers`.
+
+    Args:
+        definition: the contents of a `tokenizer.json`.
+        vocab_size: how many ids there are; None for as many as it names. A model may have more rows than its
+            tokenizer has tokens; those ids have no text.
+    Raises: TokenizerError if the package is not installed, or if the definition is not a byte-level BPE of at most
+        so many tokens.
+    """
+
+    kind = "hf"
+
+    def __init__(self, definition: str, vocab_size: int | None = None):
+        package, checked = _package(), checked_definition(definition)
+        try:
+            self._inner = package.Tokenizer.from_str(checked)
+        except Exception as error:  # the package has no narrower class
+            raise TokenizerError(f"the tokenizer's definition cannot be read by tokenizers ({error})") from None
+        self._inner.encode_special_tokens = True  # as text: their names mean something in allow_special only
+
+        ids = self._inner.get_vocab(with_added_tokens=True)
+        size = max(ids.values(), default=-1) + 1
+        if vocab_size is None:
+            vocab_size = size
+        if not 1 <= size <= vocab_size <= MAX_VOCAB:
+            raise TokenizerError(f"the tokenizer has ids up to {size - 1}, which do not fit into {vocab_size} tokens")
+        added = self._inner.get_added_tokens_decoder()
+        specials = {token.content: number for number, token in added.items() if token.special}
+        super().__init__(_pieces(ids, {token.content for token in added.values()}, vocab_size), ())
+        self._name_specials(specials)
+        self._missing = byte_characters().keys() - ids.keys()
+
+    def _name_specials(self, specials: Mapping[str, int]) -> None:
+        """Take over specials wherever their ids are; our own kinds have them last."""
+        placed = Tokenizer([], checked_specials(specials))  # for the pattern of their names
+        self.specials, self._special_pattern = dict(specials), placed._special_pattern
+        for number, piece in zip(specials.values(), placed._pieces, strict=True):
+            self._pieces[number] = piece
+
+    @classmethod
+    def from_folder(cls, folder: Path, vocab_size: int | None = None) -> HFTokenizer | None:
+        """The tokenizer in a folder: `tokenizer.json`, or GPT-2's older pair `vocab.json` and `merges.txt`.
+
+        Returns: None if the folder has neither.
+        Raises: TokenizerError if a file cannot be read.
+        """
+        names = ["tokenizer.json", "vocab.json", "merges.txt"]
+        try:
+            texts = {name: (folder / name).read_text(encoding="utf-8") for name in names if (folder / name).is_file()}
+        except (OSError, UnicodeDecodeError) as error:
+            raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None
+        if "tokenizer.json" in texts:
+            return cls(texts["tokenizer.json"], vocab_size)
+        if len(texts) < 2:
+            return None
+        return cls(gpt2_definition(texts["vocab.json"], texts["merges.txt"]), vocab_size)
+
+    def encode_text(self, text: str) -> list[int]:
+        # The package knows Unicode only; half a surrogate pair is not in it and becomes U+FFFD.
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return self._inner.encode(text, add_special_tokens=False).ids
+
+    def unknown(self, text: str) -> dict[str, int]:
+        """The characters with a byte that has no token of its own; none for GPT-2's vocabulary, which has all 256."""
+        missing = {byte for character, byte in byte_characters().items() if character in self._missing}
+        if not missing:
+            return {}
+        counts = Counter(text)
+        return {character: n for character, n in counts.items() if missing & {*character.encode("utf-8", "replace")}}
+
+    @property
+    def definition(self) -> str:
+        """The contents of a `tokenizer.json` that makes this tokenizer."""
+        return self._inner.to_str()
+
+    def to_json(self) -> dict:
+        return {"kind": self.kind, "definition": self.definition, "vocab_size": self.vocab_size}
+
+    @staticmethod
+    def from_json(data: dict) -> HFTokenizer:
+        if set(data) != {"kind", "definition", "vocab_size"}:
+            raise TokenizerError(f"an hf tokenizer has the fields kind, definition, vocab_size, not {sorted(data)}")
+        definition, vocab_size = data["definition"], data["vocab_size"]
+        if not isinstance(definition, str) or type(vocab_size) is not int:
+            wrong = reprlib.repr((definition, vocab_size))
+            raise TokenizerError(f"an hf tokenizer has a text as definition and a number as vocab_size, not {wrong}")
+        return HFTokenizer(definition, vocab_size)
+
+
+def checked_definition(definition: str) -> str:
+    """What of a `tokenizer.json` makes a byte-level BPE, after a look at each field.
+
+    The package gets this and nothing else, because it takes a file at its word: a damaged one can end the whole
+    process, and some parts, such as a normalizer that replaces text again and again, can fill the memory. Cutting and
+    padding are left out as well: here all of a text counts.
+
+    Raises: TokenizerError if a field is wrong, or if it is another kind of tokenizer.
+    """
+    try:
+        given = json.loads(definition)
+        model, before, after = ({} | (given[name] or {}) for name in ("model", "pre_tokenizer", "decoder"))
+        added = [{} | token for token in given.get("added_tokens") or ()]
+        kinds = (model.get("type", "BPE"), before.get("type"), after.get("type"), given.get("normalizer"))
+        marks = [model.get(name) or None for name in ("continuing_subword_prefix", "end_of_word_suffix")]
+        if kinds != ("BPE", "ByteLevel", "ByteLevel", None) or marks != [None, None]:
+            raise TokenizerError(
+                "the tokenizer is not a byte-level BPE (model BPE, pre_tokenizer and decoder ByteLevel, no normalizer) "
+                "as GPT-2 has: take a model with such a one"
+            )
+        vocab = {} | model["vocab"]
+        merges = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model["merges"]]
+        if not all(len(merge) == 2 and vocab.keys() >= {*merge, "".join(merge)} for merge in merges):
+            raise ValueError("a merge is not of two tokens that make a third")
+        ids = [*vocab.values(), *(token["id"] for token in added)]
+        if not all(type(number) is int and 0 <= number < MAX_VOCAB for number in ids):
+            raise ValueError(f"an id is no number from 0 to {MAX_VOCAB - 1}")
+        if len(set(vocab.values())) < len(vocab):
+            raise ValueError("an id is there twice")
+        if not all(isinstance(token["content"], str) and token["content"] for token in added):
+            raise ValueError("an added token has no text")
+        if model.get("unk_token") is not None and model["unk_token"] not in vocab:
+            raise ValueError("unk_token is no token")
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise TokenizerError(
+            f"the tokenizer's definition cannot be read by tokenizers ({type(error).__name__}: {error})"
+        ) from None
+    byte_level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": bool(before.get("use_regex", True))}
+    flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
+    checked = {
+        "version": "1.0",
+        "added_tokens": [
+            {"id": token["id"], "content": token["content"], **{flag: bool(token.get(flag)) for flag in flags}}
+            for token in added
+        ],
+        "pre_tokenizer": byte_level | {"add_prefix_space": bool(before.get("add_prefix_space"))},
+        "decoder": byte_level | {"add_prefix_space": True},
+        "model": {
+            "type": "BPE",
+            "unk_token": model.get("unk_token"),
+            "fuse_unk": bool(model.get("fuse_unk")),
+            "ignore_merges": bool(model.get("ignore_merges")),
+            "vocab": vocab,
+            "merges": merges,
+        },
+    }
+    return json.dumps(checked)
+
+
+def gpt2_definition(vocab: str, merges: str) -> str:
+    """The `tokenizer.json` of GPT-2's two files: a JSON object token -> id, and lines of two tokens to be joined.
+
+    Raises: TokenizerError if they are something else.
+    """
+    try:
+        ids = json.loads(vocab)
+        lines = merges.split("\n")
+        if lines[0].startswith("#version"):
+            lines = lines[1:]
+        special = [{"id": ids[GPT2_SPECIAL], "content": GPT2_SPECIAL, "special": True}] if GPT2_SPECIAL in ids else []
+        definition = {
+            "added_tokens": special,
+            "pre_tokenizer": {"type": "ByteLevel"},
+            "decoder": {"type": "ByteLevel"},
+            "model": {"vocab": ids, "merges": [line.split() for line in lines if line.strip()]},
+        }
+        return checked_definition(json.dumps(definition))
+    except (ValueError, TypeError, RecursionError, TokenizerError) as error:
+        raise TokenizerError(f"vocab.json and merges.txt are no BPE that tokenizers can read ({error})") from None
+
+
+def _pieces(ids: Mapping[str, int], added: set[str], vocab_size: int) -> Sequence[bytes]:
+    """The bytes of each token. Those added to the vocabulary by hand are written as they are, without the table."""
+    table = byte_characters()
+    pieces = [b""] * vocab_size
+    for text, number in ids.items():
+        if text in added or not table.keys() >= set(text):
+            pieces[number] = text.encode("utf-8")
+        else:
+            pieces[number] = bytes(table[character] for character in text)
+    return pieces
+
+
+def _package() -> ModuleType:
+    """The package `tokenizers`.
+
+    Raises: TokenizerError if it is not installed.
+    """
+    try:
+        import tokenizers
+    except ImportError:
+        raise TokenizerError(
+            'this tokenizer needs the package tokenizers, which is not installed: pip install -e ".[hf]"'
+        ) from None
+    return tokenizers

@@ -1,0 +1,233 @@
+"""Checkpoints: everything a run needs to continue, or a reader to sample, in one safetensors file.
+
+The file holds tensors and one metadata entry with sorted JSON:
+
+    model.<name>            the weights
+    optimizer.<name>        the optimizer's memory, such as optimizer.exp_avg.<name>
+    tinygrad_lite (JSON)    format version, family, settings of the model and of the run, tokenizer, step, best loss,
+                            hash of the text, versions of the libraries
+
+There is no time, no host and no path in it, so the same run gives the same bytes. There is no pickle either: loading
+a file from a stranger runs none of the stranger's code.
+
+Format: https://huggingface.co/docs/safetensors, read and written by the `safetensors` package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import reprlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+from safetensors.numpy import save as to_bytes
+
+import tinygrad_lite
+from tinygrad_lite.cli.errors import CheckpointError
+
+POSIX = os.name == "posix"  # Linux and macOS
+FORMAT_VERSION = 1
+KEY = "tinygrad_lite"
+
+
+@dataclass
+class Checkpoint:
+    """The state of a run after `step` updates."""
+
+    family: str  # which model: "gpt"
+    model: dict[str, Any]  # settings of the model
+    training: dict[str, Any]  # settings of the run, without paths
+    tokenizer: dict[str, Any]
+    step: int
+    best_loss: float | None  # lowest validation loss so far, in nats per token; none before the first evaluation
+    best_step: int | None  # the step of that evaluation
+    corpus_sha256: str
+    weights: dict[str, np.ndarray] = field(repr=False)
+    optimizer: dict[str, np.ndarray] = field(repr=False)
+
+
+def versions() -> dict[str, str]:
+    """The versions of what computes; part of what makes a run reproducible."""
+    return {"tinygrad_lite": tinygrad_lite.__version__, "numpy": np.__version__}
+
+
+def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint so that a crash at any moment leaves the old file or the new one, never half of one.
+
+    It is written beside its place, forced to the disk, and then renamed, which file systems do in one go.
+
+    Raises: CheckpointError if the disk refuses; an older file of that name is then untouched.
+    """
+    info = {
+        "format_version": FORMAT_VERSION,
+        "versions": versions(),
+        **{f.name: getattr(checkpoint, f.name) for f in fields(checkpoint) if f.name not in ("weights", "optimizer")},
+    }
+    tensors = {f"model.{name}": np.ascontiguousarray(array) for name, array in checkpoint.weights.items()}
+    tensors |= {f"optimizer.{name}": np.ascontiguousarray(array) for name, array in checkpoint.optimizer.items()}
+    write_atomically(path, to_bytes(tensors, {KEY: json.dumps(info, sort_keys=True)}))
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Replace a file by new contents, all or nothing.
+
+    Raises: CheckpointError if the disk refuses.
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    try:
+        temporary.unlink(missing_ok=True)  # a crash may have left it; and a link there would lead out of the folder
+        with open(temporary, "xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        make_newest(temporary)
+        replace(temporary, path)
+        if POSIX:  # the rename itself reaches the disk with the folder
+            folder = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+    except OSError as error:
+        with contextlib.suppress(OSError):  # it may not be there, or a virus scanner may have it open
+            temporary.unlink()
+        raise CheckpointError(
+            f"cannot write {path} ({error.strerror}): what was there before is intact; make room, then --resume if the "
+            "run has ended"
+        ) from None
+
+
+def make_newest(path: Path) -> None:
+    """Give a new file a later time than the checkpoints beside it, even if the clock was set back meanwhile."""
+    with contextlib.suppress(OSError):  # one of them may go away just now; the time is not worth an error
+        latest = max((other.stat().st_mtime_ns for other in path.parent.glob("*.safetensors")), default=0)
+        if latest > path.stat().st_mtime_ns:
+            os.utime(path, ns=(latest + 1, latest + 1))
+
+
+def replace(temporary: Path, path: Path) -> None:
+    """Rename a file to the name of another one, which it replaces.
+
+    Windows refuses that while any program has the old file open: someone who samples from it, a virus scanner. That
+    is over in a moment, so it is tried again for some seconds.
+    """
+    for seconds in () if POSIX else (0.1, 0.2, 0.5, 1.0, 2.0):
+        try:
+            os.replace(temporary, path)
+            return
+        except PermissionError:
+            time.sleep(seconds)
+    os.replace(temporary, path)
+
+
+def mean_weights(paths: Sequence[Path]) -> dict[str, np.ndarray]:
+    """The mean, element by element, of the weights in checkpoints of one run.
+
+    Raises: CheckpointError if one cannot be read, or has other weights than the first.
+    """
+    sums: dict[str, np.ndarray] = {}
+    for path in paths:
+        weights = load_checkpoint(path).weights
+        if sums and {name: array.shape for name, array in sums.items()} != {n: a.shape for n, a in weights.items()}:
+            raise CheckpointError(f"{path} has not the same weights as {paths[0]}, so they have no mean")
+        for name, array in weights.items():
+            sums[name] = sums.get(name, 0.0) + array.astype(np.float64)
+    return {name: (array / len(paths)).astype(weights[name].dtype) for name, array in sums.items()}
+
+
+def family_in(path: Path) -> str | None:
+    """The family of the model in a checkpoint, without reading its weights; None if it is no readable checkpoint."""
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            family = json.loads((file.metadata() or {})[KEY])["family"]
+    except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError):
+        return None
+    return family if isinstance(family, str) else None
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint.
+
+    Raises: CheckpointError with the reason if there is none, if it is damaged, or if another program wrote it.
+    """
+    if not path.is_file():
+        raise CheckpointError(f"there is no checkpoint {path}; train one with: python train.py")
+    try:
+        with safetensors.safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+            if KEY not in metadata:
+                raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of this project")
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (safetensors.SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
+        # The last three come of types that NumPy does not have, such as float8.
+        raise CheckpointError(f"{path} is no readable checkpoint ({error}): truncated, or another format") from None
+    try:
+        info = json.loads(metadata[KEY])
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: its description is not JSON ({error})") from None
+    return _checked(path, info, tensors)
+
+
+def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkpoint:
+    """The checkpoint made of what a file contains, after a look at every field."""
+    if not isinstance(info, dict):
+        raise CheckpointError(f"{path}: its description is not a JSON object")
+    if info.get("format_version") != FORMAT_VERSION:
+        raise CheckpointError(
+            f"{path} has format version {reprlib.repr(info.get('format_version'))}, this program reads version "
+            f"{FORMAT_VERSION}"
+        )
+    if "best_step" not in info:  # checkpoints of the time before have none
+        info["best_step"] = None if info.get("best_loss") is None else info.get("step")
+    kinds = {
+        "family": str,
+        "model": dict,
+        "training": dict,
+        "tokenizer": dict,
+        "step": int,
+        "best_loss": (float, type(None)),
+        "best_step": (int, type(None)),
+        "corpus_sha256": str,
+    }
+    for name, kind in kinds.items():
+        if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
+            raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")
+    if info["step"] < 0:
+        raise CheckpointError(f"{path}: its step is {info['step']}")
+    if not 0 <= (info["best_loss"] or 0) < math.inf:  # NaN compares with nothing: no later loss would be the best
+        raise CheckpointError(f"{path}: its best loss is {info['best_loss']}")
+    if (info["best_loss"] is None) != (info["best_step"] is None) or not 0 <= (info["best_step"] or 0) <= info["step"]:
+        raise CheckpointError(f"{path}: its best step is {info['best_step']}, but its step {info['step']}")
+    parts: dict[str, dict[str, np.ndarray]] = {"model": {}, "optimizer": {}}
+    for name, array in tensors.items():
+        part, _, rest = name.partition(".")
+        if part not in parts or array.dtype not in (np.float32, np.float64):
+            raise CheckpointError(f"{path}: it holds an unexpected tensor {name!r} of type {array.dtype}")
+        if not np.isfinite(array).all():
+            raise CheckpointError(f"{path}: the tensor {name!r} holds NaN or infinity")
+        parts[part][rest] = array
+    if len({array.dtype for array in parts["model"].values()}) > 1:  # one would lose digits, or become infinite
+        raise CheckpointError(f"{path}: its weights are of several types")
+    return Checkpoint(weights=parts["model"], optimizer=parts["optimizer"], **{name: info[name] for name in kinds})
+
+
+def describe(checkpoint: Checkpoint) -> str:
+    """One line for people: family, size, step, and its validation loss if it was saved after its evaluation.
+
+    `last` is saved before, and knows only the best loss of earlier evaluations.
+    """
+    numbers, step = sum(array.size for array in checkpoint.weights.values()), checkpoint.best_step
+    loss = "" if step is None else f"{checkpoint.best_loss:.4f} nats per token"
+    if step == checkpoint.step:
+        loss = f", validation loss {loss}"
+    elif loss:
+        loss = f"; the best validation loss before was {loss}, at step {step:,}"
+    return f"{checkpoint.family} with {numbers:,} parameters after {checkpoint.step:,} steps{loss}"

@@ -1,0 +1,198 @@
+"""How large a run is: on paper before it starts, and in one sentence when the memory is too small for it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinygrad_lite.cli.console import say
+from tinygrad_lite.cli.errors import TooLittleMemory
+from tinygrad_lite.device import get_device
+from tinygrad_lite.training.model_spec import Task, Trained
+from tinygrad_lite.training.run_folder import matmul_rate
+from tinygrad_lite.training.setup import Start
+from tinygrad_lite.training.workers import Program, start_processes
+
+# What CuPy and NumPy say: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".
+FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # what libraries of CUDA say
+ASKED_FOR = re.compile(r"allocating ([\d,]+) bytes|allocate ([\d.]+) (bytes|[KMGTPE]iB)")
+TOO_LONG = 20.0  # seconds that nobody wants to wait for a step to be measured
+
+
+@dataclass(frozen=True)
+class Size:
+    """What a training run takes.
+
+    Attributes:
+        config: the settings of its model.
+        about: what is not known about it yet.
+        parameters: the numbers to learn.
+        kept: bytes that it takes from beginning to end, and what for.
+        activations: bytes, about, that a micro-step keeps for its backward pass.
+        tokens: of a training step, and how these come about.
+    """
+
+    config: Any
+    about: str
+    parameters: int
+    kept: tuple[int, str]
+    activations: int
+    tokens: tuple[int, str]
+
+
+def size_of(start: Start) -> Size:
+    """What a run takes, as its settings say; and its text, once that has been read."""
+    options, about = start.options, ""
+    vocab_size = options.vocab_size
+    if start.vocab_size:
+        vocab_size = start.vocab_size
+    elif start.tokenizer:
+        vocab_size = start.tokenizer.vocab_size
+    elif options.tokenizer == "char":
+        vocab_size, about = 100, " with 100 different characters; the text decides"
+    elif options.tokenizer == "byte":
+        vocab_size = 256
+    config = options.model_config(vocab_size)
+    parameters, bytes_each = config.num_parameters(), options.weight_dtype.itemsize
+    moments, workers = (1, "one moment") if options.optimizer == "sgd" else (2, "two moments"), options.workers
+    gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
+    kept = (1 + workers + moments[0]) * parameters * bytes_each, f"weights, {gradients} and {moments[1]}"
+    numbers, tokens, factors = options.sizes(config)
+    activations = numbers * (2 if options.dtype == "bfloat16" else bytes_each)
+    return Size(config, about, parameters, kept, activations, (tokens, factors))
+
+
+def dry_run(start: Start, measure: Program) -> int:
+    """Print what a run would be: size, memory, tokens per step, schedule, time. Fetches nothing and writes nothing."""
+    task = start.make_task() if start.options.is_at_hand() else None
+    options, size = start.options, size_of(start)
+    (kept, what), (tokens, factors), mib = size.kept, size.tokens, 1 / 2**20
+    say(f"parameters       {size.parameters:,}{size.about}")
+    say(f"memory           {kept * mib:,.0f} MiB {what}")
+    say(f"                 {size.activations * mib:,.0f} MiB activations of one micro-step, about")
+    say(f"tokens per step  {tokens:,} = {factors}")
+    say(f"matrix products  {tokens * size.config.flops_per_token() / 1e9:,.1f} GFLOP per step")
+    say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
+    say("learning rate    step: rate")
+    for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
+        say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
+    say(f"time             {time_of(start, task, size, measure)}")
+    return 0
+
+
+def time_of(start: Start, task: Task | None, size: Size, measure: Program) -> str:
+    """How long a run would take, in words: measured in a few steps, or else the least that it can be.
+
+    Args:
+        task: None if its text is not on this computer.
+        measure: a program that makes a few steps, and returns the seconds of a step and of an evaluation.
+    """
+    options = start.options
+    steps = options.max_iters - (start.checkpoint.step if start.checkpoint else 0)
+    products = size.tokens[0] * size.config.flops_per_token() / matmul_rate(options.device, options.dtype)
+    free, reason = free_memory(options.device), ""
+    if task is None:
+        reason = f"{options.dataset} is not in the cache yet"
+    elif products > TOO_LONG:
+        reason = f"a step takes {duration(products)} or more"
+    elif free and size.kept[0] + size.activations > free:
+        reason = f"only {amount(free)} of memory are free"
+    if reason:
+        return f"at least {duration(steps * products)} for the matrix products alone; not measured, because {reason}"
+    model = start.make_model(task.tokenizer)
+    optimizer = options.make_optimizer(model)
+    with start_processes(measure, options, task, model, optimizer) as comm:
+        step, evaluation = measure(options, task, model, optimizer, comm)
+    evaluations = 1 + -(-steps // options.eval_interval)
+    return (
+        f"about {duration(steps * step + evaluations * evaluation)}: {steps:,} steps of {step * 1e3:,.0f} ms and "
+        f"{evaluations:,} evaluations of {duration(evaluation)} and what they write"
+    )
+
+
+def duration(seconds: float) -> str:
+    """A time as people say it.
+
+    >>> duration(0.4), duration(99), duration(9000), duration(1e6)
+    ('0.4 s', '99 s', '2.5 h', '11.6 days')
+    """
+    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds / length:.1f} {unit}"
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+
+
+def free_memory(device: str) -> int | None:
+    """The bytes that are free on a device; None where nobody knows."""
+    if room := get_device(device).memory():
+        return room[0]
+    try:  # Linux
+        facts = Path("/proc/meminfo").read_text(encoding="ascii")
+    except OSError:
+        return None
+    found = re.search(r"^MemAvailable: +(\d+) kB$", facts, re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
+
+
+# --- when memory runs out ---------------------------------------------------------------------------------------
+
+
+def is_shortage(error: Exception) -> bool:
+    """Whether an error means that memory ran out: for arrays a MemoryError, for cuBLAS and the driver one of theirs."""
+    return isinstance(error, MemoryError) or bool(FULL.search(str(error)))
+
+
+def too_little_to_train(start: Start, error: Exception) -> TooLittleMemory:
+    """What a training run would have needed, and which of its options make it need less."""
+    options, size = start.options, size_of(start)
+    advice = [f"a smaller --{options.BATCH} (with more --gradient_accumulation_steps an update stays the same)"]
+    if start.checkpoint is None and start.trained is None:
+        advice += ["a shorter --block_size", "a smaller model (--n_layer, --n_embd)"]
+    if options.device == "cuda" and options.dtype != "bfloat16":
+        advice.append("--dtype bfloat16")
+    if options.workers > 1:
+        advice.append("--workers 1")
+    if options.composed:
+        advice.append("the fused operations (without --composed)")
+    kept, what = size.kept
+    saved = not options.profile and start.folder.last.exists()
+    return TooLittleMemory(
+        f"{shortage(error, options.device)}; {what} take {amount(kept)}, the activations of a micro-step about "
+        f"{amount(size.activations)}: take {' or '.join(advice)}"
+        + (f"; {start.folder.last} is intact: --resume continues from there" if saved else "")
+    )
+
+
+def too_little_to_sample(trained: Trained, device: str, beam: int, error: Exception) -> TooLittleMemory:
+    """What writing with a model would have needed, and which options of sample.py make it need less."""
+    config, arrays = trained.config, list(trained.weights.values())
+    weights = sum(array.nbytes for array in arrays)
+    cache = 2 * config.n_layer * config.block_size * config.n_embd * arrays[0].itemsize
+    advice = ["a smaller --beam"] if beam else []
+    advice += ["a shorter text to begin with", "--use_cache=False, which is slow"]
+    advice += ["--device cpu"] if device == "cuda" else ["a smaller model"]
+    return TooLittleMemory(
+        f"{shortage(error, device)}; the weights take {amount(weights)}, keys and values up to {amount(cache)}"
+        f"{' for each hypothesis' if beam else ''}: take {' or '.join(advice)}"
+    )
+
+
+def shortage(error: Exception, device: str) -> str:
+    """How much was asked for when there was no more, and what the device has."""
+    asked, room = ASKED_FOR.search(str(error)), get_device(device).memory()
+    more = "more"
+    if asked:
+        more = amount(int(asked[1].replace(",", ""))) if asked[1] else f"{asked[2]} {asked[3]}"
+    said = f"there is not enough memory on the {'GPU' if device == 'cuda' else 'computer'}: {more} was asked for"
+    return said + (f", {amount(room[0])} of its {amount(room[1])} are free" if room else "")
+
+
+def amount(count: int) -> str:
+    """A number of bytes as people read it.
+
+    >>> amount(300 << 20), amount(5 << 29)
+    ('300 MiB', '2.5 GiB')
+    """
+    return f"{count / 2**20:,.0f} MiB" if count < 2**30 else f"{count / 2**30:,.1f} GiB"

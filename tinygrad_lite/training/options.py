@@ -1,0 +1,173 @@
+"""What every training run can be asked for, whatever the model: the options that train.py shares between models.
+
+The names are nanoGPT's wherever nanoGPT has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinygrad_lite import optim
+from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.cuda.precision import PRECISIONS
+from tinygrad_lite.nn import Module
+
+# What the options of other programs are called here: those of which every model has one like it, ...
+OTHER_NAMES = answers(
+    {
+        "--out_dir": "o out output outdir output_dir output_path save save_dir run_dir log_dir logdir exp_dir",
+        "--init_from": "init pretrained pretrained_model model_name_or_path finetune ckpt checkpoint weights load",
+        "--resume": "resume_from resume_from_checkpoint continue continue_training restart",
+        "--overwrite": "force overwrite_output_dir",
+        "--seed": "random_seed manual_seed rng_seed",
+        "--device cpu": "cpu no_cuda use_cpu",
+        "--device cuda": "gpu cuda gpus use_gpu use_cuda",
+        "--dtype": "precision fp16 bf16 half amp mixed_precision",
+        "--workers": "threads num_threads n_threads num_workers jobs n_jobs nproc nproc_per_node processes",
+        "--max_iters": "steps iters iterations num_steps n_steps max_steps total_steps train_steps num_iters n_iters",
+        "--gradient_accumulation_steps": "accumulation_steps accumulate_grad_batches accum_steps grad_accum grad_acc",
+        "--optimizer": "optim opt",
+        "--learning_rate": "lr rate step_size base_lr peak_lr max_lr",
+        "--schedule": "scheduler lr_scheduler lr_scheduler_type lr_schedule lr_policy",
+        "--decay_lr": "lr_decay",
+        "--warmup_iters": "warmup warmup_steps num_warmup_steps n_warmup lr_warmup",
+        "--min_lr": "lr_min min_learning_rate end_lr final_lr",
+        "--beta1": "adam_beta1 momentum",
+        "--beta2": "adam_beta2",
+        "--weight_decay": "wd l2",
+        "--grad_clip": "clip clip_grad clip_norm gradient_clip gradient_clip_val max_grad_norm grad_norm_clip",
+        "--eval_interval": "eval_every eval_steps eval_freq val_interval save_every save_steps save_interval",
+        "--patience": "early_stopping early_stopping_patience",
+        "--keep": "save_total_limit keep_last",
+        "--log_interval": "log_every log_steps log_freq logging_steps print_every",
+        "--dataset": "dataset_name corpus",
+        "--tokenizer": "tokenizer_name tokens",
+        "--vocab_size": "vocab n_vocab num_tokens vocabulary",
+        "--n_layer": "layers layer n_layers num_layers num_hidden_layers depth blocks n_blocks",
+        "--n_head": "heads head n_heads num_heads nhead num_attention_heads attention_heads",
+        "--n_embd": "dim d_model width hidden hidden_size hidden_dim embed_dim emb_dim embedding_size n_embed n_emb",
+        "--n_inner": "d_ff ff ffn ffn_dim dim_feedforward intermediate_size mlp_dim",
+        "--block_size": "context ctx ctx_len n_ctx context_size context_length context_window window seq_len "
+        "seq_length sequence_length max_seq_len max_seq_length max_len max_length max_position_embeddings",
+        "--dropout": "drop dropout_rate p_drop",
+        "is counted in steps here: --max_iters is the epochs times the steps of one, which --dry_run prints": (
+            "epoch epochs n_epoch n_epochs num_epochs max_epochs num_train_epochs train_epochs"
+        ),
+        "is not needed: a preset is named alone, as in python train.py baby-gpt": "preset config model arch",
+        "is for sample.py, which writes with a trained model": (
+            "start prompt temperature temp top_k top_p max_new_tokens max_tokens num_samples n num_return_sequences"
+        ),
+    }
+)
+# ... and those that one model calls by one name and one by another.
+BATCH_NAMES = "batch bs batchsize minibatch_size micro_batch_size train_batch_size per_device_train_batch_size"
+DATA_NAMES = "data data_path data_dir data_file file files filename input input_file train train_file train_data"
+
+
+@dataclass
+class TrainOptions:
+    """Options of the training loop, with their defaults, units and ranges."""
+
+    out_dir: str = option(
+        "", "folder of the run's files; empty: out/<preset>, or out/<text> of --text alone", is_path=True, group="run"
+    )
+    resume: bool = option(False, "continue the run in out_dir; the same as --init_from resume", group="run")
+    init_from: str = option(
+        "scratch",
+        "where to start: 'scratch'; 'resume'; or trained weights: a checkpoint, a run's folder, or a folder in Hugging "
+        "Face's GPT-2 layout",
+        is_path=True,
+        group="run",
+    )
+    overwrite: bool = option(False, "start again in a folder that already holds a run", group="run")
+    dry_run: bool = option(False, "print parameters, memory, tokens per step, schedule and time, and stop", group="run")
+    profile: bool = option(False, "print what the operations of a step cost, and stop", group="run")
+    seed: int = option(1337, "random seed", low=0, group="run")
+    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
+    dtype: str = option(
+        "float32",
+        "type of weights and gradients; on a GPU also tf32 or bfloat16: float32 weights, faster and coarser products",
+        choices=("float32", "float64", *PRECISIONS[1:]),
+        group="run",
+    )
+    workers: int = option(
+        0, "processes that share the work; 0: one per core, at most 4", unit="processes", low=0, high=256, group="run"
+    )
+    composed: bool = option(False, "use the composed (explaining) version of every operation; slow", group="run")
+
+    max_iters: int = option(2000, "updates to make", unit="steps", low=0, group="training")
+    gradient_accumulation_steps: int = option(
+        1, "micro-steps whose gradients make one update", unit="micro-steps", low=1, high=1_000_000, group="training"
+    )
+    optimizer: str = option("adamw", "how gradients become updates", choices=("adamw", "adam", "sgd"), group="training")
+    learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")
+    schedule: str = option(
+        "cosine",
+        "how the learning rate changes, if decay_lr",
+        choices=("cosine", "inverse_square_root", "constant"),
+        group="training",
+    )
+    decay_lr: bool = option(True, "whether the learning rate follows the schedule or stays", group="training")
+    warmup_iters: int = option(100, "steps of linear rise at the start", unit="steps", low=0, group="training")
+    lr_decay_iters: int | None = option(
+        None, "step at which the cosine ends; none: max_iters", unit="steps", low=1, group="training"
+    )
+    min_lr: float | None = option(
+        None, "learning rate at the end of the cosine; none: a tenth of learning_rate", low=0.0, group="training"
+    )
+    beta1: float = option(0.9, "decay of the gradient's running mean", low=0.0, below=1.0, group="training")
+    beta2: float = option(0.99, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
+    weight_decay: float = option(0.1, "weight decay of the matrices", low=0.0, group="training")
+    grad_clip: float = option(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0, group="training")
+
+    eval_interval: int = option(
+        250, "steps between evaluations and checkpoints", unit="steps", low=1, group="evaluation"
+    )
+    patience: int = option(
+        0,
+        "stop after N evaluations in a row without a better validation loss; 0: never",
+        unit="evaluations",
+        low=0,
+        group="evaluation",
+    )
+    keep: int = option(
+        0, "checkpoints to keep beside last and best: those of the latest evaluations", low=0, group="evaluation"
+    )
+    average: int = option(
+        0,
+        "at the end, average the weights of the latest N evaluations; 0: no average",
+        unit="checkpoints",
+        low=0,
+        group="evaluation",
+    )
+    stop_on_disk_error: bool = option(
+        False,
+        "stop as soon as something cannot be written; else say so, train on and try again at the next evaluation",
+        group="evaluation",
+    )
+    log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
+
+    @property
+    def weight_dtype(self) -> np.dtype:
+        """The type of weights and gradients. (TF32 and bfloat16 are in what way a GPU multiplies them.)"""
+        return np.dtype("float32" if self.dtype in PRECISIONS else self.dtype)
+
+    def learning_rate_at(self, step: int) -> float:
+        """The learning rate of the update that leads from `step` to `step + 1` updates."""
+        if not self.decay_lr or self.schedule == "constant":
+            return optim.constant(step, self.learning_rate, self.warmup_iters if self.decay_lr else 0)
+        if self.schedule == "inverse_square_root":
+            return optim.inverse_square_root(step, self.learning_rate, self.warmup_iters)
+        decay_iters = self.lr_decay_iters or self.max_iters
+        min_lr = self.learning_rate / 10 if self.min_lr is None else self.min_lr
+        return optim.cosine(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr)
+
+    def make_optimizer(self, model: Module) -> optim.Optimizer:
+        """The optimizer that the options ask for, over all parameters of the model."""
+        groups = optim.decay_groups(model, self.weight_decay)
+        if self.optimizer == "sgd":
+            return optim.SGD(groups, self.learning_rate, momentum=self.beta1)
+        kind = optim.AdamW if self.optimizer == "adamw" else optim.Adam
+        return kind(groups, self.learning_rate, betas=(self.beta1, self.beta2))

@@ -1,0 +1,323 @@
+"""Draw the loss of one run, or of several together, over its steps.
+
+    python -m tinygrad_lite.training.plot out/goethe-char             makes out/goethe-char/curves.svg
+    python -m tinygrad_lite.training.plot out/a out/b --out curves.svg    both in one picture
+    python -m tinygrad_lite.training.plot out/goethe-char --out curves.svg curves.png --log
+
+Each run has a colour: the thin line is its training loss, the thick one with points its validation loss. A run that
+is still at work can be drawn too. Runs with different tokens are compared in bits per character, because a loss per
+token depends on what a token is. Below both is the step, since metrics.csv says neither how many tokens a step has
+nor when it was made.
+
+The picture depends on nothing but the numbers: the same matplotlib draws it again with the same bytes, whatever style
+its user has set. matplotlib is an extra: pip install -e ".[viz]"
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.cli.options import build, option, parse_command_line
+
+# What each format would write about the program and the hour, and shall not.
+METADATA = {
+    ".svg": {"Date": None, "Creator": None},
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+# Colours that people with any kind of colour vision can tell apart (Okabe, Ito 2008), and that print well. Markers help
+# where there is no colour; 7 and 5 have no common divisor, so 35 runs look different.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v")
+LOSSES = ("loss", "val_loss", "bits_per_char")
+UNITS = {"nats": "nats per token", "bits": "bits per character"}
+
+
+@dataclass
+class PlotOptions:
+    """Everything that the plot can be asked for."""
+
+    out: list[str] = option([], "pictures to write, .svg, .png or .pdf; none: curves.svg in the first run's folder")
+    unit: str = option("auto", "auto: bits if there are several runs", choices=("auto", *UNITS))
+    smooth: int = option(9, "rows of which each point of the training loss is the mean; 1: none", unit="rows", low=1)
+    log: bool = option(False, "logarithmic axes, on which a power law is a straight line")
+
+
+@dataclass
+class Curve:
+    """A loss over the steps of a run: both (n,)."""
+
+    steps: np.ndarray
+    losses: np.ndarray
+
+
+@dataclass
+class Run:
+    """What metrics.csv says about a run, in nats per token.
+
+    Attributes:
+        bits_per_nat: bits per character of one nat per token; None if the run was not evaluated yet.
+    """
+
+    file: Path
+    training: Curve
+    validation: Curve
+    bits_per_nat: float | None
+
+
+# --- reading --------------------------------------------------------------------------------------------------
+
+
+def read_run(path: Path) -> Run:
+    """Read a run's folder, or a metrics.csv.
+
+    Raises: OptionError if there is none, if it is damaged, or if nothing in it can be drawn.
+    """
+    file = path / "metrics.csv" if path.is_dir() else path
+    rows = read_rows(file)
+    training, validation = (
+        Curve(*np.array([(row["step"], row[name]) for row in rows if row[name] is not None]).reshape(-1, 2).T)
+        for name in ("loss", "val_loss")
+    )
+    if not len(training.steps) and not len(validation.steps):
+        raise OptionError(f"{file} has no losses yet: draw it when the run has been evaluated for the first time")
+    factors = [row["bits_per_char"] / row["val_loss"] for row in rows if row["bits_per_char"] and row["val_loss"]]
+    return Run(file, training, validation, factors[-1] if factors else None)
+
+
+def read_rows(file: Path) -> list[dict[str, float | None]]:
+    """The rows of a metrics.csv: step, loss, val_loss and bits_per_char, each None where it was not measured.
+
+    What stands after the last end of a line is passed over: the run may be writing it, and 2 may become 2.31.
+    Raises: OptionError if there is no such file, or if it is another program's, or damaged.
+    """
+    hint = "name the folder of a run, such as out/goethe-char, or its metrics.csv"
+    try:
+        text = file.read_text(encoding="utf-8-sig")  # a spreadsheet may have put its mark at the start
+        table = csv.reader(io.StringIO(text[: text.rfind("\n") + 1]))
+        lines = [(table.line_num, cells) for cells in table if cells]
+    except FileNotFoundError:
+        raise OptionError(f"there is no {file}: {hint}") from None
+    except OSError as error:
+        raise OptionError(f"{file} cannot be read ({error.strerror}): {hint}") from None
+    except (UnicodeDecodeError, csv.Error):
+        raise OptionError(f"{file} is not a table of numbers: {hint}") from None
+    if not lines:
+        return []
+    (_, header), *lines = lines
+    if missing := [name for name in ("step", *LOSSES[:2]) if name not in header]:
+        raise OptionError(f"{file} is not the table of a run, it has no column {' or '.join(missing)}: {hint}")
+    rows = []
+    for number, cells in lines:
+        try:
+            named = dict(zip(header, cells, strict=True))
+            row: dict[str, float | None] = {"step": int(named["step"])}
+            if not 0 <= row["step"] < 10**15:
+                raise ValueError
+            for name in LOSSES:
+                row[name] = float(named[name]) if named.get(name) else None
+        except ValueError:
+            raise OptionError(f"{file}, line {number} is damaged: mend it by hand, or remove that line") from None
+        for name in LOSSES:
+            if row[name] is not None and not math.isfinite(row[name]):
+                say(f"note: {file}, line {number}: {name} is {row[name]}, which cannot be drawn")
+                row[name] = None
+        rows.append(row)
+    return rows
+
+
+def names(files: Sequence[Path]) -> list[str]:
+    """What to call the runs: their folders, with as many of the folders above as it takes to tell them apart.
+
+    >>> names([Path("/out/old/char/metrics.csv"), Path("/out/new/char/metrics.csv")])
+    ['old/char', 'new/char']
+    """
+    whole = [(f.parent if f.name == "metrics.csv" else f.with_suffix("")).parts for f in map(Path.resolve, files)]
+    short: list[str] = []
+    for depth in range(1, max(map(len, whole)) + 1):
+        short = ["/".join(parts[-depth:]) for parts in whole]
+        if len(set(short)) == len(set(whole)):
+            break
+    return short
+
+
+def smoothed(curve: Curve, rows: int) -> Curve:
+    """Each point replaced by the mean of itself and its neighbours, `rows` in all (one fewer if that is even).
+
+    Near the start there are fewer, as many before as after: the loss falls steeply there, and the mean of the first
+    loss and what came later would let it begin too low. Near the end, where it hardly falls, those after are missing.
+
+    >>> smoothed(Curve(np.arange(4), np.array([4.0, 2.0, 3.0, 1.0])), 3).losses
+    array([4., 3., 2., 2.])
+    """
+    sides = [min(i, (rows - 1) // 2) for i in range(len(curve.losses))]
+    return Curve(curve.steps, np.array([curve.losses[i - k : i + k + 1].mean() for i, k in enumerate(sides)]))
+
+
+def above_zero(curve: Curve) -> Curve:
+    """What a pair of logarithmic axes has a place for; the evaluation at step 0 is not among it."""
+    keep = (curve.steps > 0) & (curve.losses > 0)
+    return Curve(curve.steps[keep], curve.losses[keep])
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def own_style() -> Iterator[None]:
+    """Inside, matplotlib draws in its own style, not in its user's; nothing in an SVG comes from random numbers.
+
+    Raises: UserError if it is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError('drawing needs matplotlib, which is not installed: pip install -e ".[viz]"') from None
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        # Text stays text, which can be searched for; the salt takes the place of the random numbers.
+        matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tinygrad_lite"})
+        yield
+
+
+def new_figure(width: float, height: float):
+    """An empty matplotlib Figure of this size in inches; to be called inside `own_style`."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def draw(runs: Sequence[Run], options: PlotOptions):
+    """The picture, as a matplotlib Figure; to be called, and saved, inside `own_style`.
+
+    Raises: OptionError if a unit cannot be computed, or if logarithmic axes have a place for nothing.
+    """
+    unit = options.unit if options.unit != "auto" else "bits" if len(runs) > 1 else "nats"
+    figure = new_figure(7.2, 4.2)
+    axes = figure.add_subplot()
+    axes.set_xlabel("step")
+    axes.set_ylabel(f"loss, {UNITS[unit]}")
+    thick, thin, best = [], [], []
+    for number, run in enumerate(runs):
+        scale = 1.0 if unit == "nats" else run.bits_per_nat
+        if scale is None:
+            raise OptionError(f"{run.file}: bits per character are known after an evaluation; take --unit nats")
+        training, validation = smoothed(run.training, options.smooth), run.validation
+        if options.log:
+            training, validation = above_zero(training), above_zero(validation)
+            if not len(training.steps) and not len(validation.steps):
+                raise OptionError(f"{run.file} has nothing after step 0 yet: draw it without --log")
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        dot = "." if len(training.steps) == 1 else ""  # one point alone makes no line
+        thin += axes.plot(training.steps, training.losses * scale, dot, color=colour, linewidth=0.9, alpha=0.55)
+        thick += axes.plot(validation.steps, validation.losses * scale, marker, ls="-", color=colour, lw=1.8, ms=3.5)
+        best.append(describe_best(run.validation, scale))
+    set_ticks(axes, options.log)
+
+    called = names([run.file for run in runs])
+    width = (options.smooth - 1) // 2 * 2 + 1
+    mean = f", mean of {width} rows" if width > 1 else ""
+    if len(runs) == 1:
+        title, lines, labels = called[0], [*thick, *thin], ["validation" + best[0], "training" + mean]
+    else:
+        title, lines = f"thick: validation, thin: training{mean}", thick
+        labels = [name + value for name, value in zip(called, best, strict=True)]
+    # matplotlib leaves out what begins with _ and takes $ for mathematics, so the names are put in afterwards.
+    legend = axes.legend(lines, ["-"] * len(lines), title="-", frameon=False, alignment="left")
+    for text, words in zip([legend.get_title(), *legend.get_texts()], [title, *labels], strict=True):
+        text.set_parse_math(False)
+        text.set_text(words)
+    return figure
+
+
+def describe_best(validation: Curve, scale: float) -> str:
+    """The lowest validation loss, for the legend; empty before the first evaluation.
+
+    >>> describe_best(Curve(np.array([0, 250]), np.array([4.4, 2.3])), 1.0)
+    ', best 2.300 at step 250'
+    """
+    if not len(validation.steps):
+        return ""
+    best = validation.losses.argmin()
+    return f", best {validation.losses[best] * scale:.3f} at step {validation.steps[best]:,.0f}"
+
+
+def set_ticks(axes, log: bool) -> None:
+    """Where the axes have numbers: 3, not 3 × 10^0, and 1,000, not 1e3. Nothing around them but a light grid."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+
+    if log:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+        low, high = axes.get_ylim()
+        few, many = (1, 2, 5), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
+        axes.yaxis.set_major_locator(LogLocator(subs=many if high < 10 * low else few))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    else:
+        axes.margins(x=0.02)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+    axes.grid(color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def write_out(axis) -> None:
+    """Few numbers on a logarithmic axis, and all their digits: 0.5, 1, 2, ... 500, 1,000."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+
+
+def save(figure, path: Path) -> None:
+    """Write the picture in the format that the file's suffix names.
+
+    Raises: OptionError if the file cannot be written.
+    """
+    try:
+        figure.savefig(path, metadata=METADATA[path.suffix.lower()], dpi=160)
+    except OSError as error:
+        raise OptionError(f"{path} cannot be written ({error.strerror}): choose another place") from None
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    parsed = parse_command_line(
+        PlotOptions,
+        argv,
+        prog="python -m tinygrad_lite.training.plot",
+        description="Draw the training and validation losses of runs. RUN is a run's folder or its metrics.csv.",
+        positional="RUN ...",
+        several=True,
+    )
+    options = build(PlotOptions, ("command line", parsed.values))
+    if not parsed.positionals:
+        raise OptionError("name the folder of a run: python -m tinygrad_lite.training.plot out/goethe-char")
+    for name in options.out:
+        if Path(name).suffix.lower() not in METADATA:
+            raise OptionError(f"--out {name}: must end with one of {', '.join(METADATA)}; runs stand before --out")
+    runs = [read_run(Path(name)) for name in parsed.positionals]
+    pictures = [Path(name) for name in options.out] or [runs[0].file.parent / "curves.svg"]
+    with own_style():
+        figure = draw(runs, options)
+        for picture in pictures:
+            save(figure, picture)
+            say(f"wrote {picture}")
+    return 0
+
+
+if __name__ == "__main__":
+    run_command("plot", main)

@@ -1,0 +1,286 @@
+"""The outside of a training run: its folder, its log file, the signals that stop it, the memory allocator.
+
+Nothing here knows a model or changes a number; it is what keeps the loop in train.py short.
+"""
+
+from __future__ import annotations
+
+import csv
+import ctypes
+import functools
+import json
+import math
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
+from tinygrad_lite.device import get_device
+from tinygrad_lite.training.checkpoint import POSIX, describe, load_checkpoint, write_atomically
+
+METRICS = (
+    *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
+    *("bleu", "chrf", "exact"),
+)
+LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
+MOST_WORKERS = 4  # processes that are started if nobody says how many
+STEP = re.compile("[0-9]{1,100}")
+SAMPLE_HEADING = re.compile(r"^=== step ([0-9][0-9,]{0,100}): ", re.MULTILINE)
+
+
+def tune_memory() -> bool:
+    """Let the C library keep freed memory instead of handing it back to the system; True if it could be set.
+
+    A training step allocates and frees the same large arrays again and again. By default glibc asks the kernel for
+    each of them again, which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
+    For the whole process, so only the scripts call it, never `import tinygrad_lite`. Does nothing outside glibc.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError, TypeError):
+        return False
+    trim_threshold, top_pad, mmap_max = -1, -2, -4  # the names M_... in malloc.h
+    settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 64 << 20))
+    return all(mallopt(setting, value) for setting, value in settings)
+
+
+def release_memory() -> bool:
+    """Hand freed memory back to the system after all, once: for a process that will not need it again soon."""
+    try:
+        return bool(ctypes.CDLL(None).malloc_trim(0))
+    except (OSError, AttributeError, TypeError):
+        return False
+
+
+class StopRequest:
+    """Inside, Ctrl-C and SIGTERM only raise a flag, so that the loop can save before it ends.
+
+    A second Ctrl-C stops at once, as usual. A second SIGTERM does not: `timeout` sends two, to a process and its group.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> StopRequest:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = self.signal or signal.Signals(number)
+
+    @property
+    def exit_status(self) -> int:
+        """What a shell expects of a process that a signal ended: 128 + its number."""
+        return 128 + self.signal if self.signal else 0
+
+
+class RunFolder:
+    """The folder of one run: its checkpoints, metrics.csv, samples.txt, and options.json for people and `--resume`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.last = self.path / "last.safetensors"
+        self.best = self.path / "best.safetensors"
+        self.average = self.path / "average.safetensors"
+        self.metrics = self.path / "metrics.csv"
+        self.samples = self.path / "samples.txt"
+        self.options = self.path / "options.json"
+        # What a full disk did not take of metrics.csv and samples.txt, and where in the file it belongs.
+        self.waiting: dict[Path, tuple[int, str]] = {}
+
+    def refuse_if_used(self) -> None:
+        """Raise OptionError if the folder holds a run that a new one would destroy."""
+        if self.last.exists() or self.best.exists():
+            try:
+                what = describe(load_checkpoint(self.last))
+            except CheckpointError:
+                what = "a run"
+            raise OptionError(
+                f"{self.path} already holds {what}: continue it with --resume, start again with --overwrite, or "
+                "choose another --out_dir"
+            )
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Make the folder; inside, no other process can train in it.
+
+        Raises: OptionError if another run is at work, or if the folder cannot be made.
+        """
+        for file in (self.path / "lock", self.metrics, self.samples):
+            if file.is_symlink():
+                raise OptionError(f"{file} is a link that leads out of the run's folder: remove it")
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            file = open(self.path / "lock", "ab")  # noqa: SIM115 (closed by the `with` below)
+        except OSError as error:
+            raise OptionError(f"--out_dir {self.path} cannot be written ({error.strerror}): choose another") from None
+        with file:  # the lock ends when the file is closed, even if the process is killed
+            try:
+                if POSIX:
+                    import fcntl
+
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                else:  # Windows locks bytes; the file is empty, but its first byte can be locked all the same
+                    import msvcrt
+
+                    msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            except (BlockingIOError, PermissionError):
+                raise OptionError(
+                    f"another run is training in {self.path}: wait for it or choose another --out_dir"
+                ) from None
+            except OSError as error:
+                raise OptionError(
+                    f"--out_dir {self.path} is on a drive without file locks ({error.strerror}): choose another"
+                ) from None
+            try:
+                yield
+            finally:
+                if not POSIX:  # Windows may take its time to see that the file was closed
+                    msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
+
+    def begin(self, options: dict[str, Any]) -> None:
+        """Start a new run: remove the files of an older one, note the options, open metrics.csv."""
+        checkpoints = (self.last, self.best, self.average, *self.kept())
+        half_written = self.path.glob("*.safetensors.tmp")  # by a run that was killed while it saved
+        for old in (*checkpoints, *half_written, self.metrics, self.samples, self.options):
+            old.unlink(missing_ok=True)
+        self.note_options(options)
+        with open(self.metrics, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerow(METRICS)
+
+    def note_options(self, options: dict[str, Any]) -> None:
+        """Write options.json."""
+        text = json.dumps(options, indent=2, sort_keys=True, ensure_ascii=False)
+        # A file name that is not UTF-8 is noted by JSON's own escape, \udcfc or the like, and read back the same.
+        write_atomically(self.options, (text + "\n").encode("utf-8", "backslashreplace"))
+
+    def noted_options(self) -> dict[str, Any]:
+        """What options.json says; nothing if it is gone or damaged."""
+        try:
+            noted = json.loads(self.options.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return noted if isinstance(noted, dict) else {}
+
+    def rewind(self, step: int) -> None:
+        """Drop what the run will write again when it continues after `step` updates: rows of metrics.csv, samples."""
+        rows = [METRICS]
+        if self.metrics.exists():
+            with open(self.metrics, encoding="utf-8", errors="replace", newline="") as file:
+                header, *lines = [line.rstrip("\r\n").split(",") for line in file] or [METRICS]
+            for row in (dict(zip(header, line, strict=False)) for line in lines):
+                number = int(row["step"]) if STEP.fullmatch(row.get("step", "")) else step + 1
+                # Row `step` of an evaluation comes again, row `step` of an update does not.
+                if number < step or (number == step and row.get("loss")):
+                    rows.append(tuple(row.get(name, "") for name in METRICS))
+        write_atomically(self.metrics, "".join(",".join(row) + "\n" for row in rows).encode())
+        if self.samples.exists():
+            text = self.samples.read_text(encoding="utf-8", errors="replace")
+            headings = SAMPLE_HEADING.finditer(text)
+            end = next((h.start() for h in headings if int(h[1].replace(",", "")) >= step), len(text))
+            write_atomically(self.samples, text[:end].encode("utf-8"))
+
+    def log(self, **values: float) -> None:
+        """Add one row to metrics.csv; what is not given stays empty."""
+        row = [f"{values[name]:.6g}" if name in values else "" for name in METRICS]
+        row[0] = str(int(values["step"]))
+        self._add(self.metrics, ",".join(row) + "\n")
+
+    def add_sample(self, heading: str, text: str) -> None:
+        """Add to samples.txt what the model wrote; the heading begins with "step 250: "."""
+        self._add(self.samples, f"=== {heading}\n{text}\n\n")
+
+    def _add(self, path: Path, text: str) -> None:
+        """Add a text to the end of a file, or let it wait until the disk takes it."""
+        end, before = self.waiting.get(path) or (path.stat().st_size if path.exists() else 0, "")
+        self.waiting[path] = (end, before + text)
+        with suppress(CheckpointError):
+            self.write_waiting()
+
+    def write_waiting(self) -> None:
+        """Add to metrics.csv and samples.txt what waits for it.
+
+        Raises: CheckpointError if the disk refuses; the files are then as before, and the texts wait on.
+        """
+        for path, (end, text) in list(self.waiting.items()):
+            try:
+                with open(path, "a", encoding="utf-8", newline="\n") as file:
+                    file.truncate(end)  # nobody could make sense of half a row and then the whole
+                    file.write(text)
+            except OSError as error:
+                with suppress(OSError):
+                    os.truncate(path, end)
+                raise CheckpointError(f"cannot write {path} ({error.strerror}): make room") from None
+            del self.waiting[path]
+
+    def kept(self) -> list[Path]:
+        """The checkpoints of single evaluations that are kept beside last and best, the oldest first."""
+        return sorted(self.path.glob("step-*.safetensors"))
+
+    def keep(self, step: int, number: int) -> None:
+        """Keep `last` as the checkpoint of this step, and of all such ones only the latest `number`."""
+        path = self.path / f"step-{step:08d}.safetensors"
+        if number:
+            if not path.exists():  # a resumed run evaluates again where it stopped
+                write_atomically(path, self.last.read_bytes())
+            for old in self.kept()[:-number]:
+                old.unlink(missing_ok=True)
+
+
+def newest_checkpoint(folder: Path) -> Path:
+    """The checkpoint written last anywhere under a folder.
+
+    Raises: CheckpointError if there is none.
+    """
+    found = sorted(folder.glob("**/*.safetensors"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+    if not found:
+        raise CheckpointError(f"there is no checkpoint under {folder}/: train one with: python train.py")
+    return found[-1]
+
+
+def available_cores() -> int:
+    """The cores that this process may use: fewer than the machine has under taskset, or in a container."""
+    affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
+    cores = len(affinity(0)) if affinity else os.cpu_count() or 1
+    with suppress(OSError, ValueError):
+        # Linux: microseconds of computing allowed in each period, such as "200000 100000" for two cores, or "max".
+        allowed, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        cores = min(cores, max(1, round(int(allowed) / int(period))))
+    return cores
+
+
+@functools.cache
+def matmul_rate(device: str, dtype: str) -> float:
+    """What the machine can do at best: floating-point operations per second of a product of two large matrices.
+
+    A training step that did nothing but such products would run at this rate; `--profile` says how near it comes.
+    Takes about a tenth of a second. On a GPU the products are in the precision that is chosen (cuda/precision.py).
+    """
+    place, size = get_device(device), LARGE[device]
+    a = place.from_host(np.full((size, size), 0.5, "float64" if dtype == "float64" else "float32"))
+    if dtype == "bfloat16":
+        a = as_bfloat16(a)
+    best = math.inf
+    for _ in range(6):
+        began = time.perf_counter()
+        gemm(a, a) if device == "cuda" else a @ a
+        place.synchronize()
+        best = min(best, time.perf_counter() - began)
+    return 2 * size**3 / best

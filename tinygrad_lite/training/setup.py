@@ -1,0 +1,405 @@
+"""Where a run starts and with which settings: everything before the training loop in train.py.
+
+    --init_from scratch       settings: defaults < preset < command line;                   weights: random
+    --init_from resume        settings: those of the run in out_dir < command line;         weights: its last ones
+    --init_from PATH          settings: defaults < preset < PATH's shape < command line;    weights: PATH's
+
+The last is called fine-tuning: training continues, usually on another text and with a smaller learning rate, from
+trained weights. Optimizer and step start again; the tokenizer is PATH's, because a weight matrix has a row for each of
+its tokens.
+"""
+
+from __future__ import annotations
+
+import os
+import reprlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.cli.console import quoted, say
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.cli.options import (
+    build,
+    difference,
+    find_preset,
+    list_presets,
+    parse_command_line,
+    read_preset,
+    split_command_line,
+)
+from tinygrad_lite.cuda.precision import check_precision
+from tinygrad_lite.device import get_device, random_key, why_no_cuda
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.checkpoint import Checkpoint, family_in, load_checkpoint
+from tinygrad_lite.training.model_spec import Family, Task, Trained, check_family, check_specials
+from tinygrad_lite.training.options import TrainOptions
+from tinygrad_lite.training.run_folder import MOST_WORKERS, RunFolder, available_cores
+
+PRESETS = Path(__file__).parents[2] / "presets"
+# These say where a run reads and writes and how it starts, not what it computes: no checkpoint holds them.
+# (Nor the paths of the text's files.)
+NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "profile", "stop_on_disk_error"}
+COMMON = ("text", "pairs", "max_iters", "resume")  # what --help shows first
+IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
+
+
+@dataclass
+class Start:
+    """What a run begins with.
+
+    Attributes:
+        checkpoint: the last state of the run that is resumed, if it is one.
+        trained: the weights that a new run begins with, if they are not random.
+        vocab_size: the tokens of the text, once it has been read.
+    """
+
+    family: Family
+    options: TrainOptions
+    folder: RunFolder
+    checkpoint: Checkpoint | None = None
+    trained: Trained | None = None
+    vocab_size: int | None = None
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer that the weights need; none for random weights, which can learn any."""
+        if self.checkpoint:
+            return Tokenizer.from_json(self.checkpoint.tokenizer)
+        return self.trained.tokenizer if self.trained else None
+
+    @property
+    def weights(self) -> dict[str, np.ndarray] | None:
+        """The weights to begin with; none if they are to be random."""
+        if self.checkpoint:
+            return self.checkpoint.weights
+        if self.trained is None:
+            return None
+        weights = dict(self.trained.weights)
+        for name in self.family.model.position_tables & weights.keys():  # a shorter context needs fewer positions
+            weights[name] = weights[name][: self.options.block_size]
+        return weights
+
+    def make_task(self) -> Task:
+        """Get the data ready, and say what they are."""
+        task = self.family.task(self.options, self.tokenizer)
+        self.vocab_size = task.tokenizer.vocab_size
+        say(task.describe())
+        if self.tokenizer:
+            warn_of_unknown(task)
+        return task
+
+    def make_model(self, tokenizer: Tokenizer) -> Module:
+        """The model to train. Random weights depend on the seed only, not on the device."""
+        options, weights = self.options, self.weights
+        config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
+        if weights is not None:
+            model = self.family.model.from_weights(config, weights, options.device)
+        else:
+            with random_key(options.seed):
+                model = self.family.model(config)
+        model.to(options.device, options.weight_dtype)
+        return model
+
+    def begin(self, optimizer: Optimizer, task: Task) -> None:
+        """Make the folder ready, and the optimizer what it was if the run is resumed."""
+        if self.checkpoint is None:
+            refuse_if_used(self.options, self.folder)  # again: now nobody else can have begun
+            self.folder.begin(to_note(self.options))
+            return
+        try:
+            optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
+        except ValueError as error:
+            raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
+        if task.corpus_sha256 != self.checkpoint.corpus_sha256:
+            say("warning: the text is not the one that this run learned from so far")
+        self.folder.rewind(self.checkpoint.step)
+        self.folder.note_options(to_note(self.options))
+        say(f"resuming after {self.checkpoint.step:,} steps")
+
+
+def read_start(argv: list[str], families: Sequence[Family]) -> Start:
+    """What to do, as the command line says. Which options there are depends on the preset or weights that it names.
+
+    Raises: UserError with one sentence about whatever cannot be done, before any text is fetched.
+    """
+    presets = list_presets(PRESETS)
+    family = choose_family(argv, presets, families)
+    hints, explained = options_elsewhere(family, families)
+    parsed = parse_command_line(
+        family.options,
+        argv,
+        prog="train.py",
+        description=family.about,
+        examples=family.examples,
+        positional="preset",
+        about_positional=f"what to train, of the presets below (default {family.preset})",
+        common=COMMON,
+        epilog="\n".join(["presets:", *(f"  {name:<16} {about}" for name, about in presets.items()), "", *explained]),
+        ignored=dict.fromkeys(IGNORED, "this project has no such thing"),
+        hints=hints | family.options.HINTS,
+    )
+    for note in parsed.notes:
+        say(f"note: {note}")
+    named, given = parsed.positional, parsed.values
+    if named and named not in presets and (os.path.exists(named) or Path(named).suffix):
+        option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
+        raise OptionError(f"{named} is no preset, but perhaps meant is: python train.py --{option} {quoted(named)}")
+    for other in families:
+        choices = {field.name: field.metadata["choices"] or () for field in fields(other.options)}["dataset"]
+        if other is not family and given.get("dataset") in choices:
+            command = f"python train.py {other.preset} --dataset {given['dataset']}"
+            raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: {command}")
+    base = read_preset(find_preset(PRESETS, named or family.preset))
+    base.pop("family", None)
+    options = build(family.options, (f"preset {named or family.preset}", base), ("command line", given))
+    origin = "resume" if options.resume else options.init_from
+    if origin == "resume" and options.overwrite:
+        raise OptionError("--resume continues a run and --overwrite starts it again: choose one of them")
+    if options.resume and options.init_from not in ("scratch", "resume"):
+        raise OptionError(f"--resume continues a run and --init_from {options.init_from} starts another: choose one")
+    folder = RunFolder(options.out_dir or Path("out") / (named or default_name(origin, given) or family.preset))
+    if origin == "resume":
+        checkpoint = load_checkpoint(folder.last)
+        check_family(folder.last, checkpoint, family.name)
+        start = Start(family, resumed_options(family, checkpoint, given, folder), folder, checkpoint)
+    elif origin == "scratch":
+        start = Start(family, options, folder)
+    else:
+        asked = base | given if named else given  # the default preset was not asked for
+        trained = load_origin(family, origin)
+        start = Start(family, adapted_options(family, trained, base, given, asked), folder, trained=trained)
+    check_options(start)
+    if origin != "resume":
+        refuse_if_used(start.options, folder)
+    return start
+
+
+def choose_family(argv: Sequence[str], presets: Collection[str], families: Sequence[Family]) -> Family:
+    """The family of the preset that is named, else of the weights to start from or to continue with, else the first."""
+    parts = split_command_line(argv, *(family.options for family in families))
+    named = next((part.text for part in parts if not part.name), None)
+    if named in presets:
+        return family_of(read_preset(PRESETS / f"{named}.toml"), families)
+    values = {part.name: part.words for part in parts}
+    places = values.get("init_from", [])
+    if "resume" in values or places == ["resume"]:
+        places = values.get("out_dir", [])
+    for place in places:
+        path = RunFolder(place).last if os.path.isdir(place) else Path(place)
+        held = family_in(path) if os.path.isfile(path) else None
+        for family in families:
+            if family.name == held:
+                return family
+    return families[0]
+
+
+def options_elsewhere(family: Family, families: Sequence[Family]) -> tuple[dict[str, str], list[str]]:
+    """Of the options that only other families have: where each belongs, and a line of --help for each such family."""
+    own, hints, lines = {field.name for field in fields(family.options)}, {}, []
+    for other in families:
+        names = [field.name for field in fields(other.options) if field.name not in own]
+        # The preset of the first family need not be named.
+        command = "python train.py" if other is families[0] else f"python train.py {other.preset}"
+        hints |= {name: f"belongs to {other.title}: {command} --{name} ..." for name in names}
+        if names:
+            listed = ", ".join(f"--{name}" for name in names)
+            lines.append(f"Options of {other.title} alone, explained by {command} --help: {listed}")
+    return hints, lines
+
+
+def default_name(origin: str, given: Mapping[str, Any]) -> str:
+    """What a run is called for which neither a preset nor a folder is named; empty for the default preset's name."""
+    if origin not in ("scratch", "resume"):
+        return f"{name_of(Path(origin))}-finetuned"
+    return Path(given["text"][0]).stem if given.get("text") else ""
+
+
+def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
+    """The family that a preset is for: what it names, or the first.
+
+    Raises: OptionError if it names none that there is.
+    """
+    name = preset.get("family", families[0].name)
+    for family in families:
+        if family.name == name:
+            return family
+    named = reprlib.repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
+    raise OptionError(f"the preset names the family {named}, but there are {', '.join(f.name for f in families)}")
+
+
+def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
+    """Raise OptionError if a new run would destroy another one without being told to."""
+    if not (options.overwrite or options.dry_run or options.profile):
+        folder.refuse_if_used()
+
+
+def check_options(start: Start) -> None:
+    """Choose the device, and refuse what cannot be computed."""
+    options = start.options
+    if options.device == "auto":
+        options.device = get_device("auto").name
+        say(f"--device auto takes {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
+    get_device(options.device)
+    check_precision(options.dtype, options.device)
+    options.workers = number_of_workers(options)
+    if options.min_lr is not None and options.min_lr > options.learning_rate:
+        raise OptionError(
+            f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but it is where the "
+            "learning rate ends: take a smaller one, or leave it out for a tenth"
+        )
+    options.check(learns_tokenizer=start.tokenizer is None)
+    for name in options.FILES:
+        paths = getattr(options, name)
+        for path in [paths] if isinstance(paths, str) else paths:
+            if path and not os.path.exists(path):
+                raise CorpusError(f"there is no file {path}, which --{name} names")
+
+
+def number_of_workers(options: TrainOptions) -> int:
+    """How many processes are to share the work; it is part of what makes a run reproducible.
+
+    Raises: OptionError if more are asked for than can do anything.
+    """
+    most = options.most_workers() if options.device == "cpu" else 1
+    if options.workers > most:
+        reason = "each needs a part of the batch" if options.device == "cpu" else "a GPU is kept busy by one"
+        raise OptionError(f"--workers {options.workers}: {reason}; take at most {most}")
+    return options.workers or min(MOST_WORKERS, available_cores(), most)
+
+
+# --- a run that is resumed ------------------------------------------------------------------------------------
+
+
+def resumed_options(
+    family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
+) -> TrainOptions:
+    """The settings of the run that is resumed, with what the command line changes; prints the changes."""
+    source = f"checkpoint {folder.last}"
+    check_saved(folder.last, family, checkpoint.training)
+    before = build(family.options, (source, checkpoint.training))
+    # The checkpoint holds no path; which files the text was in, options.json says.
+    files, noted = family.options.FILES, folder.noted_options()
+    text = {} if {*files, "dataset"} & given.keys() else {name: noted[name] for name in files if name in noted}
+    options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
+    for name in sorted((fixed(family) | {"dtype"}) & given.keys()):
+        old, new = getattr(before, name), getattr(options, name)
+        if name == "dtype" and options.weight_dtype == before.weight_dtype:
+            continue  # only the products of a GPU become finer or coarser
+        if old != new:
+            raise OptionError(
+                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, and its weights fit nothing "
+                "else; start another run with another --out_dir"
+            )
+    for line in difference(checkpoint.training, saved_options(options)):
+        say(f"changed: {line}")
+    if options.max_iters < checkpoint.step:
+        raise OptionError(
+            f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
+        )
+    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
+    held = family.config.from_json(checkpoint.model)
+    check_specials(folder.last, held, tokenizer)
+    described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
+    if any(getattr(held, name) != getattr(described, name) for name in {*family.shape, "vocab_size"}):
+        raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
+    return options
+
+
+def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if settings say where to read or write: a stranger's checkpoint has no say in that."""
+    dataset = training.get("dataset")
+    outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
+    if isinstance(dataset, str) and Path(dataset).name != dataset:
+        outside.append("dataset")
+    if outside:
+        raise CheckpointError(f"{path}: its settings name {outside[0]}, which is for the command line to say")
+
+
+# --- a run that starts from other weights ---------------------------------------------------------------------
+
+
+def name_of(origin: Path) -> str:
+    """What a run that starts from this file or folder is called: as the folder."""
+    return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
+
+
+def load_origin(family: Family, origin: str) -> Trained:
+    """The weights that --init_from names.
+
+    Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
+    """
+    if not Path(origin).exists():
+        raise OptionError(
+            f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
+            "folder of a run, or a folder in Hugging Face's GPT-2 layout"
+        )
+    trained = family.load(Path(origin))
+    say(trained.about)
+    return trained
+
+
+def fixed(family: Family) -> frozenset[str]:
+    """The options that decide which weights there are: a run that starts from weights cannot change them."""
+    return family.shape | {"tokenizer", "vocab_size"}
+
+
+def adapted_options(
+    family: Family, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
+) -> TrainOptions:
+    """The settings of a new run with other weights: their shape and tokenizer, else those of preset and command line.
+
+    Args:
+        base, given: the values of the preset, and of the command line.
+        asked: the values that the user knows of, and that must therefore not be passed over in silence.
+    Raises: OptionError that names what does not fit the weights.
+    """
+    own = {name: getattr(trained.config, name) for name in family.shape}
+    own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
+    for name in sorted(fixed(family) & asked.keys()):
+        if name == "block_size" and asked[name] < own[name]:
+            own[name] = asked[name]  # the weights know longer contexts; a shorter one is faster
+        elif asked[name] != own[name]:
+            raise OptionError(
+                f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
+                "leave it out, or train from scratch"
+            )
+    return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))
+
+
+def warn_of_unknown(task: Task) -> None:
+    """Count the characters of the text that the weights never saw, because their tokenizer does not have them."""
+    counts = task.unknown()
+    if not counts:
+        return
+    often = sorted(counts, key=lambda character: (-counts[character], character))
+    named = ", ".join(f"{character!r} {counts[character]:,}" for character in often[:10])
+    more = f" and {len(often) - 10} more" if len(often) > 10 else ""
+    say(
+        f"warning: {sum(counts.values()):,} characters of the text are unknown to the tokenizer of these weights, "
+        f"which reads them as one and the same: {named}{more}"
+    )
+
+
+# --- settings on paper ----------------------------------------------------------------------------------------
+
+
+def saved_options(options: TrainOptions) -> dict[str, Any]:
+    """The settings that a checkpoint holds."""
+    left_out = NOT_SAVED | set(options.FILES)
+    return {name: value for name, value in asdict(options).items() if name not in left_out}
+
+
+def to_note(options: TrainOptions) -> dict[str, Any]:
+    """The settings for options.json, with whole paths, so that --resume finds the text from any folder."""
+    noted = asdict(options)
+    for name in options.FILES:
+        paths = noted[name]
+        whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]
+        noted[name] = whole if isinstance(paths, list) else "".join(whole)
+    return noted

@@ -1,0 +1,262 @@
+"""Worker processes: several processes of one machine train one model, through memory that all of them see.
+
+        process 0                             process 1
+    1.  gradients of its part of the batch,   gradients of its part of the batch,
+        into row 0 of an array (W, N)         into row 1
+    2.  adds up its half of the N columns     adds up the other half
+    3.  updates its half of the N weights     updates the other half
+
+Each of the three needs what the others did before, so between them all processes wait for each other, in `gather`;
+whoever waits takes no time from the others. The N weights, the W rows of gradients and the optimizer's running means
+lie in the shared memory, so none of them is ever sent.
+
+Why is this faster, although matrix products use all cores anyway? The products of a small model are over too soon for
+sharing them to pay, and everything else in NumPy runs on one core. Whole processes share everything.
+
+The memory has no name and no file that could be left behind, and a process ends when its pipe to process 0 does:
+whatever ends process 0, even SIGKILL, leaves nothing.
+
+This is data parallelism as in Goyal et al. 2017 (arXiv:1706.02677), section 3; that each process updates only its own
+part of the weights is the first stage of ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import math
+import multiprocessing
+import signal
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.functional.registry import set_composed
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import AdamW, Optimizer
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.options import TrainOptions
+from tinygrad_lite.training.processes import OneGPU, OneProcess
+from tinygrad_lite.training.run_folder import StopRequest, release_memory, tune_memory
+
+PATIENCE = 5  # seconds that a process is given to end
+STOPPING = (signal.SIGINT, signal.SIGTERM)  # the signals with which people stop a run
+Program = Callable[[TrainOptions, Task, Module, Optimizer, OneProcess], Any]  # what every process runs
+
+
+class Gone(Exception):
+    """Process 0 has ended, so this one has nothing left to do."""
+
+
+class WorkerProcesses(OneProcess):
+    """The communicator of one of several processes.
+
+    Args:
+        pipes: of process 0 those to all others, in order; of another one the pipe to process 0.
+        gradients: (W, N), a row for each process.
+        processes: of process 0, the others.
+    """
+
+    def __init__(
+        self,
+        rank: int,
+        size: int,
+        pipes: list[Connection],
+        gradients: np.ndarray,
+        optimizer: Optimizer,
+        stop: StopRequest | None = None,
+    ) -> None:
+        super().__init__(stop)
+        self.rank, self.size, self.pipes, self.gradients = rank, size, pipes, gradients
+        self.processes: list[multiprocessing.process.BaseProcess] = []
+        optimizer.part = optimizer.slice_of(rank, size)
+
+    def gather(self, value: Any) -> list[Any]:
+        if self.rank:
+            try:
+                self.pipes[0].send((None, value))
+                return self.pipes[0].recv()
+            except (EOFError, OSError):
+                raise Gone from None
+        values = [value]
+        for rank, pipe in enumerate(self.pipes, start=1):
+            try:
+                failure, other = pipe.recv()
+            except (EOFError, OSError):
+                self._raise_gone(rank)
+            if failure:
+                raise MemoryError if failure == "MemoryError" else RuntimeError(f"in process {rank}:\n{failure}")
+            values.append(other)
+        for rank, pipe in enumerate(self.pipes, start=1):
+            try:
+                pipe.send(values)
+            except OSError:
+                self._raise_gone(rank)
+        return values
+
+    def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
+        own, unreached = self.gradients[self.rank, optimizer.part], optimizer.unreached()
+        optimizer.gather_gradients()
+        facts = self.gather((sum(loss.item() for loss in losses), unreached))
+        parts, unreached_by_each = zip(*facts, strict=True)
+        self.step, self.loss = step, sum(parts)
+        optimizer.adopt_gradients(unreached - set.intersection(*unreached_by_each))
+        for rank in range(self.size):
+            if rank != self.rank:
+                own += self.gradients[rank, optimizer.part]
+
+    def clip(self, optimizer: Optimizer, max_norm: float) -> None:
+        own = self.gradients[self.rank, optimizer.part]
+        self.norm = math.sqrt(sum(self.gather(float(own @ own))))
+        if 0 < max_norm < self.norm:
+            own *= max_norm / self.norm
+
+    def share_weights(self, optimizer: Optimizer) -> None:
+        self.should_stop = any(self.gather(self.is_asked_to_stop))  # the weights lie in the shared memory
+
+    def _raise_gone(self, rank: int) -> None:
+        process = self.processes[rank - 1]
+        process.join(PATIENCE)
+        status = process.exitcode
+        reason = f"ended with status {status}" if status is None or status >= 0 else signal.Signals(-status).name
+        raise UserError(
+            f"worker {rank} (process {process.pid}) is gone: {reason}; perhaps memory ran out; what was saved before "
+            "is intact: --resume continues from there, --workers 1 takes less memory"
+        )
+
+
+@contextlib.contextmanager
+def start_processes(
+    program: Program,
+    options: TrainOptions,
+    task: Task,
+    model: Module,
+    optimizer: Optimizer,
+    stop: StopRequest | None = None,
+) -> Iterator[OneProcess]:
+    """Start the processes that `options.workers` asks for; gives the communicator of this one, which is process 0.
+
+    The others call `program` with a model and an optimizer of their own in the same memory, and a communicator.
+    Inside the block, this process must do the same.
+    """
+    if options.workers == 1:
+        can_wait = options.device == "cuda" and type(optimizer) is AdamW and not options.composed
+        yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)
+        return
+    context = multiprocessing.get_context("spawn")  # a new Python, which no thread or lock of this one can disturb
+    rows = 1 + len(optimizer.states) + options.workers
+    memory = context.RawArray(ctypes.c_char, rows * optimizer.values.data.nbytes)
+    gradients = lay_into(memory, optimizer, rank=0, contents=True)
+    release_memory()  # of the arrays that lay outside the shared memory before
+    learned = {name: (name in optimizer.places, p.requires_grad) for name, p in model.named_parameters()}
+    progress = optimizer.steps, optimizer.skipped
+    pipes: list[Connection] = []
+    processes: list[multiprocessing.process.BaseProcess] = []
+    try:
+        with deaf():
+            for rank in range(1, options.workers):
+                here, there = context.Pipe()
+                arguments = (there, rank, memory, program, options, task, type(model), model.config, learned, progress)
+                process = context.Process(target=work, args=arguments, name=f"worker {rank}", daemon=True)
+                process.start()
+                there.close()  # the process has its own; when it ends, reading here must end too
+                pipes.append(here)
+                processes.append(process)
+        comm = WorkerProcesses(0, options.workers, pipes, gradients, optimizer, stop)
+        comm.processes = processes
+        comm.gather(None)  # until all are ready
+        with threadpool_limits(1):
+            yield comm
+    finally:
+        optimizer.part = None
+        for pipe in pipes:
+            pipe.close()  # the end of its pipe is what a process waits for
+        for process in processes:
+            process.join(PATIENCE)
+            if process.is_alive():
+                process.kill()
+                process.join()
+
+
+@contextlib.contextmanager
+def deaf() -> Iterator[None]:
+    """Inside, new processes are born deaf to Ctrl-C and SIGTERM.
+
+    Ctrl-C reaches all processes of a terminal, and SIGTERM often all of a group. Only process 0 acts on them: it tells
+    the others at the end of the step.
+    """
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def lay_into(memory: Any, optimizer: Optimizer, rank: int, contents: bool) -> np.ndarray:
+    """Lay an optimizer's flat arrays into the shared memory; returns the gradients of all processes, (W, N).
+
+    The rows of the memory are: the weights, the optimizer's states, and the gradients of each process.
+
+    Args:
+        rank: whose row of gradients the optimizer takes.
+        contents: whether its weights and states go along; otherwise it takes those that are there.
+    """
+    values = optimizer.values.data
+    rows = np.frombuffer(memory, values.dtype).reshape(-1, values.size)
+    end = 1 + len(optimizer.states)
+    optimizer.move_into(rows[0], rows[end + rank], rows[1:end], contents)
+    return rows[end:]
+
+
+def work(
+    pipe: Connection,
+    rank: int,
+    memory: Any,
+    program: Program,
+    options: TrainOptions,
+    task: Task,
+    model_class: type,
+    config: Any,
+    learned: dict[str, tuple[bool, bool]],
+    progress: tuple[int, dict[str, int]],
+) -> None:
+    """The life of a process other than process 0: make a model on the shared memory, and run the program.
+
+    Args:
+        learned: of each parameter whether it has a place in the memory, and whether it requires a gradient.
+        progress: how many updates were made, and how many of them left a parameter out.
+    """
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)
+    tune_memory()
+    np.seterr(all="ignore")
+    set_composed(options.composed)
+    try:
+        with threadpool_limits(1):
+            model = model_class(config)
+            model.to("cpu", options.weight_dtype)
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad = learned[name][0]
+            optimizer = options.make_optimizer(model)
+            for name, parameter in model.named_parameters():
+                parameter.requires_grad = learned[name][1]
+            gradients = lay_into(memory, optimizer, rank, contents=False)
+            optimizer.steps, optimizer.skipped = progress
+            comm = WorkerProcesses(rank, options.workers, [pipe], gradients, optimizer)
+            comm.gather(None)
+            program(options, task, model, optimizer, comm)
+    except (Gone, UserError):  # process 0 has ended, or reports the same
+        pass
+    except MemoryError:
+        with contextlib.suppress(OSError):
+            pipe.send(("MemoryError", None))
+    except Exception:
+        with contextlib.suppress(OSError):
+            pipe.send((traceback.format_exc(), None))

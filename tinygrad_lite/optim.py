@@ -16,6 +16,8 @@ from tinygrad_lite.functional.registry import Twin
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor, no_grad
 
+__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "adamw", "constant", "cosine", "decay_groups", "inverse_square_root"]
+
 BLOCK = 1 << 16  # elements; the five arrays of an AdamW update fit into a 2 MiB cache
 
 

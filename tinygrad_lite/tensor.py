@@ -361,7 +361,7 @@ class Tensor(metaclass=spelling.Listed):
                 if profiler.running:
                     profiler.running.note_backward(tensor.op, began)
                 for parent, dx in zip(parents, gradients_of_parents, strict=True):
-                    if dx is None or not parent.requires_grad:
+                    if dx is None or not parent._requires_grad:
                         continue
                     _check_gradient(dx, parent, tensor.op)
                     if anomaly.checking:
@@ -644,7 +644,7 @@ def _collect(loss: Tensor) -> list[Tensor]:
                 f"backward: a value that '{tensor.op}' still needs was overwritten in place after it was used"
             )
         for parent in tensor._parents:
-            if parent.requires_grad and id(parent) not in found:
+            if parent._requires_grad and id(parent) not in found:
                 found[id(parent)] = parent
                 todo.append(parent)
     return sorted(found.values(), key=lambda tensor: tensor._order)

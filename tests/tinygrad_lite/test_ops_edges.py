@@ -3,6 +3,7 @@
 Warnings are errors in this test suite, so each test here also shows that no warning is given.
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -307,6 +308,25 @@ def test_numbers_take_the_tensors_type_if_they_can(dtype, number, expected):
     assert (x + number).dtype == expected
     assert (number + x).dtype == expected
     np.testing.assert_allclose((x * number).numpy(), np.ones(2) * number, rtol=1e-7)
+
+
+@pytest.mark.parametrize("op", [ops.add, ops.sub, ops.mul, ops.div])
+def test_no_gradient_is_computed_for_a_number(op):
+    """It would be the sum over a whole array, for nobody."""
+    x, dy = Tensor.ones(3, 2).requires_grad_(), Tensor.ones(3, 2).data
+    assert [dx is None for dx in op(x, 2.0)._backward(dy)] == [False, True]
+    assert [dx is None for dx in op(2.0, x)._backward(dy)] == [True, False]
+
+
+def test_shapes_broadcast_by_numpys_rule():
+    shapes = [shape for n in range(4) for shape in itertools.product((0, 1, 2, 3), repeat=n)]
+    for a, b in itertools.product(shapes, repeat=2):
+        try:
+            np.broadcast_shapes(a, b)
+        except ValueError:
+            assert not ops.broadcastable(a, b), (a, b)
+        else:
+            assert ops.broadcastable(a, b), (a, b)
 
 
 def test_numpy_array_on_the_left():

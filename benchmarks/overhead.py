@@ -1,0 +1,151 @@
+"""Measure what an operation costs besides its arithmetic, beside PyTorch: ten operations on 4 × 4 numbers.
+
+    python -m benchmarks.overhead             a table on stdout, about a minute
+    python -m benchmarks.overhead --quick     few turns: to see whether everything runs
+
+Each is measured forward alone, which makes a node of the graph, and forward and backward, which also leaves gradients.
+A time is that of the fastest group of calls: whatever else the machine does only makes a group slower.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from benchmarks.children import ask, serve, start, take_turns
+from benchmarks.machine import load
+from benchmarks.rows import QUICK
+from benchmarks.table import conditions
+from tinygrad_lite import Tensor
+from tinygrad_lite.console import run_command, say
+from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import UserError
+from tinygrad_lite.options import build, option, parse_command_line
+
+SIDES = ("ours", "torch")
+WAYS = ("forward", "forward and backward")
+CALLS, GROUPS = 200, 10  # calls that are timed together, and how often in a turn
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {  # written alike with either library
+    "x + y": lambda x, y: x + y,
+    "x * y": lambda x, y: x * y,
+    "y + 1": lambda x, y: y + 1,
+    "y * 0.5": lambda x, y: y * 0.5,
+    "x.sum()": lambda x, y: x.sum(),
+    "x.mean()": lambda x, y: x.mean(),
+    "x @ y": lambda x, y: x @ y,
+    "x.exp()": lambda x, y: x.exp(),
+    "x.reshape(2, 8)": lambda x, y: x.reshape(2, 8),
+    "x[1:3]": lambda x, y: x[1:3],
+}
+
+Turns = dict[str, list[float]]  # by side, the microseconds of a call, one number for each turn
+
+
+@dataclass
+class OverheadOptions:
+    """What `python -m benchmarks.overhead` can be asked for."""
+
+    turns: int = option(15, "how often each side takes its turn", unit="turns", low=1)
+    quick: bool = option(False, f"only {QUICK} short turns: to see whether everything runs")
+    side: str = option("", "for the child processes: ours or torch", hidden=True)
+
+
+def main(argv: list[str]) -> int:
+    """Measure and print the table; or be a side."""
+    parsed = parse_command_line(
+        OverheadOptions, argv, prog="python -m benchmarks.overhead", description=__doc__.split("\n")[0]
+    )
+    options = build(OverheadOptions, ("command line", parsed.values))
+    if options.side:
+        serve(Side(options.side).reply)
+        return 0
+    if find_spec("torch") is None:
+        raise UserError('the comparison needs PyTorch, which is not installed: pip install -e ".[bench]"')
+    if options.quick:
+        options.turns = min(QUICK, options.turns)
+    about = conditions(options, load())
+    found: dict[str, list[Turns]] = {}
+    with ExitStack() as running:  # at its end their stdin is closed, which ends them
+        command = [sys.executable, "-m", "benchmarks.overhead", "--side"]
+        children = {name: running.enter_context(start([*command, name], {})) for name in SIDES}
+        for operation in OPERATIONS:
+            found[operation] = []
+            for way in WAYS:
+                answers = [ask(child, {"operation": operation, "way": way})["values"] for child in children.values()]
+                if not np.allclose(*answers, rtol=1e-5):
+                    raise UserError(f"{operation}: the sides compute different numbers, so their times say nothing")
+                found[operation].append(take_turns(children, options.turns, 1 if options.quick else GROUPS))
+            say(f"{operation}: " + ", ".join(f"{min(turns['ours']):.2f} µs" for turns in found[operation]))
+    print(table(found, about), end="")
+    return 0
+
+
+class Side:
+    """What answers in a child process: first to which operation it is, then how long a call takes."""
+
+    def __init__(self, name: str) -> None:
+        arrays = keyed_rng(1, "benchmark").uniform(1, 2, (2, 4, 4)).astype(np.float32)
+        if name == "ours":
+            self.x, self.y = (Tensor(array, requires_grad=True) for array in arrays)
+            self.ones_like = lambda z: z.ones_like()
+        else:
+            import torch
+
+            self.x, self.y = (torch.tensor(array, requires_grad=True) for array in arrays)
+            self.ones_like = torch.ones_like
+        self.call: Callable[[], Any] = lambda: None
+
+    def reply(self, question: dict[str, Any]) -> dict[str, Any]:
+        """The numbers that an operation gives, or the microseconds of a call in the fastest group."""
+        if "operation" in question:
+            return {"values": self.prepare(OPERATIONS[question["operation"]], question["way"])}
+        return {"values": [min(time_calls(self.call) for _ in range(question["repeats"]))]}
+
+    def prepare(self, operation: Callable[[Any, Any], Any], way: str) -> list[float]:
+        """Make `call`, and do it once; returns the sums of the result and of the gradients that it leaves."""
+        x, y = self.x, self.y
+        dz = self.ones_like(operation(x, y).detach())
+
+        def forward_and_backward() -> Any:
+            x.grad = y.grad = None
+            z = operation(x, y)
+            z.backward(dz)
+            return z
+
+        x.grad = y.grad = None
+        self.call = (lambda: operation(x, y)) if way == WAYS[0] else forward_and_backward
+        tensors = [self.call(), x.grad, y.grad]
+        return [0.0 if tensor is None else float(tensor.detach().numpy().sum()) for tensor in tensors]
+
+
+def time_calls(call: Callable[[], Any]) -> float:
+    """Microseconds of a call, on average over a group of them."""
+    began = time.perf_counter()
+    for _ in range(CALLS):
+        call()
+    return (time.perf_counter() - began) * 1e6 / CALLS
+
+
+def table(found: dict[str, list[Turns]], about: Sequence[str]) -> str:
+    """The page: what was measured on, and a line for each operation."""
+    columns = "this project, µs | torch, µs | ratio"
+    lines = ["# What an operation on 4 × 4 numbers costs", "", *(f"- {line}" for line in about), ""]
+    lines += [f"| | {WAYS[0]}: {columns} | {WAYS[1]}: {columns} |", "|" + "---|" * 7]
+    for operation, ways in found.items():
+        cells = [f"`{operation}`"]
+        for turns in ways:
+            ours, theirs = (min(turns[side]) for side in SIDES)
+            cells += [f"{ours:.2f}", f"{theirs:.2f}", f"**{theirs / ours:.2f}**"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    run_command("benchmarks", main)

@@ -18,16 +18,16 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
+from tinygrad_lite.console import run_command, say
+from tinygrad_lite.errors import UserError
+from tinygrad_lite.options import build, option, parse_command_line
 
 from benchmarks.children import ask, serve, start, take_turns
 from benchmarks.machine import load
 from benchmarks.rows import QUICK
 from benchmarks.table import conditions
 from tinygrad_lite import Tensor
-from tinygrad_lite.console import run_command, say
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.errors import UserError
-from tinygrad_lite.options import build, option, parse_command_line
 
 SIDES = ("ours", "torch")
 WAYS = ("forward", "forward and backward")

@@ -18,15 +18,15 @@ from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-from tinygrad_lite.console import run_command, say
-from tinygrad_lite.errors import UserError
-from tinygrad_lite.options import build, option, parse_command_line
 
 from benchmarks.children import ask, serve, start, take_turns
 from benchmarks.machine import load
 from benchmarks.rows import QUICK
 from benchmarks.table import conditions
 from tinygrad_lite import Tensor
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.cli.options import build, option, parse_command_line
 from tinygrad_lite.device import keyed_rng
 
 SIDES = ("ours", "torch")

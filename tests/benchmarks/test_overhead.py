@@ -4,11 +4,11 @@ import sys
 
 import numpy as np
 import pytest
-from tinygrad_lite.errors import UserError
 
 from benchmarks import children, overhead
 from benchmarks.children import start
 from benchmarks.overhead import OPERATIONS, WAYS, Side, main, table
+from tinygrad_lite.cli.errors import UserError
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

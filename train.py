@@ -22,6 +22,7 @@ import numpy as np
 
 from gpt.task import FAMILY as GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import quoted, run_command, say
 from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.cuda.precision import PRECISIONS, set_precision
@@ -30,7 +31,6 @@ from tinygrad_lite.device import device_of, random_key
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.tensor import no_grad
 from tinygrad_lite.training.estimate import dry_run, is_shortage, too_little_to_train
 from tinygrad_lite.training.log import RunLog
 from tinygrad_lite.training.model_spec import Task

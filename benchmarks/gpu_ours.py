@@ -16,12 +16,13 @@ from benchmarks.our_side import greedy, make_model
 from benchmarks.shapes import Shape
 from benchmarks.steps import Step, trainer
 from tinygrad_lite import functional as F
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.cuda.launch import kernel, launch
 from tinygrad_lite.cuda.precision import precision
 from tinygrad_lite.device import Array, get_device, keyed_rng
-from tinygrad_lite.tensor import Tensor, no_grad
+from tinygrad_lite.tensor import Tensor
 
 
 class Ours(Side):

@@ -18,11 +18,12 @@ import numpy as np
 from gpt.config import GPTConfig
 from gpt.fast_step import MOST_PARAMETERS, FastStep
 from tinygrad_lite import functional as F
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
-from tinygrad_lite.tensor import Tensor, no_grad
+from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import (
     Block,
     FeedForward,

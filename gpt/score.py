@@ -19,9 +19,9 @@ import numpy as np
 
 from gpt.data import TextData
 from gpt.model import GPT
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError
 from tinygrad_lite.corpora.texts import Corpus
-from tinygrad_lite.tensor import no_grad
 from tinygrad_lite.tokenizers.base import Tokenizer
 
 BATCH_SIZE = 16  # windows that the GPT reads at once; the result depends on it by rounding only

@@ -24,9 +24,10 @@ import numpy as np
 
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.nn import Module
-from tinygrad_lite.tensor import Tensor, no_grad
+from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.plot import METADATA, new_figure, own_style, save
 from tinygrad_lite.transformer import MultiHeadAttention

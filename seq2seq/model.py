@@ -21,10 +21,11 @@ import numpy as np
 
 from seq2seq.config import Seq2SeqConfig
 from tinygrad_lite import functional as F
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
-from tinygrad_lite.tensor import Tensor, no_grad
+from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import (
     Block,
     FeedForward,

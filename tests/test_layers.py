@@ -20,9 +20,7 @@ LAYERS = [
     [
         "tinygrad_lite.device",
         "tinygrad_lite.cuda.find",
-        "tinygrad_lite.debug",
-        "tinygrad_lite.debug.anomaly",
-        "tinygrad_lite.debug.profiler",
+        "tinygrad_lite.autograd",
         "tinygrad_lite.spelling",
     ],
     [
@@ -34,7 +32,8 @@ LAYERS = [
         "tinygrad_lite.cuda",
         "tinygrad_lite.cuda.*",
     ],
-    ["tinygrad_lite.nn", "tinygrad_lite.debug.gradcheck", "tinygrad_lite.debug.graph"],
+    ["tinygrad_lite.debug", "tinygrad_lite.debug.*"],
+    ["tinygrad_lite.nn"],
     ["tinygrad_lite.flat"],
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite"],  # __init__.py, the names that users import

@@ -8,10 +8,11 @@
 from typing import Any
 
 # isort: off
-from tinygrad_lite.tensor import Tensor, no_grad  # first: it imports its operations when it is complete
+from tinygrad_lite.tensor import Tensor  # first: it imports its operations when it is complete
 
 # isort: on
 from tinygrad_lite import functional, nn, optim
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import manual_seed
 from tinygrad_lite.spelling import no_such_name

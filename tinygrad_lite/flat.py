@@ -51,7 +51,7 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
             name, parameter = member if isinstance(member, tuple) and len(member) == 2 else (str(number), member)
             if not isinstance(parameter, Tensor) or not isinstance(name, str):
                 raise TypeError(f"optimizer: pass {PARAMS}; {member!r:.60} is no parameter")
-            if parameter._backward is not None:
+            if not parameter._is_leaf:
                 raise ValueError(f"optimizer: {name} is the result of '{parameter.op}'; only leaves can be learned")
             if name in names or any(parameter is other for g in (*groups, ready) for other in g["params"]):
                 raise ValueError(f"optimizer: parameter {name} was given twice")

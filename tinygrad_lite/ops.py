@@ -139,7 +139,7 @@ def as_axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
 def add(x: Any, y: Any) -> Tensor:
     """z = x + y.  Both parents get dL/dz as it is."""
     x, y = operands(x, y, "add")
-    z, x_shape, y_shape, x_needs, y_needs = x.data + y.data, x.shape, y.shape, x._requires_grad, y._requires_grad
+    z, x_shape, y_shape, x_needs, y_needs = x.data + y.data, x.shape, y.shape, x.requires_grad, y.requires_grad
 
     def backward(dz):
         return unbroadcast(dz, x_shape) if x_needs else None, unbroadcast(dz, y_shape) if y_needs else None
@@ -151,7 +151,7 @@ def add(x: Any, y: Any) -> Tensor:
 def sub(x: Any, y: Any) -> Tensor:
     """z = x - y.  dL/dx = dL/dz and dL/dy = -dL/dz."""
     x, y = operands(x, y, "sub")
-    z, x_shape, y_shape, x_needs, y_needs = x.data - y.data, x.shape, y.shape, x._requires_grad, y._requires_grad
+    z, x_shape, y_shape, x_needs, y_needs = x.data - y.data, x.shape, y.shape, x.requires_grad, y.requires_grad
 
     def backward(dz):
         return unbroadcast(dz, x_shape) if x_needs else None, unbroadcast(-dz, y_shape) if y_needs else None
@@ -163,7 +163,7 @@ def sub(x: Any, y: Any) -> Tensor:
 def mul(x: Any, y: Any) -> Tensor:
     """z = x * y.  dL/dx = dL/dz * y and dL/dy = dL/dz * x."""
     x, y = operands(x, y, "mul")
-    a, b, x_needs, y_needs = x.data, y.data, x._requires_grad, y._requires_grad
+    a, b, x_needs, y_needs = x.data, y.data, x.requires_grad, y.requires_grad
 
     def backward(dz):
         return unbroadcast(dz * b, a.shape) if x_needs else None, unbroadcast(dz * a, b.shape) if y_needs else None
@@ -176,7 +176,7 @@ def div(x: Any, y: Any) -> Tensor:
     """z = x / y.  dL/dx = dL/dz / y and dL/dy = -dL/dz * z / y.  Integers are divided as float32."""
     x, y = operands(x, y, "div")
     x, y = as_float(x), as_float(y)
-    z, b, x_needs, y_needs = x.data / y.data, y.data, x._requires_grad, y._requires_grad
+    z, b, x_needs, y_needs = x.data / y.data, y.data, x.requires_grad, y.requires_grad
     x_shape = x.shape
 
     def backward(dz):
@@ -194,7 +194,7 @@ def pow(x: Any, exponent: Any) -> Tensor:
     As in PyTorch the gradient of x is 0 where n is 0, and that of n is 0 where x is 0 and n >= 0.
     """
     x, n = operands(x, exponent, "pow")
-    a, b, xp, x_needs, n_needs = x.data, n.data, x.xp, x._requires_grad, n._requires_grad
+    a, b, xp, x_needs, n_needs = x.data, n.data, x.xp, x.requires_grad, n.requires_grad
     z = a**b
 
     def backward(dz):
@@ -573,7 +573,7 @@ def matmul(x: Any, y: Any) -> Tensor:
     """
     x, y = (x, as_tensor(y, x)) if isinstance(x, Tensor) else (as_tensor(x, y), y)
     check_one_device((x, y), "matmul")
-    a, b, x_needs, y_needs = x.data, y.data, x._requires_grad, y._requires_grad
+    a, b, x_needs, y_needs = x.data, y.data, x.requires_grad, y.requires_grad
     if a.ndim == 0 or b.ndim == 0:
         raise ValueError(f"matmul: {a.shape} @ {b.shape}: a single number has no axis to multiply over")
     inner_a, inner_b = a.shape[-1], b.shape[-2] if b.ndim > 1 else b.shape[0]

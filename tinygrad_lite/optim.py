@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.flat import Optimizer
 from tinygrad_lite.functional.registry import Twin
 from tinygrad_lite.nn import Module
-from tinygrad_lite.tensor import Tensor, no_grad
+from tinygrad_lite.tensor import Tensor
 
 __all__ = ["SGD", "Adam", "AdamW", "Optimizer", "adamw", "constant", "cosine", "decay_groups", "inverse_square_root"]
 

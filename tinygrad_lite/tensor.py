@@ -1,42 +1,23 @@
-"""The tensor: an array that remembers how it was computed, so that gradients can walk back.
+"""The tensor: an array, and the node that says how it was computed.
 
-Every operation computes its result at once with NumPy or CuPy and, if some parent needs a gradient, hangs one
-edge bundle on the result: its parents and a function `backward(dy)` that turns dL/d(result) into one gradient
-per parent. `node()` is the only place where that happens. `Tensor.backward()` walks these edges from the loss
-to the leaves. That is all of reverse-mode automatic differentiation; the calculus is in `ops.py` and in the
-chapters of `functional/`.
+Most of the methods are operations: `ops.py` has those with a derivative of their own, `compositions.py` those composed
+of them, and `functional/` the heavy ones. How gradients walk back is in `autograd.py`.
 """
 
 from __future__ import annotations
 
-import itertools
-import time
+import functools
+import weakref
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinygrad_lite import spelling
-from tinygrad_lite.debug import anomaly, profiler
+from tinygrad_lite import autograd, spelling
+from tinygrad_lite.autograd import Backward, Node
 from tinygrad_lite.device import Array, device_of, get_device, is_float, next_rng
 
-Backward = Callable[[Array], tuple[Array | None, ...]]
 Axis = int | Sequence[int] | None
-
-_newest = itertools.count()  # creation counter: a parent is always older than its child
-_grad_enabled = True
-
-
-@contextmanager
-def no_grad() -> Iterator[None]:
-    """Inside, operations compute values only: no graph is built and nothing is kept for a backward pass."""
-    global _grad_enabled
-    before, _grad_enabled = _grad_enabled, False
-    try:
-        yield
-    finally:
-        _grad_enabled = before
 
 
 class _Later:
@@ -81,11 +62,8 @@ class Tensor(metaclass=spelling.Listed):
     Tensor([2. 4. 6.], shape=(3,), dtype=float32, device=cpu)
     """
 
-    _place: anomaly.Place | None = None  # the line that made it; remembered in the checking mode only
     _is_parameter = False
     _gradient_memory: Callable[[], Array] | None = None  # where an optimizer wants the gradient of a leaf
-    _seen: tuple[int, ...] = ()  # the parents' versions when this node was made, and its own
-    _retain = False
     __array_ufunc__ = None  # lets `numpy_array + tensor` reach Tensor.__radd__
 
     def __init__(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
@@ -109,25 +87,22 @@ class Tensor(metaclass=spelling.Listed):
             array = np.array(data, dtype=dtype)
         else:
             array = get_device(device).xp.array(data, dtype=dtype)
-        self._set_up(array, (), None, "")
+        self._set_up(array, "", None)
         if requires_grad:
             self.requires_grad_()
 
-    def _set_up(self, array: Array, parents: tuple, backward: Backward | None, op: str) -> None:
+    def _set_up(self, array: Array, op: str, node: Node | None) -> None:
         self.data = array
         self.grad: Tensor | None = None
-        self._requires_grad = backward is not None
         self.op = op
-        self._parents: tuple[Tensor, ...] = parents
-        self._backward = backward
-        self._order = next(_newest)
+        self._node = node  # None for a constant
         self._version = [0]  # counts in-place writes; views of the same memory share this cell
 
     @staticmethod
     def wrap(array: Array) -> Tensor:
         """A leaf over an existing array, without copying it."""
         tensor = Tensor.__new__(Tensor)
-        tensor._set_up(array, (), None, "")
+        tensor._set_up(array, "", None)
         return tensor
 
     # --- what it is ------------------------------------------------------------------------------------------
@@ -165,7 +140,7 @@ class Tensor(metaclass=spelling.Listed):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients flow to it; may be set for leaves of floats, as `requires_grad_` does."""
-        return self._requires_grad
+        return self._node is not None
 
     @requires_grad.setter
     def requires_grad(self, requires_grad: bool) -> None:
@@ -250,21 +225,39 @@ class Tensor(metaclass=spelling.Listed):
 
     # --- its place in the graph ------------------------------------------------------------------------------
 
+    @property
+    def _is_leaf(self) -> bool:
+        """Whether no operation made it, as far as gradients are concerned."""
+        return self._node is None or self._node.backward is None
+
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for a gradient of this leaf (or stop asking), and return it."""
-        if self._backward is not None:
+        if not self._is_leaf:
             raise RuntimeError("requires_grad_: only for leaves, not for results; use detach() to stop gradients here")
         if requires_grad and self.dtype not in (np.float32, np.float64):
             raise TypeError(f"requires_grad: only float32 and float64 have gradients, not {self.dtype}")
-        self._requires_grad = bool(requires_grad)
+        if requires_grad and self._node is None:
+            self._node = Node("", (), None, self.shape, self.dtype, keep=self._keeper())
+        elif not requires_grad:
+            self._node = None
         return self
+
+    def _keeper(self) -> Callable[[Array, str], None]:
+        """What puts a gradient into `.grad`, without holding this tensor: a cycle would be freed late."""
+        return functools.partial(_keep, weakref.ref(self))
 
     def retain_grad(self) -> Tensor:
         """Keep the gradient of this intermediate result in `.grad`, as for a leaf."""
-        if not self.requires_grad:
+        if self._node is None:
             raise RuntimeError("retain_grad: this tensor takes part in no gradient computation")
-        self._retain = True
+        self._node.keep = self._keeper()
         return self
+
+    def __reduce__(self) -> tuple:
+        """For `copy.deepcopy` and pickle: a leaf is copied with its gradient, a result cannot be."""
+        if not self._is_leaf:
+            raise RuntimeError(f"the result of '{self.op}' cannot be copied or pickled: use .detach() first")
+        return _rebuild, (type(self), self.data, self.requires_grad, self.grad)
 
     def detach(self) -> Tensor:
         """The same values (the same memory) as a constant: gradients stop here."""
@@ -278,7 +271,7 @@ class Tensor(metaclass=spelling.Listed):
         A gradient does not flow through writing; build the new value with `where` or `cat` instead. The write is
         noted, and a backward pass that would still need the old values says so.
         """
-        if self._backward is not None or (self.requires_grad and _grad_enabled):
+        if not self._is_leaf or (self.requires_grad and autograd.grad_enabled):
             raise RuntimeError(
                 "cannot write into a tensor that gradients flow through: use where(), cat() or masked_fill(), "
                 "or write into a leaf under no_grad()"
@@ -291,9 +284,9 @@ class Tensor(metaclass=spelling.Listed):
         """What `x += y` and the like make of x + y: a new tensor, except that parameters and leaves that require a
         gradient are written into.
         """
-        if self._backward is not None or not (self.requires_grad or self._is_parameter):
+        if not self._is_leaf or not (self.requires_grad or self._is_parameter):
             return result
-        if _grad_enabled:
+        if autograd.grad_enabled:
             raise RuntimeError(
                 f"x {sign} y: x is a leaf that requires a gradient: write into it under no_grad(), or make a new "
                 f"tensor by x = x {sign[0]} y"
@@ -310,27 +303,15 @@ class Tensor(metaclass=spelling.Listed):
     def backward(self, gradient: Tensor | None = None) -> None:
         """Leave dL/dx in `.grad` of every leaf x that asked for it, where L is this tensor.
 
-        Gradients add up in `.grad` until they are set back. The graph is freed as it is walked.
-
-        Why newest first? A tensor may hand its gradient on only after all its children have reported. In
-
-        >>> a = Tensor(1.0, requires_grad=True)
-        >>> b = a + a
-        >>> c = b + b
-        >>> c.backward()
-        >>> a.grad.item()
-        4.0
-
-        b is the child of a twice and the parent of c twice. Walking depth-first along each edge at once would
-        pass on b's first half gradient, then pass on the whole again, and arrive at 6. Children are always
-        made after their parents, so going through the nodes by age, newest first, is enough.
+        Gradients add up in `.grad` until they are set back. The graph is freed as it is walked; how, is in
+        `autograd.walk_back`.
 
         Args:
             gradient: dL/d(this tensor), if this tensor is not itself the scalar loss.
         Raises: RuntimeError if there is no graph, if part of it was freed by an earlier backward, or if a value
             that is still needed was overwritten.
         """
-        if not self.requires_grad:
+        if self._node is None:
             raise RuntimeError("backward: this tensor was computed from nothing that requires a gradient")
         if gradient is None:
             if self.data.size != 1:
@@ -338,46 +319,8 @@ class Tensor(metaclass=spelling.Listed):
             start = self.xp.ones(self.shape, self.dtype)
         else:
             start = gradient.data if isinstance(gradient, Tensor) else gradient
-            _check_gradient(start, self, "backward")
-        nodes = _collect(self)
-        gradients = {id(self): start}  # the sum of what has arrived so far
-        own = set()  # whose sum is a fresh array that may be added into
-        with np.errstate(all="ignore"):
-            while nodes:
-                tensor = nodes.pop()
-                dy = gradients.pop(id(tensor), None)
-                if dy is None:  # whatever was computed from it passed nothing on
-                    continue
-                if isinstance(dy, np.generic):  # NumPy turns 0-d results into scalars
-                    dy = np.asarray(dy)
-                if tensor._retain or tensor._backward is None:
-                    _keep(tensor, dy)
-                if tensor._backward is None:
-                    continue
-                parents, backward = tensor._parents, tensor._backward
-                tensor._parents, tensor._backward = (), _freed
-                began = time.perf_counter() if profiler.running else 0.0
-                gradients_of_parents = backward(dy)
-                if profiler.running:
-                    profiler.running.note_backward(tensor.op, began)
-                for parent, dx in zip(parents, gradients_of_parents, strict=True):
-                    if dx is None or not parent._requires_grad:
-                        continue
-                    _check_gradient(dx, parent, tensor.op)
-                    if anomaly.checking:
-                        inputs = (dy, *(p.data for p in parents))
-                        anomaly.check(dx, inputs, f"the gradient of {tensor.op}", tensor._place)
-                    if parent._backward is None:  # a leaf waits for nobody, and its gradient need not wait either
-                        _keep(parent, dx)
-                        continue
-                    key = id(parent)
-                    if key not in gradients:
-                        gradients[key] = dx
-                    elif key in own:
-                        gradients[key] += dx
-                    else:
-                        gradients[key] = gradients[key] + dx
-                        own.add(key)
+            autograd.check_gradient(start, self.shape, self.dtype, "backward")
+        autograd.walk_back(self._node, start)
 
     # --- creation (shapes as numbers or as one tuple) ---------------------------------------------------------
 
@@ -625,38 +568,20 @@ def _drawn(stream: str, draw: str, shape: tuple, dtype: Any, device: str, requir
     return Tensor.wrap(get_device(device).from_host(numbers)).requires_grad_(requires_grad)
 
 
-def _collect(loss: Tensor) -> list[Tensor]:
-    """Everything that the loss depends on and that takes part, oldest first; found without recursion.
-
-    (A recursive search would stop at Python's limit of 1,000 nested calls, about a 12-layer network.)
-    """
-    found, todo = {id(loss): loss}, [loss]
-    while todo:
-        tensor = todo.pop()
-        if tensor._backward is _freed:
-            raise RuntimeError(
-                f"backward: the graph behind '{tensor.op}' was freed by an earlier backward(); to use it for "
-                "several losses, add the losses first and call backward() once"
-            )
-        versions = tuple(parent._version[0] for parent in tensor._parents)
-        if tensor._seen and tensor._seen != (*versions, tensor._version[0]):
-            raise RuntimeError(
-                f"backward: a value that '{tensor.op}' still needs was overwritten in place after it was used"
-            )
-        for parent in tensor._parents:
-            if parent._requires_grad and id(parent) not in found:
-                found[id(parent)] = parent
-                todo.append(parent)
-    return sorted(found.values(), key=lambda tensor: tensor._order)
+def _rebuild(kind: type[Tensor], array: Array, requires_grad: bool, gradient: Tensor | None) -> Tensor:
+    """A copy of a leaf, from what `__reduce__` says of it."""
+    tensor = kind.__new__(kind)
+    tensor._set_up(array, "", None)
+    tensor.requires_grad_(requires_grad).grad = gradient
+    return tensor
 
 
-def _freed(dy: Array) -> tuple:
-    """Stands in the place of a backward function that was used up."""
-    raise RuntimeError("backward: this part of the graph was already used and freed")
-
-
-def _keep(tensor: Tensor, dy: Array) -> None:
-    """Add a gradient to what `.grad` holds."""
+def _keep(reference: weakref.ref[Tensor], dy: Array, op: str) -> None:
+    """Add a gradient, which comes from the operation named, to what `.grad` of a tensor holds."""
+    tensor = reference()
+    if tensor is None:  # nobody could read it
+        return
+    autograd.check_gradient(dy, tensor.data.shape, tensor.data.dtype, op)
     memory, holds_gradient = gradient_memory(tensor)
     if memory is None:
         tensor.grad = Tensor.wrap(tensor.xp.array(dy))  # a copy: dy may be shared with other gradients
@@ -675,22 +600,13 @@ def gradient_memory(tensor: Tensor) -> tuple[Array | None, bool]:
     if tensor.grad is not None:
         if not isinstance(tensor.grad, Tensor):
             raise TypeError(f"backward: .grad was set to a {type(tensor.grad).__name__}: make it a Tensor, or None")
-        _check_gradient(tensor.grad.data, tensor, "setting .grad")
+        autograd.check_gradient(tensor.grad.data, tensor.shape, tensor.dtype, "setting .grad")
         return tensor.grad.data, True
     if tensor._gradient_memory is None:
         return None, False
     memory = tensor._gradient_memory()
     tensor.grad = Tensor.wrap(memory)
     return memory, False
-
-
-def _check_gradient(dx: Array, parent: Tensor, op: str) -> None:
-    """A gradient has its tensor's shape and dtype; a wrong derivative fails where it is made."""
-    if dx.shape != parent.data.shape or dx.dtype != parent.data.dtype:
-        raise RuntimeError(
-            f"backward of '{op}' gave a gradient of shape {dx.shape} and dtype {dx.dtype} "
-            f"for a parent of shape {parent.shape} and dtype {parent.dtype}"
-        )
 
 
 def check_one_device(tensors: Sequence[Tensor], op: str) -> None:
@@ -710,14 +626,12 @@ def node(
     linear: bool = False,
     view: bool = False,
 ) -> Tensor:
-    """The result of an operation, with its edges: the only place where the graph grows.
+    """The result of an operation, with its node: the only place where the graph grows.
 
     Args:
         y: the computed array (or NumPy scalar, as reductions give).
         parents: the tensors it was computed from.
-        backward: takes dL/dy and returns dL/d(parent) for each parent (None where there is none). It may close
-            over arrays and shapes, never over the resulting tensor: that would be a reference cycle, and memory
-            would be freed late. It must not write into dy.
+        backward: takes dL/dy and returns dL/d(parent) for each parent; see `autograd.Node`.
         op: the name for messages.
         linear: the gradient does not depend on the parents' values, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
@@ -727,22 +641,17 @@ def node(
     if y.dtype == np.float16 and op != "cast":
         raise TypeError(f"{op}: float16 is for storage only; use .cast('float32') first")
     tensor = Tensor.__new__(Tensor)
-    takes_part = False
-    for parent in parents:
-        takes_part = takes_part or parent._requires_grad
-    if takes_part and _grad_enabled:
-        tensor._set_up(y, parents, backward, op)
-        if not (linear or view):
-            tensor._seen = (*[parent._version[0] for parent in parents], 0)
-    else:
-        tensor._set_up(y, (), None, op)
+    tensor._set_up(y, op, None)
     if view:
         tensor._version = parents[0]._version
-    if anomaly.checking:
-        tensor._place = anomaly.caller()
-        anomaly.check(y, [parent.data for parent in parents], op, tensor._place)
-    if profiler.running:
-        profiler.running.note_forward(op, y, parents, tensor._backward, view)
+    if autograd.grad_enabled:
+        nodes = tuple([parent._node for parent in parents])
+        if nodes.count(None) < len(nodes):
+            needed = () if linear or view else (*parents, tensor)
+            seen = tuple([(x._version, x._version[0]) for x in needed])
+            tensor._node = Node(op, nodes, backward, y.shape, y.dtype, seen)
+    for observer in autograd.observers:
+        observer.made(tensor, parents, view)
     return tensor
 
 

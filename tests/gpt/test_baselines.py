@@ -16,11 +16,11 @@ from gpt.baselines import KneserNey, Level, count_grams, estimate_discount
 from gpt.config import GPTOptions
 from gpt.data import prepare
 from gpt.model import GPT
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.device import random_key
-from tinygrad_lite.tensor import no_grad
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 12

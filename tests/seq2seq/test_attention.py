@@ -10,9 +10,10 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import translate
+from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.device import random_key
-from tinygrad_lite.tensor import Tensor, no_grad
+from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import UNKNOWN, CharTokenizer
 from tinygrad_lite.transformer import MultiHeadAttention
 

@@ -1,5 +1,6 @@
 """The graph and the walk back: order, depth, sharing, memory, and the mistakes that must be noticed."""
 
+import copy
 import gc
 import weakref
 
@@ -274,14 +275,45 @@ def test_what_was_kept_is_freed_on_the_way_back():
     arrays = []
     y = custom(x, backward)
     for _ in range(5):
-        y = y.exp() * 0.1
+        y = y.exp()
         arrays.append(weakref.ref(y.data))
+        y = y * 0.1
     loss = y.sum()
     del y
     assert all(ref() is not None for ref in arrays)
     loss.backward()  # the loss itself is still held
     assert alive == [[False] * 5]
-    assert loss._parents == ()
+    assert loss._node.parents == ()
+
+
+def test_only_what_a_derivative_needs_is_kept():
+    """exp needs its result; of + and sum nothing is kept, though their nodes are part of the graph."""
+    x = leaf(np.ones(4))
+    shifted = x + 1
+    result = (shifted * 1).exp()
+    total = result.sum()
+    arrays = [weakref.ref(tensor.data) for tensor in (shifted, result)]
+    del shifted, result
+    assert [ref() is not None for ref in arrays] == [True, True]  # the product has closed over its factor
+    shifted = x + 1
+    result = (shifted + 1).exp()
+    total = result.sum()
+    arrays = [weakref.ref(tensor.data) for tensor in (shifted, result)]
+    del shifted, result
+    assert [ref() is not None for ref in arrays] == [False, True]
+    total.backward()
+    np.testing.assert_allclose(x.grad.numpy(), np.exp(3.0))
+
+
+def test_copies_of_leaves_have_gradients_of_their_own():
+    x = leaf([1.0, 2.0])
+    (x * x).sum().backward()
+    twin = copy.deepcopy(x)
+    assert (twin.tolist(), twin.grad.tolist(), twin.requires_grad) == ([1.0, 2.0], [2.0, 4.0], True)
+    twin.sum().backward()
+    assert (twin.grad.tolist(), x.grad.tolist()) == ([3.0, 5.0], [2.0, 4.0])
+    with pytest.raises(RuntimeError, match="the result of 'mul' cannot be copied or pickled: use"):
+        copy.deepcopy(x * x)
 
 
 def test_a_training_step_leaves_no_garbage():
@@ -305,8 +337,7 @@ def test_a_training_step_leaves_no_garbage():
 def test_a_result_does_not_keep_parents_that_need_no_gradient():
     x = Tensor([1.0])
     y = (x * 2).exp()
-    assert y._parents == ()
-    assert y._backward is None
+    assert y._node is None
 
 
 # --- values that are overwritten --------------------------------------------------------------------------------

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from tinygrad_lite import autograd
 from tinygrad_lite.cuda.columns import column_sums
 from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
 from tinygrad_lite.cuda.precision import flowing
-from tinygrad_lite.debug import anomaly
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.tensor import Tensor, gradient_memory, node
@@ -30,8 +30,8 @@ def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         dy = xp.ascontiguousarray(dy).reshape(-1, len(w))
         dx = gemm(dy, w, dtype=before).reshape(shape) if x_needs else None
         # A product may go into the memory where gradients are summed up at once: for a large matrix, writing it, then
-        # reading it and the sum and writing the sum, takes longer. Not in the checking mode, which looks at each.
-        is_leaf = w_needs and weight._backward is None and not anomaly.checking
+        # reading it and the sum and writing the sum, takes longer. Not while an observer wants to see each of them.
+        is_leaf = w_needs and weight._is_leaf and not autograd.observers
         memory, add = gradient_memory(weight) if is_leaf else (None, False)
         dw = None
         if memory is not None:

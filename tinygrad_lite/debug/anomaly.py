@@ -1,8 +1,7 @@
 """The checking mode: which operation made the first NaN or infinity, and in which line was it written?
 
 By the time a loss is NaN, a hundred operations have handed the NaN on, so the loss does not tell where it came from.
-In the checking mode `node()` and `backward()` (tensor.py) look at every array at once. Outside of it they ask one
-truth value, and nothing is remembered.
+In the checking mode an observer (see autograd.py) examines every array as soon as it is computed.
 """
 
 from __future__ import annotations
@@ -15,15 +14,17 @@ from pathlib import Path
 
 import numpy as np
 
+from tinygrad_lite import autograd
+from tinygrad_lite.autograd import Node
 from tinygrad_lite.device import Array, is_float
+from tinygrad_lite.tensor import Tensor
 
 Place = tuple[str, int]  # the name of a file, and a line in it
-
-checking = False
 
 # Their lines are the same whoever calls them. The modules of nn are among them: `return F.linear(x, self.weight, ...)`
 # does not tell which layer it was. NumPy is, because its errstate is wrapped around the operations.
 ENGINE = (
+    "tinygrad_lite.autograd",
     "tinygrad_lite.tensor",
     "tinygrad_lite.ops",
     "tinygrad_lite.compositions",
@@ -49,12 +50,30 @@ def detect_anomaly() -> Iterator[None]:
     The message names the line that called the operation. A gradient is computed far from where its operation was
     written, so in this mode every result remembers its line: put the forward pass inside too, not only `backward()`.
     """
-    global checking
-    before, checking = checking, True
+    observer = _Checks()
+    autograd.observers.append(observer)
     try:
         yield
     finally:
-        checking = before
+        autograd.observers.remove(observer)
+
+
+class _Checks:
+    """The observer: checks results as they are made and gradients as they are computed."""
+
+    def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
+        place, arrays = caller(), [tensor.data for tensor in inputs]
+        check(result.data, arrays, result.op, place)
+        if result._node is not None:
+            result._node.notes = place, arrays
+
+    def before_backward(self, node: Node) -> None:
+        pass
+
+    def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
+        place, arrays = node.notes or (None, [])
+        for dx in gradients:
+            check(dx, [dy, *arrays], f"the gradient of {node.op}", place)
 
 
 def check(array: Array, inputs: Sequence[Array], what: str, place: Place | None) -> None:

@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from tinygrad_lite.autograd import collect
 from tinygrad_lite.device import device_of, keyed_rng, random_key
-from tinygrad_lite.tensor import Tensor, _collect
+from tinygrad_lite.tensor import Tensor
 
 
 class GradientError(AssertionError):
@@ -66,15 +67,19 @@ def gradcheck(
         x.data[...] = before
         return (values[0] - values[1]) / (2 * eps)
 
+    before = [x.grad for x in inputs]
+    for x in inputs:
+        x.grad = None
     total = loss()
-    leaves = [tensor for tensor in [*inputs, *_collect(total)] if tensor._backward is None]
-    kept = [leaf.grad for leaf in leaves]
-    for leaf in leaves:
-        leaf.grad = None
+    others = {node: node.keep for node in collect(total._node) if node.backward is None} if total.requires_grad else {}
+    for node in others.keys() - {x._node for x in inputs}:
+        node.keep = lambda dx, op: None  # such as parameters that fn uses: their .grad is nobody's business here
     total.backward()
     gradients = [x.grad for x in inputs]
-    for leaf, gradient in zip(leaves, kept, strict=True):
-        leaf.grad = gradient
+    for node, keep in others.items():
+        node.keep = keep
+    for x, gradient in zip(inputs, before, strict=True):
+        x.grad = gradient
     worst = 0.0
     for position, x in enumerate(inputs):
         if not x.requires_grad:

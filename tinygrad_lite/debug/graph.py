@@ -7,35 +7,34 @@ several times has one line all the same; the others refer to it by its name or i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
+from tinygrad_lite import autograd
+from tinygrad_lite.autograd import Node
+from tinygrad_lite.device import Array
 from tinygrad_lite.tensor import Tensor
 
 SMALL = 6  # elements; arrays with more are shown by their norm
 
 
 class Graph:
-    """Everything that a result was computed from; print it before or after `backward()`.
+    """Records every operation inside a `with`; print it before or after `backward()`.
 
-    `backward()` frees the graph as it walks and leaves gradients at the leaves alone. A `Graph` made before remembers
-    what was there, and asks every intermediate result to keep its gradient too. As long as it lives, all of these
-    tensors do, so it is for looking at, not for training.
-
-    Args:
-        result: the tensor at the end, such as the loss.
-        names: what to call some tensors, by name: `{"a": a}`, `dict(model.named_parameters())`, or simply `locals()`.
-            What is no tensor is passed over. The others get numbers.
-    Raises: RuntimeError if an earlier `backward()` has already freed the graph.
+    `backward()` frees the graph as it walks and leaves gradients at the leaves alone. A `Graph` remembers what was
+    there, and asks every intermediate result to keep its gradient too. As long as it lives, all of these tensors do,
+    so it is for studying, not for training.
 
     >>> a, b = Tensor(2.0, requires_grad=True), Tensor(-3.0, requires_grad=True)
-    >>> c = a * b
-    >>> loss = (c + a) * (c + 1.0)
-    >>> graph = Graph(loss, {"a": a, "b": b, "c": c, "loss": loss})
+    >>> with Graph() as graph:
+    ...     c = a * b
+    ...     loss = (c + a) * (c + 1.0)
     >>> loss.backward()
-    >>> graph
+    >>> graph.name(a=a, b=b, c=c, loss=loss)
                         shape  value  gradient
     a = leaf            ()     2      22
     b = leaf            ()     -3     -18
@@ -45,35 +44,58 @@ class Graph:
     loss = mul(#1, #2)  ()     20     1
     """
 
-    def __init__(self, result: Tensor, names: Mapping[str, Any] | None = None) -> None:
-        self.parents = _parents(result)
-        self.nodes = sorted(self.parents, key=lambda tensor: tensor._order)
-        for tensor in self.nodes:
-            if tensor.requires_grad:
-                tensor.retain_grad()
-        self.names = {tensor: name for name, tensor in (names or {}).items() if isinstance(tensor, Tensor)}
-        self.lines = [tensor for tensor in self.nodes if not self._is_number(tensor)]
-        unnamed = [tensor for tensor in self.lines if tensor not in self.names]
-        self.names |= {tensor: f"#{number}" for number, tensor in enumerate(unnamed, start=1)}
+    def __init__(self) -> None:
+        self.parents: dict[Tensor, tuple[Tensor, ...]] = {}  # oldest first; () for what comes from outside
+        self.names: dict[Tensor, str] = {}
+
+    def __enter__(self) -> Graph:
+        autograd.observers.append(self)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        autograd.observers.remove(self)
+
+    def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
+        """Note an operation."""
+        for tensor in inputs:
+            self.parents.setdefault(tensor, ())
+        self.parents[result] = inputs
+        if result.requires_grad:
+            result.retain_grad()
+
+    def before_backward(self, node: Node) -> None:
+        """Nothing to note."""
+
+    def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
+        """Nothing to note: the tensors keep their gradients."""
+
+    def name(self, names: Mapping[str, Any] | None = None, /, **more: Any) -> Graph:
+        """Give names to tensors: `name(a=a)`, `name(dict(model.named_parameters()))`, or simply `name(locals())`.
+
+        What is no tensor is passed over. Tensors without a name get numbers.
+        """
+        self.names |= {tensor: name for name, tensor in ((names or {}) | more).items() if isinstance(tensor, Tensor)}
+        return self
 
     def _is_number(self, tensor: Tensor) -> bool:
         """A constant like the 2 in x**2, which stands in the line that uses it."""
-        constant = not tensor.requires_grad and tensor is not self.nodes[-1]
-        return constant and tensor.numel() == 1 and tensor not in self.names
+        is_given = not self.parents[tensor] and not tensor.requires_grad
+        return is_given and tensor.numel() == 1 and tensor not in self.names
 
-    def _made_by(self, tensor: Tensor) -> str:
-        """How a tensor came about, such as "add(a, 1)"."""
-        parents = self.parents[tensor]
-        if parents:
-            return f"{tensor.op}({', '.join(self.names.get(p) or show_values(p) for p in parents)})"
-        return "leaf" if tensor.requires_grad else "constant"
+    def _lines(self) -> dict[Tensor, str]:
+        """The tensors that have a line of their own, with their names."""
+        shown = [tensor for tensor in self.parents if not self._is_number(tensor)]
+        shown.sort(key=lambda tensor: bool(self.parents[tensor]))  # first what comes from outside
+        numbers = itertools.count(1)
+        return {tensor: self.names.get(tensor) or f"#{next(numbers)}" for tensor in shown}
 
     def __str__(self) -> str:
-        rows = [("", "shape", "value", "gradient")]
-        for tensor in self.lines:
+        rows, lines = [("", "shape", "value", "gradient")], self._lines()
+        for tensor, name in lines.items():
+            inputs = ", ".join(lines.get(parent) or show_values(parent) for parent in self.parents[tensor])
+            made = f"{tensor.op}({inputs or '...'})" if tensor.op else "leaf" if tensor.requires_grad else "constant"
             gradient = "" if tensor.grad is None else show_values(tensor.grad)
-            made = f"{self.names[tensor]} = {self._made_by(tensor)}"
-            rows.append((made, str(tensor.shape), show_values(tensor), gradient))
+            rows.append((f"{name} = {made}", str(tensor.shape), show_values(tensor), gradient))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
 
@@ -93,20 +115,3 @@ def show_values(tensor: Tensor) -> str:
         return f"norm {np.linalg.norm(values.astype(np.float64)):.6g}"
     text = np.array2string(values, max_line_width=1000, formatter={"float_kind": "{:.6g}".format})
     return " ".join(text.split())
-
-
-def _parents(result: Tensor) -> dict[Tensor, tuple[Tensor, ...]]:
-    """Every tensor behind a result, with its parents; found without recursion, as in `backward()`."""
-    found: dict[Tensor, tuple[Tensor, ...]] = {}
-    todo = [result]
-    while todo:
-        tensor = todo.pop()
-        if tensor in found:
-            continue
-        if tensor._backward is not None and not tensor._parents:
-            raise RuntimeError(
-                f"Graph: the graph behind '{tensor.op}' was freed by an earlier backward(); make the Graph before it"
-            )
-        found[tensor] = tensor._parents
-        todo.extend(tensor._parents)
-    return found

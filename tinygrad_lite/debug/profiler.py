@@ -5,10 +5,9 @@
         loss.backward()
     print(profile.table())
 
-Inside, `node()` and `backward()` (tensor.py) look at the clock. An operation's forward time is counted from the end of
-the operation before it, so the little that Python does between two of them is in it; its backward time is that of its
-derivative. Its memory is the array that it made, if it is not a view, and what else its derivative keeps.
-Outside, they ask one truth value.
+Inside, an observer (see autograd.py) reads the clock. An operation's forward time is counted from the end of the
+operation before it, so the little that Python does between two of them is in it; its backward time is that of its
+derivative. Its memory is the arrays that its derivative keeps, each counted where it is kept first.
 """
 
 from __future__ import annotations
@@ -20,7 +19,10 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
+from tinygrad_lite import autograd
+from tinygrad_lite.autograd import Node
 from tinygrad_lite.device import Array
+from tinygrad_lite.tensor import Tensor
 
 MIB = 2**20
 
@@ -57,23 +59,27 @@ class Profile:
     def __enter__(self) -> Profile:
         global running
         self._outer, running = running, self
+        if self._outer:
+            autograd.observers.remove(self._outer)
+        autograd.observers.append(self)
         self._began = self._last = time.perf_counter()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         global running
         running = self._outer
+        autograd.observers.remove(self)
+        if running:
+            autograd.observers.append(running)
         self.seconds += time.perf_counter() - self._began
 
-    def note_forward(
-        self, operation: str, result: Array, inputs: Sequence[Any], backward: Callable | None, view: bool
-    ) -> None:
+    def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
         """An operation has just made this result of these tensors."""
-        spent = self.by_operation[operation]
+        spent = self.by_operation[result.op]
         spent.calls += 1
-        if backward is not None:
-            self._known.update(id(owner(tensor.data)) for tensor in inputs if tensor._backward is None)
-            for array in ([] if view else [result]) + kept_by(backward):
+        if result._node is not None:
+            self._known.update(id(owner(tensor.data)) for tensor in inputs if tensor._is_leaf)
+            for array in kept_by(result._node.backward):
                 if id(owner(array)) not in self._known:
                     self._known.add(id(owner(array)))
                     spent.kept += array.nbytes
@@ -82,11 +88,15 @@ class Profile:
         spent.forward += now - self._last
         self._last = now
 
-    def note_backward(self, operation: str, began: float) -> None:
-        """The derivative of an operation, begun at this time, is done."""
+    def before_backward(self, node: Node) -> None:
+        """The derivative of an operation is about to be computed."""
+        self._backward_began = time.perf_counter()
+
+    def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
+        """The derivative of an operation was computed."""
         self.synchronize()
         self._last = time.perf_counter()
-        self.by_operation[operation].backward += self._last - began
+        self.by_operation[node.op].backward += self._last - self._backward_began
         self._known.clear()  # memory is being freed, and what comes next may lie where it was
 
     def note(self, what: str) -> None:

@@ -141,7 +141,7 @@ def test_what_is_drawn_after_it_is_what_the_cpu_draws(cuda):
 
 def test_no_mask_is_kept(cuda):
     y = F.dropout(Tensor.ones(1000, device=cuda).requires_grad_(), 0.5)
-    assert kept_by(y._backward) == []
+    assert kept_by(y._node.backward) == []
 
 
 def test_a_view_and_a_stretched_gradient(cuda):

@@ -1,0 +1,204 @@
+"""Reverse-mode automatic differentiation: what a node is, and how gradients walk back.
+
+Every operation computes its result at once. If one of its inputs needs a gradient, it also leaves a `Node`: which
+nodes its inputs came from (its parents), and a function `backward(dy)` that turns dL/d(result) into one gradient for
+each parent. Nodes and their edges form the graph of the calculation. `walk_back` goes through it from the loss to the
+leaves and applies the chain rule at each node. That is all; the calculus is in `ops.py` and in the chapters of
+`functional/`.
+
+A node holds no array. What a derivative needs of the forward pass, `backward` has closed over; everything else is
+freed as soon as the forward pass drops it. This file knows arrays and nodes, not tensors.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+import numpy as np
+
+from tinygrad_lite.device import Array
+
+Backward = Callable[[Array], tuple[Array | None, ...]]
+
+_newest = itertools.count()  # creation counter: a parent is always older than its child
+grad_enabled = True  # whether operations leave nodes
+
+
+@contextmanager
+def no_grad() -> Iterator[None]:
+    """Inside, operations compute values only: no graph is built and nothing is kept for a backward pass."""
+    global grad_enabled
+    before, grad_enabled = grad_enabled, False
+    try:
+        yield
+    finally:
+        grad_enabled = before
+
+
+def isgrad_enabled() -> bool:
+    """Whether operations leave nodes."""
+    return grad_enabled
+
+
+class Node:
+    """One step of a calculation, as the walk back sees it; or a leaf, where the walk ends.
+
+    Attributes:
+        op: the operation's name; empty for a leaf.
+        parents: the node of each input, None for an input that needs no gradient.
+        backward: takes dL/dy and returns dL/dx for each input x (None where there is none). It may close over arrays
+            and shapes, never over the resulting tensor: that would be a reference cycle, and memory would be freed
+            late. It must not write into dy. None for a leaf.
+        shape, dtype: of the result; its gradient has the same.
+        age: how many nodes were made before.
+        seen: pairs of a version cell and what it said, for each array that `backward` needs (see `Tensor.version`).
+        keep: stores the gradient of the result, that came from the operation named; leaves have it, and results that
+            were asked to keep theirs.
+        notes: for observers.
+    """
+
+    __slots__ = ("age", "backward", "dtype", "keep", "notes", "op", "parents", "seen", "shape")
+
+    def __init__(
+        self,
+        op: str,
+        parents: tuple[Node | None, ...],
+        backward: Backward | None,
+        shape: tuple[int, ...],
+        dtype: np.dtype,
+        seen: tuple[tuple[list[int], int], ...] = (),
+        keep: Callable[[Array, str], None] | None = None,
+    ) -> None:
+        self.op, self.parents, self.backward = op, parents, backward
+        self.shape, self.dtype, self.seen, self.keep = shape, dtype, seen, keep
+        self.age = next(_newest)
+        self.notes: Any = None
+
+
+# --- the walk -------------------------------------------------------------------------------------------------
+
+
+def walk_back(loss: Node, gradient: Array) -> None:
+    """Apply the chain rule from the loss to the leaves; each leaf stores dL/d(leaf). The graph is freed on the way.
+
+    Collect what the loss depends on. Newest first, because a parent is always older than its children: hand each
+    node the sum of the gradients that have arrived at it, let it say what its parents get, and forget it.
+
+    Why newest first? A node may hand its gradient on only after all its children have reported. In
+
+    >>> from tinygrad_lite import Tensor
+    >>> a = Tensor(1.0, requires_grad=True)
+    >>> b = a + a
+    >>> c = b + b
+    >>> c.backward()
+    >>> a.grad.item()
+    4.0
+
+    b is the child of a twice and the parent of c twice. Walking depth-first along each edge at once would pass on b's
+    first half gradient, then pass on the whole again, and arrive at 6. Children are always made after their parents,
+    so going through the nodes by age, newest first, is enough.
+
+    Args:
+        gradient: dL/d(the loss), which is 1 for a scalar.
+    Raises: RuntimeError if part of the graph was freed by an earlier walk, if a value that is still needed was
+        overwritten, or if a derivative has another shape or dtype than what it is the derivative for.
+    """
+    nodes = collect(loss)
+    gradients = {loss: gradient}  # the sum of what has arrived so far
+    own = set()  # whose sum is a fresh array that may be added into
+    with np.errstate(all="ignore"):
+        while nodes:
+            node = nodes.pop()
+            dy = gradients.pop(node, None)
+            if dy is None:  # whatever was computed from it passed nothing on
+                continue
+            if isinstance(dy, np.generic):  # NumPy turns 0-d results into scalars
+                dy = np.asarray(dy)
+            if node.keep is not None:
+                node.keep(dy, node.op)
+            if node.backward is None:
+                continue
+            parents, backward = node.parents, node.backward
+            node.parents, node.backward = (), _freed
+            for observer in observers:
+                observer.before_backward(node)
+            of_parents = [
+                (parent, dx)
+                for parent, dx in zip(parents, backward(dy), strict=True)
+                if parent is not None and dx is not None
+            ]
+            for observer in observers:
+                observer.after_backward(node, dy, [dx for _, dx in of_parents])
+            for parent, dx in of_parents:
+                if parent.backward is None:  # a leaf waits for nobody, and its gradient need not wait either
+                    parent.keep(dx, node.op)
+                    continue
+                check_gradient(dx, parent.shape, parent.dtype, node.op)
+                if parent not in gradients:
+                    gradients[parent] = dx
+                elif parent in own:
+                    gradients[parent] += dx
+                else:
+                    gradients[parent] = gradients[parent] + dx
+                    own.add(parent)
+
+
+def collect(loss: Node) -> list[Node]:
+    """Every node that the loss depends on, oldest first; found without recursion.
+
+    (A recursive search would stop at Python's limit of 1,000 nested calls, about a 12-layer network.)
+    """
+    found, todo = {loss}, [loss]
+    while todo:
+        node = todo.pop()
+        if node.backward is _freed:
+            raise RuntimeError(
+                f"backward: the graph behind '{node.op}' was freed by an earlier backward(); to use it for "
+                "several losses, add the losses first and call backward() once"
+            )
+        for version, value in node.seen:
+            if version[0] != value:
+                raise RuntimeError(
+                    f"backward: a value that '{node.op}' still needs was overwritten in place after it was used"
+                )
+        for parent in node.parents:
+            if parent is not None and parent not in found:
+                found.add(parent)
+                todo.append(parent)
+    return sorted(found, key=lambda node: node.age)
+
+
+def check_gradient(dx: Array, shape: tuple[int, ...], dtype: np.dtype, op: str) -> None:
+    """A gradient has the shape and dtype of its value; a wrong derivative fails where it is made."""
+    if dx.shape != shape or dx.dtype != dtype:
+        raise RuntimeError(
+            f"backward of '{op}' gave a gradient of shape {dx.shape} and dtype {dx.dtype} "
+            f"for a parent of shape {shape} and dtype {dtype}"
+        )
+
+
+def _freed(dy: Array) -> tuple:
+    """Stands in the place of a backward function that was used up."""
+    raise RuntimeError("backward: this part of the graph was already used and freed")
+
+
+# --- observers ------------------------------------------------------------------------------------------------
+
+
+class Observer(Protocol):
+    """Something that watches calculations, such as the checking mode and the profiler (debug/)."""
+
+    def made(self, result: Any, inputs: tuple, is_view: bool) -> None:
+        """A tensor was just computed from these tensors."""
+
+    def before_backward(self, node: Node) -> None:
+        """The derivative of a node is about to be computed."""
+
+    def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
+        """The derivative of a node was computed: dL/d(result), and dL/d(input) for each input that needs it."""
+
+
+observers: list[Observer] = []  # nearly always empty

@@ -69,12 +69,12 @@ class Node:
         backward: Backward | None,
         shape: tuple[int, ...],
         dtype: np.dtype,
-        seen: tuple[tuple[list[int], int], ...] = (),
         keep: Callable[[Array, str], None] | None = None,
     ) -> None:
         self.op, self.parents, self.backward = op, parents, backward
-        self.shape, self.dtype, self.seen, self.keep = shape, dtype, seen, keep
+        self.shape, self.dtype, self.keep = shape, dtype, keep
         self.age = next(_newest)
+        self.seen: tuple[tuple[list[int], int], ...] = ()
         self.notes: Any = None
 
 

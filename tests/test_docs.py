@@ -43,12 +43,6 @@ def test_a_page_prints_what_it_shows(path):
     assert outcome.failed == 0, "".join(said)
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_a_page_names_only_files_that_exist(path):
-    links = re.findall(r"\]\((?!http)([^)#]+)\)", path.read_text(encoding="utf-8"))
-    assert [link for link in links if not (path.parent / link).exists()] == []
-
-
 def test_the_tour_of_the_engine_is_run():
     tour = session((ROOT / "docs" / "engine.md").read_text(encoding="utf-8"))
     assert len(doctest.DocTestParser().get_examples(tour)) > 40

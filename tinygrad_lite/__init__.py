@@ -18,7 +18,7 @@ from tinygrad_lite.device import manual_seed
 from tinygrad_lite.spelling import no_such_name
 
 __all__ = ["NonFiniteError", "Tensor", "detect_anomaly", "functional", "manual_seed", "nn", "no_grad", "optim"]
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 
 def __getattr__(name: str) -> Any:

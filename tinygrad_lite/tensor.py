@@ -62,7 +62,6 @@ class Tensor(metaclass=spelling.Listed):
     Tensor([2. 4. 6.], shape=(3,), dtype=float32, device=cpu)
     """
 
-    grad: Tensor | None = None
     _node: Node | None = None  # how it was computed; None for a constant
     _is_parameter = False
     _gradient_memory: Callable[[], Array] | None = None  # where an optimizer wants the gradient of a leaf
@@ -95,6 +94,7 @@ class Tensor(metaclass=spelling.Listed):
 
     def _set_up(self, array: Array, op: str) -> None:
         self.data = array
+        self.grad: Tensor | None = None
         self.op = op
         self._version = [0]  # counts in-place writes; views of the same memory share this cell
 

@@ -1,5 +1,6 @@
 """What several test files share."""
 
+import gc
 import os
 from contextlib import contextmanager
 
@@ -34,13 +35,13 @@ def device_called(kind):
         yield kind
 
 
-@pytest.fixture(params=["cpu", "standin", "emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture  # pytest_generate_tests names the devices
 def device(request):
     """The name of each device in turn: the CPU, the stand-in for CuPy, an emulated GPU, a GPU where there is one."""
     yield from device_called(request.param)
 
 
-@pytest.fixture(params=["emulated", pytest.param("cuda", marks=pytest.mark.gpu)])
+@pytest.fixture
 def cuda(request):
     """The name of the device cuda: emulated, and a GPU where there is one."""
     yield from device_called(request.param)
@@ -51,15 +52,18 @@ def pytest_addoption(parser):
 
 
 def pytest_generate_tests(metafunc):
-    """Tests of the files in places.ON_EVERY_DEVICE run on the CPU and on cuda, unless they choose a device."""
-    test = places.name_of(metafunc.definition)
-    file = test.split("::")[0]
-    if file not in places.ON_EVERY_DEVICE or {"device", "cuda"} & {*metafunc.fixturenames} or test in places.CPU_ONLY:
-        return
-    by_default = ["emulated"] if file in places.EMULATED_BY_DEFAULT else []
+    """On which devices a test runs: those of the fixtures `device` and `cuda`, or by the lists of places.py."""
     # Where there is no GPU, and nobody asks for one by `-m gpu`, thousands of tests need not be made to be skipped.
     is_for_gpu = "gpu" in metafunc.config.getoption("markexpr") or not WHY_NO_GPU
     on_gpu = [pytest.param("cuda", marks=pytest.mark.gpu)] if is_for_gpu else []
+    chosen = {"device": ["cpu", "standin", "emulated"], "cuda": ["emulated"]}
+    for name in chosen.keys() & {*metafunc.fixturenames}:
+        metafunc.parametrize(name, [*chosen[name], *on_gpu], indirect=True)
+    test = places.name_of(metafunc.definition)
+    file = test.split("::")[0]
+    if file not in places.ON_EVERY_DEVICE or chosen.keys() & {*metafunc.fixturenames} or test in places.CPU_ONLY:
+        return
+    by_default = ["emulated"] if file in places.EMULATED_BY_DEFAULT else []
     metafunc.parametrize("place", ["cpu", *by_default, *on_gpu], indirect=True)
 
 
@@ -77,6 +81,11 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.skip(reason=WHY_NO_GPU))
 
 
+def pytest_collection_finish():
+    """Keep Python's search for circles of references out of what stays to the end: pytest's items, parsed files."""
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True)
 def place(request):
     """The device on which a test makes its tensors; see places.py."""
@@ -92,10 +101,12 @@ def place(request):
         yield name
 
 
-@pytest.fixture(autouse=True)
-def one_core(monkeypatch):
+@pytest.fixture(autouse=True, scope="session")
+def one_core():
     """Runs take one process unless they ask for more: starting others would take most of the tests' time."""
-    monkeypatch.setattr(start, "available_cores", lambda: 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(start, "available_cores", lambda: 1)
+        yield
 
 
 @pytest.fixture

@@ -349,9 +349,9 @@ def trained(tmp_path_factory):
     ("command", "typed", "written"),
     [
         ("sample.py run --start FILE:prompt.txt --max_new_tokens 5", "", PROMPT),
-        ("sample.py run --start - --beam 2 --max_new_tokens 5", PROMPT, PROMPT),
+        pytest.param("sample.py run --start - --beam 2 --max_new_tokens 5", PROMPT, PROMPT, marks=pytest.mark.slow),
         ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
-        ("-m gpt.baselines --text text.txt --orders 1-2", "", "2-gram"),
+        pytest.param("-m gpt.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
         ("-m gpt.export run exported", "", ""),
         ("-m tinygrad_lite.tokenizers.compare text.txt --vocab_size 300", "", "ü"),
     ],

@@ -43,8 +43,15 @@ BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "bias": True, "log
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
 
 
-@pytest.mark.parametrize("settings", [CHAR, BPE, SGD])
-@pytest.mark.parametrize("stop", [1, 4, 6, 9])  # an evaluation is at 4 and at 8
+@pytest.mark.parametrize(
+    ("settings", "stop"),  # an evaluation is at 4 and at 8
+    [
+        *((CHAR, stop) for stop in (1, 4, 6, 9)),
+        *((BPE, 4), (SGD, 6)),
+        *(pytest.param(BPE, stop, marks=pytest.mark.slow) for stop in (1, 6, 9)),
+        *(pytest.param(SGD, stop, marks=pytest.mark.slow) for stop in (1, 4, 9)),
+    ],
+)
 def test_a_stopped_run_goes_on_bit_for_bit(settings, stop, monkeypatch, capsys):
     whole = run_training(out_dir="whole", **settings)
     with monkeypatch.context() as patch:

@@ -1,7 +1,6 @@
 """What the product is made of and where its parts are from: few packages, no code from data, verified downloads."""
 
 import ast
-import functools
 import re
 import tokenize
 import tomllib
@@ -33,7 +32,6 @@ def sources() -> list[Path]:
     return sorted(path for path in found if not any(part.startswith(".") or part == "build" for part in path.parts))
 
 
-@functools.cache
 def tree_of(path: Path) -> ast.Module:
     with tokenize.open(ROOT / path) as file:
         return ast.parse(file.read(), str(path))

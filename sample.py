@@ -38,9 +38,10 @@ from gpt.trained import is_gpt2
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
 from seq2seq.task import FAMILY as seq2seq
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import quoted, run_command, say, shown, wants_colour
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
-from tinygrad_lite.cli.options import build, parse_command_line
+from tinygrad_lite.cli.options import build
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.cuda.precision import check_precision, set_precision

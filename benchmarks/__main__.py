@@ -16,9 +16,10 @@ from pathlib import Path
 from benchmarks.machine import load
 from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure, rows_asked_for
 from benchmarks.table import conditions, render, spread
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, parse_command_line
+from tinygrad_lite.cli.options import build
 
 
 def main(argv: list[str]) -> int:

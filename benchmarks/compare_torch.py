@@ -30,9 +30,10 @@ from benchmarks.machine import cpu_model
 from gpt.config import GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import random_key
 from tinygrad_lite.tensor import no_grad
 from tinygrad_lite.training.run_folder import tune_memory

@@ -25,9 +25,10 @@ from benchmarks.shapes import VOCABULARY, Shape
 from benchmarks.steps import Step, time_group, trainer, warm_up
 from benchmarks.table import shown, spread
 from gpt.config import GPTOptions
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.cuda.precision import PRECISIONS, precision
 from tinygrad_lite.device import get_device
 from tinygrad_lite.tensor import Tensor

@@ -25,9 +25,10 @@ from benchmarks.gpu_table import ratios, render, values
 from benchmarks.kernels import kernel_table
 from benchmarks.machine import cpu_model, installed
 from benchmarks.table import spread
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import get_device
 from tinygrad_lite.training.run_folder import available_cores
 

@@ -24,9 +24,10 @@ from benchmarks.machine import load
 from benchmarks.rows import QUICK
 from benchmarks.table import conditions
 from tinygrad_lite import Tensor
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import keyed_rng
 
 SIDES = ("ours", "torch")

@@ -20,8 +20,8 @@ from gpt.sample_options import SampleOptions
 from gpt.task import TextTask
 from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, script, undone
+from tinygrad_lite.cli.command_line import split_command_line
 from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.cli.options import split_command_line
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint, save_checkpoint

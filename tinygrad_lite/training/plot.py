@@ -25,9 +25,10 @@ from pathlib import Path
 
 import numpy as np
 
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 
 # What each format would write about the program and the hour, and shall not.
 METADATA = {

@@ -20,17 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.cli.command_line import parse_command_line, split_command_line
 from tinygrad_lite.cli.console import quoted, say
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
-from tinygrad_lite.cli.options import (
-    build,
-    difference,
-    find_preset,
-    list_presets,
-    parse_command_line,
-    read_preset,
-    split_command_line,
-)
+from tinygrad_lite.cli.options import build, difference, find_preset, list_presets, read_preset
 from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.nn import Module

@@ -69,7 +69,7 @@ def test_windows_calls_a_reader_that_went_away_an_invalid_argument():
     """But it calls a forbidden file name so, too."""
     code = (
         "import errno, sys\n"
-        "from tinygrad_lite import console\n"
+        "from tinygrad_lite.cli import console\n"
         "console.WINDOWS = sys.argv[1] == 'windows'\n"
         "def main(argv):\n"
         "    raise OSError(errno.EINVAL, 'Invalid argument', *argv[1:])\n"

@@ -8,18 +8,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import tinygrad_lite
+from tinygrad_lite.cli.command_line import parse_command_line, split_command_line
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.cli.options import (
-    answers,
-    build,
-    difference,
-    find_preset,
-    list_presets,
-    option,
-    parse_command_line,
-    read_preset,
-    split_command_line,
-)
+from tinygrad_lite.cli.options import answers, build, difference, find_preset, list_presets, option, read_preset
 
 
 @dataclass

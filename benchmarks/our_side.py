@@ -28,8 +28,8 @@ from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.corpora.texts import from_cache
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import keyed_rng, random_key
-from tinygrad_lite.tokenizers.base import CharTokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
 from tinygrad_lite.training.processes import OneProcess
 from tinygrad_lite.training.run_folder import tune_memory

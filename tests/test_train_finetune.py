@@ -15,8 +15,8 @@ from tests.tiny_runs import arguments, losses, made_up_text, run_training
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.origin import name_of
 from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.setup import name_of
 
 pytestmark = pytest.mark.usefixtures("workplace")
 

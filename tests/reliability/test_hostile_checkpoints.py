@@ -40,8 +40,8 @@ from tests.reliability.mutations import (
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.tokenizers.base import CharTokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import KEY, load_checkpoint, save_checkpoint
 from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.training.run_folder import RunFolder

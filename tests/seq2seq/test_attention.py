@@ -13,7 +13,8 @@ from seq2seq.translate import translate
 from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.device import random_key
 from tinygrad_lite.tensor import Tensor, no_grad
-from tinygrad_lite.tokenizers.base import UNKNOWN, CharTokenizer
+from tinygrad_lite.tokenizers.base import UNKNOWN
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.transformer import MultiHeadAttention
 
 TOKENIZER = CharTokenizer.train("abc $d", (*SPECIALS, UNKNOWN))

@@ -1,14 +1,15 @@
 """Tokenizers turn text into a list of integers, which is all a model ever sees, and back.
 
-Every tokenizer has the same face, the class `Tokenizer`: a vocabulary of V tokens with the ids 0 .. V - 1.
+Every tokenizer has the same interface, the class `Tokenizer`: a vocabulary of V tokens with the ids 0 .. V - 1.
 Each id stands for a piece of text in UTF-8, and the pieces of a text, joined together, are the text again.
 The ids of ordinary pieces come first and those of the specials (`<pad>`, `<bos>`, `<eos>`, `<unk>` ...) last.
 
-This file holds that common face, the simplest tokenizer there is (one token per character) and
-`StreamDecoder`, which gives the text token by token while a model writes. The other tokenizers take other pieces:
-bytes (`byte.py`), whole words (`word.py`), or what lies between and is learned by byte-pair encoding (`bpe.py`, and
-`end_of_word.py` for the form in which it came up). `python -m tinygrad_lite.tokenizers.compare FILE` compares them.
+This file holds that interface and `StreamDecoder`, which gives the text token by token while a model generates. The
+kinds of tokenizer differ in their pieces: characters (`char.py`, the simplest), bytes (`byte.py`), whole words
+(`word.py`), or what lies between and is learned by byte-pair encoding (`bpe.py`, and `end_of_word.py` for its original
+form). `python -m tinygrad_lite.tokenizers.compare FILE` compares them.
 
+    >>> from tinygrad_lite.tokenizers.char import CharTokenizer
     >>> tokenizer = CharTokenizer.train("Mit Worten läßt sich trefflich streiten,")
     >>> tokenizer.encode("Worte")
     [3, 11, 12, 14, 5]
@@ -56,7 +57,8 @@ class Tokenizer:
     """A vocabulary and the two ways through it: `encode` from text to ids, `decode` from ids to text.
 
     A kind of tokenizer is a subclass that says how to cut text (`encode_text`), what of a text it cannot
-    represent (`unknown`), and what to keep of it in a checkpoint (`to_json`, `from_json`).
+    represent (`unknown`), and what a checkpoint stores (`to_json`, and a `from_json` that builds the tokenizer again;
+    `tokenizers.tokenizer_from_json` finds the kind).
 
     Args:
         pieces: the UTF-8 bytes of the ordinary tokens, in the order of their ids.
@@ -129,6 +131,7 @@ class Tokenizer:
     def render(self, token: int) -> str:
         r"""One token in a form for people: control characters and incomplete bytes escaped, specials by name.
 
+        >>> from tinygrad_lite.tokenizers.char import CharTokenizer
         >>> tokenizer = CharTokenizer.train("ä\n")
         >>> [tokenizer.render(token) for token in range(tokenizer.vocab_size)]
         ['\\n', 'ä', '<unk>']
@@ -149,28 +152,11 @@ class Tokenizer:
 
     @staticmethod
     def from_json(data: dict) -> "Tokenizer":
-        """Build a tokenizer of any kind from what its `to_json` gave.
+        """Build a tokenizer of this kind from the output of its `to_json`, which may come from an untrusted file.
 
-        The data may come from a file that someone else wrote, so nothing in it is trusted.
-
-        Raises: TokenizerError with the reason if the data does not describe a tokenizer.
+        Raises: TokenizerError with the reason if the data does not describe one.
         """
-        # Not at the top, because all of these import this file.
-        from tinygrad_lite.tokenizers.bpe import BPETokenizer
-        from tinygrad_lite.tokenizers.byte import ByteTokenizer
-        from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-        from tinygrad_lite.tokenizers.huggingface import HFTokenizer
-        from tinygrad_lite.tokenizers.word import WordTokenizer
-
-        if not isinstance(data, dict):
-            raise TokenizerError(f"a tokenizer is kept as a JSON object, not as {reprlib.repr(data)}")
-        classes = (CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer, EndOfWordTokenizer, HFTokenizer)
-        kinds = {cls.kind: cls for cls in classes}
-        kind = data.get("kind")
-        if not isinstance(kind, str) or kind not in kinds:
-            known = ", ".join(kinds)
-            raise TokenizerError(f"no such kind of tokenizer: {reprlib.repr(kind)}, known are {known}")
-        return kinds[kind].from_json(data)
+        raise NotImplementedError
 
     def _require_unknown(self) -> int:
         """The id of <unk>, for the kinds that cannot do without it.
@@ -180,51 +166,6 @@ class Tokenizer:
         if UNKNOWN not in self.specials:
             raise TokenizerError(f"a {self.kind} tokenizer needs the special {UNKNOWN}, for what it has never seen")
         return self.specials[UNKNOWN]
-
-
-class CharTokenizer(Tokenizer):
-    """One token per character: ids 0 .. n-1 are the n characters by code point, then come the specials.
-
-    The vocabulary is small (a hundred or so for German) and a sequence is as long as its text. A character
-    that was not in the training text becomes <unk>, which therefore has to be among the specials.
-
-    Args:
-        characters: single characters in ascending order of code point.
-        specials: names of the special tokens, <unk> among them.
-    Raises: TokenizerError if the characters are none, not single, not ascending, or if <unk> is missing.
-    """
-
-    kind = "char"
-
-    def __init__(self, characters: Sequence[str], specials: Iterable[str] = (UNKNOWN,)):
-        check_characters(characters)
-        super().__init__([to_utf8(character) for character in characters], specials)
-        self._unknown_id = self._require_unknown()
-        self._ids = {character: i for i, character in enumerate(characters)}
-
-    @classmethod
-    def train(cls, text: str, specials: Iterable[str] = (UNKNOWN,)) -> "CharTokenizer":
-        """Make the vocabulary of all characters that occur in the text.
-
-        Raises: TokenizerError if the text is empty.
-        """
-        return cls(sorted(set(text)), specials)
-
-    def encode_text(self, text: str) -> list[int]:
-        return [self._ids.get(character, self._unknown_id) for character in text]
-
-    def unknown(self, text: str) -> dict[str, int]:
-        """The characters of a text that become <unk>, each with how often it occurs."""
-        return {character: n for character, n in Counter(text).items() if character not in self._ids}
-
-    def to_json(self) -> dict:
-        # A list, because two surrogates side by side in one JSON string would be read back as one character.
-        return {"kind": self.kind, "characters": list(self._ids), "specials": list(self.specials)}
-
-    @staticmethod
-    def from_json(data: dict) -> "CharTokenizer":
-        characters, specials = json_lists(data, "characters", "specials")
-        return CharTokenizer(characters, specials)
 
 
 class StreamDecoder:
@@ -269,26 +210,6 @@ def json_lists(data: dict, *fields: str) -> list[list]:
         if not isinstance(data[field], list):
             raise TokenizerError(f"the tokenizer's {field} must be a list, not {reprlib.repr(data[field])}")
     return [data[field] for field in fields]
-
-
-def check_characters(characters: Sequence[str]) -> None:
-    """Refuse a vocabulary of characters that are not single, not ascending by code point, or none at all.
-
-    Raises: TokenizerError.
-    """
-    previous = ""
-    for character in characters:
-        if not isinstance(character, str) or len(character) != 1:
-            wrong = reprlib.repr(character)
-            raise TokenizerError(f"a character vocabulary holds single characters, not {wrong}")
-        if character <= previous:
-            raise TokenizerError(
-                f"a character vocabulary is sorted by code point and names each character once, "
-                f"but {character!r} follows {previous!r}"
-            )
-        previous = character
-    if not previous:
-        raise TokenizerError("a character vocabulary needs at least one character: is the text empty?")
 
 
 def checked_specials(specials: Iterable[str]) -> list[str]:

@@ -29,9 +29,10 @@ from tinygrad_lite.cli.console import RESET, run_command, wants_colour
 from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
-from tinygrad_lite.tokenizers.base import CharTokenizer, Tokenizer, to_utf8
+from tinygrad_lite.tokenizers.base import Tokenizer, to_utf8
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
 

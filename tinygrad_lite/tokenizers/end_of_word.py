@@ -31,8 +31,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tinygrad_lite.cli.errors import TokenizerError
-from tinygrad_lite.tokenizers.base import UNKNOWN, check_characters, json_lists, to_utf8
+from tinygrad_lite.tokenizers.base import UNKNOWN, json_lists, to_utf8
 from tinygrad_lite.tokenizers.bpe import MAX_MERGES, MergeTokenizer, cut_long, learn_merges
+from tinygrad_lite.tokenizers.char import check_characters
 
 END_OF_WORD = "</w>"
 

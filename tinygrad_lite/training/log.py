@@ -23,7 +23,7 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.checkpoint import Checkpoint, mean_weights, save_checkpoint
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.processes import Numbers
-from tinygrad_lite.training.setup import Start, saved_options
+from tinygrad_lite.training.setup import Start
 
 
 class RunLog:
@@ -145,7 +145,7 @@ class RunLog:
         return Checkpoint(
             family=self.start.family.name,
             model=self.model.config.to_json(),
-            training=saved_options(self.options),
+            training=self.options.saved(),
             tokenizer=self.task.tokenizer.to_json(),
             step=self.optimizer.steps,
             best_loss=best_loss,

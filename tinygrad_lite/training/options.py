@@ -5,7 +5,9 @@ The names are nanoGPT's wherever nanoGPT has one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,6 +66,10 @@ OTHER_NAMES = answers(
 # ... and those that one model calls by one name and one by another.
 BATCH_NAMES = "batch bs batchsize minibatch_size micro_batch_size train_batch_size per_device_train_batch_size"
 DATA_NAMES = "data data_path data_dir data_file file files filename input input_file train train_file train_data"
+
+# These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them. (Nor the
+# paths in `FILES`.)
+NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "profile", "stop_on_disk_error"}
 
 
 @dataclass
@@ -149,10 +155,27 @@ class TrainOptions:
     )
     log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
 
+    FILES: ClassVar[
+        tuple[str, ...]
+    ] = ()  # the options that are paths of the training data, named by each model's class
+
     @property
     def weight_dtype(self) -> np.dtype:
         """The type of weights and gradients. (TF32 and bfloat16 are in what way a GPU multiplies them.)"""
         return np.dtype("float32" if self.dtype in PRECISIONS else self.dtype)
+
+    def saved(self) -> dict[str, Any]:
+        """The settings that a checkpoint holds."""
+        return {name: value for name, value in asdict(self).items() if name not in NOT_SAVED | {*self.FILES}}
+
+    def noted(self) -> dict[str, Any]:
+        """The settings for options.json, with absolute paths, so that --resume finds the text from any folder."""
+        noted = asdict(self)
+        for name in self.FILES:
+            paths = noted[name]
+            whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]
+            noted[name] = whole if isinstance(paths, list) else "".join(whole)
+        return noted
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of the update that leads from `step` to `step + 1` updates."""

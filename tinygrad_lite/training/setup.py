@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -22,22 +22,21 @@ import numpy as np
 
 from tinygrad_lite.cli.command_line import parse_command_line, split_command_line
 from tinygrad_lite.cli.console import quoted, say
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
-from tinygrad_lite.cli.options import build, difference, find_preset, list_presets, read_preset
+from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.cli.options import build, find_preset, list_presets, read_preset
 from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, family_in, load_checkpoint
-from tinygrad_lite.training.model_spec import Family, Task, Trained, check_family, check_specials
+from tinygrad_lite.training.model_spec import Family, Task, Trained, check_family
 from tinygrad_lite.training.options import TrainOptions
+from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, resumed_options
 from tinygrad_lite.training.run_folder import MOST_WORKERS, RunFolder, available_cores
 
 PRESETS = Path(__file__).parents[2] / "presets"
-# These say where a run reads and writes and how it starts, not what it computes: no checkpoint holds them.
-# (Nor the paths of the text's files.)
-NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "profile", "stop_on_disk_error"}
 COMMON = ("text", "pairs", "max_iters", "resume")  # what --help shows first
 IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
 
@@ -63,7 +62,7 @@ class Start:
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer that the weights need; none for random weights, which can learn any."""
         if self.checkpoint:
-            return Tokenizer.from_json(self.checkpoint.tokenizer)
+            return tokenizer_from_json(self.checkpoint.tokenizer)
         return self.trained.tokenizer if self.trained else None
 
     @property
@@ -103,7 +102,7 @@ class Start:
         """Make the folder ready, and the optimizer what it was if the run is resumed."""
         if self.checkpoint is None:
             refuse_if_used(self.options, self.folder)  # again: now nobody else can have begun
-            self.folder.begin(to_note(self.options))
+            self.folder.begin(self.options.noted())
             return
         try:
             optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
@@ -112,7 +111,7 @@ class Start:
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
             say("warning: the text is not the one that this run learned from so far")
         self.folder.rewind(self.checkpoint.step)
-        self.folder.note_options(to_note(self.options))
+        self.folder.note_options(self.options.noted())
         say(f"resuming after {self.checkpoint.step:,} steps")
 
 
@@ -266,105 +265,6 @@ def number_of_workers(options: TrainOptions) -> int:
     return options.workers or min(MOST_WORKERS, available_cores(), most)
 
 
-# --- a run that is resumed ------------------------------------------------------------------------------------
-
-
-def resumed_options(
-    family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
-) -> TrainOptions:
-    """The settings of the run that is resumed, with what the command line changes; prints the changes."""
-    source = f"checkpoint {folder.last}"
-    check_saved(folder.last, family, checkpoint.training)
-    before = build(family.options, (source, checkpoint.training))
-    # The checkpoint holds no path; which files the text was in, options.json says.
-    files, noted = family.options.FILES, folder.noted_options()
-    text = {} if {*files, "dataset"} & given.keys() else {name: noted[name] for name in files if name in noted}
-    options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
-    for name in sorted((fixed(family) | {"dtype"}) & given.keys()):
-        old, new = getattr(before, name), getattr(options, name)
-        if name == "dtype" and options.weight_dtype == before.weight_dtype:
-            continue  # only the products of a GPU become finer or coarser
-        if old != new:
-            raise OptionError(
-                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, and its weights fit nothing "
-                "else; start another run with another --out_dir"
-            )
-    for line in difference(checkpoint.training, saved_options(options)):
-        say(f"changed: {line}")
-    if options.max_iters < checkpoint.step:
-        raise OptionError(
-            f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
-        )
-    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
-    held = family.config.from_json(checkpoint.model)
-    check_specials(folder.last, held, tokenizer)
-    described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
-    if any(getattr(held, name) != getattr(described, name) for name in {*family.shape, "vocab_size"}):
-        raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
-    return options
-
-
-def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
-    """Raise CheckpointError if settings say where to read or write: a stranger's checkpoint has no say in that."""
-    dataset = training.get("dataset")
-    outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
-    if isinstance(dataset, str) and Path(dataset).name != dataset:
-        outside.append("dataset")
-    if outside:
-        raise CheckpointError(f"{path}: its settings name {outside[0]}, which is for the command line to say")
-
-
-# --- a run that starts from other weights ---------------------------------------------------------------------
-
-
-def name_of(origin: Path) -> str:
-    """What a run that starts from this file or folder is called: as the folder."""
-    return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
-
-
-def load_origin(family: Family, origin: str) -> Trained:
-    """The weights that --init_from names.
-
-    Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
-    """
-    if not Path(origin).exists():
-        raise OptionError(
-            f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
-            "folder of a run, or a folder in Hugging Face's GPT-2 layout"
-        )
-    trained = family.load(Path(origin))
-    say(trained.about)
-    return trained
-
-
-def fixed(family: Family) -> frozenset[str]:
-    """The options that decide which weights there are: a run that starts from weights cannot change them."""
-    return family.shape | {"tokenizer", "vocab_size"}
-
-
-def adapted_options(
-    family: Family, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
-) -> TrainOptions:
-    """The settings of a new run with other weights: their shape and tokenizer, else those of preset and command line.
-
-    Args:
-        base, given: the values of the preset, and of the command line.
-        asked: the values that the user knows of, and that must therefore not be passed over in silence.
-    Raises: OptionError that names what does not fit the weights.
-    """
-    own = {name: getattr(trained.config, name) for name in family.shape}
-    own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
-    for name in sorted(fixed(family) & asked.keys()):
-        if name == "block_size" and asked[name] < own[name]:
-            own[name] = asked[name]  # the weights know longer contexts; a shorter one is faster
-        elif asked[name] != own[name]:
-            raise OptionError(
-                f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
-                "leave it out, or train from scratch"
-            )
-    return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))
-
-
 def warn_of_unknown(task: Task) -> None:
     """Count the characters of the text that the weights never saw, because their tokenizer does not have them."""
     counts = task.unknown()
@@ -377,22 +277,3 @@ def warn_of_unknown(task: Task) -> None:
         f"warning: {sum(counts.values()):,} characters of the text are unknown to the tokenizer of these weights, "
         f"which reads them as one and the same: {named}{more}"
     )
-
-
-# --- settings on paper ----------------------------------------------------------------------------------------
-
-
-def saved_options(options: TrainOptions) -> dict[str, Any]:
-    """The settings that a checkpoint holds."""
-    left_out = NOT_SAVED | set(options.FILES)
-    return {name: value for name, value in asdict(options).items() if name not in left_out}
-
-
-def to_note(options: TrainOptions) -> dict[str, Any]:
-    """The settings for options.json, with whole paths, so that --resume finds the text from any folder."""
-    noted = asdict(options)
-    for name in options.FILES:
-        paths = noted[name]
-        whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]
-        noted[name] = whole if isinstance(paths, list) else "".join(whole)
-    return noted

@@ -101,16 +101,50 @@ def merge_pair(ids: list[int], pair: Pair, token: int) -> list[int]:
     return merged
 
 
+def reference_merges(
+    word_counts: dict[str, int], n_merges: int, spell: Callable[[str], list[int]], lengths: Sequence[int]
+) -> list[Pair]:
+    """Byte-pair encoding as defined: count all pairs, merge the most frequent one everywhere, and repeat.
+
+    The reference version of `learn_merges`, which finds the same merges without counting everything again. It stops
+    early if no pair is left that occurs twice.
+
+    Args:
+        word_counts: how often each word occurs, in the order of the text.
+        n_merges: number of merges to learn.
+        spell: maps a word to its base tokens.
+        lengths: length of each base token when it is written.
+
+    >>> reference_merges({"aaabdaaabac": 1}, 3, lambda word: list(word.encode()), lengths=[1] * 256)
+    [(97, 97), (97, 98), (256, 257)]
+    """
+    words = [(spell(word), count) for word, count in word_counts.items()]
+    lengths, merges = list(lengths), []
+    while len(merges) < n_merges:
+        counts: Counter[Pair] = Counter()
+        for ids, count in words:
+            for pair in pairwise(ids):
+                counts[pair] += count
+        if not counts or max(counts.values()) < 2:
+            break
+        # A Counter lists the pairs in the order of the text, and min takes the first of equals.
+        best = min(counts, key=lambda pair: (-counts[pair], lengths[pair[0]] + lengths[pair[1]]))
+        words = [(merge_pair(ids, best, len(lengths)), count) for ids, count in words]
+        lengths.append(lengths[best[0]] + lengths[best[1]])
+        merges.append(best)
+    return merges
+
+
+# --- the fast version -----------------------------------------------------------------------------------------
+
+
 class PairTable:
     """How often each pair of neighbouring tokens occurs, kept up to date while pairs are merged.
 
     A merge changes only the words that contain its pair. So we keep for each pair the words it is in, and
     never have to count all words again.
 
-    Args:
-        word_counts: how often each word occurs, in the order in which the text brings them.
-        spell: gives the base tokens of a word.
-        lengths: how long each base token is when it is written.
+    Its arguments are those of `reference_merges`.
     """
 
     def __init__(self, word_counts: dict[str, int], spell: Callable[[str], list[int]], lengths: Sequence[int]):
@@ -158,9 +192,7 @@ class PairTable:
 def learn_merges(
     word_counts: dict[str, int], n_merges: int, spell: Callable[[str], list[int]], lengths: Sequence[int]
 ) -> list[Pair]:
-    """Find the pairs to merge, in order; fewer than n_merges if no pair is left that occurs twice.
-
-    What the base tokens are, bytes or characters, is up to `spell` and `lengths` (see `PairTable`).
+    """The same merges as `reference_merges`, found without counting all pairs again after each merge.
 
     The next pair is at the top of a heap, ordered by `PairTable.rank`. New pairs always contain the new
     token, and a pair of older tokens can only lose occurrences, which moves it back in the order. So an entry
@@ -182,6 +214,9 @@ def learn_merges(
             if table.counts[candidate] > 1:
                 heapq.heappush(heap, (table.rank(candidate), candidate))
     return merges
+
+
+# --- the tokenizers -------------------------------------------------------------------------------------------
 
 
 class MergeTokenizer(Tokenizer):

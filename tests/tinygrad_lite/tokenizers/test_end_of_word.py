@@ -51,7 +51,7 @@ def symbols(text: str) -> list[list[str]]:
 
 
 def naive_merges(text: str, n_merges: int) -> list[tuple[str, str]]:
-    """Algorithm 1 of the paper: all pairs of the whole text are counted anew for each merge."""
+    """Algorithm 1 of the paper: all pairs of the whole text are counted again for each merge."""
     words, merges = symbols(text), []
     while len(merges) < n_merges:
         counts = Counter(pair for word in words for pair in pairwise(word))

@@ -125,7 +125,7 @@ def test_what_cannot_be_started_from(workplace):
     (workplace / "empty").mkdir()
     for origin, error, reason in (
         ("gone", OptionError, "no such file or folder; it takes"),
-        ("notes.safetensors", CheckpointError, "no readable checkpoint"),
+        ("notes.safetensors", CheckpointError, "not a readable checkpoint"),
         ("empty", CheckpointError, "there is no checkpoint under empty"),
     ):
         with pytest.raises(error, match=reason):

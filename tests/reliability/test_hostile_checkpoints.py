@@ -191,12 +191,12 @@ def test_a_checkpoint_cut_at_every_kilobyte_is_refused(family, run, runs, workpl
     lengths = range(0, len(last), 1024)
     for length in lengths:
         path.write_bytes(last[:length])
-        with pytest.raises(CheckpointError, match="no readable checkpoint"):
+        with pytest.raises(CheckpointError, match="not a readable checkpoint"):
             sampled(path)
     run(family)
     for length in lengths[::8]:
         Path("run/last.safetensors").write_bytes(last[:length])
-        with pytest.raises(CheckpointError, match="no readable checkpoint"):
+        with pytest.raises(CheckpointError, match="not a readable checkpoint"):
             resume()
     refused = len(lengths) + len(lengths[::8])
     report(f"hostile files: a {family} checkpoint cut at each of {len(lengths)} kilobytes: refused {refused} times")
@@ -229,7 +229,7 @@ def test_a_pickle_under_our_suffix_is_not_opened(command, run, workplace):
         "seq2seq.evaluate": lambda: evaluate.main([str(path)]),
         "gpt.baselines": lambda: sampled(path.parent),
     }
-    with harmless(workplace), pytest.raises(CheckpointError, match="no readable checkpoint"):
+    with harmless(workplace), pytest.raises(CheckpointError, match="not a readable checkpoint"):
         calls[command]()
     assert not Path("unpickled").exists()
 

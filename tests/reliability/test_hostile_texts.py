@@ -96,7 +96,7 @@ def test_a_broken_tokenizer_works_or_is_refused(count, workplace, report):
         ({"kind": "bpe", "merges": [["a", "b"]], "specials": []}, "two token ids"),
         ({"kind": "char", "characters": ["b", "a"], "specials": ["<unk>"]}, "sorted by code point"),
         ({"kind": "char", "characters": ["a"], "specials": ["\x1b[2J", "<unk>"]}, "printable"),
-        ({"kind": "word", "words": ["a"] * 2, "specials": ["<unk>"]}, "there twice"),
+        ({"kind": "word", "words": ["a"] * 2, "specials": ["<unk>"]}, "given twice"),
         ({"kind": "byte", "specials": [f"<{i}>" for i in range(10_001)]}, "too many"),
         ({"kind": "byte", "specials": [], "path": "/etc/hostname"}, "has the fields"),
     ],

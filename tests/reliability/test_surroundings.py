@@ -92,7 +92,7 @@ def test_a_cache_that_is_deleted(workplace, source, monkeypatch, capsys, report)
             train.main(arguments(**settings))
     before = {path.name: path.read_bytes() for path in Path("run").iterdir()}
     source["text"] = None
-    with pytest.raises(CorpusError, match=r"not at hand \(there is no network\)"):
+    with pytest.raises(CorpusError, match=r"unavailable \(there is no network\)"):
         train.main(["--resume", "--out_dir=run"])
     assert {path.name: path.read_bytes() for path in Path("run").iterdir()} == before
     source["text"] = made_up_text()

@@ -30,7 +30,7 @@ OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Go
 
 @dataclasses.dataclass
 class Parsed:
-    """What a command line says: only the options that were given, the positional arguments, notes for the user."""
+    """The contents of a command line: the options that were given, positional arguments, notes for the user."""
 
     values: dict[str, Any]
     positionals: list[str]
@@ -59,8 +59,8 @@ class Part(NamedTuple):
 def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
     """Cut a command line into options with their values and words that stand alone. Nothing is checked yet.
 
-    How many words an option takes is a matter of its type: a truth value takes the next word only if it is one such
-    as `true`, a list takes all words up to the next option, all other types (and unknown options) take one word.
+    How many words an option takes depends on its type: a boolean takes the next word only if it is one such as
+    `true`, a list takes all words up to the next option, all other types (and unknown options) take one word.
 
     Args:
         classes: dataclasses of options, in which the types are found.
@@ -113,22 +113,21 @@ def parse_command_line(
     ignored: Mapping[str, str] | None = None,
     hints: Mapping[str, str] | None = None,
 ) -> Parsed:
-    """Read `--name value` and `--name=value`; a truth value also as `--name` alone, a list as several values.
+    """Read `--name value` and `--name=value`; a boolean also as `--name` alone, a list as several values.
 
-    Names are never abbreviated; in them, - and _ are the same. Of an option given twice the last value counts.
+    Names are never abbreviated; in them, - and _ are the same. If an option is given twice, the last value counts.
 
     Args:
         cls: the dataclass of options.
         argv: the arguments, without the program's name.
         prog, description, epilog: for --help, which prints the page and exits with status 0, as --version does.
         examples: commands with what they do, for --help.
-        positional, about_positional: what the one argument without a name is called, if there may be one, and what
-            it is, for --help.
-        several: whether there may be more of them.
+        positional, about_positional: name and meaning of the positional argument, if one is allowed, for --help.
+        several: whether more than one is allowed.
         common: the options that --help shows first.
-        ignored: options of other programs that are taken without effect, each with the reason for its note.
-        hints: what to say about options that there are not, see `answers`.
-    Raises: OptionError with one sentence, for whatever is wrong.
+        ignored: options of other programs that are accepted without effect, each with the reason for its note.
+        hints: what to say about options that do not exist, see `answers`.
+    Raises: OptionError with one sentence that says what is wrong.
     """
     ignored, hints = ignored or {}, hints or {}
     fields, kinds = fields_of(cls)
@@ -142,7 +141,7 @@ def parse_command_line(
         elif name in fields:
             field, kind = fields[name], kinds[name]
             if not words and base_type(kind) is not bool:
-                # Only a text can begin with --, and only if something follows was it perhaps meant as the value.
+                # Only a text can begin with --, and only a word that follows may have been meant as the value.
                 is_text = number + 1 < len(parts) and base_type(kind) in (str, list)
                 hint = f" (one that begins with -- is written --{name}=...)" if is_text else ""
                 raise OptionError(f"--{name} needs a value: {allowed(field, kind)}{hint}")
@@ -161,14 +160,14 @@ def parse_command_line(
 
 
 def _print_and_exit(text: str) -> NoReturn:
-    """Print for a user who asked for it; a terminal may lack a letter of it."""
+    """Print a page that the user asked for; a letter that the terminal lacks becomes a question mark."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding), flush=True)
     sys.exit(0)
 
 
 def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: str) -> str:
-    """What to say about an option that is not there."""
+    """The message about an option that does not exist."""
     hint, near = hints.get(name.lower(), ""), nearest(name, names)
     advice = f"{prog} --help lists all"
     if hint.startswith("--"):
@@ -181,7 +180,7 @@ def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: st
 
 
 def _from_words(kind: Any, words: list[str]) -> Any:
-    """What words of a command line mean in a field of this type; what means nothing there stays text."""
+    """The words of a command line converted to a field's type; what cannot be converted stays text."""
     text, base = words[0], base_type(kind)
     if may_be_none(kind) and len(words) == 1 and text.lower() == "none":
         return None
@@ -196,7 +195,7 @@ def _from_words(kind: Any, words: list[str]) -> Any:
 
 
 def _from_decimal(text: str) -> int | str:
-    """The whole number that is written like 1e3 or 12.0, without a detour over float, which would round it."""
+    """A whole number written like 1e3 or 12.0, not by way of float, which would round it."""
     try:
         number = decimal.Decimal(text)
     except decimal.InvalidOperation:

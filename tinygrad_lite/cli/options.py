@@ -54,17 +54,17 @@ def option(
     group: str = "",
     hidden: bool = False,
 ) -> Any:
-    """A dataclass field with all that the command line, --help and the checks need to know.
+    """A dataclass field with everything that the command line, --help and the checks need.
 
     The field's type can be int, float, bool, str, list[str], or one of them `| None`, which is written none.
 
     Args:
-        default: the value if nothing else is said.
+        default: the value if no other is given.
         help: what it means, in a few words.
         unit: what is counted or measured.
         low, high: smallest and largest value allowed.
-        above, below: bounds that are themselves not allowed.
-        choices: the strings allowed.
+        above, below: exclusive bounds.
+        choices: the allowed strings.
         is_path: whether the value is a file or folder, or a list of them.
         group: the heading under which --help shows it.
         hidden: leave it out of --help.
@@ -78,9 +78,9 @@ def option(
 
 
 def answers(table: Mapping[str, str]) -> dict[str, str]:
-    """What to say to each option that other programs have, of a table from what to say to such names.
+    """Turn a table {answer: names of options in other programs} into {name: answer}.
 
-    An answer is an option, such as `--learning_rate`, or the rest of a sentence that begins with the name.
+    An answer is the option to use here, such as `--learning_rate`, or the rest of a sentence that begins with the name.
 
     >>> answers({"--eggs": "ei eier", "is not for eating": "stone"})
     {'ei': '--eggs', 'eier': '--eggs', 'stone': 'is not for eating'}
@@ -95,8 +95,8 @@ def build(cls: type, *layers: tuple[str, Mapping[str, Any]]) -> Any:
     """An instance of the dataclass from its defaults and layers of values, the later ones winning.
 
     Args:
-        layers: pairs of where the values are from (for messages) and the values by name.
-    Raises: OptionError that names the option and where its value is from.
+        layers: pairs of a source (for messages) and the values by name.
+    Raises: OptionError that names the option and the source of its value.
     """
     fields, kinds = fields_of(cls)
     values: dict[str, Any] = {}
@@ -112,11 +112,11 @@ def build(cls: type, *layers: tuple[str, Mapping[str, Any]]) -> Any:
 
 
 def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
-    """A value in its field's type, checked. A whole number will do for a float, and 3.0 for an int; text will not.
+    """A value converted to its field's type and checked. A float may be given as 3 and an int as 3.0, but not as text.
 
     Args:
         kind: the field's type.
-        value: as TOML, JSON or `_from_words` gives it. TOML has no null, so "none" is None where that is allowed.
+        value: from TOML, JSON or the command line. TOML has no null, so "none" is None where that is allowed.
         label: how a message names the value.
     Raises: OptionError that says what is allowed.
     """
@@ -134,7 +134,7 @@ def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
     if base is list:
         right = right and all(type(item) is str for item in value)
     if base in (str, list) and right:
-        right = "\0" not in "".join(value)  # which a file can say, a command line not, and no path may hold
+        right = "\0" not in "".join(value)  # possible in a file, impossible on a command line and in a path
     if not right:
         raise OptionError(f"{label}: must be {allowed(field, kind)}")
     if not _in_range(field, value):
@@ -143,14 +143,14 @@ def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
 
 
 def _in_range(field: dataclasses.Field, value: Any) -> bool:
-    """Whether a value of the right type obeys its field's bounds and choices."""
+    """Whether a value of the right type satisfies its field's bounds and choices."""
     if (choices := field.metadata["choices"]) and value not in choices:
         return False
     return all(limit is None or BOUNDS[words](value, limit) for words, limit in field.metadata["bounds"].items())
 
 
 def allowed(field: dataclasses.Field, kind: Any) -> str:
-    """What a field takes, in words.
+    """The values that a field accepts, in words.
 
     >>> allowed(option(0.1, "", above=0.0, high=1.0, unit="m"), float)
     'a finite number, above 0 and at most 1 (m)'
@@ -170,7 +170,7 @@ def _range(field: dataclasses.Field) -> str:
 
 
 def _tail(field: dataclasses.Field, kind: Any) -> str:
-    """What follows after the range in a message: whether none is allowed too, and the unit."""
+    """The end of a message, after the range: whether none is allowed too, and the unit."""
     return (", or none" if may_be_none(kind) else "") + (f" ({unit})" if (unit := field.metadata["unit"]) else "")
 
 
@@ -212,14 +212,14 @@ def _cut(text: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The name that a mistyped or shortened one was probably meant to be."""
+    """The known name nearest to a mistyped or shortened one, if there is one."""
     name, names = name.lower(), list(names)
     longer = [other for other in names if len(name) > 1 and other.startswith(name)]
     return next(iter(longer or difflib.get_close_matches(name, names, n=1)), None)
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What changed between two sets of values, a line each.
+    """The changes from one set of values to another, a line each.
 
     >>> difference({"learning_rate": 0.001, "seed": 2}, {"learning_rate": 0.0005, "seed": 2})
     ['learning_rate: 0.001 -> 0.0005']

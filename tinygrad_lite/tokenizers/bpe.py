@@ -1,4 +1,4 @@
-"""Byte-pair encoding learns a vocabulary between characters and words by merging what often stands together.
+"""Byte-pair encoding learns a vocabulary between characters and words by merging what often occurs together.
 
 Characters make long sequences, and whole words make a huge vocabulary that still lacks the next new word.
 Byte-pair encoding (BPE) lies between and is tuned by one number, the vocabulary size V:
@@ -25,8 +25,8 @@ In ZabdZabac the pairs Za and ab both occur twice. Of equally frequent pairs we 
 shortest token (in bytes), and of those the one that comes first in the text as it stands. So the same text
 always gives the same vocabulary.
 
-Pairs are counted inside words only: a token such as "e d", across two words, would seldom be of use. That is
-also what makes learning fast, since a word that occurs a thousand times is worked on once.
+Pairs are counted inside words only: a token such as "e d", across two words, would rarely be useful. That also
+makes learning fast, since a word that occurs a thousand times is processed once.
 
 Sources: Sennrich, Haddow, Birch 2016 (arXiv:1508.07909), algorithm 1; on bytes instead of characters, and
 with the space before a word as part of it, as in GPT-2 (Radford et al. 2019, section 2.2). The tie-break is
@@ -152,7 +152,7 @@ class PairTable:
         self.weights = list(word_counts.values())
         self.lengths = list(lengths)  # every merge adds one
         self.counts: defaultdict[Pair, int] = defaultdict(int)
-        # The words of a pair, by index: a dict without values, for it keeps the order and forgets quickly.
+        # The words of a pair, by index: a dict without values, since it keeps the order and removes quickly.
         self.places: defaultdict[Pair, dict[int, None]] = defaultdict(dict)
         for index, ids in enumerate(self.words):
             for pair in pairwise(ids):
@@ -160,7 +160,7 @@ class PairTable:
                 self.places[pair][index] = None
 
     def rank(self, pair: Pair) -> tuple[int, int, int, int]:
-        """What pairs are sorted by, the next to merge first: most frequent, shortest, first in the text."""
+        """The sort key of a pair, the next to merge first: most frequent, shortest, first in the text."""
         # Words are visited in the order of the text, so the first one noted is the first in the text.
         index = next(iter(self.places[pair]))
         offset = 0  # as a length and not in tokens, because merging to the left does not change it
@@ -171,7 +171,7 @@ class PairTable:
         return -self.counts[pair], self.lengths[pair[0]] + self.lengths[pair[1]], index, offset
 
     def merge(self, pair: Pair) -> list[Pair]:
-        """Make the pair a token, in all words that contain it, and return the pairs that came into being."""
+        """Replace the pair by a new token in all words that contain it, and return the new pairs."""
         token = len(self.lengths)
         self.lengths.append(self.lengths[pair[0]] + self.lengths[pair[1]])
         born: dict[Pair, None] = {}
@@ -196,8 +196,8 @@ def learn_merges(
 
     The next pair is at the top of a heap, ordered by `PairTable.rank`. New pairs always contain the new
     token, and a pair of older tokens can only lose occurrences, which moves it back in the order. So an entry
-    may stay as it is while counts fall: once it is at the top with an outdated count, it is put back with the
-    present one.
+    may stay while counts fall: when it reaches the top with an outdated count, it is pushed back with the current
+    one.
     """
     table = PairTable(word_counts, spell, lengths)
     heap = [(table.rank(pair), pair) for pair, count in table.counts.items() if count > 1]
@@ -229,7 +229,7 @@ class MergeTokenizer(Tokenizer):
         base: the UTF-8 bytes of the base tokens.
         merges: pairs of ids; number i (from 0) makes token len(base) + i of two tokens with lower ids.
         specials: names of the special tokens.
-    Raises: TokenizerError if a merge is no pair of lower ids, is there twice, or gets longer than any word.
+    Raises: TokenizerError if a merge is not a pair of lower ids, is given twice, or is longer than any word.
     """
 
     def __init__(self, base: Sequence[bytes], merges: Sequence[Sequence[int]], specials: Iterable[str]):
@@ -291,8 +291,8 @@ class BPETokenizer(MergeTokenizer):
     def train(cls, text: str, vocab_size: int, specials: Iterable[str] = ()) -> "BPETokenizer":
         """Learn a vocabulary of vocab_size tokens (bytes, merges and specials together) from a text.
 
-        If the text is too short for that, learning ends when no pair occurs twice any more: `n_merges` of the
-        result tells how many merges were made, and its `vocab_size` is what there is.
+        Learning stops early when no pair occurs twice any more; then `n_merges` and `vocab_size` of the result are
+        smaller.
 
         Raises: TokenizerError if the text is empty or vocab_size is below 256 + the number of specials.
         """
@@ -330,7 +330,7 @@ class BPETokenizer(MergeTokenizer):
 
 
 def _checked_merges(merges: Sequence[Sequence[int]], base_lengths: list[int]) -> list[Pair]:
-    """The merges as a list of pairs, after a look at each; the lengths are the bytes of the base tokens."""
+    """The merges as a list of pairs, each checked; the lengths are the bytes of the base tokens."""
     if len(merges) > MAX_MERGES:
         raise TokenizerError(f"{len(merges)} merges are too many: at most {MAX_MERGES}")
     lengths = list(base_lengths)  # checked before any bytes are joined: forty doublings would make a terabyte
@@ -345,10 +345,10 @@ def _checked_merges(merges: Sequence[Sequence[int]], base_lengths: list[int]) ->
         if not (0 <= left < token and 0 <= right < token):
             raise TokenizerError(f"{where} joins {left} and {right}, but only ids below {token} exist yet")
         if (left, right) in pairs:
-            raise TokenizerError(f"{where} joins {left} and {right}, which an earlier merge does already")
+            raise TokenizerError(f"{where} joins {left} and {right}, as an earlier merge already does")
         length = lengths[left] + lengths[right]
         if length > MAX_TOKEN_BYTES:
-            raise TokenizerError(f"{where} has {length} bytes: more than {MAX_TOKEN_BYTES} are in no word")
+            raise TokenizerError(f"{where} has {length} bytes, but no word has more than {MAX_TOKEN_BYTES}")
         lengths.append(length)
         pairs[left, right] = None
     return list(pairs)

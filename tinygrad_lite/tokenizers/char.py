@@ -19,12 +19,12 @@ class CharTokenizer(Tokenizer):
     """One token per character: ids 0 .. n-1 are the n characters by code point, then come the specials.
 
     The vocabulary is small (a hundred or so for German) and a sequence is as long as its text. A character
-    that was not in the training text becomes <unk>, which therefore has to be among the specials.
+    that was not in the training text becomes <unk>, which therefore must be among the specials.
 
     Args:
         characters: single characters in ascending order of code point.
         specials: names of the special tokens, <unk> among them.
-    Raises: TokenizerError if the characters are none, not single, not ascending, or if <unk> is missing.
+    Raises: TokenizerError if the characters are missing, not single or not ascending, or if <unk> is missing.
     """
 
     kind = "char"
@@ -47,7 +47,7 @@ class CharTokenizer(Tokenizer):
         return [self._ids.get(character, self._unknown_id) for character in text]
 
     def unknown(self, text: str) -> dict[str, int]:
-        """The characters of a text that become <unk>, each with how often it occurs."""
+        """The characters of a text that become <unk>, each with its number of occurrences."""
         return {character: n for character, n in Counter(text).items() if character not in self._ids}
 
     def to_json(self) -> dict:
@@ -61,7 +61,7 @@ class CharTokenizer(Tokenizer):
 
 
 def check_characters(characters: Sequence[str]) -> None:
-    """Refuse a vocabulary of characters that are not single, not ascending by code point, or none at all.
+    """Check that a vocabulary consists of single characters, at least one, in ascending order of code point.
 
     Raises: TokenizerError.
     """

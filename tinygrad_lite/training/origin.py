@@ -42,11 +42,11 @@ def resumed_options(
     for name in sorted((fixed(family) | {"dtype"}) & given.keys()):
         old, new = getattr(before, name), getattr(options, name)
         if name == "dtype" and options.weight_dtype == before.weight_dtype:
-            continue  # only the products of a GPU become finer or coarser
+            continue  # only the precision of a GPU's products changes
         if old != new:
             raise OptionError(
                 f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, and its weights fit nothing "
-                "else; start another run with another --out_dir"
+                "else; start a new run with another --out_dir"
             )
     for line in difference(checkpoint.training, options.saved()):
         say(f"changed: {line}")
@@ -64,20 +64,20 @@ def resumed_options(
 
 
 def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
-    """Raise CheckpointError if settings say where to read or write: a stranger's checkpoint has no say in that."""
+    """Raise CheckpointError if settings say where to read or write: an untrusted checkpoint must not."""
     dataset = training.get("dataset")
     outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
     if isinstance(dataset, str) and Path(dataset).name != dataset:
         outside.append("dataset")
     if outside:
-        raise CheckpointError(f"{path}: its settings name {outside[0]}, which is for the command line to say")
+        raise CheckpointError(f"{path}: its settings contain {outside[0]}, which only the command line may set")
 
 
 # --- fine-tuning ----------------------------------------------------------------------------------------------
 
 
 def name_of(origin: Path) -> str:
-    """What a run that starts from this file or folder is called: as the folder."""
+    """The name of a run that starts from this file or folder: that of the folder."""
     return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
 
 
@@ -103,7 +103,7 @@ def adapted_options(
 
     Args:
         base, given: the values of the preset, and of the command line.
-        asked: the values that the user knows of, and that must therefore not be passed over in silence.
+        asked: the values that the user asked for, which must not be ignored silently.
     Raises: OptionError that names what does not fit the weights.
     """
     own = {name: getattr(trained.config, name) for name in family.shape}

@@ -78,7 +78,7 @@ class Start:
         return weights
 
     def make_task(self) -> Task:
-        """Get the data ready, and say what they are."""
+        """Prepare the data, and describe them."""
         task = self.family.task(self.options, self.tokenizer)
         self.vocab_size = task.tokenizer.vocab_size
         say(task.describe())
@@ -99,9 +99,9 @@ class Start:
         return model
 
     def begin(self, optimizer: Optimizer, task: Task) -> None:
-        """Make the folder ready, and the optimizer what it was if the run is resumed."""
+        """Prepare the folder, and restore the optimizer if the run is resumed."""
         if self.checkpoint is None:
-            refuse_if_used(self.options, self.folder)  # again: now nobody else can have begun
+            refuse_if_used(self.options, self.folder)  # again, now that the folder is locked
             self.folder.begin(self.options.noted())
             return
         try:
@@ -109,16 +109,16 @@ class Start:
         except ValueError as error:
             raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
-            say("warning: the text is not the one that this run learned from so far")
+            say("warning: this is not the text that the run was trained on so far")
         self.folder.rewind(self.checkpoint.step)
         self.folder.note_options(self.options.noted())
         say(f"resuming after {self.checkpoint.step:,} steps")
 
 
 def read_start(argv: list[str], families: Sequence[Family]) -> Start:
-    """What to do, as the command line says. Which options there are depends on the preset or weights that it names.
+    """What the command line asks for. The available options depend on the preset or weights that it names.
 
-    Raises: UserError with one sentence about whatever cannot be done, before any text is fetched.
+    Raises: UserError with one sentence that says what cannot be done, before any text is fetched.
     """
     presets = list_presets(PRESETS)
     family = choose_family(argv, presets, families)
@@ -133,7 +133,7 @@ def read_start(argv: list[str], families: Sequence[Family]) -> Start:
         about_positional=f"what to train, of the presets below (default {family.preset})",
         common=COMMON,
         epilog="\n".join(["presets:", *(f"  {name:<16} {about}" for name, about in presets.items()), "", *explained]),
-        ignored=dict.fromkeys(IGNORED, "this project has no such thing"),
+        ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
         hints=hints | family.options.HINTS,
     )
     for note in parsed.notes:
@@ -141,7 +141,7 @@ def read_start(argv: list[str], families: Sequence[Family]) -> Start:
     named, given = parsed.positional, parsed.values
     if named and named not in presets and (os.path.exists(named) or Path(named).suffix):
         option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
-        raise OptionError(f"{named} is no preset, but perhaps meant is: python train.py --{option} {quoted(named)}")
+        raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(named)}")
     for other in families:
         choices = {field.name: field.metadata["choices"] or () for field in fields(other.options)}["dataset"]
         if other is not family and given.get("dataset") in choices:
@@ -206,7 +206,7 @@ def options_elsewhere(family: Family, families: Sequence[Family]) -> tuple[dict[
 
 
 def default_name(origin: str, given: Mapping[str, Any]) -> str:
-    """What a run is called for which neither a preset nor a folder is named; empty for the default preset's name."""
+    """The name of a run without a named preset or folder; empty for the default preset's name."""
     if origin not in ("scratch", "resume"):
         return f"{name_of(Path(origin))}-finetuned"
     return Path(given["text"][0]).stem if given.get("text") else ""
@@ -215,14 +215,16 @@ def default_name(origin: str, given: Mapping[str, Any]) -> str:
 def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
     """The family that a preset is for: what it names, or the first.
 
-    Raises: OptionError if it names none that there is.
+    Raises: OptionError if it names an unknown one.
     """
     name = preset.get("family", families[0].name)
     for family in families:
         if family.name == name:
             return family
     named = reprlib.repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
-    raise OptionError(f"the preset names the family {named}, but there are {', '.join(f.name for f in families)}")
+    raise OptionError(
+        f"the preset names the family {named}, but the families are {', '.join(f.name for f in families)}"
+    )
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
@@ -232,18 +234,18 @@ def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
 
 
 def check_options(start: Start) -> None:
-    """Choose the device, and refuse what cannot be computed."""
+    """Choose the device, and check that the run can be computed."""
     options = start.options
     if options.device == "auto":
         options.device = get_device("auto").name
-        say(f"--device auto takes {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
+        say(f"--device auto chooses {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
     get_device(options.device)
     check_precision(options.dtype, options.device)
     options.workers = number_of_workers(options)
     if options.min_lr is not None and options.min_lr > options.learning_rate:
         raise OptionError(
-            f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but it is where the "
-            "learning rate ends: take a smaller one, or leave it out for a tenth"
+            f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but the "
+            "learning rate ends there: choose a smaller one, or omit it for a tenth"
         )
     options.check(learns_tokenizer=start.tokenizer is None)
     for name in options.FILES:
@@ -254,14 +256,14 @@ def check_options(start: Start) -> None:
 
 
 def number_of_workers(options: TrainOptions) -> int:
-    """How many processes are to share the work; it is part of what makes a run reproducible.
+    """The number of processes that share the work. It is part of what makes a run reproducible.
 
-    Raises: OptionError if more are asked for than can do anything.
+    Raises: OptionError if there are more than the work can be shared by.
     """
     most = options.most_workers() if options.device == "cpu" else 1
     if options.workers > most:
-        reason = "each needs a part of the batch" if options.device == "cpu" else "a GPU is kept busy by one"
-        raise OptionError(f"--workers {options.workers}: {reason}; take at most {most}")
+        reason = "each needs a part of the batch" if options.device == "cpu" else "one keeps a GPU busy"
+        raise OptionError(f"--workers {options.workers}: {reason}; use at most {most}")
     return options.workers or min(MOST_WORKERS, available_cores(), most)
 
 
@@ -275,5 +277,5 @@ def warn_of_unknown(task: Task) -> None:
     more = f" and {len(often) - 10} more" if len(often) > 10 else ""
     say(
         f"warning: {sum(counts.values()):,} characters of the text are unknown to the tokenizer of these weights, "
-        f"which reads them as one and the same: {named}{more}"
+        f"which cannot tell them apart: {named}{more}"
     )

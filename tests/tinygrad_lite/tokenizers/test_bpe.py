@@ -231,7 +231,7 @@ def test_training_refuses_what_cannot_work():
         BPETokenizer.train("", 300)
     with pytest.raises(TokenizerError, match=r"vocab_size is 257, .* use at least 258"):
         BPETokenizer.train("abc", 257, ("<bos>", "<eos>"))
-    with pytest.raises(TokenizerError, match="there twice"):
+    with pytest.raises(TokenizerError, match="given twice"):
         BPETokenizer.train("abc", 300, ("<eos>", "<eos>"))
 
 
@@ -252,7 +252,7 @@ def test_training_refuses_what_cannot_work():
         ([[97, 256]], r"merge 0 \(token 256\) joins 97 and 256, but only ids below 256 exist yet"),
         ([[97, 98], [258, 97]], "only ids below 257 exist yet"),
         ([[-1, 97]], "only ids below 256"),
-        ([[97, 98], [256, 99], [97, 98]], "which an earlier merge does already"),
+        ([[97, 98], [256, 99], [97, 98]], "as an earlier merge already does"),
         ([[97, 97], *([i, i] for i in range(256, 300))], "has 512 bytes"),
         ([[97, 98]] * 1_000_001, "too many"),
     ],

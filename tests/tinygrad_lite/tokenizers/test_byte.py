@@ -50,8 +50,8 @@ def test_json():
         ({"kind": "byte"}, "fields kind, specials"),
         ({"kind": "byte", "specials": [], "merges": []}, "fields kind, specials"),
         ({"kind": "byte", "specials": "<eos>"}, "specials must be a list"),
-        ({"kind": "byte", "specials": ["a", "a"]}, "'a' is there twice"),
-        ({"kind": "byte", "specials": [7]}, "unlike 7"),
+        ({"kind": "byte", "specials": ["a", "a"]}, "'a' is given twice"),
+        ({"kind": "byte", "specials": [7]}, "not 7"),
     ],
 )
 def test_broken_json_is_refused_with_the_reason(data, reason):

@@ -215,7 +215,7 @@ def test_training_refuses_what_cannot_work():
         ({"merges": [[0, -1]]}, "only ids below 3"),
         ({"merges": [[0, True]]}, "list of two token ids"),
         ({"merges": [[0, 1], [0, 1]]}, "an earlier merge does already"),
-        ({"merges": [[2, 0]]}, "merge 0 joins 2 and 0, but no word goes on after </w>"),
+        ({"merges": [[2, 0]]}, "merge 0 joins 2 and 0, but no word continues after </w>"),
         ({"merges": [[0, 2], [3, 1]]}, "merge 1 joins 3 and 1, but no word"),
         ({"merges": [[0, 0], *([i, i] for i in range(3, 50))]}, "has 512 bytes"),
         ({"specials": []}, "needs the special <unk>"),

@@ -114,9 +114,9 @@ def test_training_refuses_what_cannot_work():
         ({"words": ["x" * 10**6 + "!"]}, "not 'xxx"),
         ({"words": ["a", 1]}, "not 1"),
         ({"words": [["a"]]}, "not \\['a'\\]"),
-        ({"words": ["a", "b", "a"]}, "'a' is there twice"),
+        ({"words": ["a", "b", "a"]}, "'a' is given twice"),
         ({"specials": []}, "needs the special <unk>"),
-        ({"specials": ["<unk>", "<unk>"]}, "there twice"),
+        ({"specials": ["<unk>", "<unk>"]}, "given twice"),
         ({"characters": []}, "fields kind, words, specials"),
     ],
 )

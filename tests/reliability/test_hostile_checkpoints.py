@@ -245,7 +245,7 @@ def test_a_checkpoint_does_not_say_where_to_read_or_write(values, run, runs, wor
     (workplace / "secret.txt").write_text(made_up_text(seed=2), encoding="utf-8")
     run("gpt", changed(runs["gpt"]["last.safetensors"], "training", **values))
     Path("run/options.json").unlink()
-    with harmless(workplace), pytest.raises(CheckpointError, match=f"settings name {next(iter(values))}"):
+    with harmless(workplace), pytest.raises(CheckpointError, match=f"settings contain {next(iter(values))}"):
         resume()
     assert not Path("elsewhere").exists()
 
@@ -255,7 +255,7 @@ def test_nor_does_one_of_a_translation_model(values, run, runs, workplace):
     (workplace / "secret.tsv").write_text("ein\tone\n" * 100, encoding="utf-8")
     run("seq2seq", changed(runs["seq2seq"]["last.safetensors"], "training", **values))
     Path("run/options.json").unlink()
-    with pytest.raises(CheckpointError, match=f"settings name {next(iter(values))}"):
+    with pytest.raises(CheckpointError, match=f"settings contain {next(iter(values))}"):
         resume()
 
 

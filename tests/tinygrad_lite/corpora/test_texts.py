@@ -127,7 +127,7 @@ def test_a_url_text_with_another_hash_is_refused_and_not_kept(monkeypatch, cache
     serve_page(monkeypatch)
     change_recipe(monkeypatch, "faust", expected="ab" * 32)
     with pytest.raises(
-        CorpusError, match=r"another text than the one known here: its sha256 is [0-9a-f]{64} and not abab"
+        CorpusError, match=r"a different text from the one known here: its sha256 is [0-9a-f]{64} and not abab"
     ):
         load_corpus("faust", print)
     assert not cache.exists()
@@ -184,7 +184,7 @@ def test_without_any_network_one_sentence_offers_ones_own_text():
     with pytest.raises(CorpusError) as caught:
         load_corpus("goethe", lambda line: None)
     message = str(caught.value)
-    assert "`--text FILE` trains on any UTF-8 text" in message
+    assert "`--text FILE` trains on your own UTF-8 text" in message
     assert message.count("--text") == 1
     assert "\n" not in message
 

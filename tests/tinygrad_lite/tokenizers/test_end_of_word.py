@@ -214,7 +214,7 @@ def test_training_refuses_what_cannot_work():
         ({"merges": [[0, 3]]}, r"merge 0 \(token 3\) joins 0 and 3, but only ids below 3 exist yet"),
         ({"merges": [[0, -1]]}, "only ids below 3"),
         ({"merges": [[0, True]]}, "list of two token ids"),
-        ({"merges": [[0, 1], [0, 1]]}, "an earlier merge does already"),
+        ({"merges": [[0, 1], [0, 1]]}, "an earlier merge already does"),
         ({"merges": [[2, 0]]}, "merge 0 joins 2 and 0, but no word continues after </w>"),
         ({"merges": [[0, 2], [3, 1]]}, "merge 1 joins 3 and 1, but no word"),
         ({"merges": [[0, 0], *([i, i] for i in range(3, 50))]}, "has 512 bytes"),

@@ -93,7 +93,7 @@ def test_render():
 def test_training_refuses_what_cannot_work():
     with pytest.raises(TokenizerError, match="is the text empty"):
         WordTokenizer.train("", 100)
-    with pytest.raises(TokenizerError, match="vocab_size is 2, but 2 special tokens and one word are 3"):
+    with pytest.raises(TokenizerError, match="vocab_size is 2, but 2 special tokens and one word need 3"):
         WordTokenizer.train("abc", 2, ["<pad>", "<unk>"])
     with pytest.raises(TokenizerError, match="a word tokenizer needs the special <unk>"):
         WordTokenizer.train("abc", 9, ["<pad>"])

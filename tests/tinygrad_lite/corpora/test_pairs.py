@@ -215,9 +215,8 @@ def test_a_cache_that_cannot_be_written_is_a_note(monkeypatch, error):
     monkeypatch.setattr(fetch, "write_atomically", write)
     said = []
     assert len(load_parallel("tatoeba", said.append).pairs) == 3
-    assert [line for line in said if "cannot be cached" in line] == [
-        f"the parallel corpus tatoeba cannot be cached: {error}"
-    ]
+    notes = [line for line in said if "cannot be cached" in line]
+    assert notes == [f"the parallel corpus tatoeba cannot be cached: {error}"]
 
 
 def test_a_file_where_the_cache_should_be_is_a_note(monkeypatch, cache):

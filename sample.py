@@ -1,15 +1,15 @@
-"""Let a trained model write or translate: checkpoint -> tokenizer -> decoder -> text.
+"""Generate text or translate with a trained model: checkpoint -> tokenizer -> decoder -> text.
 
     python sample.py --start "Habe nun, ach!"          continue a prompt, with the newest checkpoint under out/
-    python sample.py out/goethe-char/best.safetensors  with this one
-    python sample.py out/reverse --start abcdefghij    a translation model translates instead; --beam 5 --n_best 3
+    python sample.py out/goethe-char/best.safetensors  with this checkpoint
+    python sample.py out/reverse --start abcdefghij    translate, with a translation model; --beam 5 --n_best 3
     python sample.py gpt2/                             with pretrained weights in Hugging Face's GPT-2 layout
     python sample.py --start FILE:prompt.txt           the prompt from a file; --start - reads it from stdin
     python sample.py --greedy                          always the most probable token
     python sample.py --beam 4 --n_best 3               search for the most probable continuations
-    python sample.py --stop . !                        end before the first of these strings
-    python sample.py --interactive                     write by turns, settings changeable in between
-    python sample.py --score my.txt                    bits per character of a text instead of writing one
+    python sample.py --stop . !                        stop before the first of these strings
+    python sample.py --interactive                     take turns with the model; settings can be changed in between
+    python sample.py --score my.txt                    the loss on a text in bits per character, instead of writing one
     python sample.py --start "Ja." --attention a.svg   the attention weights of a translation, as a picture
     python sample.py --help                            all options
 
@@ -38,9 +38,10 @@ from gpt.trained import is_gpt2
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
 from seq2seq.task import FAMILY as seq2seq
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import quoted, run_command, say, shown, wants_colour
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
-from tinygrad_lite.cli.options import build, parse_command_line
+from tinygrad_lite.cli.options import build
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.cuda.precision import check_precision, set_precision
@@ -58,8 +59,8 @@ from tinygrad_lite.training.run_folder import newest_checkpoint, tune_memory
 OUT = Path("out")
 EXAMPLES = {
     'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",
-    "python sample.py out/goethe-char": "write with the model of this run",
-    "python sample.py --interactive": "write by turns",
+    "python sample.py out/goethe-char": "generate text with the model of this run",
+    "python sample.py --interactive": "take turns with the model",
 }
 
 
@@ -77,7 +78,7 @@ def main(argv: list[str]) -> int:
         about_positional="a checkpoint, a run's folder, or a folder in Hugging Face's GPT-2 layout (default the newest "
         f"checkpoint under {OUT}/)",
         common=("start", "max_new_tokens", "num_samples", "temperature", "seed"),
-        ignored=dict.fromkeys(("compile",), "this project has no such thing"),
+        ignored=dict.fromkeys(("compile",), "this project has no such feature"),
         hints=HINTS,
     )
     for note in parsed.notes:
@@ -91,7 +92,7 @@ def main(argv: list[str]) -> int:
     trained = load_any(find_checkpoint(parsed.positional, options))
     say(trained.about)
     if options.device == "auto":
-        say(f"--device auto takes {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
+        say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     check_beam(options, trained.config)
     try:
         return write_or_translate(options, parsed.values, trained, device)
@@ -102,7 +103,7 @@ def main(argv: list[str]) -> int:
 
 
 def write_or_translate(options: SampleOptions, given: dict, trained: Trained, device: str) -> int:
-    """Do with a model what the options ask for; returns the exit status.
+    """Use a model as the options ask; returns the exit status.
 
     Args:
         given: the options that the command line names.
@@ -123,11 +124,11 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         say("note: --show_probs does nothing here: stdout is not a terminal")
     elif options.show_probs and wants_colour():
         say(LEGEND)
-    prompt = normalise(read_prompt(options.start))  # as the text was that the model learned from
+    prompt = normalise(read_prompt(options.start))  # like the text that the model was trained on
     if options.interactive:
         show_conversation(options, model, tokenizer, prompt if "start" in given else "")
         return 0
-    if "start" in given:  # a model of a text without line ends can begin from one all the same
+    if "start" in given:  # the default prompt, the end of a line, needs no warning
         warn_of_unknown(tokenizer, prompt)
     ids = encode(tokenizer, prompt)
     if options.beam:
@@ -140,15 +141,15 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
 def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
     """The file or folder named on the command line, or the folder whose newest checkpoint is taken."""
     if named and options.out_dir:
-        raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: which checkpoint?")
+        raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
     return Path(named or options.out_dir or OUT)
 
 
 def load_any(path: Path) -> Trained:
-    """A trained model of whichever family, from a file or folder."""
+    """A trained model of any family, from a file or folder."""
     if len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
-        raise CheckpointError(f"there is no checkpoint {path}, but perhaps meant is: python sample.py {meant}")
+        raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
     if is_gpt2(path):
         return gpt.load(path)
     if path.is_dir() or path == OUT:
@@ -178,7 +179,7 @@ def encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
 
 
 def warn_of_unknown(tokenizer: Tokenizer, text: str) -> None:
-    """Name the characters, or words, that the model never saw."""
+    """Print the characters, or words, that the model never saw."""
     if unknown := tokenizer.unknown(text):
         shown = " ".join(reprlib.repr(piece) for piece in sorted(unknown)[:20]) + (" ..." if len(unknown) > 20 else "")
         say(f"warning: the model never saw {shown}; it reads them as unknown")
@@ -238,7 +239,7 @@ def write_continuation(
 
 
 def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
-    """Write the best continuations that a beam search finds, with their numbers."""
+    """Write the best continuations that a beam search finds, with their scores."""
     log_probs, state = model.start(np.array([ids]), options.use_cache)
     (hypotheses,) = beam_search(
         model.step,
@@ -259,7 +260,7 @@ def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: 
 
 
 def show_conversation(options: SampleOptions, model: GPT, tokenizer: Tokenizer, start: str) -> None:
-    """Write by turns with someone who types lines."""
+    """Take turns with a user who types lines."""
 
     def reply(settings: SampleOptions, text: str, turn: int) -> Iterator[str]:
         return write_continuation(settings, model, tokenizer, encode(tokenizer, text), turn)
@@ -271,7 +272,7 @@ def show_conversation(options: SampleOptions, model: GPT, tokenizer: Tokenizer, 
 
 
 def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None:
-    """Write what a text costs the model, and name what of it the model never saw."""
+    """Print the model's loss on a text, and the characters that the model never saw."""
     corpus = load_files([options.score])
     warn_of_unknown(tokenizer, corpus.text)
     found = score(model, tokenizer, corpus)
@@ -280,7 +281,7 @@ def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None
 
 
 def write(text: str, paint: Callable[[str], str] = shown) -> None:
-    """Print text at once."""
+    """Print text immediately."""
     sys.stdout.write(paint(text))
     sys.stdout.flush()
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks                       all rows, about a quarter of an hour
     python -m benchmarks --rows 1,2,5          some of them
-    python -m benchmarks --quick               few turns: to see whether everything runs
-    python -m benchmarks --out table.md        to a file too, which grows row by row
+    python -m benchmarks --quick               few turns, to check that everything runs
+    python -m benchmarks --out table.md        also to a file, which grows row by row
 
 The table goes to stdout, everything else to stderr. README.md in this folder says what each row means.
 """
@@ -16,20 +16,21 @@ from pathlib import Path
 from benchmarks.machine import load
 from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure, rows_asked_for
 from benchmarks.table import conditions, render, spread
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, parse_command_line
+from tinygrad_lite.cli.options import build
 
 
 def main(argv: list[str]) -> int:
-    """Measure what is asked for, and write the table after each row."""
+    """Measure the rows asked for, and write the table after each."""
     parsed = parse_command_line(BenchmarkOptions, argv, prog="python -m benchmarks", description=__doc__.split("\n")[0])
     options = build(BenchmarkOptions, ("command line", parsed.values))
     rows = rows_asked_for(options.rows)
     check_libraries(rows)
     about = conditions(options, load())
     findings: list[Finding] = []
-    write(options.out, render(findings, about))  # if the file cannot be written, it is better to know now
+    write(options.out, render(findings, about))  # fails at once if the file cannot be written
     for row in rows:
         say(f"row {row.number}: {row.what}")
         findings.append(measure(row, options))
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
 
 
 def check_libraries(rows: list[Row]) -> None:
-    """Raise UserError if a row needs a library that is not there."""
+    """Raise UserError if a row needs a library that is not installed."""
     for row in rows:
         for library in row.needs:
             if find_spec(library) is None:
@@ -52,7 +53,7 @@ def check_libraries(rows: list[Row]) -> None:
 
 
 def write(path: str, page: str) -> None:
-    """Write the page into the file, if there is to be one.
+    """Write the page to the file, if one is given.
 
     Raises: OptionError if it cannot be written.
     """

@@ -1,10 +1,10 @@
 """Two programs timed side by side: each in a process of its own, started once, taking turns.
 
-The parent asks with a line of JSON on a child's stdin and waits for the line of JSON that the child prints. A child
-that was not asked waits for its stdin, that is, it sleeps. So both meet the same busy and quiet moments of the
-machine, none of them takes the cores from the other, and the ratio of a turn's times means something.
+The parent sends a line of JSON to a child's stdin and waits for the line of JSON that the child prints. The other
+child sleeps, waiting for its stdin. So both meet the same busy and quiet moments of the machine, neither takes cores
+from the other, and the ratio of a turn's times is meaningful.
 
-In one process it would not: the idle threads of either library spin for a while and keep the cores busy.
+In one process it would not be: the idle threads of either library spin for a while and keep the cores busy.
 """
 
 from __future__ import annotations
@@ -30,34 +30,34 @@ Child = subprocess.Popen
 
 
 def limits(threads: int | None) -> dict[str, str]:
-    """The environment variables that give a child so many threads; none: as many as its library takes."""
+    """The environment variables that limit a child to this number of threads; none: its library's default."""
     return {name: str(threads) for name in THREADS} if threads else {}
 
 
 def start(command: Sequence[str], environment: Mapping[str, str]) -> Child:
-    """Start a child with these environment variables besides our own. Used in a `with`, it ends with it."""
+    """Start a child with these environment variables besides our own. In a `with` statement, the child ends with it."""
     pipe = subprocess.PIPE
     environment = {**os.environ, **environment}
     return subprocess.Popen(list(command), stdin=pipe, stdout=pipe, text=True, encoding="utf-8", env=environment)
 
 
 def ask(child: Child, question: dict[str, Any]) -> dict[str, Any]:
-    """Put one question to a child and wait for the answer.
+    """Ask a child one question and wait for the answer.
 
-    Raises: SystemExit if it failed and has said why; UserError if something outside ended it.
+    Raises: SystemExit if the child failed and printed the reason; UserError if it was killed.
     """
     try:
         child.stdin.write(json.dumps(question) + "\n")
         child.stdin.flush()
-    except BrokenPipeError:  # it has ended; then there is no answer either
-        with contextlib.suppress(BrokenPipeError):  # closing tries once more to hand over what was written
+    except BrokenPipeError:  # it has ended, so there is no answer either
+        with contextlib.suppress(BrokenPipeError):  # closing tries again to send what was written
             child.stdin.close()
     line = child.stdout.readline()
     if not line:
         status = child.wait()
         if status > 0:
-            sys.exit(status)  # it has said why
-        raise UserError(f"one side was ended from outside (status {status}): is there enough memory for both?")
+            sys.exit(status)  # it has printed the reason
+        raise UserError(f"one side was killed (status {status}): is there enough memory for both?")
     return json.loads(line)
 
 

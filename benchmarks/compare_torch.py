@@ -5,8 +5,8 @@
 
 Each side runs in a process of its own, as its user would run it: ours with the memory settings that train.py makes,
 PyTorch with the system's. They take turns, 50 steps each, and the one that waits sleeps; so a busy moment of the
-machine hits both, and the ratio of the medians means something. In one process the idle threads of either library
-would keep the cores from the other.
+machine affects both, and the ratio of the medians is meaningful. In one process the idle threads of either library
+would take cores from the other.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ from gpt.config import GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
 from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import random_key
 from tinygrad_lite.training.run_folder import tune_memory
 
@@ -49,7 +50,7 @@ Evaluate = Callable[[Batch], float]
 class CompareOptions(GPTOptions):
     """The options of train.py, and which side a child process is."""
 
-    threads: int | None = option(None, "of each side; none: as many as its library takes", low=1, group="comparison")
+    threads: int | None = option(None, "threads of each side; none: its default", low=1, group="comparison")
     side: str = option("", "for the child processes: ours or torch", group="comparison", hidden=True)
 
 
@@ -88,9 +89,9 @@ def read_options(argv: list[str]) -> CompareOptions:
     options = build(CompareOptions, ("command line", parsed.values))
     for name, value in FIXED.items():
         if getattr(options, name) != value:
-            raise OptionError(f"--{name} {getattr(options, name)}: the twin knows only {value}; leave the option out")
+            raise OptionError(f"--{name} {getattr(options, name)}: the twin supports only {value}; omit the option")
     if options.max_iters == 0:
-        raise OptionError("--max_iters 0: without an update there is nothing to compare; take 1 or more")
+        raise OptionError("--max_iters 0: without an update there is nothing to compare; use 1 or more")
     if find_spec("torch") is None:
         raise UserError('the comparison needs PyTorch, which is not installed: pip install -e ".[torch]"')
     return options
@@ -102,13 +103,13 @@ def report(
     seconds: dict[str, list[float]],
     final: dict[str, float],
 ) -> None:
-    """Print where and what was compared, and the numbers of both sides."""
+    """Print the machine, the settings, and the results of both sides."""
     apart = [abs(a - b) for a, b in zip(losses["ours"], losses["torch"], strict=True)]
     total = {name: sum(seconds[name]) for name in SIDES}
     median = {name: statistics.median(seconds[name]) * 1e3 for name in SIDES}
     versions = ", ".join(f"{name} {version(name)}" for name in ("numpy", "torch"))
     print(f"{cpu_model()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}")
-    print(f"threads: {options.threads or 'as many as each library takes'}")
+    print(f"threads: {options.threads or 'the default of each library'}")
     print(
         f"{options.n_layer} layers, {options.n_embd} wide, context {options.block_size}, batch {options.batch_size}, "
         f"{options.dtype}, {options.max_iters:,} steps"

@@ -1,12 +1,12 @@
-"""How much faster is the GPU, and from which size on? A training step of GPTs of many widths, on CPU and GPU.
+"""From which size on is the GPU faster, and by how much? A training step of GPTs of many widths, on CPU and GPU.
 
     python -m benchmarks.device                        a table on stdout, about two minutes
     python -m benchmarks.device --out device.svg       and a picture
     python -m benchmarks.device --dtype bfloat16       the GPU with products of bfloat16; the CPU stays at float32
     python -m benchmarks.device --cpu-only             without a GPU: the times of the CPU
 
-All but the width stays the same: layers, context, batch. Both devices run the same code on the same batches from the
-same weights, in one process, and take turns; their first losses must agree.
+Everything but the width stays the same: layers, context, batch. Both devices run the same code on the same batches from
+the same weights, in one process, and take turns; their first losses must agree.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from benchmarks.shapes import VOCABULARY, Shape
 from benchmarks.steps import Step, time_group, trainer, warm_up
 from benchmarks.table import shown, spread
 from gpt.config import GPTOptions
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.cuda.precision import PRECISIONS, precision
 from tinygrad_lite.device import get_device
 from tinygrad_lite.tensor import Tensor
@@ -39,7 +40,7 @@ SAME_LOSS = {"float32": 1e-4, "tf32": 1e-3, "bfloat16": 2e-2}  # relative, befor
 
 @dataclass
 class DeviceOptions:
-    """What `python -m benchmarks.device` can be asked for."""
+    """The options of `python -m benchmarks.device`."""
 
     widths: list[str] = option(
         ["32", "64", "128", "192", "256", "384", "512", "768", "1024"], "widths of the model (n_embd), ascending"
@@ -49,9 +50,9 @@ class DeviceOptions:
     block_size: int = option(128, "context", unit="tokens", low=1)
     batch_size: int = option(16, "batch", unit="sequences", low=1)
     dtype: str = option("float32", "precision of the GPU's products; the CPU's is float32", choices=PRECISIONS)
-    turns: int = option(5, "how often each device takes its turn", unit="turns", low=1)
+    turns: int = option(5, "turns of each device", unit="turns", low=1)
     seconds: float = option(0.3, "length of a turn, if a step is not longer", unit="seconds", above=0.0)
-    longest: float = option(3.0, "longest step for which the CPU goes on to wider models", unit="seconds", above=0.0)
+    longest: float = option(3.0, "longest CPU step before wider models are left out", unit="seconds", above=0.0)
     cpu_only: bool = option(False, "measure the CPU alone")
     out: str = option("", "picture to write: .svg, .png or .pdf", unit="file")
 
@@ -78,8 +79,8 @@ def main(argv: list[str]) -> int:
     options = build(DeviceOptions, ("command line", parsed.values))
     widths = read_widths(options)
     if not options.cpu_only:
-        get_device("cuda")  # if there is none, this says why
-    if options.out:  # better to know now
+        get_device("cuda")  # if there is none, this raises the reason
+    if options.out:  # fails at once if it is impossible
         if Path(options.out).suffix.lower() not in METADATA:
             raise OptionError(f"--out {options.out}: must end with one of {', '.join(METADATA)}")
         with own_style():
@@ -90,7 +91,7 @@ def main(argv: list[str]) -> int:
         for one in sweep(options, widths):
             measured.append(one)
             say(f"width {one.width}: " + ", ".join(f"{name} {spread(ms)} ms" for name, ms in one.turns.items()))
-            if options.out:  # after each width, so that an interrupted run has left one
+            if options.out:  # after each width, so that an interrupted run leaves a picture
                 with own_style():
                     save(draw(measured), Path(options.out))
     print(table(measured, options, widths[-1]), end="")
@@ -159,14 +160,16 @@ def prepare(shape: Shape, name: str) -> tuple[Step, float]:
 
 
 def check_losses(width: int, losses: Mapping[str, float], tolerance: float) -> None:
-    """Raise UserError if the devices do not compute the same: then their times say nothing."""
+    """Raise UserError if the devices compute different losses: then their times are meaningless."""
     first = list(losses.values())
     if not all(math.isclose(loss, first[0], rel_tol=tolerance) for loss in first):
-        raise UserError(f"width {width}: the devices begin with different losses, so their times say nothing: {losses}")
+        raise UserError(
+            f"width {width}: the devices begin with different losses, so their times are meaningless: {losses}"
+        )
 
 
 def take_turns(steps: Mapping[str, Step], repeats: Mapping[str, int], options: DeviceOptions) -> dict[str, list[float]]:
-    """By device, the milliseconds of a step in each turn. Who takes longer than `longest` has one turn only."""
+    """By device, the milliseconds of a step in each turn. A device slower than `longest` has one turn."""
     turns: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(options.turns):
         for name, step in steps.items():
@@ -176,12 +179,12 @@ def take_turns(steps: Mapping[str, Step], repeats: Mapping[str, int], options: D
     return turns
 
 
-# --- what it says ---------------------------------------------------------------------------------------------
+# --- the results ---------------------------------------------------------------------------------------------
 
 
 def table(measured: Sequence[Width], options: DeviceOptions, widest: int) -> str:
-    """The page: what was measured on, a line for each width up to the widest asked for, and what follows from it."""
-    threads = os.environ.get("OPENBLAS_NUM_THREADS", "as many as cores")
+    """The page: what was measured on, a line for each width up to the widest asked for, and the conclusions."""
+    threads = os.environ.get("OPENBLAS_NUM_THREADS", "one per core")
     lines = [
         "# A training step on CPU and GPU",
         "",
@@ -194,7 +197,7 @@ def table(measured: Sequence[Width], options: DeviceOptions, widest: int) -> str
         lines.append(f"- GPU: {gpu_model()}, {options.dtype}")
     lines += [
         "",
-        "| width | parameters | CPU, ms | GPU, ms | the GPU is so many times as fast |",
+        "| width | parameters | CPU, ms | GPU, ms | times as fast on the GPU |",
         "|---|---|---|---|---|",
     ]
     for one in measured:
@@ -218,7 +221,7 @@ def conclusions(measured: Sequence[Width], options: DeviceOptions, widest: int) 
     if on_cpu and on_cpu[-1].width < widest:
         seconds = statistics.median(on_cpu[-1].turns["cpu"]) / 1e3
         said.append(
-            f"The CPU was left out beyond a width of {on_cpu[-1].width}, where a step took it {shown(seconds)} s "
+            f"The CPU was left out beyond a width of {on_cpu[-1].width}, where a step took {shown(seconds)} s "
             f"(--longest {options.longest:g})."
         )
     return said

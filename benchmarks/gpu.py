@@ -1,13 +1,13 @@
 """Measure this project beside PyTorch on one GPU: training steps, generation, and what they are made of.
 
-    python -m benchmarks.gpu --quick                              tiny models: whether everything runs, in a minute
+    python -m benchmarks.gpu --quick                              tiny models, to check in a minute that everything runs
     python -m benchmarks.gpu --out results                        all rows, at most nine minutes
-    python -m benchmarks.gpu --rows baby,gpt2 --profile           some rows, and what the GPU's time goes into
+    python -m benchmarks.gpu --rows baby,gpt2 --profile           some rows, and the GPU's time by kernel
     python -m benchmarks.gpu --rows write --precisions bfloat16
 
-Each side is a process of its own, and they take turns on the GPU. A row that fails says so, and the others go on.
-The table goes to stdout at the end, all else to stderr; with --out a folder gets both as they come, and all numbers as
-a line of JSON for each row (results.jsonl). README.md in this folder says what each row means.
+Each side is a process of its own, and they take turns on the GPU. A row that fails is reported; the others continue.
+The table goes to stdout at the end, everything else to stderr; with --out, a folder gets the tables after each row, and
+all numbers as a line of JSON for each row (results.jsonl). README.md in this folder says what each row means.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from benchmarks.gpu_table import ratios, render, values
 from benchmarks.kernels import kernel_table
 from benchmarks.machine import cpu_model, installed
 from benchmarks.table import spread
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import get_device
 from tinygrad_lite.training.run_folder import available_cores
 
@@ -37,17 +38,17 @@ GROUPS = tuple(dict.fromkeys(row.group for row in ROWS))
 
 @dataclass
 class GpuOptions:
-    """What `python -m benchmarks.gpu` can be asked for."""
+    """The options of `python -m benchmarks.gpu`."""
 
     rows: str = option("", f"rows by name, such as baby,gpt2; empty: all ({','.join(GROUPS)})")
     precisions: str = option("", f"precisions, such as bfloat16; empty: all ({','.join(ALL)})")
     compiled: str = option("bfloat16", "precisions in which PyTorch is compiled, too, which takes a minute; or none")
     profile: bool = option(False, "for training steps: a table of the GPU's time by kernel, of both sides")
-    turns: int = option(5, "how often each side takes its turn", unit="turns", low=1)
+    turns: int = option(5, "turns of each side", unit="turns", low=1)
     seconds: float = option(0.4, "length of a turn, if a step is not longer", unit="seconds", above=0.0)
-    minutes: float = option(9.0, "when to end; rows that are not begun by then are left out", unit="minutes", above=0.0)
-    patience: float = option(120.0, "longest that one answer of a side may take", unit="seconds", above=0.0)
-    quick: bool = option(False, f"tiny models and {QUICK_TURNS} turns: to see whether everything runs")
+    minutes: float = option(9.0, "time limit; rows that have not begun by then are left out", unit="minutes", above=0.0)
+    patience: float = option(120.0, "time limit for one answer of a side", unit="seconds", above=0.0)
+    quick: bool = option(False, f"tiny models and {QUICK_TURNS} turns, to check that everything runs")
     out: str = option("", "folder for table.md, kernels.md and results.jsonl")
     torch_device: str = option("cuda", "where PyTorch computes, for tests", choices=("cuda", "cpu"), hidden=True)
 
@@ -63,7 +64,7 @@ def main(argv: list[str]) -> int:
     options = build(GpuOptions, ("command line", parsed.values))
     groups, precisions = chosen(options.rows, GROUPS, "rows"), chosen(options.precisions, ALL, "precisions")
     compiled = [] if options.compiled == "none" else chosen(options.compiled, ALL, "compiled")
-    get_device("cuda")  # if there is none, this says why
+    get_device("cuda")  # if there is none, this raises the reason
     report = Report(options)
     deadline = began + 60 * options.minutes
     names = {"ours": "cuda"} | ({"torch": options.torch_device} if find_spec("torch") else {})
@@ -79,7 +80,11 @@ def main(argv: list[str]) -> int:
                     continue
                 if time.monotonic() > deadline:
                     report.add(
-                        Finding(row, precision, failed={"row": f"left out, {options.minutes:g} minutes are over"})
+                        Finding(
+                            row,
+                            precision,
+                            failed={"row": f"left out: the time limit of {options.minutes:g} minutes is over"},
+                        )
                     )
                     continue
                 report.add(measure(row, precision, sides, compiled, options.turns, options.seconds))
@@ -93,7 +98,7 @@ def main(argv: list[str]) -> int:
 
 
 def meet(sides: dict[str, Handle], report: Report) -> None:
-    """Start the sides, both at once, and hear what they are; without PyTorch's it goes on.
+    """Start both sides at once and ask for their facts; if PyTorch's fails, continue without it.
 
     Raises: UserError if ours cannot be started.
     """
@@ -110,7 +115,7 @@ def meet(sides: dict[str, Handle], report: Report) -> None:
 
 
 def profile(row: GpuRow, precision: str, sides: dict[str, Handle], report: Report) -> None:
-    """Write what the GPU's time in a step goes into, on each side that can say so."""
+    """Write the GPU's time in a step by kernel, for each side that can tell."""
     for name, side in sides.items():
         try:
             side.prepare(row)
@@ -122,10 +127,10 @@ def profile(row: GpuRow, precision: str, sides: dict[str, Handle], report: Repor
 
 
 class Report:
-    """What was found so far, and where it is written."""
+    """The findings so far, and the files that they are written to."""
 
     def __init__(self, options: GpuOptions) -> None:
-        """Raises: OptionError if the folder cannot be written; it is better to know now."""
+        """Raises: OptionError if the folder cannot be written."""
         self.folder = Path(options.out) if options.out else None
         self.findings: list[Finding] = []
         self.kernels: list[str] = []
@@ -154,13 +159,13 @@ class Report:
         return any("ours" in finding.turns for finding in self.findings)
 
     def know(self, side: str, facts: dict[str, Any]) -> None:
-        """Take over what a side says of itself."""
+        """Store the facts about a side."""
         self.about.append(f"{'This project' if side == 'ours' else 'PyTorch'}: {facts.pop('about')}")
         self.facts |= facts
         self.append({"side": side, "about": self.about, **facts})
 
     def add(self, finding: Finding) -> None:
-        """Write down what was found for one row in one precision, and say it."""
+        """Write and print the finding for one row in one precision."""
         self.findings.append(finding)
         said = [
             f"{variant} {spread(values(finding, variant, self.facts), finding.row.unit)}" for variant in finding.turns
@@ -173,7 +178,7 @@ class Report:
             (self.folder / "table.md").write_text(self.page(), encoding="utf-8", newline="\n")
 
     def add_kernels(self, title: str, answer: dict[str, Any]) -> None:
-        """Write down what a step's time goes into."""
+        """Write the table of a step's kernels."""
         self.kernels.append(kernel_table(title, answer))
         self.append({"kernels of": title, **answer})
         if self.folder is not None:
@@ -181,7 +186,7 @@ class Report:
             (self.folder / "kernels.md").write_text(page, encoding="utf-8", newline="\n")
 
     def append(self, line: dict[str, Any]) -> None:
-        """A line of JSON."""
+        """Append a line of JSON to results.jsonl."""
         if self.folder is not None:
             with open(self.folder / "results.jsonl", "a", encoding="utf-8", newline="\n") as file:
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -191,7 +196,7 @@ class Report:
         return render(self.findings, self.about, self.facts)
 
     def show(self) -> None:
-        """Print all, the table last, where it is seen first."""
+        """Print everything, the table last, where it is seen first."""
         for page in self.kernels:
             print(page)
         if self.findings:

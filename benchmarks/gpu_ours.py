@@ -99,7 +99,7 @@ class Ours(Side):
         greedy(self.model, number % self.shape.vocab_size, self.tokens)
 
     def random(self, *size: int) -> Array:
-        """Not zeros, with which a GPU is faster."""
+        """Random numbers; with zeros a GPU would be faster."""
         return self.device.from_host(keyed_rng(1, "benchmark").standard_normal(size, dtype=np.float32))
 
     def product(self, precision: str) -> Step:
@@ -155,7 +155,7 @@ class Ours(Side):
                 if spent := look(step):
                     return spent, source
                 say(f"no kernels were seen by {source}")
-            except Exception as error:  # another library's profiler: whatever it is, there is another way
+            except Exception as error:  # another library's profiler may raise anything; there is another way
                 say(f"kernels could not be seen by {source}: {type(error).__name__}: {error}")
         raise RuntimeError("no kernel was seen")
 
@@ -163,7 +163,7 @@ class Ours(Side):
         return between_events(step, self.synchronize, head_start=self.head_start())
 
     def head_start(self) -> Callable[[], None]:
-        """Orders for about 100 ms, so that the GPU is behind Python from then on and does not wait for it."""
+        """Queue work for about 100 ms, so that the GPU stays behind Python and does not wait for it."""
         a = self.random(self.size, self.size)
         out = self.xp.empty(a.shape, a.dtype)
 

@@ -29,8 +29,8 @@ class GpuRow:
         unit: of the numbers: "ms", "µs" of Python's, or of a speed.
         precisions: in which it makes sense.
         beside: PyTorch's second variant, "compiled" or "hugging-face".
-        floor: what the ratio to PyTorch as it comes is to reach; 0: nothing.
-        aim: what the ratio to the compiled variant is to reach; 0: nothing.
+        floor: the ratio to reach against eager PyTorch; 0: none.
+        aim: the ratio to reach against the compiled variant; 0: none.
     """
 
     group: str
@@ -96,11 +96,11 @@ def chosen(text: str, known: Sequence[str], name: str) -> list[str]:
 
 
 class SideFailed(Exception):
-    """A side could not do what it was asked for."""
+    """A side could not answer a question."""
 
 
 class Handle:
-    """The parent's end of a side: starts its process, and starts it anew if it is beyond help."""
+    """The parent's end of a side: starts its process, and starts it again if it is broken."""
 
     def __init__(self, name: str, device: str, quick: bool, deadline: float, patience: float) -> None:
         """A side by its name.
@@ -117,13 +117,13 @@ class Handle:
         self.impossible: dict[tuple[str, str], str] = {}  # what could not be prepared, and why
 
     def start(self) -> None:
-        """Start the process, which takes its time."""
+        """Start the process, which takes a while."""
         self.process = start_side(self.name, self.device, self.quick)
 
     def ask(self, **question: Any) -> dict[str, Any]:
-        """Put a question, and wait for the answer.
+        """Ask a question, and wait for the answer.
 
-        Raises: SideFailed if there is none, with the reason.
+        Raises: SideFailed with the reason if there is none.
         """
         if self.process is None:
             self.start()
@@ -148,7 +148,7 @@ class Handle:
         return answer
 
     def prepare(self, row: GpuRow) -> None:
-        """Have the model of a row made, unless it is there already.
+        """Have the model of a row made, unless it exists already.
 
         Raises: SideFailed if that is impossible; it is not tried again for the row's other precisions.
         """
@@ -186,7 +186,7 @@ def start_side(name: str, device: str, quick: bool) -> Child:
 def measure(
     row: GpuRow, precision: str, sides: dict[str, Handle], compiled: Sequence[str], turns: int, seconds: float
 ) -> Finding:
-    """Measure one row in one precision. Whatever goes wrong is in the finding.
+    """Measure one row in one precision. Errors are stored in the finding.
 
     Args:
         sides: "ours", and "torch" if it is there.
@@ -232,7 +232,7 @@ def noted(finding: Finding, variant: str) -> Iterator[None]:
 
 
 def variants_of(row: GpuRow, precision: str, compiled: Sequence[str]) -> list[tuple[str, str]]:
-    """What is timed, as (variant, side): what may end its process first, so that it ends nothing that is ready."""
+    """What is timed, as (variant, side). Variants that may end their process come first, before others are ready."""
     beside = [] if not row.beside or (row.beside == "compiled" and precision not in compiled) else [row.beside]
     return [(variant, "torch") for variant in [*beside, "eager"]] + [("ours", "ours")]
 

@@ -3,8 +3,8 @@
     python -m benchmarks.gpu_side ours cuda
     python -m benchmarks.gpu_side torch cuda quick
 
-`gpu.py` starts these. A question says what to do and with what; whatever goes wrong becomes an answer, too, so that one
-row that fails does not end the others. What this file has is the same for both sides.
+`gpu.py` starts these. A question says what to do and with what; an error becomes an answer, too, so that one row that
+fails does not end the others. This file holds what both sides share.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ FIRST_TOKENS = 32  # of a text, in which the sides must agree
 
 
 class Side:
-    """What answers. The two sides say what their works are.
+    """What answers. The two sides define their works.
 
     Works: "train" a step; "write" a text, with the key-value cache; "product" of two square matrices; "copy" of memory
-    on the GPU; "launch", "small product" and "linear", for what Python needs to ask for them.
+    on the GPU; "launch", "small product" and "linear", for Python's time to start them.
     """
 
     def __init__(self, quick: bool) -> None:
@@ -41,7 +41,7 @@ class Side:
         self.ready: dict[str, tuple[Step, str]] = {}  # by variant: what does the work, and in which precision
 
     def facts(self) -> dict[str, Any]:
-        """What the side is, in words; and the amounts that a piece of work is."""
+        """A description of the side, and the amount of each kind of work."""
         raise NotImplementedError
 
     def check(self, shape: Shape, work: str) -> dict[str, list[float]]:
@@ -61,7 +61,7 @@ class Side:
         raise NotImplementedError
 
     def release(self) -> None:
-        """Forget the model, and hand its memory back."""
+        """Drop the model, and free its memory."""
         raise NotImplementedError
 
     def kernels_of(self, step: Step) -> tuple[list[tuple[str, float]], str]:
@@ -75,7 +75,7 @@ class Side:
         return self.check(self.shapes[shape], work) if shape else {}
 
     def begin(self, work: str, precision: str, variant: str, seconds: float) -> dict[str, Any]:
-        """Get one variant of the work ready; how many times make a group of about so many seconds."""
+        """Prepare one variant of the work; returns how many repeats take about `seconds`."""
         with self.in_precision(precision):
             step = self.work(work, precision, variant)
             first, repeats = warm_up(step, self.synchronize, seconds, self.most)
@@ -83,17 +83,17 @@ class Side:
         return {"first_ms": first, "repeats": repeats}
 
     def turn(self, variant: str, repeats: int, begin: int) -> dict[str, Any]:
-        """Do the work so often; milliseconds of one, of which Python needed so many to ask for it."""
+        """Do the work `repeats` times; returns the milliseconds of one, and those that Python needed to start it."""
         step, precision = self.ready[variant]
         with self.in_precision(precision):
             ms, asked_ms, result = time_group(step, self.synchronize, repeats, begin)
         loss = None if result is None else float(result)
         if loss is not None and not math.isfinite(loss):
-            raise ArithmeticError(f"the loss became {loss}, so the times say nothing")
+            raise ArithmeticError(f"the loss became {loss}, so the times are meaningless")
         return {"ms": ms, "asked_ms": asked_ms, "loss": loss}
 
     def kernels(self, precision: str) -> dict[str, Any]:
-        """What the GPU's time in a training step goes into, for the model that was made last."""
+        """The GPU's time in a training step by kernel, for the model that was made last."""
         with self.in_precision(precision):
             step = self.work("train", precision, "")
             warm_up(step, self.synchronize, 0.01)
@@ -117,7 +117,7 @@ def reply_of(side: Side) -> Callable[[dict[str, Any]], dict[str, Any]]:
                     "failed": f"{type(error).__name__}: {error}"[:500],
                     "traceback": traceback.format_exc()[-6000:],
                 }
-            # Behind `except`, where the error keeps no array alive any more.
+            # After `except`, where the error no longer keeps arrays alive.
             try:
                 side.synchronize()
             except Exception:

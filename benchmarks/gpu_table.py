@@ -52,7 +52,7 @@ def speed(finding: Finding, findings: Sequence[Finding], facts: dict[str, Any]) 
 
 
 def verdict(finding: Finding) -> str:
-    """How far the medians of the ratios get: to the aim, to the floor, or to neither."""
+    """What the medians of the ratios reach: the aim, the floor, or neither."""
     row = finding.row
     if row.aim and (found := ratios(finding, "compiled")) and statistics.median(found) >= row.aim:
         return "aim"
@@ -94,8 +94,8 @@ def render(findings: Sequence[Finding], about: Sequence[str], facts: dict[str, A
         "",
         "Numbers are medians of the turns, in brackets the quartiles. A ratio is taken in each turn, PyTorch's time by "
         "ours: above 1 this project is faster. Speed: target tokens, the rate of the step's matrix products, and its "
-        "share of the rate of one large product in the same precision, in this run. `reached` is about the floor, "
-        "parity with torch as it comes, and the aim, which is about torch.compile.",
+        "share of the rate of one large product in the same precision, in this run. `reached` refers to the "
+        "floor, parity with eager torch, and to the aim, which is about torch.compile.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),

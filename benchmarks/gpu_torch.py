@@ -1,7 +1,7 @@
 """PyTorch's side of the rows on a GPU, works as in `gpu_ours.py`: from the same weights, on the same batches.
 
-PyTorch gets what its users give it there: attention by `scaled_dot_product_attention`, its fused AdamW, autocast for
-bfloat16 in training, weights turned to bfloat16 for writing, and `set_float32_matmul_precision("high")` for TF32.
+PyTorch is used as is usual there: attention by `scaled_dot_product_attention`, its fused AdamW, autocast for
+bfloat16 in training, bfloat16 weights for writing, and `set_float32_matmul_precision("high")` for TF32.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class Torch(Side):
         return {"losses": losses}
 
     def loss(self) -> float:
-        """Of the first batch, without dropout. With gradients, for without them nn.Transformer goes another way."""
+        """Of the first batch, without dropout. With gradients, since without them nn.Transformer uses another path."""
         self.twin.eval()
         loss = self.twin.loss(*self.batches[0]).item()
         self.twin.train()

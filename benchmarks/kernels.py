@@ -1,9 +1,9 @@
-"""What the GPU's time in a step goes into, kernel by kernel. Two ways to know it, and a table.
+"""The GPU's time in a step, kernel by kernel: two ways to measure it, and a table.
 
 1. CUPTI, NVIDIA's interface for such tools, sees every kernel and every copy of this process, whoever started them,
-   with its exact time. PyTorch's profiler is a way to ask it.
-2. Where that is not to be had, an event (a mark with the time, set by the GPU) before and after each of our kernels and
-   each product of cuBLAS. CuPy's own kernels are not among them: they are in what is missing to the time of the step.
+   with its exact time. PyTorch's profiler reads it.
+2. Where that is unavailable, an event (a mark with the time, set by the GPU) before and after each of our kernels and
+   each product of cuBLAS. CuPy's own kernels are not among them: the rest of the step's time includes them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def watched(marks: list[tuple[str, Any, Any]]) -> Iterator[None]:
         return result
 
     class Module:
-        """In the place of CuPy's: gives kernels that are marked."""
+        """Replaces CuPy's module: returns marked kernels."""
 
         def __init__(self, **source: Any) -> None:
             self.module = plain(**source)
@@ -79,7 +79,7 @@ def watched(marks: list[tuple[str, Any, Any]]) -> Iterator[None]:
             return lambda *arguments: marked(name, function, *arguments)
 
     class Products:
-        """In cuBLAS's place."""
+        """Replaces cuBLAS."""
 
         def __init__(self, library: Any) -> None:
             self.library = library
@@ -94,7 +94,7 @@ def watched(marks: list[tuple[str, Any, Any]]) -> Iterator[None]:
             marked(f"{count} products ({m}, {k}) @ ({k}, {n})", function, *arguments)
 
     plain, plain_cublas = cupy.RawModule, gemm.cublas
-    kernel.cache_clear()  # so that every kernel is asked of the module anew
+    kernel.cache_clear()  # so that every kernel is loaded from the module again
     cupy.RawModule = Module
     gemm.cublas = lambda: (Products(plain_cublas()[0]), plain_cublas()[1])
     try:

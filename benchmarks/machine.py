@@ -1,4 +1,4 @@
-"""What a measurement was made on: the processors, how busy they were, the versions of the libraries."""
+"""The conditions of a measurement: the processors, how busy they were, the versions of the libraries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tinygrad_lite.device import get_device
 
 
 def cpu_model() -> str:
-    """What the processor calls itself."""
+    """The name of the processor."""
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         for line in file:
             if line.startswith("model name"):
@@ -23,7 +23,7 @@ def cpu_model() -> str:
 
 
 def gpu_model() -> str:
-    """What the GPU calls itself, and the versions of driver and CuPy; to be asked where device cuda works."""
+    """The name of the GPU, and the versions of driver and CuPy. Needs a working device cuda."""
     cupy = get_device("cuda").xp
 
     runtime = cupy.cuda.runtime
@@ -33,7 +33,7 @@ def gpu_model() -> str:
 
 
 def load() -> str:
-    """How many programs want a core, on average over the last minute; empty where nobody counts them."""
+    """The number of programs that want a core, on average over the last minute; empty if unknown."""
     with contextlib.suppress(OSError):
         return Path("/proc/loadavg").read_text(encoding="ascii").split()[0]
     return ""
@@ -48,7 +48,7 @@ def installed(library: str) -> str:
 
 
 def numpy_blas() -> str:
-    """The library that multiplies NumPy's matrices, and for which processors the part is made that it chose here."""
+    """The library that multiplies NumPy's matrices, and the processor kernels that it chose here."""
     blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     about = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
     with contextlib.suppress(ImportError):

@@ -1,7 +1,7 @@
-"""How much memory a process and its descendants hold together, and the most that they held for a while.
+"""The memory that a process and its descendants use together, now and at its peak.
 
 Counted is the proportional set size (PSS): every page of memory counts once, in equal shares for the processes that
-have it. So what worker processes share is not counted twice. Linux says it in /proc/PID/smaps_rollup, see proc(5).
+have it. So shared memory is not counted twice. Linux reports it in /proc/PID/smaps_rollup, see proc(5).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from pathlib import Path
 from types import TracebackType
 
 PROC = Path("/proc")
-INTERVAL = 0.01  # seconds between two looks
+INTERVAL = 0.01  # seconds between two measurements
 
 
 def is_measurable() -> bool:
-    """Whether this system tells it."""
+    """Whether this system reports it."""
     return (PROC / "self" / "smaps_rollup").is_file()
 
 
@@ -46,7 +46,7 @@ def held(pid: int) -> float:
 
 
 class Peak:
-    """Inside a `with`, looks again and again how much memory a family of processes holds; `megabytes` is the most."""
+    """Inside a `with`, samples the memory that a family of processes uses; `megabytes` is the peak."""
 
     def __init__(self, pid: int) -> None:
         self.pid = pid

@@ -1,6 +1,6 @@
 """This project's side of every row, each as its scripts run it.
 
-A work is a function that prepares something, outside the time, and returns what does it: `repeat(number)` does the
+A work is a function that prepares something, untimed, and returns a function that does it: `repeat(number)` does the
 work once and returns a number in the row's unit, and for a training step its loss.
 """
 
@@ -28,8 +28,8 @@ from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.corpora.texts import from_cache
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import keyed_rng, random_key
-from tinygrad_lite.tokenizers.base import CharTokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
 from tinygrad_lite.training.processes import OneProcess
 from tinygrad_lite.training.run_folder import tune_memory
@@ -50,8 +50,8 @@ def prepare(work: str, shape: str, workers: int, until_end: ExitStack) -> tuple[
     """What does this work, and facts for the reader: as the scripts set it up.
 
     Args:
-        workers: processes that share a training step; 0: as many as train.py takes.
-        until_end: gets what is to be cleaned up when the work is over.
+        workers: processes that share a training step; 0: as many as train.py starts.
+        until_end: collects what is to be cleaned up when the work is over.
     """
     kept = tune_memory()
     np.seterr(all="ignore")
@@ -80,7 +80,7 @@ def updates_of(shape: Shape, workers: int, until_end: ExitStack) -> tuple[Callab
     """What makes update number `step` by the loop of train.py, and returns the loss before it; and its communicator.
 
     Args:
-        workers: processes; 0: as many as train.py takes.
+        workers: processes; 0: as many as train.py starts.
         until_end: ends the other processes, which run the same loop.
     """
     options = replace(shape.options, workers=workers, profile=True, max_iters=sys.maxsize, decay_lr=False)
@@ -122,7 +122,7 @@ def write(shape: Shape) -> Repeat:
 
 
 def greedy(model: GPT, first: int, count: int) -> list[int]:
-    """So many most probable tokens after a first one."""
+    """The `count` most probable tokens after a first one, chosen greedily."""
     log_probs, state = model.start(np.array([[first]]))
     return [int(row[0]) for row in generate(model.step, log_probs, state, max_new_tokens=count, temperature=0.0)]
 
@@ -164,7 +164,7 @@ def first_character(shape: Shape, until_end: ExitStack) -> Repeat:
 
 
 def fresh_checkpoint(shape: Shape) -> Checkpoint:
-    """What train.py would save of this shape before the first update: weights, and the optimizer's memory."""
+    """What train.py would save of this shape before the first update: weights, and the optimizer's state."""
     model = make_model(shape)
     others = range(shape.vocab_size - 2)  # beside the end of a line and the unknown character, which is always there
     alphabet = "\n" + "".join(chr(ord("!") + i) for i in others)
@@ -212,7 +212,7 @@ def learn(text: str) -> Repeat:
 
 
 def encode(text: str) -> Repeat:
-    """Encoding with that vocabulary, in megabytes per second; each time with nothing remembered."""
+    """Encoding with that vocabulary, in megabytes per second; each time with an empty cache."""
     learned = BPETokenizer.train(text, BYTES + MERGES).to_json()
 
     def repeat(number: int) -> dict[str, float]:

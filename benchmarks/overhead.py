@@ -1,7 +1,7 @@
 """Measure what an operation costs besides its arithmetic, beside PyTorch: ten operations on 4 × 4 numbers.
 
     python -m benchmarks.overhead             a table on stdout, about a minute
-    python -m benchmarks.overhead --quick     few turns: to see whether everything runs
+    python -m benchmarks.overhead --quick     few turns, to check that everything runs
 
 Each is measured forward alone, which makes a node of the graph, and forward and backward, which also leaves gradients.
 A time is that of the fastest group of calls: whatever else the machine does only makes a group slower.
@@ -24,9 +24,10 @@ from benchmarks.machine import load
 from benchmarks.rows import QUICK
 from benchmarks.table import conditions
 from tinygrad_lite import Tensor
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import keyed_rng
 
 SIDES = ("ours", "torch")
@@ -50,10 +51,10 @@ Turns = dict[str, list[float]]  # by side, the microseconds of a call, one numbe
 
 @dataclass
 class OverheadOptions:
-    """What `python -m benchmarks.overhead` can be asked for."""
+    """The options of `python -m benchmarks.overhead`."""
 
-    turns: int = option(15, "how often each side takes its turn", unit="turns", low=1)
-    quick: bool = option(False, f"only {QUICK} short turns: to see whether everything runs")
+    turns: int = option(15, "turns of each side", unit="turns", low=1)
+    quick: bool = option(False, f"only {QUICK} short turns, to check that everything runs")
     side: str = option("", "for the child processes: ours or torch", hidden=True)
 
 
@@ -80,7 +81,7 @@ def main(argv: list[str]) -> int:
             for way in WAYS:
                 answers = [ask(child, {"operation": operation, "way": way})["values"] for child in children.values()]
                 if not np.allclose(*answers, rtol=1e-5):
-                    raise UserError(f"{operation}: the sides compute different numbers, so their times say nothing")
+                    raise UserError(f"{operation}: the sides compute different numbers, so their times are meaningless")
                 found[operation].append(take_turns(children, options.turns, 1 if options.quick else GROUPS))
             say(f"{operation}: " + ", ".join(f"{min(turns['ours']):.2f} µs" for turns in found[operation]))
     print(table(found, about), end="")

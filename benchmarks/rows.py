@@ -1,4 +1,4 @@
-"""The rows of the table: what each measures, what it is to reach, and how its numbers are taken."""
+"""The rows of the table: what each measures, its floor and aim, and how it is measured."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import option
 
 QUICK = 2  # turns
-SAME_LOSS = 1e-3  # two sides whose first losses are further apart do not compute the same
+SAME_LOSS = 1e-3  # two sides whose first losses differ by more do not compute the same
 MEMORY_TURNS = 5  # at most; memory differs less from turn to turn than time
 OWN_WORK = ("import", "first-character", "learn", "encode")  # nothing to compare with
 
@@ -22,10 +22,10 @@ OWN_WORK = ("import", "first-character", "learn", "encode")  # nothing to compar
 class MeasureOptions:
     """How to measure."""
 
-    turns: int = option(15, "how often each side takes its turn", unit="turns", low=1)
-    quick: bool = option(False, f"only {QUICK} turns of one piece of work each: to see whether everything runs")
-    threads: int | None = option(2, "of PyTorch; none: as many as it takes", low=1)
-    workers: int = option(0, "processes of this project for a training step; 0: as many as train.py takes", low=0)
+    turns: int = option(15, "turns of each side", unit="turns", low=1)
+    quick: bool = option(False, f"only {QUICK} turns of one piece of work each, to check that everything runs")
+    threads: int | None = option(2, "threads of PyTorch; none: its default", low=1)
+    workers: int = option(0, "processes of this project for a training step; 0: as many as train.py starts", low=0)
 
     def __post_init__(self) -> None:
         if self.quick:
@@ -34,7 +34,7 @@ class MeasureOptions:
 
 @dataclass
 class BenchmarkOptions(MeasureOptions):
-    """What `python -m benchmarks` can be asked for."""
+    """The options of `python -m benchmarks`."""
 
     rows: str = option("", "numbers of the rows, such as 1,2,5; empty: all")
     out: str = option("", "file for the table, besides stdout", unit="file")
@@ -48,7 +48,7 @@ class Row:
         what: for the reader.
         work, shape: what the children are asked to do (`side.py`).
         unit: of the sides' numbers. Of "ms", "s" and "MB" less is better, of all others more.
-        floor, aim: what is to be reached: ratios, or without another side numbers in the unit.
+        floor, aim: the bounds to reach: ratios, or without another side numbers in the unit.
         repeats: times per turn.
     """
 
@@ -63,7 +63,7 @@ class Row:
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Who does it. Memory settings change what a process holds, so memory is compared with torch as it comes."""
+        """Who does it. Memory settings change what a process holds, so memory is compared with default torch."""
         if self.work in OWN_WORK:
             return ("ours",)
         return ("ours", "torch") if self.unit == "MB" else ("ours", "torch", "torch-malloc")
@@ -149,7 +149,7 @@ def measure(row: Row, options: MeasureOptions) -> Finding:
         for name in row.sides:
             children[name] = running.enter_context(start_side(name, row, options))
             facts[name] = ask(children[name], {})["facts"]
-            # Once without counting: whatever a library does at the first time only.
+            # Once untimed, for whatever a library does only the first time.
             losses[name] = ask(children[name], {"begin": 0, "repeats": 1})["losses"]
         check_losses(row, losses)
         return Finding(row, take_turns(children, options.turns, repeats, begin=1), facts)
@@ -164,20 +164,22 @@ def start_side(name: str, row: Row, options: MeasureOptions) -> Child:
 def check_losses(row: Row, losses: dict[str, list[float]]) -> None:
     """Raise UserError if the first losses differ: then the sides do not have the same model, weights and batch.
 
-    With dropout they must, as no two libraries drop the same elements.
+    With dropout they always do, as no two libraries drop the same elements.
     """
     if not losses["ours"] or SHAPES[row.shape].options.dropout:
         return
     first = {name: values[0] for name, values in losses.items()}
     if max(first.values()) - min(first.values()) > SAME_LOSS:
-        raise UserError(f"row {row.number}: the sides begin with different losses, so their times say nothing: {first}")
+        raise UserError(
+            f"row {row.number}: the sides begin with different losses, so their times are meaningless: {first}"
+        )
 
 
 def measure_memory(row: Row, options: MeasureOptions, repeats: int) -> Finding:
     """The most memory during each turn, all processes of a side together. One side after the other: both at once
     would share the pages of the libraries that both have, and each count only half of them.
 
-    Raises: UserError where the system does not tell it.
+    Raises: UserError if the system does not report it.
     """
     if not is_measurable():
         raise UserError(f"row {row.number}: this system has no /proc/PID/smaps_rollup (Linux has); leave out the row")
@@ -186,7 +188,7 @@ def measure_memory(row: Row, options: MeasureOptions, repeats: int) -> Finding:
         with start_side(name, row, options) as child:
             finding.facts[name] = ask(child, {})["facts"]
             finding.turns[name] = []
-            ask(child, {"begin": 0, "repeats": 1})  # the optimizer's memory, which some make at the first step
+            ask(child, {"begin": 0, "repeats": 1})  # the optimizer's state, which some allocate in the first step
             for turn in range(min(options.turns, MEMORY_TURNS)):
                 with Peak(child.pid) as peak:
                     ask(child, {"begin": 1 + turn * repeats, "repeats": repeats})

@@ -3,7 +3,7 @@
     python -m benchmarks.scaling                          a table on stdout, about five minutes
     python -m benchmarks.scaling --out docs/scaling.svg   and a picture
 
-Everything but the measure in question is that of the table's first row. The sides take turns as there.
+Everything but the varied measure is as in the table's first row. The sides take turns as there.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from benchmarks.machine import load
 from benchmarks.rows import Finding, MeasureOptions, Row, measure
 from benchmarks.shapes import SCALES, SHAPES, scaled
 from benchmarks.table import conditions, facts, quartiles, ratios, spread
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.training.plot import COLOURS, METADATA, new_figure, own_style, save, write_out
 
 NAMES = {"block_size": "context, tokens", "n_embd": "width (n_embd)", "batch_size": "batch, sequences"}
@@ -28,9 +29,9 @@ REPEATS = 3
 
 @dataclass
 class ScalingOptions(MeasureOptions):
-    """What `python -m benchmarks.scaling` can be asked for."""
+    """The options of `python -m benchmarks.scaling`."""
 
-    turns: int = option(7, "how often each side takes its turn", unit="turns", low=1)
+    turns: int = option(7, "turns of each side", unit="turns", low=1)
     out: str = option("", "picture to write: .svg, .png or .pdf", unit="file")
 
 
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
         ScalingOptions, argv, prog="python -m benchmarks.scaling", description=__doc__.split("\n")[0]
     )
     options = build(ScalingOptions, ("command line", parsed.values))
-    if options.out:  # better to know now
+    if options.out:  # fails at once if it is impossible
         if Path(options.out).suffix.lower() not in METADATA:
             raise OptionError(f"--out {options.out}: must end with one of {', '.join(METADATA)}")
         with own_style():

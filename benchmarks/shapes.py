@@ -21,7 +21,7 @@ from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
 
 PRESETS = Path(__file__).parent.parent / "presets"
-BATCHES = 8  # different ones, which come again and again
+BATCHES = 8  # different ones, which repeat
 PAIRS, LONGEST = 64, 16  # sentences of a translation batch on a CPU, and the tokens of the longest
 SPECIALS = {"<pad>": 0, "<bos>": 1, "<eos>": 2}
 
@@ -48,7 +48,7 @@ class Shape:
         return self.options.model_config(self.vocab_size, SPECIALS)
 
     def batches(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """What is learned from: ids and targets (B, T), or source (B, S) and target (B, T + 1)."""
+        """The training batches: ids and targets (B, T), or source (B, S) and target (B, T + 1)."""
         return [(made_up_pairs if self.translates else made_up_windows)(self, i) for i in range(BATCHES)]
 
     @property
@@ -158,7 +158,7 @@ GPU_SHAPES = {
     "gpt2": Shape(GPU_GPT2, 50257, 1024),
     "translation": Shape(Seq2SeqOptions(**BASE), 37000, 32, pairs=384),
 }
-# The same models, so small that they say nothing of speed, but soon whether everything runs.
+# The same models, too small to measure speed, but quick to check that everything runs.
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 32}
 QUICK_SHAPES = {
     name: replace(

@@ -1,8 +1,7 @@
 """A training step on any device, and how long it takes.
 
-A GPU is asked for something and does it later; Python goes on at once. So the clock is read only when the GPU has
-caught up (`synchronize`), and not after each step but after a group of them: between steps nobody waits when a model is
-trained either.
+Python only queues work for a GPU and continues at once. So the clock is read only when the GPU has caught up
+(`synchronize`), and not after each step but after a group of them, since training does not wait between steps either.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.options import TrainOptions
 
-MOST_REPEATS = 200  # a GPU takes about 1,000 orders in advance; then Python waits
+MOST_REPEATS = 200  # a GPU queues about 1,000 kernels; then Python waits
 
-Step = Callable[[int], Any]  # does one piece of work, of this number; on a GPU it only asks for it
+Step = Callable[[int], Any]  # does piece of work number n; on a GPU it only queues it
 
 
 def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Callable[[Any, int], Tensor]:
@@ -47,9 +46,9 @@ def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Calla
 
 
 def time_group(step: Step, synchronize: Callable[[], None], repeats: int, begin: int = 0) -> tuple[float, float, Any]:
-    """Do so many steps in a row, numbered from `begin`.
+    """Do `repeats` steps in a row, numbered from `begin`.
 
-    Returns: milliseconds of a step; those that Python needed to ask for it; and what the last step returned.
+    Returns: milliseconds of a step; those that Python needed to queue it; and the result of the last step.
     """
     synchronize()
     began = time.perf_counter()
@@ -62,12 +61,12 @@ def time_group(step: Step, synchronize: Callable[[], None], repeats: int, begin:
 
 
 def warm_up(step: Step, synchronize: Callable[[], None], seconds: float, most: int = MOST_REPEATS) -> tuple[float, int]:
-    """Do a few steps that do not count: at the first one kernels are compiled, at the next memory is taken.
+    """Do a few untimed steps: the first one compiles kernels, the next allocates memory.
 
-    Returns: milliseconds of the first step, and how many steps make a group of about so many seconds.
+    Returns: milliseconds of the first step, and the number of steps that take about `seconds`.
     """
     first, _, _ = time_group(step, synchronize, 1)
     ms, _, _ = time_group(step, synchronize, 1, 1)
-    if ms < 1e3 * seconds:  # a long step is not worth others
+    if ms < 1e3 * seconds:  # a long step needs no others
         ms, _, _ = time_group(step, synchronize, 2, 2)
     return first, max(1, min(most, round(1e3 * seconds / ms)))

@@ -36,12 +36,12 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def judged(finding: Finding) -> list[float]:
-    """What is compared with floor and aim: the ratios to torch as it comes, or without torch the numbers."""
+    """What is compared with floor and aim: the ratios to default torch, or without torch the numbers."""
     return ratios(finding, "torch") if "torch" in finding.turns else finding.turns["ours"]
 
 
 def verdict(finding: Finding) -> str:
-    """How far the median gets: to the aim, to the floor, or to neither."""
+    """What the median reaches: the aim, the floor, or neither."""
     median = quartiles(judged(finding))[1]
     for name, bound in (("aim", finding.row.aim), ("floor", finding.row.floor)):
         if median <= bound if finding.row.is_at_most else median >= bound:
@@ -77,7 +77,7 @@ def cells(finding: Finding) -> list[str]:
 
 
 def conditions(options: MeasureOptions, load_before: str) -> list[str]:
-    """What the numbers depend on, a line each."""
+    """The conditions of the measurement, a line each."""
     versions = ", ".join(f"{name} {installed(name)}" for name in ("numpy", "torch", "transformers"))
     lines = [
         f"Machine: {cpu_model()}, {available_cores()} cores",
@@ -85,12 +85,12 @@ def conditions(options: MeasureOptions, load_before: str) -> list[str]:
         f"Turns: {options.turns}, of memory at most {MEMORY_TURNS}",
     ]
     if options.quick:
-        lines.append("Made with --quick: too little for a result")
-    return lines + ([f"Programs that wanted a core in the minute before: {load_before}"] if load_before else [])
+        lines.append("Made with --quick: not a result")
+    return lines + ([f"Load in the minute before (programs that wanted a core): {load_before}"] if load_before else [])
 
 
 def facts(findings: Sequence[Finding]) -> list[str]:
-    """What the sides said of themselves, a line for each side."""
+    """The facts about the sides, a line for each."""
     said: dict[str, list[str]] = {name: [] for name in SIDES}
     for finding in findings:
         for side, about in finding.facts.items():
@@ -106,7 +106,7 @@ def render(findings: Sequence[Finding], about: Sequence[str]) -> str:
         "",
         "Numbers are medians of the turns, in brackets the quartiles. A ratio is taken in each turn: torch's time by "
         "ours, or our speed by torch's, so above 1 this project is faster; for memory ours by torch's. Floor, aim and "
-        "`reached` are about torch as it comes.",
+        "`reached` refer to torch with its default settings.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),

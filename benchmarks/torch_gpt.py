@@ -1,4 +1,4 @@
-"""The same GPT written with PyTorch: a second opinion on every gradient, and the baseline of the timings.
+"""The same GPT written with PyTorch: to check every gradient, and as the baseline of the timings.
 
 It is the model of `gpt/model.py` in PyTorch's own idiom. `from_ours` copies the weights by name, so both can start
 from the same point and learn from the same batches.
@@ -41,7 +41,7 @@ class TorchBlock(nn.Module):
         )
         if cache is not None:
             k, v = cache.extend(k, v)
-        # A single new token may look at all that the cache has.
+        # A single new token may attend to all cached positions.
         heads = F.scaled_dot_product_attention(q, k, v, is_causal=cache is None or t > 1, dropout_p=p)
         x = x + F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
         return x + F.dropout(self.down(self.gelu(self.up(self.mlp_norm(x)))), p)
@@ -139,7 +139,7 @@ def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:
 
 
 def from_ours(model: GPT) -> TorchGPT:
-    """The twin of one of our models, with the same weights and the same type of numbers."""
+    """The twin of one of our models, with the same weights and dtype."""
     state = model.state_dict()
     twin = TorchGPT(model.config)
     packed = {

@@ -23,7 +23,7 @@ class TorchSeq2Seq(nn.Module):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         if config.positions != "sinusoidal":
-            raise ValueError("the twin knows only sinusoidal positions")
+            raise ValueError("the twin supports only sinusoidal positions")
         self.config = config
         width, bias = config.n_embd, config.bias
         settings = {"dropout": config.dropout, "activation": config.activation, "bias": bias}
@@ -93,7 +93,7 @@ def our_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
 
 
 def from_ours(model: Seq2Seq) -> TorchSeq2Seq:
-    """The twin of one of our models, with the same weights and the same type of numbers."""
+    """The twin of one of our models, with the same weights and dtype."""
     state = model.state_dict()
     twin = TorchSeq2Seq(model.config)
     packed = {

@@ -1,6 +1,6 @@
 """PyTorch's side of the rows, works as in `our_side.py`: from the same weights, on the same batches.
 
-PyTorch runs as its user finds it: eagerly, its AdamW as it comes.
+PyTorch runs with its defaults: eagerly, with its default AdamW.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def torch_step(
     loss_of: Callable[..., torch.Tensor],
     batch: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """The same, but nobody waits for the loss; `loss_of` is the model's `loss`, as it is or compiled."""
+    """The same without waiting for the loss; `loss_of` is the model's `loss`, as it is or compiled."""
     optimizer.zero_grad()
     loss = loss_of(*batch)
     loss.backward()
@@ -107,7 +107,7 @@ def write(shape: Shape) -> Repeat:
 
 
 def hugging_face(model: GPT) -> Any:
-    """The class that most people know GPT-2 by, with our weights, and without a token that ends a text."""
+    """Hugging Face's GPT-2 with our weights, and without a token that ends a text."""
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -119,7 +119,7 @@ def hugging_face(model: GPT) -> Any:
 
 
 def greedily(count: int) -> dict[str, Any]:
-    """How `generate` is asked for exactly so many most probable tokens."""
+    """The arguments that make `generate` write exactly `count` tokens, greedily."""
     return {"max_new_tokens": count, "min_new_tokens": count, "do_sample": False, "use_cache": True}
 
 

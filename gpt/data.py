@@ -24,9 +24,10 @@ from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.texts import Corpus, announce, load_corpus, load_files
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import CharTokenizer, Tokenizer
+from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
 

@@ -15,9 +15,9 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import parse_command_line
 from tinygrad_lite.corpora.cleaning import normalise
 
 SETTINGS = (

@@ -26,6 +26,7 @@ import safetensors
 
 from gpt.config import GPTConfig
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 
@@ -228,7 +229,7 @@ def _read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer | None:
     if not path.is_file():
         return HFTokenizer.from_folder(folder, vocab_size)
     try:
-        tokenizer = Tokenizer.from_json(json.loads(path.read_text(encoding="utf-8")))
+        tokenizer = tokenizer_from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is no readable JSON ({error})") from None
     if tokenizer.vocab_size != vocab_size:

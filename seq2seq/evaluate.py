@@ -21,9 +21,10 @@ from seq2seq.options import Seq2SeqOptions
 from seq2seq.scores import scores, scores_with_confidence
 from seq2seq.task import load_trained
 from seq2seq.translate import translate
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CorpusError, OptionError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.run_folder import RunFolder, tune_memory
 

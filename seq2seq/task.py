@@ -16,9 +16,10 @@ from seq2seq.scores import scores
 from seq2seq.translate import translate
 from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.cli.errors import CorpusError
-from tinygrad_lite.tokenizers.base import UNKNOWN, CharTokenizer, Tokenizer
+from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.model_spec import Family, Report, Trained, check_family, trained_in
 from tinygrad_lite.training.run_folder import newest_checkpoint

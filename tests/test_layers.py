@@ -37,7 +37,7 @@ LAYERS = [
     ["tinygrad_lite.flat"],
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite"],  # __init__.py, the names that users import
-    ["tinygrad_lite.cli.options"],
+    ["tinygrad_lite.cli.options", "tinygrad_lite.cli.command_line"],
     ["tinygrad_lite.tokenizers", "tinygrad_lite.tokenizers.*", "tinygrad_lite.corpora", "tinygrad_lite.corpora.*"],
     ["tinygrad_lite.decoding", "tinygrad_lite.decoding.*"],
     ["tinygrad_lite.training", "tinygrad_lite.training.*"],

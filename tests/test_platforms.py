@@ -206,7 +206,7 @@ def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, mo
     (tmp_path / "last").write_bytes(b"old")
     for posix, times in ((False, 5), (True, 0)):  # on POSIX it means that the folder may not be written: no waiting
         monkeypatch.setattr(checkpoint, "POSIX", posix)
-        with pytest.raises(CheckpointError, match="what was there before is intact"):
+        with pytest.raises(CheckpointError, match="the previous file is intact"):
             write_atomically(tmp_path / "last", b"new")
         assert len(waited) == times
         waited.clear()
@@ -219,7 +219,7 @@ def test_a_scanner_that_holds_the_new_file_too_changes_no_message(tmp_path, monk
 
     monkeypatch.setattr(os, "replace", busy)
     monkeypatch.setattr(os, "unlink", busy)
-    with pytest.raises(CheckpointError, match="what was there before is intact"):
+    with pytest.raises(CheckpointError, match="the previous file is intact"):
         write_atomically(tmp_path / "last", b"new")
 
 
@@ -299,7 +299,7 @@ def test_without_a_home_a_corpus_is_used_but_not_kept(monkeypatch, tmp_path):
     monkeypatch.setitem(corpora.RECIPES, "faust", replace(corpora.RECIPES["faust"], make=made_up_text))
     said = []
     assert corpora.load_corpus("faust", said.append).text == made_up_text()
-    assert "the corpus faust is not kept for the next time: there is no home folder" in "\n".join(said)
+    assert "the corpus faust cannot be cached: there is no home folder" in "\n".join(said)
     assert list(tmp_path.iterdir()) == []  # no folder called ~
 
 

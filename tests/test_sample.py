@@ -20,8 +20,8 @@ from gpt.sample_options import SampleOptions
 from gpt.task import TextTask
 from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, script, undone
+from tinygrad_lite.cli.command_line import split_command_line
 from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.cli.options import split_command_line
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint, save_checkpoint
@@ -218,7 +218,7 @@ def test_what_is_no_checkpoint_may_be_a_prompt_or_the_name_of_a_run(trained):
     ):
         with pytest.raises(CheckpointError) as refused:
             sample.main([named])
-        sentence = f"there is no checkpoint {named}, but perhaps meant is: python sample.py {meant}"
+        sentence = f"there is no checkpoint {named}; did you mean: python sample.py {meant}"
         assert str(refused.value) == sentence
     for named in ("out/gone", "gone.safetensors"):
         with pytest.raises(CheckpointError, match=r"there is no checkpoint .*; train one with: python train\.py"):
@@ -246,7 +246,7 @@ def test_the_newest_checkpoint_is_taken_or_the_one_named(trained, capsys):
     for arguments in ([BEST], ["out/goethe-char"], ["--out_dir", "out/goethe-char"]):
         sample.main([*arguments, "--max_new_tokens", "1"])
         assert str(Path("out", "goethe-char")) in capsys.readouterr().err
-    with pytest.raises(OptionError, match="which checkpoint"):
+    with pytest.raises(OptionError, match="name only one of them"):
         sample.main([BEST, "--out_dir", "out/other"])
 
 
@@ -287,11 +287,11 @@ def broken(path: Path, how: str) -> None:
 @pytest.mark.parametrize(
     ("how", "reason"),
     [
-        ("cut0", "no readable checkpoint"),
-        ("cut1", "no readable checkpoint"),
-        ("cut50", "no readable checkpoint"),
-        ("cut99", "no readable checkpoint"),
-        ("pickle", "no readable checkpoint"),
+        ("cut0", "not a readable checkpoint"),
+        ("cut1", "not a readable checkpoint"),
+        ("cut50", "not a readable checkpoint"),
+        ("cut99", "not a readable checkpoint"),
+        ("pickle", "not a readable checkpoint"),
         ("foreign", "not a checkpoint of this project"),
         ("mis-shaped", "mis-shaped: position_embedding.weight"),
         ("missing", "parameters, there are"),
@@ -446,7 +446,7 @@ def test_devices(trained, capsys):
     assert sample.main(["--device", "auto", "--max_new_tokens", "5"]) == 0
     out, err = capsys.readouterr()
     assert out == text
-    assert "--device auto takes cpu (device cuda" in err
+    assert "--device auto chooses cpu (device cuda" in err
 
 
 @pytest.mark.parametrize("what", ["truncated", "pickle", "empty", "folder"])

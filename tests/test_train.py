@@ -20,8 +20,9 @@ from gpt.task import FAMILY
 from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError, UserError
-from tinygrad_lite.cli.options import build, parse_command_line
+from tinygrad_lite.cli.options import build
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.optim import Optimizer
@@ -337,10 +338,10 @@ def test_options_of_the_same_name_are_of_the_same_type():
         ("--num-train-epochs 3", "--num_train_epochs is counted in steps here: "),
         ("--model gpt2", "--model is not needed: a preset is named alone, as in python train.py baby-gpt"),
         ("--prompt Habe", "--prompt is for sample.py, which writes with a trained model"),
-        ("my.txt", "my.txt is no preset, but perhaps meant is: python train.py --text my.txt"),
-        ("text.txt --max_iters 3", "text.txt is no preset, but perhaps meant is: python train.py --text text.txt"),
-        ("a/b.safetensors", "a/b.safetensors is no preset, but perhaps meant is: python train.py --init_from a/b"),
-        (".", ". is no preset, but perhaps meant is: python train.py --init_from ."),
+        ("my.txt", "my.txt is not a preset; did you mean: python train.py --text my.txt"),
+        ("text.txt --max_iters 3", "text.txt is not a preset; did you mean: python train.py --text text.txt"),
+        ("a/b.safetensors", "a/b.safetensors is not a preset; did you mean: python train.py --init_from a/b"),
+        (".", ". is not a preset; did you mean: python train.py --init_from ."),
         ("goethe", "no preset goethe: did you mean goethe-bpe? (there are baby-gpt, goethe-bpe"),
         ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: choose one of them"),
         ("--init_from resume --overwrite", "--resume continues a run and --overwrite starts it again"),
@@ -449,7 +450,7 @@ def test_a_device_that_is_not_there_is_refused_and_auto_says_what_it_took(capsys
         train.main(arguments(device="cuda"))
     assert not (workplace / "run").exists()
     run = run_training(device="auto", max_iters=1)
-    assert "--device auto takes cpu (device cuda" in capsys.readouterr().err
+    assert "--device auto chooses cpu (device cuda" in capsys.readouterr().err
     assert load_checkpoint(run.last).training["device"] == "cpu"
 
 

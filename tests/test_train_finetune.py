@@ -15,8 +15,8 @@ from tests.tiny_runs import arguments, losses, made_up_text, run_training
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.origin import name_of
 from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.setup import name_of
 
 pytestmark = pytest.mark.usefixtures("workplace")
 
@@ -125,7 +125,7 @@ def test_what_cannot_be_started_from(workplace):
     (workplace / "empty").mkdir()
     for origin, error, reason in (
         ("gone", OptionError, "no such file or folder; it takes"),
-        ("notes.safetensors", CheckpointError, "no readable checkpoint"),
+        ("notes.safetensors", CheckpointError, "not a readable checkpoint"),
         ("empty", CheckpointError, "there is no checkpoint under empty"),
     ):
         with pytest.raises(error, match=reason):

@@ -142,7 +142,7 @@ def test_the_average_of_the_latest_evaluations():
 
 def test_the_average_of_models_of_different_shapes_is_refused():
     one, other = run_training(max_iters=1, out_dir="one"), run_training(max_iters=1, out_dir="other", n_embd=32)
-    with pytest.raises(CheckpointError, match=r"other.last\.safetensors has not the same weights as one"):
+    with pytest.raises(CheckpointError, match=r"other.last\.safetensors does not have the same weights as one"):
         mean_weights([one.last, other.last])
 
 

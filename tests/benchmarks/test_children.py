@@ -53,7 +53,7 @@ def test_a_side_that_fails_ends_the_command_with_its_status():
 def test_a_side_that_is_killed_is_named():
     with program("import sys; sys.stdin.read()") as child:
         child.kill()
-        with pytest.raises(UserError, match=r"ended from outside \(status -9\): is there enough memory"):
+        with pytest.raises(UserError, match=r"killed \(status -9\): is there enough memory"):
             ask(child, {})
 
 

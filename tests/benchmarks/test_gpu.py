@@ -181,7 +181,7 @@ def test_a_loss_that_is_no_number_is_a_failure():
     ask = reply_of(MadeUp(lambda number: math.nan))
     begin(ask)
     answer = ask({"do": "turn", "variant": "ours", "repeats": 2, "begin": 0})
-    assert answer["failed"] == "ArithmeticError: the loss became nan, so the times say nothing"
+    assert answer["failed"] == "ArithmeticError: the loss became nan, so the times are meaningless"
 
 
 def test_only_questions_are_answered():
@@ -382,7 +382,7 @@ def test_the_command_writes_everything_down(processes, tmp_path, capsys):
 def test_rows_that_come_too_late_are_left_out(processes, capsys):
     assert gpu.main(["--rows", "baby", "--minutes", "1e-9"]) == 1
     said = capsys.readouterr().out
-    assert said.count("left out, 1e-09 minutes are over") >= 3
+    assert said.count("left out: the time limit of 1e-09 minutes is over") >= 3
 
 
 def test_without_torch_this_project_is_measured_alone(processes, monkeypatch, capsys):

@@ -15,9 +15,9 @@ from tests.places import here
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.device import random_key
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import CharTokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]

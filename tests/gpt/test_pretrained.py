@@ -17,7 +17,7 @@ from tests.gpt.gpt2_folders import SETTINGS, forward, greedy, random_weights, wr
 from tests.places import here
 from tinygrad_lite.cli.errors import CheckpointError, TokenizerError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import CharTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 
 ROOT = Path(__file__).parent.parent.parent
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -202,7 +202,7 @@ def test_our_own_tokenizer_comes_first_and_must_fit(tmp_path):
     with pytest.raises(CheckpointError, match="no readable JSON"):
         load_gpt2(folder)
     path.write_text('{"kind": "none"}', encoding="utf-8")
-    with pytest.raises(TokenizerError, match="no such kind"):
+    with pytest.raises(TokenizerError, match="unknown kind"):
         load_gpt2(folder)
 
 

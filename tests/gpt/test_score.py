@@ -11,8 +11,8 @@ from gpt.score import score
 from tests.places import here
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.texts import Corpus
-from tinygrad_lite.tokenizers.base import CharTokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 
 TEXT = "Es irrt der Mensch, so lang er strebt. Grün ist nur des Lebens goldner Baum."
 

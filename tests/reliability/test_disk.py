@@ -81,7 +81,7 @@ def test_a_real_disk_that_is_full_or_read_only(kind, relent, stop, report):
     goes_on = relent == 7 and not stop
     assert status == (0 if goes_on else 1)
     assert "Traceback" not in err
-    assert f"cannot write disk/run/last.safetensors ({reason}): what was there before is intact" in err
+    assert f"cannot write disk/run/last.safetensors ({reason}): the previous file is intact" in err
     assert ("warning: cannot write" in err) == (not stop)
     copy, whole = RunFolder("copy"), run_training(**SETTINGS, out_dir="whole")
     for path in copy.path.glob("*.safetensors"):

@@ -168,7 +168,8 @@ def test_a_download_without_a_known_hash_says_its_own(module, monkeypatch, workp
                 monkeypatch.setitem(module.RECIPES, name, type(recipe)("", "", "", make=lambda found=found: found))
                 pairs.load_parallel(name, said.append)
             assert any(
-                re.match("sha256 [0-9a-f]{64}: kept in the cache, because there is no known one", line) for line in said
+                re.match("sha256 [0-9a-f]{64}: stored in the cache, because there is no known one", line)
+                for line in said
             )
             said.clear()
 

@@ -92,18 +92,18 @@ def test_a_cache_that_is_deleted(workplace, source, monkeypatch, capsys, report)
             train.main(arguments(**settings))
     before = {path.name: path.read_bytes() for path in Path("run").iterdir()}
     source["text"] = None
-    with pytest.raises(CorpusError, match=r"not at hand \(there is no network\)"):
+    with pytest.raises(CorpusError, match=r"unavailable \(there is no network\)"):
         train.main(["--resume", "--out_dir=run"])
     assert {path.name: path.read_bytes() for path in Path("run").iterdir()} == before
     source["text"] = made_up_text()
     capsys.readouterr()
     assert train.main(["--resume", "--out_dir=run"]) == 0
-    assert "the text is not the one" not in capsys.readouterr().err
+    assert "this is not the text that the run" not in capsys.readouterr().err
     same(RunFolder("run"), whole)
     shutil.rmtree(fetch.cache_folder())
     source["text"] = made_up_text(seed=2)
     assert train.main(["--resume", "--out_dir=run", "--max_iters=12"]) == 0
-    assert "warning: the text is not the one" in capsys.readouterr().err
+    assert "warning: this is not the text that the run" in capsys.readouterr().err
     report("cache deleted during a run and before --resume: fetched again, same bytes; without a source one sentence")
 
 

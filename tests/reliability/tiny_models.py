@@ -25,9 +25,10 @@ from seq2seq.model import Seq2Seq
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import made_up_text, undone
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.tokenizers.base import UNKNOWN, CharTokenizer, Tokenizer
+from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer, byte_characters, gpt2_definition
 from tinygrad_lite.tokenizers.word import WordTokenizer

@@ -14,7 +14,8 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.device import random_key
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import UNKNOWN, CharTokenizer
+from tinygrad_lite.tokenizers.base import UNKNOWN
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.transformer import MultiHeadAttention
 
 TOKENIZER = CharTokenizer.train("abc $d", (*SPECIALS, UNKNOWN))

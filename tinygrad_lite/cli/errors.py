@@ -1,8 +1,8 @@
-"""The one kind of error that a user of the two scripts is meant to see."""
+"""The errors that a user of the scripts can fix."""
 
 
 class UserError(Exception):
-    """Something a user can mend: the message is one sentence that says what is wrong, where, and what to do.
+    """An error that the user can fix: the message is one sentence that says what is wrong, where, and what to do.
 
     `train.py` and `sample.py` print it to stderr without a traceback and exit with status 1. Mistakes made in
     code (wrong shapes, wrong types) are ordinary ValueErrors and TypeErrors instead.
@@ -30,4 +30,4 @@ class DecodingError(UserError):
 
 
 class TooLittleMemory(UserError, MemoryError):
-    """What a run needs is more than the memory of the device where it computes."""
+    """A run needs more memory than its device has."""

@@ -1,4 +1,4 @@
-"""From what the sources of the corpora give to clean text: pure functions from strings to strings.
+"""From the raw sources of the corpora to clean text: pure functions from strings to strings.
 
 `goethe_text` makes one corpus of two files of Debian packages, and `normalise` is what every text goes through. The
 files of Project Gutenberg have a module of their own, `gutenberg.py`.
@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from tinygrad_lite.cli.errors import CorpusError
 
-# Letters and the like, and what may be accents on the last of them: 200 are far more than any language puts there.
+# Letters and similar characters, and up to 200 accents on the last of them: far more than any language needs.
 LETTERS_AND_MARKS = re.compile(r"[\w\s\x00-\x7f]*[^\w\s\x00-\x7f]{0,200}")
 
 
@@ -31,12 +31,12 @@ def normalise(text: str) -> str:
 def to_nfc(text: str) -> str:
     """The text in Unicode's form NFC.
 
-    To sort the accents of a letter takes a time that grows with their number squared, so 200 are done at a time.
+    Sorting the accents of a letter takes time quadratic in their number, so at most 200 are sorted at once.
     """
     return "".join(unicodedata.normalize("NFC", part) for part in LETTERS_AND_MARKS.findall(text))
 
 
-# All that a clean German text needs: what has other characters is foreign, mangled or an editor's remark.
+# All that a clean German text needs: text with other characters is foreign, corrupted or an editor's remark.
 GERMAN = frozenset(string.ascii_letters + "ÄÖÜäöüß" + string.digits + " \n.,;:!?'\"()-")
 ATTRIBUTION = re.compile(r"^[ \t]*--[ \t]*(?P<author>.*)", re.MULTILINE | re.DOTALL)
 GOETHE = re.compile(r"(J\S* W\S* ((von|v\.) )?)?G(oe|ö)the\b")
@@ -56,7 +56,7 @@ def goethe_text(php: str, fortunes: str) -> str:
     Args:
         php: the PHP file with Werther in a quoted block, <<<'EOT' ... EOT;
         fortunes: quotations of all authors, each but the last followed by a line "%".
-    Raises: CorpusError if a file does not hold what it should, as after a change of its package.
+    Raises: CorpusError if a file does not have the expected contents, as after a change of its package.
     """
     nowdoc = NOWDOC.search(normalise(php))
     if nowdoc is None:
@@ -73,8 +73,8 @@ def goethe_text(php: str, fortunes: str) -> str:
 def goethes_words(entry: str) -> str | None:
     """The words of one quotation, or None if it is not Goethe's or not clean.
 
-    Attributions begin with "--" and may go on for several lines. Left out are, beside other authors: what is
-    filed as falsely attributed, an anecdote that names him in full, and what has characters outside `GERMAN`.
+    Attributions begin with "--" and may continue for several lines. Left out, besides other authors, are quotations
+    marked as falsely attributed, an anecdote that names him in full, and text with characters outside `GERMAN`.
     Lines stay as they are, since verse cannot be told from prose safely; an indented line keeps two spaces.
 
         >>> goethes_words("Es irrt der Mensch,\\n\\tsolang er strebt.\\n\\t\\t-- J. W. v. Goethe (Faust I)\\n")

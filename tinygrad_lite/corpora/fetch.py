@@ -1,8 +1,8 @@
-"""Ways to get a text that is not on this machine yet, and the cache that makes it one download per text.
+"""Ways to fetch a text, and the cache, so that each text is downloaded only once.
 
 Two sources: a file inside a Debian package, fetched by apt-get (`debian_files`), and a page of plain text
-behind an https:// address (`https_text`). Neither needs root, neither changes anything of the system, and
-both hold what they read to a bound, so that a broken or hostile source costs an error and not the memory.
+behind an https:// address (`https_text`). Neither needs root, neither changes the system, and both
+limit how much they read, so that a broken or hostile source causes an error instead of exhausting the memory.
 `store` and `recall` keep a text and a few facts about it in the cache folder.
 """
 
@@ -28,7 +28,7 @@ from pathlib import Path, PurePosixPath
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.gutenberg import old_encoding
 
-MAX_BYTES = 48 * 2**20  # no source here has as much: the largest, a dictionary, has 25 MB
+MAX_BYTES = 48 * 2**20  # more than any source here: the largest, a dictionary, has 25 MB
 MAX_UNPACKED = 128 * 2**20  # all files of a package together; that of the dictionary has 26 MB
 APT_TIMEOUT = 180  # seconds for each call of apt-get; the package lists are about 10 MB
 HTTPS_TIMEOUT = 30  # seconds without a byte
@@ -44,7 +44,7 @@ def check_sha256(data: bytes, expected: str, what: str) -> None:
     found = hashlib.sha256(data).hexdigest()
     if found != expected:
         raise CorpusError(
-            f"{what} gives another file than the one known here: its sha256 is {found} and not {expected}"
+            f"{what} gives a different file from the one known here: its sha256 is {found} and not {expected}"
         )
 
 
@@ -58,10 +58,10 @@ def decode_utf8(data: bytes, what: str) -> str:
 
 
 def decode_text(data: bytes, what: str) -> tuple[str, str]:
-    """The text in `data`, and its encoding: UTF-8 if it can be that, else what an old file of Project Gutenberg is in.
+    """The text in `data`, and its encoding: UTF-8 if it is valid, else that of an old file of Project Gutenberg.
 
-    UTF-8 comes first, whatever a file says of itself: its bytes can hardly be anything else, while a header may have
-    stayed as it was when the file was converted. Raises CorpusError, as `decode_utf8` does, for any other text.
+    UTF-8 is tried first, whatever the header says: valid UTF-8 is hardly ever anything else, while a converted file may
+    have kept its old header. Raises CorpusError, as `decode_utf8` does, for any other text.
     """
     try:
         return decode_utf8(data, what), "UTF-8"
@@ -79,7 +79,7 @@ def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict
     """Download Debian packages and read one text file out of each.
 
     apt-get is pointed at private folders for its package lists and its cache, so that it works without root
-    and leaves the system as it was; it checks the signatures itself. About five seconds and 13 MB.
+    and does not change the system; it checks the signatures itself. About five seconds and 13 MB.
 
     Args:
         wanted: package name -> path of the file inside the package, without a leading slash.
@@ -131,7 +131,7 @@ def apt_download(packages: list[str], folder: Path, run: Callable) -> None:
         except OSError as error:
             raise CorpusError(f"`apt-get {command[0]}` cannot be started: {error}") from error
         complaints += done.stderr.decode("utf-8", "replace").splitlines()
-    # An `update` that fails may have missed a source that does not matter here: `download` is what counts.
+    # A failed `update` may concern a source that does not matter here: `download` decides.
     if done.returncode != 0:
         raise CorpusError(f"`apt-get download` failed: {telling_line(complaints)}")
 
@@ -139,8 +139,8 @@ def apt_download(packages: list[str], folder: Path, run: Callable) -> None:
 def telling_line(complaints: list[str]) -> str:
     """The line of apt-get's stderr that says what went wrong: the last one, with one exception.
 
-    Without a network `update` ends well, with warnings, and only `download` fails, for want of the lists it
-    did not get. "Unable to locate package" would then lead astray, so a failure to fetch goes first.
+    Without a network, `update` succeeds with warnings, and only `download` fails, because the lists are missing.
+    "Unable to locate package" would then be misleading, so a failure to fetch takes precedence.
 
         >>> telling_line(["W: Failed to fetch a", "E: Unable to locate package b"])
         'Failed to fetch a'
@@ -163,15 +163,15 @@ def read_deb_member(deb: Path, member: str, run: Callable = subprocess.run) -> b
 
     A .deb is an ar archive of three parts, the last of which, data.tar with the suffix of its compression,
     holds the files. Only the regular file with exactly this name is read, whatever else the archive names.
-    Raises CorpusError if the package is damaged, lacks the file, has it larger than MAX_BYTES, or unpacks to more than
-    MAX_UNPACKED.
+    Raises CorpusError if the package is damaged or lacks the file, if the file is larger than MAX_BYTES, or the
+    unpacked package larger than MAX_UNPACKED.
     Format: deb(5), ar(5).
     """
     try:
         suffix, data = ar_part(deb.read_bytes(), "data.tar")
         if suffix == ".zst":  # Ubuntu's choice, which Python's standard library reads from 3.14 on only
             suffix, data = "", run_dpkg_deb(deb, run)
-        # Unpacked first, up to the bound: tarfile alone would take an archive's word for how much there is to read.
+        # Unpacked first, up to the bound: tarfile alone would trust the sizes that an archive states.
         with tarfile.open(fileobj=io.BytesIO(unpacked(data, suffix)), mode="r:") as tar:
             for entry in tar:
                 if entry.isfile() and str(PurePosixPath(entry.name)) == member:
@@ -184,7 +184,7 @@ def read_deb_member(deb: Path, member: str, run: Callable = subprocess.run) -> b
 
 
 def unpacked(data: bytes, suffix: str) -> bytes:
-    """What was compressed into `data`; ValueError if it is cut short, or more than MAX_UNPACKED bytes."""
+    """`data` decompressed; ValueError if it is truncated, or more than MAX_UNPACKED bytes."""
     if not suffix:
         return data
     kinds = {
@@ -193,13 +193,13 @@ def unpacked(data: bytes, suffix: str) -> bytes:
         ".bz2": bz2.BZ2Decompressor,
     }
     if suffix not in kinds:
-        raise ValueError(f"data.tar{suffix} is of an unknown compression")
+        raise ValueError(f"data.tar{suffix} has an unknown compression")
     unpacker = kinds[suffix]()
     whole = unpacker.decompress(data, MAX_UNPACKED + 1)
     if len(whole) > MAX_UNPACKED:
         raise ValueError(f"it unpacks to more than {MAX_UNPACKED:,} bytes")
     if not unpacker.eof:
-        raise ValueError("it is cut short")
+        raise ValueError("it is truncated")
     return whole
 
 
@@ -217,7 +217,7 @@ def ar_part(archive: bytes, stem: str) -> tuple[str, bytes]:
         size = int(archive[at + 48 : at + 58])
         start = at + 60
         if size < 0 or start + size > len(archive):
-            raise ValueError("it is cut short")
+            raise ValueError("it is truncated")
         if name.startswith(stem):
             return name.removeprefix(stem), archive[start : start + size]
         at = start + size + size % 2
@@ -247,7 +247,7 @@ def run_dpkg_deb(deb: Path, run: Callable) -> bytes:
 
 def bound_files() -> None:
     """Let this process write no file larger than MAX_UNPACKED."""
-    import resource  # which Windows does not have, nor dpkg-deb
+    import resource  # which Windows lacks, but it has no dpkg-deb either
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_UNPACKED, MAX_UNPACKED))
 
@@ -275,7 +275,7 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
     Args:
         url: starts with https://.
         open_url: stands in for the `open` method of a urllib opener in tests.
-    Raises: CorpusError with the reason if the file cannot be had or has more than MAX_BYTES.
+    Raises: CorpusError with the reason if the file is unavailable or has more than MAX_BYTES.
     """
     if not url.startswith("https://"):
         raise CorpusError(f"{url} is not an https:// address")
@@ -284,7 +284,7 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
     try:
         with open_url(request, timeout=HTTPS_TIMEOUT) as response:
             data = response.read(MAX_BYTES + 1)
-            missing = getattr(response, "length", None)  # read(n) returns less without a word if the connection ends
+            missing = getattr(response, "length", None)  # read(n) silently returns less if the connection ends
     except urllib.error.HTTPError as error:
         error.close()
         raise CorpusError(f"{url} answered {error.code} {error.reason}") from None
@@ -294,11 +294,11 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
             hint = " (a Python from python.org needs its Install Certificates.command to be run once)"
         raise CorpusError(f"{url} cannot be reached: {error.reason}{hint}") from None
     except (OSError, http.client.HTTPException) as error:
-        raise CorpusError(f"{url} broke off: {error!r}") from None
+        raise CorpusError(f"the download of {url} failed: {error!r}") from None
     if len(data) > MAX_BYTES:
         raise CorpusError(f"{url} has more than {MAX_BYTES:,} bytes, which no text here has")
     if missing:
-        raise CorpusError(f"{url} broke off: {missing:,} bytes are missing")
+        raise CorpusError(f"the download of {url} failed: {missing:,} bytes are missing")
     return data
 
 
@@ -308,7 +308,7 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
 def cache_folder() -> Path:
     """$TINYGRAD_LITE_CACHE, else $XDG_CACHE_HOME/tinygrad_lite, else ~/.cache/tinygrad_lite, on every system.
 
-    Raises: CorpusError if nobody knows the home folder, as it may be in a container.
+    Raises: CorpusError if there is no home folder, as in some containers.
     """
     if own := os.environ.get("TINYGRAD_LITE_CACHE"):
         return Path(own)
@@ -319,10 +319,10 @@ def cache_folder() -> Path:
 
 
 def store(name: str, text: str, facts: dict[str, str]) -> None:
-    """Keep a text in the cache as NAME.txt, and its hash and what else is known about it as NAME.json.
+    """Store a text in the cache as NAME.txt, and its hash and other facts as NAME.json.
 
-    Each file is complete or not there at all: it is written under another name first and then renamed.
-    Raises OSError if the cache cannot be written, CorpusError if it has no place.
+    Each file is complete or absent: it is written under another name first and then renamed.
+    Raises OSError if the cache cannot be written, CorpusError if there is no folder for it.
     """
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
@@ -344,9 +344,9 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def recall(name: str) -> tuple[str, dict[str, str]] | None:
-    """A text from the cache and the facts stored with it, or None if it is not there.
+    """A text from the cache and the facts stored with it, or None if there is none.
 
-    Raises CorpusError if what is there is damaged: unreadable, incomplete, or not of the stored hash.
+    Raises CorpusError if the entry is damaged: unreadable, incomplete, or not of the stored hash.
     """
     folder = cache_folder()
     text_path, about_path = folder / f"{name}.txt", folder / f"{name}.json"

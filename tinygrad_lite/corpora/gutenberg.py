@@ -7,7 +7,7 @@ generations. Since about 2003 the book stands between
 
 and before that between *END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END* and a sentence such as "End of
 the Project Gutenberg Etext of Faust". Inside follow the volunteers' notes, which no line marks: who typed the book, who
-provided it, which misprints were corrected. They are known by how they begin and where they stand. What is left is the
+provided it, which misprints were corrected. They are recognised by their beginning and position. The rest is the
 book. A text is such a file only if a header stands above its marked line: one that mentions the Project stays whole.
 
     >>> head = "Title: Faust\\n\\n*** START OF THE PROJECT GUTENBERG EBOOK FAUST ***\\n\\nProduced by A Person\\n\\n"
@@ -90,7 +90,7 @@ def gutenberg_books(text: str) -> tuple[list[str], bool]:
     ends = [*ENDS.finditer(page)]
     closed = bool(ends) and LICENCE.match(page, ends[-1].end()) is not None
     starts = begins(page, closed)
-    if closed and not starts:  # someone has taken the header off
+    if closed and not starts:  # the header was removed
         return [without_notes(page[: ends[0].start()])], False
     books, whole = [], False
     for start, stop in pairwise([*starts, len(page)]):
@@ -262,7 +262,7 @@ FITTING = re.compile(
 def old_encoding(data: bytes) -> str | None:
     """The encoding of a file of Project Gutenberg that is not UTF-8; None for any other file, and if nothing fits.
 
-    It is what the header says. If it says nothing, or ASCII, or ISO-8859-1, the bytes have a say too: those from 0x80
+    It is what the header says. If it says nothing, or ASCII, or ISO-8859-1, the bytes count too: those from 0x80
     to 0x9f, unused in ISO-8859-1, are quotation marks and dashes in cp1252 (Windows), and letters in cp437 and cp850
     (DOS) and on the Macintosh. The encoding taken is the one with the most letters and marks where they belong.
     """

@@ -1,4 +1,4 @@
-"""From what the sources of parallel corpora give to clean pairs: pure functions from texts to (German, English).
+"""From the raw sources of parallel corpora to clean pairs: pure functions from texts to (German, English).
 
 `ding_pairs` reads a dictionary, `dialogue_pairs` the lessons of a language course, `attributed_pairs` a list of
 example sentences, `aligned_pairs` two files with line i of one translated by line i of the other. Every side of
@@ -82,7 +82,7 @@ def attributed_pairs(text: str, where: str) -> list[Pair]:
 # {grammar}, [field or register], <see also>, (remark or optional words) and, between slashes, /ABBREVIATION/.
 ANNOTATION = re.compile(r"\{[^{}]*\}|\[[^][]*\]|<[^<>]*>|\([^()]*\)|(?<!\S)/[^/;\s][^/;]*/(?![^\s;,])")
 SOMEBODY_OR_SOMETHING = re.compile(r"\b(jd[mns]?\.|sb\.) ?/ ?(?:etw\.|sth\.)")
-# A slash offers a choice of words, but not where the choice begins and ends; dots stand for what is left out.
+# A slash separates alternatives without showing where they begin and end; dots stand for omitted words.
 UNCLEAR = re.compile(r"[][(){}<>/|…+=~*]|\.\.")
 PLACEHOLDER = re.compile(r"\b(jd[mns]?|etw|sb|sth|sb's|usw|etc|bzw|smb)\.", re.IGNORECASE)
 SENTENCE = re.compile(r"[\"']?[A-ZÄÖÜ].*[.!?][\"']?")
@@ -159,10 +159,10 @@ def whole_sentences(pairs: Iterable[Pair]) -> list[Pair]:
 
 
 def common_entries(pairs: Iterable[Pair], sentences: list[Pair], max_words: int = 3, at_least: int = 2) -> list[Pair]:
-    """Short entries of which every word is one that people use: it stands in several of the sentences.
+    """Short entries whose words are all common, that is, occur in several of the sentences.
 
-    A dictionary has more names of fish and screws than a small model can hold. What is common is seen from the
-    sentences: each word of an entry must occur `at_least` times on its side of them (the "to" of an English
+    A dictionary has more names of fish and screws than a small model can learn. Each word of an entry must occur
+    `at_least` times on its side of the sentences (the "to" of an English
     verb always does). Entries that are sentences themselves are left out.
     """
     counts = [Counter(word for pair in sentences for word in words(pair[side])) for side in (0, 1)]
@@ -208,7 +208,7 @@ def dialogue_pairs(lesson: object) -> Iterator[Pair]:
 
 
 def first_wording(text: str) -> str:
-    """The text without remarks and further wordings; empty if it cannot be told where those begin and end."""
+    """The text without remarks and further wordings; empty if it is unclear where those begin and end."""
     text = tidy(REMARK.sub("", text))
     first = text.split(" / ")[0]
     # "I take it / them." is no choice between two whole wordings: the first has to end as the text does.

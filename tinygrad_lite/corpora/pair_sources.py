@@ -2,7 +2,7 @@
 
 Three kinds of source: a Debian package (`fetch.debian_files`), an installed Python package, of which the data files
 are read, and https:// addresses of packed files (`fetch.https_bytes`), which are unpacked in memory and up to a bound
-(`gunzip`, `unzip`): nothing that an archive says about names and sizes is relied on.
+(`gunzip`, `unzip`): names and sizes stated in an archive are not trusted.
 """
 
 import gzip
@@ -32,12 +32,12 @@ MAX_UNPACKED = 128 * 2**20  # bytes of one unpacked file; the largest here, all 
 
 @dataclass(frozen=True)
 class Found:
-    """What a source gives.
+    """The pairs of a source.
 
     Attributes:
         pairs: (German, English).
-        words: pairs from a dictionary, to learn from and never to be held out.
-        validation: held-out pairs, if the corpus brings its own.
+        words: pairs from a dictionary, for training only.
+        validation: held-out pairs, if the corpus has its own.
     """
 
     pairs: list[Pair]
@@ -49,7 +49,7 @@ class Found:
 class Recipe:
     """How to make a named corpus, and what to say about it.
 
-    expected: the SHA-256 of the pairs when this was written, or None where it could not be known.
+    expected: the SHA-256 of the pairs when this was written, or None if unknown.
     """
 
     description: str

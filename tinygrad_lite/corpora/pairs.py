@@ -18,12 +18,12 @@ from tinygrad_lite.corpora.pair_cleaning import Pair
 from tinygrad_lite.corpora.pair_sources import RECIPES, Found
 
 PARALLEL_CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}
-RULES = "1"  # written into the cache; another number here, for other rules of cleaning, has every corpus made anew
+RULES = "1"  # stored in the cache; change it with the rules of cleaning, and every corpus is made again
 
 
 @dataclass(frozen=True)
 class ParallelCorpus:
-    """Pairs (German, English), no two alike, and where they are from.
+    """Pairs (German, English), no two alike, and their source.
 
     Attributes:
         pairs, words, validation: see `pair_sources.Found`.
@@ -40,7 +40,7 @@ class ParallelCorpus:
 
 
 def load_parallel(name: str, say: Callable[[str], None] = console.say) -> ParallelCorpus:
-    """Find a parallel corpus by name, or fetch it, and say its size, its source and its licence.
+    """Find a parallel corpus by name, or fetch it, and print its size, its source and its licence.
 
     Args:
         name: one of `PARALLEL_CORPORA`.
@@ -58,7 +58,7 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
         corpus = from_cache(name, say) or from_source(name, say)
     except CorpusError as error:
         raise CorpusError(
-            f"the parallel corpus {name} is not at hand ({error}); `--pairs FILE` trains on pairs of yours"
+            f"the parallel corpus {name} is unavailable ({error}); `--pairs FILE` trains on your own pairs"
         ) from error
     expected = RECIPES[name].expected
     if expected not in (None, corpus.sha256):
@@ -72,7 +72,7 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
 
 
 def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:
-    """The corpus as it was kept, or None if it is not there, is damaged or was made by other rules."""
+    """The cached corpus, or None if there is none, or if it is damaged or was made by other rules."""
     try:
         kept = fetch.recall(f"pairs-{name}")
         if kept is None or kept[1].get("rules") != RULES:
@@ -86,17 +86,17 @@ def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:
 
 
 def from_source(name: str, say: Callable[[str], None]) -> ParallelCorpus:
-    """Fetch the corpus and keep it; a cache that cannot be written costs only a later download."""
+    """Fetch the corpus and cache it; a cache that cannot be written only costs a later download."""
     recipe = RECIPES[name]
     say(f"fetching the parallel corpus {name}: {recipe.source}")
     corpus = make_corpus(name, recipe.make(), recipe.source, recipe.licence)
     if recipe.expected is None:
-        say(f"sha256 {corpus.sha256}: kept in the cache, because there is no known one to compare it with")
+        say(f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with")
     try:
         facts = {"source": corpus.source, "licence": corpus.licence, "rules": RULES}
         fetch.store(f"pairs-{name}", to_table(corpus), facts)
     except (OSError, CorpusError) as error:
-        say(f"the parallel corpus {name} is not kept for the next time: {error}")
+        say(f"the parallel corpus {name} cannot be cached: {error}")
     return corpus
 
 

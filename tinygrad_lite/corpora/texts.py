@@ -3,13 +3,13 @@
 None of them is part of this repository. `load_corpus` looks a name up in this order and says what it found:
 
 1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that an edition
-   of your own can stand in for a named corpus), or any path;
+   of your own can replace a named corpus), or any path;
 2. the cache, one folder per user (`fetch.cache_folder`);
 3. its source: two signed Debian packages for `goethe`, Project Gutenberg over https for the others.
 
-Where `goethe` cannot be had, because only Debian and its relatives have apt-get, `faust` takes its place. And
-where there is no network at all, any text in UTF-8 does: `--text FILE`, read by `load_files`. A file of Project
-Gutenberg is recognised, and only the book in it is taken (`gutenberg.py`).
+Where `goethe` is unavailable, because only Debian and its derivatives have apt-get, `faust` takes its place. Without
+a network, use any text in UTF-8: `--text FILE`, read by `load_files`. A file of Project Gutenberg is recognised, and
+only the book in it is used (`gutenberg.py`).
 
 Every text is normalised before anything else sees it (`cleaning.normalise`), and the SHA-256 of the normalised text
 says which text a number was measured on.
@@ -26,12 +26,12 @@ from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.cleaning import goethe_text, normalise
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text
 
-RULES = "2"  # written into the cache; another number, for other rules of cleaning, has books fetched again
+RULES = "2"  # stored in the cache; change it with the rules of cleaning, and books are fetched again
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text and where it is from; `sha256` is the hash of the normalised text in UTF-8."""
+    """A text and its source; `sha256` is the hash of the normalised text in UTF-8."""
 
     name: str
     text: str
@@ -42,12 +42,12 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a named corpus: where it is from, and the function that fetches and cleans it.
+    """How to make a named corpus: its source, and the function that fetches and cleans it.
 
-    expected: the SHA-256 that the text had when this was written, or None where it could not be known. A
-        different text is a warning if `signed` (the packages' signatures were checked, and packages move on
-        from version to version) and is refused otherwise.
-    instead: the corpus to take where this one cannot be fetched.
+    expected: the SHA-256 of the text when this was written, or None if unknown. A different text is a warning if
+        `signed` (the packages' signatures were checked, and packages change from version to version), and an error
+        otherwise.
+    instead: the corpus to use if this one cannot be fetched.
     """
 
     description: str
@@ -63,7 +63,7 @@ class Recipe:
 
 
 def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
-    """Find a corpus by name, or fetch it, and say its size in characters, its source and its licence.
+    """Find a corpus by name, or fetch it, and print its size in characters, its source and its licence.
 
     Args:
         name: one of `CORPORA`, or the path of a text file.
@@ -87,7 +87,7 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
             instead = RECIPES[name].instead
             if instead is None:
                 raise CorpusError(
-                    f"the corpus {name} is not at hand ({error}); `--text FILE` trains on any UTF-8 text of yours"
+                    f"the corpus {name} is unavailable ({error}); `--text FILE` trains on your own UTF-8 text"
                 ) from error
             source = RECIPES[name].source
             say(f"the corpus {name} is made from {source}, but {error}; trying the corpus {instead} instead")
@@ -97,13 +97,13 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
 
 
 def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
-    """Say the size of a corpus, where it is from and under which licence."""
+    """Print the size of a corpus, its source and its licence."""
     say(f"corpus {corpus.name}: {len(corpus.text):,} characters from {corpus.source}")
     say(f"licence: {corpus.licence}")
 
 
 def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
-    """The corpus as it was kept, or None if it is not there or can no longer be trusted."""
+    """The cached corpus, or None if there is none or it can no longer be trusted."""
     try:
         kept = fetch.recall(name)
         if kept is None:
@@ -120,17 +120,17 @@ def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
 
 
 def from_source(name: str, say: Callable[[str], None]) -> Corpus:
-    """Fetch the corpus, check it and keep it; a cache that cannot be written costs only a later download."""
+    """Fetch the corpus, check it and cache it; a cache that cannot be written only costs a later download."""
     recipe = RECIPES[name]
     text = recipe.make()
     corpus = Corpus(name, text, recipe.source, recipe.licence, fetch.sha256(text))
     check_hash(corpus, say)
     if recipe.expected is None:
-        say(f"sha256 {corpus.sha256}: kept in the cache, because there is no known one to compare it with")
+        say(f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with")
     try:
         fetch.store(name, text, {"source": corpus.source, "licence": corpus.licence, "rules": RULES})
     except (OSError, CorpusError) as error:
-        say(f"the corpus {name} is not kept for the next time: {error}")
+        say(f"the corpus {name} cannot be cached: {error}")
     return corpus
 
 
@@ -141,15 +141,15 @@ def check_hash(corpus: Corpus, say: Callable[[str], None]) -> None:
         return
     difference = f"its sha256 is {corpus.sha256} and not {recipe.expected}"
     if not recipe.signed:
-        raise CorpusError(f"{corpus.source} gives another text than the one known here: {difference}")
+        raise CorpusError(f"{corpus.source} gives a different text from the one known here: {difference}")
     say(f"warning: the corpus {corpus.name} has changed since numbers were measured on it: {difference}")
 
 
 def load_files(paths: list[str]) -> Corpus:
     """Read your own text: one or more UTF-8 files, normalised, in the given order.
 
-    One file is taken as it is; of several, each is followed by one blank line and then the next. Of a file of Project
-    Gutenberg only the book is taken, and it may be in an older encoding; the corpus says so in its `source`.
+    One file is used unchanged; several are joined by blank lines. Of a file of Project Gutenberg only the book is used,
+    and it may be in an older encoding; the corpus says so in its `source`.
 
     Raises: CorpusError, naming the file, if it is missing, a folder, not UTF-8 (with the byte offset) or empty.
     """
@@ -170,7 +170,7 @@ def load_files(paths: list[str]) -> Corpus:
         except CorpusError as error:
             raise CorpusError(f"{error}: save it as UTF-8") from None
         text = normalise(text)
-        source = Path(path).name  # without folders: they are nobody else's business
+        source = Path(path).name  # without folders, which are private
         books, _ = gutenberg_books(text)
         if books:
             book = "\n\n".join(books) + "\n"

@@ -1,14 +1,15 @@
 """Tokenizers turn text into a list of integers, which is all a model ever sees, and back.
 
-Every tokenizer has the same face, the class `Tokenizer`: a vocabulary of V tokens with the ids 0 .. V - 1.
+Every tokenizer has the same interface, the class `Tokenizer`: a vocabulary of V tokens with the ids 0 .. V - 1.
 Each id stands for a piece of text in UTF-8, and the pieces of a text, joined together, are the text again.
 The ids of ordinary pieces come first and those of the specials (`<pad>`, `<bos>`, `<eos>`, `<unk>` ...) last.
 
-This file holds that common face, the simplest tokenizer there is (one token per character) and
-`StreamDecoder`, which gives the text token by token while a model writes. The other tokenizers take other pieces:
-bytes (`byte.py`), whole words (`word.py`), or what lies between and is learned by byte-pair encoding (`bpe.py`, and
-`end_of_word.py` for the form in which it came up). `python -m tinygrad_lite.tokenizers.compare FILE` compares them.
+This file holds that interface and `StreamDecoder`, which gives the text token by token while a model generates. The
+kinds of tokenizer differ in their pieces: characters (`char.py`, the simplest), bytes (`byte.py`), whole words
+(`word.py`), or what lies between and is learned by byte-pair encoding (`bpe.py`, and `end_of_word.py` for its original
+form). `python -m tinygrad_lite.tokenizers.compare FILE` compares them.
 
+    >>> from tinygrad_lite.tokenizers.char import CharTokenizer
     >>> tokenizer = CharTokenizer.train("Mit Worten läßt sich trefflich streiten,")
     >>> tokenizer.encode("Worte")
     [3, 11, 12, 14, 5]
@@ -53,15 +54,15 @@ def to_utf8(text: str) -> bytes:
 
 
 class Tokenizer:
-    """A vocabulary and the two ways through it: `encode` from text to ids, `decode` from ids to text.
+    """A vocabulary and its two mappings: `encode` from text to ids, `decode` from ids to text.
 
-    A kind of tokenizer is a subclass that says how to cut text (`encode_text`), what of a text it cannot
-    represent (`unknown`), and what to keep of it in a checkpoint (`to_json`, `from_json`).
+    A kind of tokenizer is a subclass that says how to cut text (`encode_text`), which parts of a text it cannot
+    represent (`unknown`), and what a checkpoint stores (`to_json`, and `from_json` to build the tokenizer again).
 
     Args:
         pieces: the UTF-8 bytes of the ordinary tokens, in the order of their ids.
         specials: names of the special tokens, which get the ids after those.
-    Raises: TokenizerError if the name of a special is empty, not printable, too long, or there twice.
+    Raises: TokenizerError if the name of a special is empty, not printable, too long, or given twice.
     """
 
     kind = ""
@@ -69,7 +70,7 @@ class Tokenizer:
     def __init__(self, pieces: Sequence[bytes], specials: Iterable[str]):
         names = checked_specials(specials)
         self.specials: dict[str, int] = {name: len(pieces) + i for i, name in enumerate(names)}
-        # Specials have no text. Only <unk> leaves a trace, since something of the original is missing there.
+        # Specials have no text. Only <unk> is visible, since it replaces a part of the original.
         self._pieces = [*pieces, *(REPLACEMENT.encode() if name == UNKNOWN else b"" for name in names)]
         self.vocab_size: int = len(self._pieces)
         longest_first = sorted(names, key=len, reverse=True)
@@ -77,9 +78,9 @@ class Tokenizer:
 
     @property
     def textless(self) -> tuple[int, ...]:
-        """The ids that no text is made of, so that none is written: specials, and rows added to fill a vocabulary up.
+        """The ids without text, which are never generated: specials, and rows that only pad the vocabulary.
 
-        (GPT-2 has 50,257 tokens; many of its checkpoints have 50,304 rows, because a GPU likes multiples of 64.)
+        (GPT-2 has 50,257 tokens; many checkpoints have 50,304 rows, because a GPU is faster with multiples of 64.)
         """
         specials = set(self.specials.values())
         return tuple(token for token, piece in enumerate(self._pieces) if not piece or token in specials)
@@ -87,10 +88,10 @@ class Tokenizer:
     def encode(self, text: str, allow_special: bool = False) -> list[int]:
         """Turn text into token ids.
 
-        Whatever a user writes stays text: the five characters `<eos>` are encoded like any other five. Only
-        with `allow_special`, for prompts that the program itself puts together, does the name of a special
-        stand for its id. (Ordinary text can bring about just one special: the <unk> that some tokenizers
-        give for a character or a word they do not know.)
+        User input is always text: the five characters `<eos>` are encoded like any other five. Only with
+        `allow_special`, for prompts that the program itself assembles, does the name of a special stand for its id.
+        (Ordinary text can produce only one special: <unk>, which some tokenizers give for an unknown character or
+        word.)
         """
         if not (allow_special and self.specials):
             return self.encode_text(text)
@@ -109,16 +110,16 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """Turn token ids back into text.
 
-        A model may put out any sequence of ids, so bytes that are not UTF-8 become U+FFFD and nothing raises.
-        Specials are left out, but for <unk>, which is U+FFFD too.
+        A model may output any sequence of ids, so bytes that are not UTF-8 become U+FFFD instead of an error.
+        Specials are omitted, except <unk>, which also becomes U+FFFD.
 
-        Raises: TokenizerError for an id outside of 0 .. vocab_size - 1.
+        Raises: TokenizerError for an id outside 0 .. vocab_size - 1.
         """
         return b"".join(map(self.token_bytes, ids)).decode("utf-8", DECODE_ERRORS)
 
     def token_bytes(self, token: int) -> bytes:
-        """The UTF-8 bytes of one token, maybe only a part of a character; none for specials except <unk>."""
-        # A list would take a negative id as counted from its end and answer with a wrong token.
+        """The UTF-8 bytes of one token, possibly only a part of a character; none for specials except <unk>."""
+        # A list would count a negative id from its end and return a wrong token.
         if not 0 <= token < self.vocab_size:
             raise TokenizerError(
                 f"token id {token} is not in this {self.kind} tokenizer, whose ids are 0 to "
@@ -127,8 +128,9 @@ class Tokenizer:
         return self._pieces[token]
 
     def render(self, token: int) -> str:
-        r"""One token in a form for people: control characters and incomplete bytes escaped, specials by name.
+        r"""One token in readable form: control characters and incomplete bytes escaped, specials by name.
 
+        >>> from tinygrad_lite.tokenizers.char import CharTokenizer
         >>> tokenizer = CharTokenizer.train("ä\n")
         >>> [tokenizer.render(token) for token in range(tokenizer.vocab_size)]
         ['\\n', 'ä', '<unk>']
@@ -140,99 +142,37 @@ class Tokenizer:
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
     def unknown(self, text: str) -> dict[str, int]:
-        """What of a text becomes <unk>: characters, or words where they are the unit, each with how often it occurs."""
+        """The parts of a text that become <unk>, characters or words, each with its number of occurrences."""
         raise NotImplementedError
 
     def to_json(self) -> dict:
-        """All that `from_json` needs to build this tokenizer again, in a form that JSON can hold."""
+        """Everything that `from_json` needs to build this tokenizer again, as JSON values."""
         raise NotImplementedError
 
     @staticmethod
     def from_json(data: dict) -> "Tokenizer":
-        """Build a tokenizer of any kind from what its `to_json` gave.
+        """Build a tokenizer of this kind from the output of its `to_json`, which may come from an untrusted file.
 
-        The data may come from a file that someone else wrote, so nothing in it is trusted.
-
-        Raises: TokenizerError with the reason if the data does not describe a tokenizer.
+        Raises: TokenizerError with the reason if the data does not describe one.
         """
-        # Not at the top, because all of these import this file.
-        from tinygrad_lite.tokenizers.bpe import BPETokenizer
-        from tinygrad_lite.tokenizers.byte import ByteTokenizer
-        from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-        from tinygrad_lite.tokenizers.huggingface import HFTokenizer
-        from tinygrad_lite.tokenizers.word import WordTokenizer
-
-        if not isinstance(data, dict):
-            raise TokenizerError(f"a tokenizer is kept as a JSON object, not as {reprlib.repr(data)}")
-        classes = (CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer, EndOfWordTokenizer, HFTokenizer)
-        kinds = {cls.kind: cls for cls in classes}
-        kind = data.get("kind")
-        if not isinstance(kind, str) or kind not in kinds:
-            known = ", ".join(kinds)
-            raise TokenizerError(f"no such kind of tokenizer: {reprlib.repr(kind)}, known are {known}")
-        return kinds[kind].from_json(data)
+        raise NotImplementedError
 
     def _require_unknown(self) -> int:
-        """The id of <unk>, for the kinds that cannot do without it.
+        """The id of <unk>, for the kinds that need it.
 
         Raises: TokenizerError if it is not among the specials.
         """
         if UNKNOWN not in self.specials:
-            raise TokenizerError(f"a {self.kind} tokenizer needs the special {UNKNOWN}, for what it has never seen")
+            raise TokenizerError(f"a {self.kind} tokenizer needs the special {UNKNOWN} for unknown text")
         return self.specials[UNKNOWN]
 
 
-class CharTokenizer(Tokenizer):
-    """One token per character: ids 0 .. n-1 are the n characters by code point, then come the specials.
-
-    The vocabulary is small (a hundred or so for German) and a sequence is as long as its text. A character
-    that was not in the training text becomes <unk>, which therefore has to be among the specials.
-
-    Args:
-        characters: single characters in ascending order of code point.
-        specials: names of the special tokens, <unk> among them.
-    Raises: TokenizerError if the characters are none, not single, not ascending, or if <unk> is missing.
-    """
-
-    kind = "char"
-
-    def __init__(self, characters: Sequence[str], specials: Iterable[str] = (UNKNOWN,)):
-        check_characters(characters)
-        super().__init__([to_utf8(character) for character in characters], specials)
-        self._unknown_id = self._require_unknown()
-        self._ids = {character: i for i, character in enumerate(characters)}
-
-    @classmethod
-    def train(cls, text: str, specials: Iterable[str] = (UNKNOWN,)) -> "CharTokenizer":
-        """Make the vocabulary of all characters that occur in the text.
-
-        Raises: TokenizerError if the text is empty.
-        """
-        return cls(sorted(set(text)), specials)
-
-    def encode_text(self, text: str) -> list[int]:
-        return [self._ids.get(character, self._unknown_id) for character in text]
-
-    def unknown(self, text: str) -> dict[str, int]:
-        """The characters of a text that become <unk>, each with how often it occurs."""
-        return {character: n for character, n in Counter(text).items() if character not in self._ids}
-
-    def to_json(self) -> dict:
-        # A list, because two surrogates side by side in one JSON string would be read back as one character.
-        return {"kind": self.kind, "characters": list(self._ids), "specials": list(self.specials)}
-
-    @staticmethod
-    def from_json(data: dict) -> "CharTokenizer":
-        characters, specials = json_lists(data, "characters", "specials")
-        return CharTokenizer(characters, specials)
-
-
 class StreamDecoder:
-    """Gives the text of tokens as they come, and never half a character.
+    """Decodes tokens one by one, and never returns half a character.
 
-    A character may be spread over several tokens (ä is two bytes, an emoji four). `push` holds such a
-    beginning back until the rest arrives. All that `push` and a last `finish` return, joined together, is
-    what `tokenizer.decode` gives for all the ids at once.
+    A character may be spread over several tokens (ä is two bytes, an emoji four). `push` holds an incomplete
+    character back until the rest arrives. The results of all `push` calls and a final `finish`, joined together,
+    equal `tokenizer.decode` of all ids at once.
 
         >>> from tinygrad_lite.tokenizers.bpe import BPETokenizer
         >>> stream = StreamDecoder(BPETokenizer(merges=[]))
@@ -251,7 +191,7 @@ class StreamDecoder:
         return self._decoder.decode(self._tokenizer.token_bytes(token))
 
     def finish(self) -> str:
-        """Return what is still held back, as U+FFFD, and be ready for another text."""
+        """Return what is still held back, as U+FFFD, and reset for another text."""
         rest = self._decoder.decode(b"", final=True)
         self._decoder.reset()
         return rest
@@ -260,39 +200,19 @@ class StreamDecoder:
 def json_lists(data: dict, *fields: str) -> list[list]:
     """The named fields of a tokenizer's JSON form, all of them lists.
 
-    Raises: TokenizerError if one is missing or no list, or if there is a field besides them and "kind".
+    Raises: TokenizerError if one is missing or not a list, or if there is a field besides them and "kind".
     """
     if not isinstance(data, dict) or set(data) != {"kind", *fields}:
         wrong = reprlib.repr(list(data) if isinstance(data, dict) else data)
-        raise TokenizerError(f"such a tokenizer has the fields kind, {', '.join(fields)}, not {wrong}")
+        raise TokenizerError(f"this kind of tokenizer has the fields kind, {', '.join(fields)}, not {wrong}")
     for field in fields:
         if not isinstance(data[field], list):
             raise TokenizerError(f"the tokenizer's {field} must be a list, not {reprlib.repr(data[field])}")
     return [data[field] for field in fields]
 
 
-def check_characters(characters: Sequence[str]) -> None:
-    """Refuse a vocabulary of characters that are not single, not ascending by code point, or none at all.
-
-    Raises: TokenizerError.
-    """
-    previous = ""
-    for character in characters:
-        if not isinstance(character, str) or len(character) != 1:
-            wrong = reprlib.repr(character)
-            raise TokenizerError(f"a character vocabulary holds single characters, not {wrong}")
-        if character <= previous:
-            raise TokenizerError(
-                f"a character vocabulary is sorted by code point and names each character once, "
-                f"but {character!r} follows {previous!r}"
-            )
-        previous = character
-    if not previous:
-        raise TokenizerError("a character vocabulary needs at least one character: is the text empty?")
-
-
 def checked_specials(specials: Iterable[str]) -> list[str]:
-    """The names of special tokens as a list, after a look at each."""
+    """The names of special tokens as a list, each checked."""
     if isinstance(specials, str):
         raise TokenizerError(f"specials are a list of names such as [{UNKNOWN!r}], not one string")
     names = list(specials)
@@ -301,10 +221,10 @@ def checked_specials(specials: Iterable[str]) -> list[str]:
     for name in names:
         if not isinstance(name, str) or not 1 <= len(name) <= MAX_SPECIAL_LENGTH or not name.isprintable():
             raise TokenizerError(
-                f"the name of a special token has 1 to {MAX_SPECIAL_LENGTH} printable characters, "
-                f"unlike {reprlib.repr(name)}"
+                f"the name of a special token must have 1 to {MAX_SPECIAL_LENGTH} printable characters, "
+                f"not {reprlib.repr(name)}"
             )
     if len(set(names)) < len(names):
         twice = next(name for name, n in Counter(names).items() if n > 1)
-        raise TokenizerError(f"the special token {reprlib.repr(twice)} is there twice")
+        raise TokenizerError(f"the special token {reprlib.repr(twice)} is given twice")
     return names

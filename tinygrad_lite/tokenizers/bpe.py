@@ -1,4 +1,4 @@
-"""Byte-pair encoding learns a vocabulary between characters and words by merging what often stands together.
+"""Byte-pair encoding learns a vocabulary between characters and words by merging what often occurs together.
 
 Characters make long sequences, and whole words make a huge vocabulary that still lacks the next new word.
 Byte-pair encoding (BPE) lies between and is tuned by one number, the vocabulary size V:
@@ -25,8 +25,8 @@ In ZabdZabac the pairs Za and ab both occur twice. Of equally frequent pairs we 
 shortest token (in bytes), and of those the one that comes first in the text as it stands. So the same text
 always gives the same vocabulary.
 
-Pairs are counted inside words only: a token such as "e d", across two words, would seldom be of use. That is
-also what makes learning fast, since a word that occurs a thousand times is worked on once.
+Pairs are counted inside words only: a token such as "e d", across two words, would rarely be useful. That also
+makes learning fast, since a word that occurs a thousand times is processed once.
 
 Sources: Sennrich, Haddow, Birch 2016 (arXiv:1508.07909), algorithm 1; on bytes instead of characters, and
 with the space before a word as part of it, as in GPT-2 (Radford et al. 2019, section 2.2). The tie-break is
@@ -101,16 +101,50 @@ def merge_pair(ids: list[int], pair: Pair, token: int) -> list[int]:
     return merged
 
 
+def reference_merges(
+    word_counts: dict[str, int], n_merges: int, spell: Callable[[str], list[int]], lengths: Sequence[int]
+) -> list[Pair]:
+    """Byte-pair encoding as defined: count all pairs, merge the most frequent one everywhere, and repeat.
+
+    The reference version of `learn_merges`, which finds the same merges without counting everything again. It stops
+    early if no pair is left that occurs twice.
+
+    Args:
+        word_counts: how often each word occurs, in the order of the text.
+        n_merges: number of merges to learn.
+        spell: maps a word to its base tokens.
+        lengths: length of each base token when it is written.
+
+    >>> reference_merges({"aaabdaaabac": 1}, 3, lambda word: list(word.encode()), lengths=[1] * 256)
+    [(97, 97), (97, 98), (256, 257)]
+    """
+    words = [(spell(word), count) for word, count in word_counts.items()]
+    lengths, merges = list(lengths), []
+    while len(merges) < n_merges:
+        counts: Counter[Pair] = Counter()
+        for ids, count in words:
+            for pair in pairwise(ids):
+                counts[pair] += count
+        if not counts or max(counts.values()) < 2:
+            break
+        # A Counter lists the pairs in the order of the text, and min takes the first of equals.
+        best = min(counts, key=lambda pair: (-counts[pair], lengths[pair[0]] + lengths[pair[1]]))
+        words = [(merge_pair(ids, best, len(lengths)), count) for ids, count in words]
+        lengths.append(lengths[best[0]] + lengths[best[1]])
+        merges.append(best)
+    return merges
+
+
+# --- the fast version -----------------------------------------------------------------------------------------
+
+
 class PairTable:
     """How often each pair of neighbouring tokens occurs, kept up to date while pairs are merged.
 
     A merge changes only the words that contain its pair. So we keep for each pair the words it is in, and
     never have to count all words again.
 
-    Args:
-        word_counts: how often each word occurs, in the order in which the text brings them.
-        spell: gives the base tokens of a word.
-        lengths: how long each base token is when it is written.
+    Its arguments are those of `reference_merges`.
     """
 
     def __init__(self, word_counts: dict[str, int], spell: Callable[[str], list[int]], lengths: Sequence[int]):
@@ -118,7 +152,7 @@ class PairTable:
         self.weights = list(word_counts.values())
         self.lengths = list(lengths)  # every merge adds one
         self.counts: defaultdict[Pair, int] = defaultdict(int)
-        # The words of a pair, by index: a dict without values, for it keeps the order and forgets quickly.
+        # The words of a pair, by index: a dict without values, since it keeps the order and removes quickly.
         self.places: defaultdict[Pair, dict[int, None]] = defaultdict(dict)
         for index, ids in enumerate(self.words):
             for pair in pairwise(ids):
@@ -126,7 +160,7 @@ class PairTable:
                 self.places[pair][index] = None
 
     def rank(self, pair: Pair) -> tuple[int, int, int, int]:
-        """What pairs are sorted by, the next to merge first: most frequent, shortest, first in the text."""
+        """The sort key of a pair, the next to merge first: most frequent, shortest, first in the text."""
         # Words are visited in the order of the text, so the first one noted is the first in the text.
         index = next(iter(self.places[pair]))
         offset = 0  # as a length and not in tokens, because merging to the left does not change it
@@ -137,7 +171,7 @@ class PairTable:
         return -self.counts[pair], self.lengths[pair[0]] + self.lengths[pair[1]], index, offset
 
     def merge(self, pair: Pair) -> list[Pair]:
-        """Make the pair a token, in all words that contain it, and return the pairs that came into being."""
+        """Replace the pair by a new token in all words that contain it, and return the new pairs."""
         token = len(self.lengths)
         self.lengths.append(self.lengths[pair[0]] + self.lengths[pair[1]])
         born: dict[Pair, None] = {}
@@ -158,14 +192,12 @@ class PairTable:
 def learn_merges(
     word_counts: dict[str, int], n_merges: int, spell: Callable[[str], list[int]], lengths: Sequence[int]
 ) -> list[Pair]:
-    """Find the pairs to merge, in order; fewer than n_merges if no pair is left that occurs twice.
-
-    What the base tokens are, bytes or characters, is up to `spell` and `lengths` (see `PairTable`).
+    """The same merges as `reference_merges`, found without counting all pairs again after each merge.
 
     The next pair is at the top of a heap, ordered by `PairTable.rank`. New pairs always contain the new
     token, and a pair of older tokens can only lose occurrences, which moves it back in the order. So an entry
-    may stay as it is while counts fall: once it is at the top with an outdated count, it is put back with the
-    present one.
+    may stay while counts fall: when it reaches the top with an outdated count, it is pushed back with the current
+    one.
     """
     table = PairTable(word_counts, spell, lengths)
     heap = [(table.rank(pair), pair) for pair, count in table.counts.items() if count > 1]
@@ -184,6 +216,9 @@ def learn_merges(
     return merges
 
 
+# --- the tokenizers -------------------------------------------------------------------------------------------
+
+
 class MergeTokenizer(Tokenizer):
     """What the kinds of byte-pair encoding have in common: tokens made by merges, and how merges encode a word.
 
@@ -194,7 +229,7 @@ class MergeTokenizer(Tokenizer):
         base: the UTF-8 bytes of the base tokens.
         merges: pairs of ids; number i (from 0) makes token len(base) + i of two tokens with lower ids.
         specials: names of the special tokens.
-    Raises: TokenizerError if a merge is no pair of lower ids, is there twice, or gets longer than any word.
+    Raises: TokenizerError if a merge is not a pair of lower ids, is given twice, or is longer than any word.
     """
 
     def __init__(self, base: Sequence[bytes], merges: Sequence[Sequence[int]], specials: Iterable[str]):
@@ -256,8 +291,8 @@ class BPETokenizer(MergeTokenizer):
     def train(cls, text: str, vocab_size: int, specials: Iterable[str] = ()) -> "BPETokenizer":
         """Learn a vocabulary of vocab_size tokens (bytes, merges and specials together) from a text.
 
-        If the text is too short for that, learning ends when no pair occurs twice any more: `n_merges` of the
-        result tells how many merges were made, and its `vocab_size` is what there is.
+        Learning stops early when no pair occurs twice any more; then `n_merges` and `vocab_size` of the result are
+        smaller.
 
         Raises: TokenizerError if the text is empty or vocab_size is below 256 + the number of specials.
         """
@@ -295,7 +330,7 @@ class BPETokenizer(MergeTokenizer):
 
 
 def _checked_merges(merges: Sequence[Sequence[int]], base_lengths: list[int]) -> list[Pair]:
-    """The merges as a list of pairs, after a look at each; the lengths are the bytes of the base tokens."""
+    """The merges as a list of pairs, each checked; the lengths are the bytes of the base tokens."""
     if len(merges) > MAX_MERGES:
         raise TokenizerError(f"{len(merges)} merges are too many: at most {MAX_MERGES}")
     lengths = list(base_lengths)  # checked before any bytes are joined: forty doublings would make a terabyte
@@ -310,10 +345,10 @@ def _checked_merges(merges: Sequence[Sequence[int]], base_lengths: list[int]) ->
         if not (0 <= left < token and 0 <= right < token):
             raise TokenizerError(f"{where} joins {left} and {right}, but only ids below {token} exist yet")
         if (left, right) in pairs:
-            raise TokenizerError(f"{where} joins {left} and {right}, which an earlier merge does already")
+            raise TokenizerError(f"{where} joins {left} and {right}, as an earlier merge already does")
         length = lengths[left] + lengths[right]
         if length > MAX_TOKEN_BYTES:
-            raise TokenizerError(f"{where} has {length} bytes: more than {MAX_TOKEN_BYTES} are in no word")
+            raise TokenizerError(f"{where} has {length} bytes, but no word has more than {MAX_TOKEN_BYTES}")
         lengths.append(length)
         pairs[left, right] = None
     return list(pairs)

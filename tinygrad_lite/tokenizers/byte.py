@@ -1,8 +1,8 @@
-"""One token per byte: the tokenizer that has nothing to learn, and knows every text there is.
+"""One token per byte: the tokenizer that needs no training and can encode every text.
 
 In UTF-8 an ASCII letter is one byte, ä is two and an emoji four. So a sequence is a little longer than one of
-characters, while the vocabulary has 256 tokens for every language, and none is ever unknown. What a model must then
-find out by itself, that the bytes 195 and 164 together are ä, it learns along with everything else.
+characters, while the vocabulary has 256 tokens for every language, and none is ever unknown. That the
+bytes 195 and 164 together are ä, the model must learn along with everything else.
 
     >>> tokenizer = ByteTokenizer()
     >>> tokenizer.encode("spät")
@@ -20,8 +20,8 @@ from tinygrad_lite.tokenizers.base import Tokenizer, json_lists, to_utf8
 class ByteTokenizer(Tokenizer):
     """One token per byte: ids 0 .. 255 are the bytes, then come the specials. It needs no training.
 
-    Lossless: decode(encode(text)) == text for every Python string. It is what byte-pair encoding begins with, and
-    what remains of it without merges.
+    Lossless: decode(encode(text)) == text for every Python string. It is byte-pair
+    encoding without merges.
 
     Args:
         specials: names of the special tokens.

@@ -1,4 +1,4 @@
-"""What does the choice of tokens cost, and what does it buy? All tokenizers side by side, on one text.
+"""What does the choice of tokenizer cost, and what does it gain? All tokenizers side by side, on one text.
 
     python -m tinygrad_lite.tokenizers.compare my.txt                      any UTF-8 text
     python -m tinygrad_lite.tokenizers.compare goethe --vocab_size 4096    a corpus by name
@@ -11,26 +11,28 @@ and is measured on the last tenth, which it has not seen:
 - unknown: the share of the characters that become <unk> (with a word, all of its characters are lost);
 - seconds to learn the vocabulary, and megabytes (10^6 bytes of UTF-8) per second to turn text into tokens.
 
-For `bpe-w`, which keeps no white space but one blank after each word, the characters of the text as it was are
-counted all the same. Then a passage of the held-out text follows, cut into tokens by each: in two colours by turns on
-a terminal, and otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Ends of lines
-are shown as \\n, and other characters that cannot be printed, or parts of characters, as \\x and their code.
+For `bpe-w`, which reduces white space to one blank after each word, the characters of the original text are counted.
+Then a passage of the held-out text follows, cut into tokens by each: on a terminal in two alternating colours, and
+otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Ends of lines are shown as \\n,
+and other characters that cannot be printed, or parts of characters, as \\x and their code.
 
-Which is best cannot be read from this table alone: fewer tokens are fewer steps, but each is a choice among more. What
-a model makes of them shows in its loss in bits per character (`gpt/data.py`), which does not depend on the tokens.
+This table alone does not show which is best: fewer tokens mean fewer steps, but each is a choice among more. A model's
+loss in bits per character (`gpt/data.py`) does, since it is comparable across tokenizers.
 """
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import RESET, run_command, wants_colour
 from tinygrad_lite.cli.errors import CorpusError, OptionError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
-from tinygrad_lite.tokenizers.base import CharTokenizer, Tokenizer, to_utf8
+from tinygrad_lite.tokenizers.base import Tokenizer, to_utf8
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
 
@@ -51,7 +53,7 @@ COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
 
 @dataclass
 class CompareOptions:
-    """Everything that the comparison can be asked for."""
+    """The options of the comparison."""
 
     vocab_size: int = option(
         2048, "size of the vocabularies of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257
@@ -77,7 +79,7 @@ class Measured:
 
 
 def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Measured:
-    """Learn a tokenizer of this kind from one text, and see how it does on another one.
+    """Learn a tokenizer of this kind from one text, and measure it on another.
 
     Raises: TokenizerError if the vocabulary is too small for this kind.
     """
@@ -97,7 +99,7 @@ def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Measured:
 
 
 def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
-    r"""A text as its tokens, in two colours by turns, or with a mark between them.
+    r"""A text as its tokens, in two alternating colours, or with a mark between them.
 
     >>> print(show_tokens(WordTokenizer.train("Ach, ich", 9), "Ach, du,\nich", colour=False))
     Ach|,| |<unk>|,|<unk>|ich
@@ -107,7 +109,7 @@ def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
     """
     shown = []
     for i, token in enumerate(tokenizer.encode(text)):
-        # The end of a line is shown, and then it happens, too.
+        # The end of a line is shown as an escape, and then printed as well.
         end = "\n" if b"\n" in tokenizer.token_bytes(token) else ""
         if colour:
             shown.append(COLOURS[i % 2] + tokenizer.render(token) + RESET + end)
@@ -153,7 +155,7 @@ def main(argv: list[str]) -> int:
 
 
 def read_corpus(name: str) -> Corpus:
-    """The text from a file, or by the name of a corpus; where it is from is said on stderr."""
+    """The text of a file, or of a corpus by its name; its source is printed to stderr."""
     if name in CORPORA:
         return load_corpus(name)
     corpus = load_files([name])
@@ -162,7 +164,7 @@ def read_corpus(name: str) -> Corpus:
 
 
 def split(corpus: Corpus) -> tuple[str, str]:
-    """What is learned from and what is held out.
+    """The text to learn from, and the held-out text.
 
     Raises: CorpusError if either has no word in it.
     """
@@ -170,17 +172,16 @@ def split(corpus: Corpus) -> tuple[str, str]:
     text, held_out = corpus.text[:cut], corpus.text[cut:]
     if not text.strip() or not held_out.strip():
         raise CorpusError(
-            f"the text is too short: its first {len(text):,} characters are to learn from and its last "
-            f"{len(held_out):,} to measure with, and both must have a word in them; take a longer text"
+            f"the text is too short: its first {len(text):,} characters are for learning and its last "
+            f"{len(held_out):,} for measuring, and both must contain a word; use a longer text"
         )
     return text, held_out
 
 
 def first_words(text: str, length: int) -> str:
-    """At most so many characters of a text, without half a word at either end if that can be.
+    """At most `length` characters of a text, without half a word at either end if possible.
 
-    They begin with the first line that is there from its beginning, since the cut before the held-out text may go
-    through a word.
+    They begin with the first complete line, since the held-out text may begin in the middle of a word.
 
     >>> first_words("rebt.\\n\\nWer immer strebend sich", 12)
     'Wer immer'
@@ -194,4 +195,4 @@ def first_words(text: str, length: int) -> str:
 
 
 if __name__ == "__main__":
-    run_command("text.compare", main)
+    run_command("tokenizers.compare", main)

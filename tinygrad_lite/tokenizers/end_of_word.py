@@ -1,4 +1,4 @@
-"""Byte-pair encoding as it came up: on characters instead of bytes, with a mark `</w>` that closes every word.
+"""Byte-pair encoding in its original form: on characters instead of bytes, with a mark `</w>` at each word's end.
 
 The trainer is that of `bpe.py`; three things around it differ.
 
@@ -10,8 +10,8 @@ The trainer is that of `bpe.py`; three things around it differ.
        decode(encode(text)) == "".join(word + " " for word in text.split())
 
    which means that this is NOT lossless in white space: the ends of lines are gone, and with them all verse. The
-   byte-level tokenizer of bpe.py is lossless. In translation, where this form comes from, a sentence is a line of
-   its own and nothing is missed. A prompt ends with a whole word, since its last word is closed too.
+   byte-level tokenizer of bpe.py is lossless. In translation, where this form comes from, every sentence is a
+   line of its own and nothing is lost. A prompt ends with a whole word, since its last word is closed too.
 
 The worked example of the paper: low 5 times, lower twice, newest 6 times and widest 3 times, ten merges.
 
@@ -31,8 +31,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tinygrad_lite.cli.errors import TokenizerError
-from tinygrad_lite.tokenizers.base import UNKNOWN, check_characters, json_lists, to_utf8
+from tinygrad_lite.tokenizers.base import UNKNOWN, json_lists, to_utf8
 from tinygrad_lite.tokenizers.bpe import MAX_MERGES, MergeTokenizer, cut_long, learn_merges
+from tinygrad_lite.tokenizers.char import check_characters
 
 END_OF_WORD = "</w>"
 
@@ -42,14 +43,14 @@ class EndOfWordTokenizer(MergeTokenizer):
 
     Not lossless in white space, of which only one blank after each word remains (the file's docstring says more).
 
-    Inside, and in `token_bytes`, the mark is a blank: words hold none, and it is what the mark decodes to. What a
-    user writes as `</w>` is four characters like any other four.
+    Internally, and in `token_bytes`, the mark is a blank: words contain none, and the mark decodes to one. In user
+    input, `</w>` is four characters like any other four.
 
     Args:
         characters: single characters in ascending order of code point, no white space among them.
         merges: pairs of ids; number i (from 0) makes token n + 1 + i of two tokens with lower ids.
         specials: names of the special tokens, <unk> among them.
-    Raises: TokenizerError if the characters or merges are not like that, or if <unk> is missing.
+    Raises: TokenizerError if the characters or merges are not of this form, or if <unk> is missing.
     """
 
     kind = "bpe-w"
@@ -66,13 +67,13 @@ class EndOfWordTokenizer(MergeTokenizer):
         self._ids = {character: i for i, character in enumerate([*characters, " "])}
         for i, (left, right) in enumerate(self.merges):
             if self._closes(left):
-                raise TokenizerError(f"merge {i} joins {left} and {right}, but no word goes on after {END_OF_WORD}")
+                raise TokenizerError(f"merge {i} joins {left} and {right}, but no word continues after {END_OF_WORD}")
 
     @classmethod
     def train(cls, text: str, vocab_size: int, specials: Iterable[str] = (UNKNOWN,)) -> "EndOfWordTokenizer":
         """Learn a vocabulary of vocab_size tokens (characters, `</w>`, merges, specials) from a text.
 
-        If the text is too short for that, learning ends when no pair occurs twice any more.
+        Learning stops early when no pair occurs twice any more.
 
         Raises: TokenizerError if there is no word in the text, or if vocab_size is below the number of characters,
             `</w>` and specials.
@@ -103,7 +104,7 @@ class EndOfWordTokenizer(MergeTokenizer):
         return [self._ids.get(character, self._unknown_id) for character in word]
 
     def render(self, token: int) -> str:
-        """One token in a form for people, with the mark as `</w>`."""
+        """One token in readable form, with the mark as `</w>`."""
         shown = super().render(token)
         return shown.removesuffix(" ") + END_OF_WORD if self._closes(token) else shown
 
@@ -112,7 +113,7 @@ class EndOfWordTokenizer(MergeTokenizer):
         return self.token_bytes(token).endswith(b" ")
 
     def unknown(self, text: str) -> dict[str, int]:
-        """The characters of a text that become <unk>, each with how often it occurs; white space is not counted."""
+        """The characters of a text that become <unk>, without white space, each with its number of occurrences."""
         counts = Counter("".join(text.split()))
         return {character: n for character, n in counts.items() if character not in self._ids}
 

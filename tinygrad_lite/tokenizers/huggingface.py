@@ -1,8 +1,8 @@
-"""The tokenizer that a pretrained GPT-2 came with, run by the package `tokenizers` and seen through our interface.
+"""The tokenizer that a pretrained GPT-2 came with, run by the package `tokenizers` behind our interface.
 
-It is a byte-level BPE as ours in `bpe.py`, but cuts text into words by another pattern and numbers its bytes and
-merges in its own order. Weights fit only the ids that they were trained with, so we let the original do the work
-and translate at the border:
+It is a byte-level BPE like ours in `bpe.py`, but cuts text into words by another pattern and numbers its bytes and
+merges in its own order. Weights fit only the ids that they were trained with, so the package does the work,
+and this file translates:
 
     ids      the package's own
     bytes    GPT-2 writes each of the 256 bytes as one visible character (`byte_characters`) so that a vocabulary can be
@@ -30,7 +30,7 @@ GPT2_SPECIAL = "<|endoftext|>"
 
 
 def byte_characters() -> dict[str, int]:
-    """The visible character that stands for each byte in GPT-2's files: itself, if it has a shape, or one beyond 255.
+    """The visible character that stands for each byte in GPT-2's files: itself if it is printable, else one beyond 255.
 
     >>> table = byte_characters()
     >>> table["A"], table["Ġ"], len(table)
@@ -47,10 +47,10 @@ class HFTokenizer(Tokenizer):
 
     Args:
         definition: the contents of a `tokenizer.json`.
-        vocab_size: how many ids there are; None for as many as it names. A model may have more rows than its
+        vocab_size: the number of ids; None for that of the definition. A model may have more rows than its
             tokenizer has tokens; those ids have no text.
-    Raises: TokenizerError if the package is not installed, or if the definition is not a byte-level BPE of at most
-        so many tokens.
+    Raises: TokenizerError if the package is not installed, or if the definition is not a byte-level BPE of at
+        most that many tokens.
     """
 
     kind = "hf"
@@ -61,7 +61,7 @@ class HFTokenizer(Tokenizer):
             self._inner = package.Tokenizer.from_str(checked)
         except Exception as error:  # the package has no narrower class
             raise TokenizerError(f"the tokenizer's definition cannot be read by tokenizers ({error})") from None
-        self._inner.encode_special_tokens = True  # as text: their names mean something in allow_special only
+        self._inner.encode_special_tokens = True  # as text: their names have a meaning with allow_special only
 
         ids = self._inner.get_vocab(with_added_tokens=True)
         size = max(ids.values(), default=-1) + 1
@@ -76,7 +76,7 @@ class HFTokenizer(Tokenizer):
         self._missing = byte_characters().keys() - ids.keys()
 
     def _name_specials(self, specials: Mapping[str, int]) -> None:
-        """Take over specials wherever their ids are; our own kinds have them last."""
+        """Keep the ids of the specials, wherever they are; in our own kinds they come last."""
         placed = Tokenizer([], checked_specials(specials))  # for the pattern of their names
         self.specials, self._special_pattern = dict(specials), placed._special_pattern
         for number, piece in zip(specials.values(), placed._pieces, strict=True):
@@ -101,7 +101,7 @@ class HFTokenizer(Tokenizer):
         return cls(gpt2_definition(texts["vocab.json"], texts["merges.txt"]), vocab_size)
 
     def encode_text(self, text: str) -> list[int]:
-        # The package knows Unicode only; half a surrogate pair is not in it and becomes U+FFFD.
+        # The package accepts only valid Unicode, so half a surrogate pair becomes U+FFFD.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return self._inner.encode(text, add_special_tokens=False).ids
 
@@ -133,11 +133,11 @@ class HFTokenizer(Tokenizer):
 
 
 def checked_definition(definition: str) -> str:
-    """What of a `tokenizer.json` makes a byte-level BPE, after a look at each field.
+    """The parts of a `tokenizer.json` that define a byte-level BPE, each checked.
 
-    The package gets this and nothing else, because it takes a file at its word: a damaged one can end the whole
-    process, and some parts, such as a normalizer that replaces text again and again, can fill the memory. Cutting and
-    padding are left out as well: here all of a text counts.
+    The package gets only these, because it trusts its input: a damaged file can crash the whole process, and some
+    parts, such as a normalizer that replaces text again and again, can exhaust the memory. Truncation and padding are
+    left out as well, since here all of a text counts.
 
     Raises: TokenizerError if a field is wrong, or if it is another kind of tokenizer.
     """
@@ -150,7 +150,7 @@ def checked_definition(definition: str) -> str:
         if kinds != ("BPE", "ByteLevel", "ByteLevel", None) or marks != [None, None]:
             raise TokenizerError(
                 "the tokenizer is not a byte-level BPE (model BPE, pre_tokenizer and decoder ByteLevel, no normalizer) "
-                "as GPT-2 has: take a model with such a one"
+                "as in GPT-2: use a model with such a tokenizer"
             )
         vocab = {} | model["vocab"]
         merges = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model["merges"]]
@@ -158,13 +158,13 @@ def checked_definition(definition: str) -> str:
             raise ValueError("a merge is not of two tokens that make a third")
         ids = [*vocab.values(), *(token["id"] for token in added)]
         if not all(type(number) is int and 0 <= number < MAX_VOCAB for number in ids):
-            raise ValueError(f"an id is no number from 0 to {MAX_VOCAB - 1}")
+            raise ValueError(f"an id is not a number from 0 to {MAX_VOCAB - 1}")
         if len(set(vocab.values())) < len(vocab):
-            raise ValueError("an id is there twice")
+            raise ValueError("an id occurs twice")
         if not all(isinstance(token["content"], str) and token["content"] for token in added):
             raise ValueError("an added token has no text")
         if model.get("unk_token") is not None and model["unk_token"] not in vocab:
-            raise ValueError("unk_token is no token")
+            raise ValueError("unk_token is not a token")
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise TokenizerError(
             f"the tokenizer's definition cannot be read by tokenizers ({type(error).__name__}: {error})"

@@ -1,13 +1,13 @@
-"""One token per word: the obvious idea, and why language models have left it.
+"""One token per word: the obvious idea, and why language models abandoned it.
 
 A text is cut into words, which are runs of letters, and single other characters: blanks, commas, digits, ends of
 lines. The V most frequent of these pieces are the vocabulary, and all others become <unk>. Sequences are short, and
-every token means something. The price shows in three places:
+every token means something. But there are three drawbacks:
 
 - However large V is, the next text brings words that are not in it: names, compounds, misspellings. They are lost,
   in a prompt as well as in what the model learns from, and it may write <unk> but never one of them.
 - More than half of the different words of a text occur in it just once: 59 % of those in a million characters of
-  German plays, 62 % in the corpus goethe. That is too seldom to learn what they mean.
+  German plays, 62 % in the corpus goethe. That is too rare to learn what they mean.
 - gehe, gehst and geht are three tokens that have nothing in common until the model has learned it.
 
 Byte-pair encoding (`bpe.py`) is the answer to all three: it keeps frequent words whole and takes rare ones apart.
@@ -45,12 +45,12 @@ class WordTokenizer(Tokenizer):
     """One token per word, blank or other character: ids 0 .. n-1 by descending frequency, then the specials.
 
     Lossless where nothing is unknown: then decode(encode(text)) == text, white space included. Every other piece
-    becomes <unk>, which therefore has to be among the specials.
+    becomes <unk>, which therefore must be among the specials.
 
     Args:
         words: the words and single characters of the vocabulary, in the order of their ids.
         specials: names of the special tokens, <unk> among them.
-    Raises: TokenizerError if the words are none, not such pieces, if one is there twice, or if <unk> is missing.
+    Raises: TokenizerError if there are no words, if one is not such a piece or is given twice, or if <unk> is missing.
     """
 
     kind = "word"
@@ -62,7 +62,7 @@ class WordTokenizer(Tokenizer):
                 wrong = reprlib.repr(word)
                 raise TokenizerError(f"a word vocabulary holds words of letters and single characters, not {wrong}")
             if word in self._ids:
-                raise TokenizerError(f"a word vocabulary names each word once, but {reprlib.repr(word)} is there twice")
+                raise TokenizerError(f"a word vocabulary names each word once, but {reprlib.repr(word)} is given twice")
             self._ids[word] = i
         if not self._ids:
             raise TokenizerError("a word vocabulary needs at least one word: is the text empty?")
@@ -82,8 +82,8 @@ class WordTokenizer(Tokenizer):
         n_words = vocab_size - len(names)
         if n_words < 1:
             raise TokenizerError(
-                f"vocab_size is {vocab_size}, but {len(names)} special tokens and one word are {len(names) + 1}: "
-                f"use at least that"
+                f"vocab_size is {vocab_size}, but {len(names)} special tokens and one word need "
+                f"{len(names) + 1}: use at least that"
             )
         counts = Counter(split_pieces(text))
         return cls([word for word, _ in counts.most_common(n_words)], names)
@@ -92,7 +92,7 @@ class WordTokenizer(Tokenizer):
         return [self._ids.get(piece, self._unknown_id) for piece in split_pieces(text)]
 
     def unknown(self, text: str) -> dict[str, int]:
-        """The words and single characters of a text that become <unk>, each with how often it occurs."""
+        """The words and single characters of a text that become <unk>, each with its number of occurrences."""
         return {piece: n for piece, n in Counter(split_pieces(text)).items() if piece not in self._ids}
 
     def to_json(self) -> dict:

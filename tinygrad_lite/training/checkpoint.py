@@ -1,14 +1,14 @@
-"""Checkpoints: everything a run needs to continue, or a reader to sample, in one safetensors file.
+"""Checkpoints: everything needed to continue a run or to sample from its model, in one safetensors file.
 
 The file holds tensors and one metadata entry with sorted JSON:
 
     model.<name>            the weights
-    optimizer.<name>        the optimizer's memory, such as optimizer.exp_avg.<name>
+    optimizer.<name>        the optimizer's state, such as optimizer.exp_avg.<name>
     tinygrad_lite (JSON)    format version, family, settings of the model and of the run, tokenizer, step, best loss,
                             hash of the text, versions of the libraries
 
 There is no time, no host and no path in it, so the same run gives the same bytes. There is no pickle either: loading
-a file from a stranger runs none of the stranger's code.
+an untrusted file runs none of its code.
 
 Format: https://huggingface.co/docs/safetensors, read and written by the `safetensors` package.
 """
@@ -55,16 +55,16 @@ class Checkpoint:
 
 
 def versions() -> dict[str, str]:
-    """The versions of what computes; part of what makes a run reproducible."""
+    """The versions of the libraries that compute; part of what makes a run reproducible."""
     return {"tinygrad_lite": tinygrad_lite.__version__, "numpy": np.__version__}
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """Write a checkpoint so that a crash at any moment leaves the old file or the new one, never half of one.
 
-    It is written beside its place, forced to the disk, and then renamed, which file systems do in one go.
+    It is written to a temporary file beside it, synced to the disk, and then renamed, which is atomic.
 
-    Raises: CheckpointError if the disk refuses; an older file of that name is then untouched.
+    Raises: CheckpointError if it cannot be written; an older file of that name is then untouched.
     """
     info = {
         "format_version": FORMAT_VERSION,
@@ -79,7 +79,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
 def write_atomically(path: Path, data: bytes) -> None:
     """Replace a file by new contents, all or nothing.
 
-    Raises: CheckpointError if the disk refuses.
+    Raises: CheckpointError if it cannot be written.
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
@@ -100,14 +100,14 @@ def write_atomically(path: Path, data: bytes) -> None:
         with contextlib.suppress(OSError):  # it may not be there, or a virus scanner may have it open
             temporary.unlink()
         raise CheckpointError(
-            f"cannot write {path} ({error.strerror}): what was there before is intact; make room, then --resume if the "
-            "run has ended"
+            f"cannot write {path} ({error.strerror}): the previous file is intact; make room, then --resume if the run "
+            "has ended"
         ) from None
 
 
 def make_newest(path: Path) -> None:
     """Give a new file a later time than the checkpoints beside it, even if the clock was set back meanwhile."""
-    with contextlib.suppress(OSError):  # one of them may go away just now; the time is not worth an error
+    with contextlib.suppress(OSError):  # one of them may be deleted meanwhile; the time is not worth an error
         latest = max((other.stat().st_mtime_ns for other in path.parent.glob("*.safetensors")), default=0)
         if latest > path.stat().st_mtime_ns:
             os.utime(path, ns=(latest + 1, latest + 1))
@@ -116,8 +116,8 @@ def make_newest(path: Path) -> None:
 def replace(temporary: Path, path: Path) -> None:
     """Rename a file to the name of another one, which it replaces.
 
-    Windows refuses that while any program has the old file open: someone who samples from it, a virus scanner. That
-    is over in a moment, so it is tried again for some seconds.
+    Windows refuses that while any program has the old file open, such as sample.py or a virus scanner. That is usually
+    brief, so it is tried again for some seconds.
     """
     for seconds in () if POSIX else (0.1, 0.2, 0.5, 1.0, 2.0):
         try:
@@ -137,14 +137,14 @@ def mean_weights(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     for path in paths:
         weights = load_checkpoint(path).weights
         if sums and {name: array.shape for name, array in sums.items()} != {n: a.shape for n, a in weights.items()}:
-            raise CheckpointError(f"{path} has not the same weights as {paths[0]}, so they have no mean")
+            raise CheckpointError(f"{path} does not have the same weights as {paths[0]}, so they have no mean")
         for name, array in weights.items():
             sums[name] = sums.get(name, 0.0) + array.astype(np.float64)
     return {name: (array / len(paths)).astype(weights[name].dtype) for name, array in sums.items()}
 
 
 def family_in(path: Path) -> str | None:
-    """The family of the model in a checkpoint, without reading its weights; None if it is no readable checkpoint."""
+    """The family of the model in a checkpoint, without reading its weights; None if it cannot be read."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
             family = json.loads((file.metadata() or {})[KEY])["family"]
@@ -167,8 +167,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
                 raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of this project")
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (safetensors.SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
-        # The last three come of types that NumPy does not have, such as float8.
-        raise CheckpointError(f"{path} is no readable checkpoint ({error}): truncated, or another format") from None
+        # The last three are for types that NumPy does not have, such as float8.
+        raise CheckpointError(f"{path} is not a readable checkpoint ({error}): truncated, or another format") from None
     try:
         info = json.loads(metadata[KEY])
     except (ValueError, RecursionError) as error:
@@ -177,7 +177,7 @@ def load_checkpoint(path: Path) -> Checkpoint:
 
 
 def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkpoint:
-    """The checkpoint made of what a file contains, after a look at every field."""
+    """The checkpoint from the contents of a file, every field checked."""
     if not isinstance(info, dict):
         raise CheckpointError(f"{path}: its description is not a JSON object")
     if info.get("format_version") != FORMAT_VERSION:
@@ -185,7 +185,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
             f"{path} has format version {reprlib.repr(info.get('format_version'))}, this program reads version "
             f"{FORMAT_VERSION}"
         )
-    if "best_step" not in info:  # checkpoints of the time before have none
+    if "best_step" not in info:  # older checkpoints have none
         info["best_step"] = None if info.get("best_loss") is None else info.get("step")
     kinds = {
         "family": str,
@@ -202,7 +202,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
             raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")
     if info["step"] < 0:
         raise CheckpointError(f"{path}: its step is {info['step']}")
-    if not 0 <= (info["best_loss"] or 0) < math.inf:  # NaN compares with nothing: no later loss would be the best
+    if not 0 <= (info["best_loss"] or 0) < math.inf:  # after NaN, no later loss would be the best
         raise CheckpointError(f"{path}: its best loss is {info['best_loss']}")
     if (info["best_loss"] is None) != (info["best_step"] is None) or not 0 <= (info["best_step"] or 0) <= info["step"]:
         raise CheckpointError(f"{path}: its best step is {info['best_step']}, but its step {info['step']}")
@@ -220,7 +220,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
 
 
 def describe(checkpoint: Checkpoint) -> str:
-    """One line for people: family, size, step, and its validation loss if it was saved after its evaluation.
+    """One line about a checkpoint: family, size, step, and its validation loss if it was saved after its evaluation.
 
     `last` is saved before, and knows only the best loss of earlier evaluations.
     """

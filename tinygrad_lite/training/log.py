@@ -1,6 +1,6 @@
-"""What a training run leaves behind while it trains: checkpoints, rows of metrics.csv, samples, the progress bar.
+"""The output of a training run: checkpoints, rows of metrics.csv, samples, the progress bar.
 
-Only process 0 has a `RunLog`. Nothing in it changes a number of the training.
+Only process 0 has a `RunLog`. Nothing in it affects the training.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.checkpoint import Checkpoint, mean_weights, save_checkpoint
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.processes import Numbers
-from tinygrad_lite.training.setup import Start, saved_options
+from tinygrad_lite.training.setup import Start
 
 
 class RunLog:
@@ -36,7 +36,7 @@ class RunLog:
         self.best_loss, self.best_step = (before.best_loss, before.best_step) if before else (None, None)
         self.refused: list[Exception] = []  # what could not be written at the latest evaluation
         self.first = optimizer.steps
-        self.tokens, self.began, self.paused = 0, time.perf_counter(), 0.0  # learned from since the last row
+        self.tokens, self.began, self.paused = 0, time.perf_counter(), 0.0  # since the last row
         bar = {"total": self.options.max_iters, "initial": self.first, "unit": "step", "dynamic_ncols": True}
         self.bar = tqdm(**bar, file=sys.stderr, disable=None)
 
@@ -70,9 +70,9 @@ class RunLog:
             self.folder.keep(step, max(self.options.keep, self.options.average))
 
     def evaluated(self, step: int, val_loss: float) -> bool:
-        """Write `best` if this validation loss is the best so far, and show what the model writes now.
+        """Write `best` if this validation loss is the best so far, and show a sample.
 
-        Returns: whether the run is to end, because the loss has not become better for a while.
+        Returns: whether the run is to end, because the loss has not improved for `patience` evaluations.
         """
         if self.best_loss is None or val_loss < self.best_loss:
             with self.disk_errors(step):
@@ -82,7 +82,7 @@ class RunLog:
             self.report(step, val_loss)
             self.folder.write_waiting()
         self.bar.refresh()
-        self.began += time.perf_counter() - self.paused  # a row tells the speed of training alone
+        self.began += time.perf_counter() - self.paused  # the speed in a row is that of training alone
         patience = self.options.patience * self.options.eval_interval
         ends = bool(patience) and step - self.best_step >= patience
         if ends:
@@ -90,7 +90,7 @@ class RunLog:
         return ends
 
     def report(self, step: int, val_loss: float) -> None:
-        """Log an evaluation, and show what the model would write now."""
+        """Log an evaluation, and show a sample."""
         found = self.task.report(self.model, val_loss)
         heading = f"step {step:,}: validation loss {val_loss:.4f} nats per token, {found.words}"
         self.folder.log(step=step, val_loss=val_loss, **found.measures)
@@ -103,7 +103,7 @@ class RunLog:
 
     @contextmanager
     def disk_errors(self, step: int) -> Iterator[None]:
-        """Inside, a disk that cannot be written does not end the training, unless this is its beginning or end."""
+        """Inside, a failed write does not end the training, unless at its beginning or end."""
         try:
             yield
         except (CheckpointError, OSError) as error:
@@ -111,8 +111,8 @@ class RunLog:
             if not continues or (isinstance(error, OSError) and reader_has_gone(error)):
                 raise
             self.refused.append(error)
-            with suppress(OSError):  # what is said may go to a file on the same disk
-                note = "training continues, and it is tried again at the next evaluation"
+            with suppress(OSError):  # the message may go to a file on the same disk
+                note = "training continues; the next evaluation tries again"
                 tqdm.write(f"warning: {error} ({note})", file=sys.stderr)
 
     # --- at its end ---------------------------------------------------------------------------------------------
@@ -127,25 +127,25 @@ class RunLog:
     def take_average(self) -> None:
         """Average the weights of the latest kept evaluations, element by element.
 
-        Late in training the weights move around a good place rather than towards it; their mean is nearer to it than
+        Late in training the weights move around a minimum rather than towards it; their mean is nearer to it than
         the last of them (Vaswani et al. 2017, section 6.1, average 5 checkpoints; Izmailov et al. 2018,
         arXiv:1803.05407).
         """
         self.model.load_state_dict(mean_weights(self.folder.kept()[-self.options.average :]))
 
     def save_average(self, val_loss: float) -> None:
-        """Save the averaged weights, and say how good they are."""
+        """Save the averaged weights, and print their validation loss."""
         save_checkpoint(self.folder.average, self.checkpoint(val_loss, self.optimizer.steps))
         found, number = self.task.report(self.model, val_loss), min(self.options.average, len(self.folder.kept()))
         heading = f"average of {number} checkpoints: validation loss {val_loss:.4f} nats per token, {found.words}"
         tqdm.write(f"{heading}; saved {self.folder.average}", file=sys.stderr)
 
     def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
-        """Everything that the run needs to continue, and sample.py to write."""
+        """Everything that the run needs to continue, and sample.py to generate."""
         return Checkpoint(
             family=self.start.family.name,
             model=self.model.config.to_json(),
-            training=saved_options(self.options),
+            training=self.options.saved(),
             tokenizer=self.task.tokenizer.to_json(),
             step=self.optimizer.steps,
             best_loss=best_loss,

@@ -15,6 +15,7 @@ import numpy as np
 
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.nn import Module
+from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, describe
 
@@ -150,7 +151,7 @@ def trained_in(path: Path, checkpoint: Checkpoint, config_class: type, model_cla
     Raises: CheckpointError or TokenizerError if settings and tokenizer do not fit.
     """
     config = config_class.from_json(checkpoint.model)
-    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
+    tokenizer = tokenizer_from_json(checkpoint.tokenizer)
     if tokenizer.vocab_size != config.vocab_size:
         raise CheckpointError(f"{path}: its tokenizer has {tokenizer.vocab_size} tokens, its model {config.vocab_size}")
     check_specials(path, config, tokenizer)

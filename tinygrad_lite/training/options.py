@@ -1,11 +1,13 @@
-"""What every training run can be asked for, whatever the model: the options that train.py shares between models.
+"""The options of training that all models share.
 
 The names are nanoGPT's wherever nanoGPT has one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +16,7 @@ from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.cuda.precision import PRECISIONS
 from tinygrad_lite.nn import Module
 
-# What the options of other programs are called here: those of which every model has one like it, ...
+# The names here of other programs' options: those that every model has, ...
 OTHER_NAMES = answers(
     {
         "--out_dir": "o out output outdir output_dir output_path save save_dir run_dir log_dir logdir exp_dir",
@@ -61,9 +63,13 @@ OTHER_NAMES = answers(
         ),
     }
 )
-# ... and those that one model calls by one name and one by another.
+# ... and those whose name here depends on the model.
 BATCH_NAMES = "batch bs batchsize minibatch_size micro_batch_size train_batch_size per_device_train_batch_size"
 DATA_NAMES = "data data_path data_dir data_file file files filename input input_file train train_file train_data"
+
+# These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them. (Nor the
+# paths in `FILES`.)
+NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "profile", "stop_on_disk_error"}
 
 
 @dataclass
@@ -83,25 +89,30 @@ class TrainOptions:
     )
     overwrite: bool = option(False, "start again in a folder that already holds a run", group="run")
     dry_run: bool = option(False, "print parameters, memory, tokens per step, schedule and time, and stop", group="run")
-    profile: bool = option(False, "print what the operations of a step cost, and stop", group="run")
+    profile: bool = option(False, "print the cost of each operation of a step, and stop", group="run")
     seed: int = option(1337, "random seed", low=0, group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
     dtype: str = option(
         "float32",
-        "type of weights and gradients; on a GPU also tf32 or bfloat16: float32 weights, faster and coarser products",
+        "type of weights and gradients; on a GPU also tf32 or bfloat16: float32 weights, faster, less precise products",
         choices=("float32", "float64", *PRECISIONS[1:]),
         group="run",
     )
     workers: int = option(
         0, "processes that share the work; 0: one per core, at most 4", unit="processes", low=0, high=256, group="run"
     )
-    composed: bool = option(False, "use the composed (explaining) version of every operation; slow", group="run")
+    composed: bool = option(False, "use the composed (reference) version of every operation; slow", group="run")
 
-    max_iters: int = option(2000, "updates to make", unit="steps", low=0, group="training")
+    max_iters: int = option(2000, "number of updates", unit="steps", low=0, group="training")
     gradient_accumulation_steps: int = option(
-        1, "micro-steps whose gradients make one update", unit="micro-steps", low=1, high=1_000_000, group="training"
+        1,
+        "micro-steps whose gradients are summed for one update",
+        unit="micro-steps",
+        low=1,
+        high=1_000_000,
+        group="training",
     )
-    optimizer: str = option("adamw", "how gradients become updates", choices=("adamw", "adam", "sgd"), group="training")
+    optimizer: str = option("adamw", "update rule", choices=("adamw", "adam", "sgd"), group="training")
     learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")
     schedule: str = option(
         "cosine",
@@ -109,7 +120,7 @@ class TrainOptions:
         choices=("cosine", "inverse_square_root", "constant"),
         group="training",
     )
-    decay_lr: bool = option(True, "whether the learning rate follows the schedule or stays", group="training")
+    decay_lr: bool = option(True, "whether the learning rate follows the schedule or stays constant", group="training")
     warmup_iters: int = option(100, "steps of linear rise at the start", unit="steps", low=0, group="training")
     lr_decay_iters: int | None = option(
         None, "step at which the cosine ends; none: max_iters", unit="steps", low=1, group="training"
@@ -144,15 +155,32 @@ class TrainOptions:
     )
     stop_on_disk_error: bool = option(
         False,
-        "stop as soon as something cannot be written; else say so, train on and try again at the next evaluation",
+        "stop as soon as a file cannot be written; else warn, continue and try again at the next evaluation",
         group="evaluation",
     )
     log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
 
+    FILES: ClassVar[
+        tuple[str, ...]
+    ] = ()  # the options that are paths of the training data, named by each model's class
+
     @property
     def weight_dtype(self) -> np.dtype:
-        """The type of weights and gradients. (TF32 and bfloat16 are in what way a GPU multiplies them.)"""
+        """The type of weights and gradients. (TF32 and bfloat16 only change how a GPU multiplies them.)"""
         return np.dtype("float32" if self.dtype in PRECISIONS else self.dtype)
+
+    def saved(self) -> dict[str, Any]:
+        """The settings that a checkpoint holds."""
+        return {name: value for name, value in asdict(self).items() if name not in NOT_SAVED | {*self.FILES}}
+
+    def noted(self) -> dict[str, Any]:
+        """The settings for options.json, with absolute paths, so that --resume finds the text from any folder."""
+        noted = asdict(self)
+        for name in self.FILES:
+            paths = noted[name]
+            whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]
+            noted[name] = whole if isinstance(paths, list) else "".join(whole)
+        return noted
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of the update that leads from `step` to `step + 1` updates."""

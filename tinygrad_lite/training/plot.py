@@ -1,16 +1,16 @@
-"""Draw the loss of one run, or of several together, over its steps.
+"""Plot the loss of one run, or of several together, over its steps.
 
     python -m tinygrad_lite.training.plot out/goethe-char             makes out/goethe-char/curves.svg
     python -m tinygrad_lite.training.plot out/a out/b --out curves.svg    both in one picture
     python -m tinygrad_lite.training.plot out/goethe-char --out curves.svg curves.png --log
 
 Each run has a colour: the thin line is its training loss, the thick one with points its validation loss. A run that
-is still at work can be drawn too. Runs with different tokens are compared in bits per character, because a loss per
-token depends on what a token is. Below both is the step, since metrics.csv says neither how many tokens a step has
-nor when it was made.
+is still training can be drawn too. Runs with different tokens are compared in bits per character, because a loss per
+token depends on what a token is. The horizontal axis is the step, since metrics.csv contains neither the number of
+tokens in a step nor its time.
 
-The picture depends on nothing but the numbers: the same matplotlib draws it again with the same bytes, whatever style
-its user has set. matplotlib is an extra: pip install -e ".[viz]"
+The picture depends only on the numbers: the same matplotlib writes the same bytes, whatever style its user has set.
+matplotlib is an extra: pip install -e ".[viz]"
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from pathlib import Path
 
 import numpy as np
 
+from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 
-# What each format would write about the program and the hour, and shall not.
+# Switches off what each format would write about the program and the time.
 METADATA = {
     ".svg": {"Date": None, "Creator": None},
     ".png": {"Software": None},
@@ -45,7 +46,7 @@ UNITS = {"nats": "nats per token", "bits": "bits per character"}
 
 @dataclass
 class PlotOptions:
-    """Everything that the plot can be asked for."""
+    """The options of the plot."""
 
     out: list[str] = option([], "pictures to write, .svg, .png or .pdf; none: curves.svg in the first run's folder")
     unit: str = option("auto", "auto: bits if there are several runs", choices=("auto", *UNITS))
@@ -63,7 +64,7 @@ class Curve:
 
 @dataclass
 class Run:
-    """What metrics.csv says about a run, in nats per token.
+    """The contents of a run's metrics.csv, in nats per token.
 
     Attributes:
         bits_per_nat: bits per character of one nat per token; None if the run was not evaluated yet.
@@ -98,12 +99,12 @@ def read_run(path: Path) -> Run:
 def read_rows(file: Path) -> list[dict[str, float | None]]:
     """The rows of a metrics.csv: step, loss, val_loss and bits_per_char, each None where it was not measured.
 
-    What stands after the last end of a line is passed over: the run may be writing it, and 2 may become 2.31.
+    Text after the last end of a line is ignored: the run may still be writing it, and 2 may become 2.31.
     Raises: OptionError if there is no such file, or if it is another program's, or damaged.
     """
     hint = "name the folder of a run, such as out/goethe-char, or its metrics.csv"
     try:
-        text = file.read_text(encoding="utf-8-sig")  # a spreadsheet may have put its mark at the start
+        text = file.read_text(encoding="utf-8-sig")  # a spreadsheet may have added a byte order mark
         table = csv.reader(io.StringIO(text[: text.rfind("\n") + 1]))
         lines = [(table.line_num, cells) for cells in table if cells]
     except FileNotFoundError:
@@ -127,7 +128,7 @@ def read_rows(file: Path) -> list[dict[str, float | None]]:
             for name in LOSSES:
                 row[name] = float(named[name]) if named.get(name) else None
         except ValueError:
-            raise OptionError(f"{file}, line {number} is damaged: mend it by hand, or remove that line") from None
+            raise OptionError(f"{file}, line {number} is damaged: correct it by hand, or remove that line") from None
         for name in LOSSES:
             if row[name] is not None and not math.isfinite(row[name]):
                 say(f"note: {file}, line {number}: {name} is {row[name]}, which cannot be drawn")
@@ -137,7 +138,7 @@ def read_rows(file: Path) -> list[dict[str, float | None]]:
 
 
 def names(files: Sequence[Path]) -> list[str]:
-    """What to call the runs: their folders, with as many of the folders above as it takes to tell them apart.
+    """Names for the runs: their folders, with as many parent folders as needed to tell them apart.
 
     >>> names([Path("/out/old/char/metrics.csv"), Path("/out/new/char/metrics.csv")])
     ['old/char', 'new/char']
@@ -165,7 +166,7 @@ def smoothed(curve: Curve, rows: int) -> Curve:
 
 
 def above_zero(curve: Curve) -> Curve:
-    """What a pair of logarithmic axes has a place for; the evaluation at step 0 is not among it."""
+    """The points that logarithmic axes can show, which excludes the evaluation at step 0."""
     keep = (curve.steps > 0) & (curve.losses > 0)
     return Curve(curve.steps[keep], curve.losses[keep])
 
@@ -200,7 +201,7 @@ def new_figure(width: float, height: float):
 def draw(runs: Sequence[Run], options: PlotOptions):
     """The picture, as a matplotlib Figure; to be called, and saved, inside `own_style`.
 
-    Raises: OptionError if a unit cannot be computed, or if logarithmic axes have a place for nothing.
+    Raises: OptionError if a unit cannot be computed, or if logarithmic axes have nothing to show.
     """
     unit = options.unit if options.unit != "auto" else "bits" if len(runs) > 1 else "nats"
     figure = new_figure(7.2, 4.2)
@@ -253,7 +254,7 @@ def describe_best(validation: Curve, scale: float) -> str:
 
 
 def set_ticks(axes, log: bool) -> None:
-    """Where the axes have numbers: 3, not 3 × 10^0, and 1,000, not 1e3. Nothing around them but a light grid."""
+    """Write the numbers at the axes as 3, not 3 × 10^0, and as 1,000, not 1e3; draw only a light grid."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     if log:

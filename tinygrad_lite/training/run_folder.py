@@ -1,6 +1,6 @@
-"""The outside of a training run: its folder, its log file, the signals that stop it, the memory allocator.
+"""The surroundings of a training run: its folder, its log file, the signals that stop it, the memory allocator.
 
-Nothing here knows a model or changes a number; it is what keeps the loop in train.py short.
+Nothing here depends on a model or affects a result; it keeps the loop in train.py short.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ METRICS = (
     *("bleu", "chrf", "exact"),
 )
 LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
-MOST_WORKERS = 4  # processes that are started if nobody says how many
+MOST_WORKERS = 4  # processes, unless the user gives a number
 STEP = re.compile("[0-9]{1,100}")
 SAMPLE_HEADING = re.compile(r"^=== step ([0-9][0-9,]{0,100}): ", re.MULTILINE)
 
 
 def tune_memory() -> bool:
-    """Let the C library keep freed memory instead of handing it back to the system; True if it could be set.
+    """Let the C library keep freed memory instead of returning it to the system; True if that worked.
 
     A training step allocates and frees the same large arrays again and again. By default glibc asks the kernel for
     each of them again, which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
-    For the whole process, so only the scripts call it, never `import tinygrad_lite`. Does nothing outside glibc.
+    It affects the whole process, so only the scripts call it, never `import tinygrad_lite`. Does nothing outside glibc.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -54,7 +54,7 @@ def tune_memory() -> bool:
 
 
 def release_memory() -> bool:
-    """Hand freed memory back to the system after all, once: for a process that will not need it again soon."""
+    """Return freed memory to the system once: for a process that will not need it again soon."""
     try:
         return bool(ctypes.CDLL(None).malloc_trim(0))
     except (OSError, AttributeError, TypeError):
@@ -62,7 +62,7 @@ def release_memory() -> bool:
 
 
 class StopRequest:
-    """Inside, Ctrl-C and SIGTERM only raise a flag, so that the loop can save before it ends.
+    """Inside, Ctrl-C and SIGTERM only set a flag, so that the loop can save before it ends.
 
     A second Ctrl-C stops at once, as usual. A second SIGTERM does not: `timeout` sends two, to a process and its group.
     """
@@ -102,7 +102,7 @@ class RunFolder:
         self.metrics = self.path / "metrics.csv"
         self.samples = self.path / "samples.txt"
         self.options = self.path / "options.json"
-        # What a full disk did not take of metrics.csv and samples.txt, and where in the file it belongs.
+        # By file, the text that could not be written yet, and its position in the file.
         self.waiting: dict[Path, tuple[int, str]] = {}
 
     def refuse_if_used(self) -> None:
@@ -172,7 +172,7 @@ class RunFolder:
         write_atomically(self.options, (text + "\n").encode("utf-8", "backslashreplace"))
 
     def noted_options(self) -> dict[str, Any]:
-        """What options.json says; nothing if it is gone or damaged."""
+        """The contents of options.json; empty if it is missing or damaged."""
         try:
             noted = json.loads(self.options.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
@@ -187,7 +187,7 @@ class RunFolder:
                 header, *lines = [line.rstrip("\r\n").split(",") for line in file] or [METRICS]
             for row in (dict(zip(header, line, strict=False)) for line in lines):
                 number = int(row["step"]) if STEP.fullmatch(row.get("step", "")) else step + 1
-                # Row `step` of an evaluation comes again, row `step` of an update does not.
+                # Row `step` of an evaluation is written again, row `step` of an update is not.
                 if number < step or (number == step and row.get("loss")):
                     rows.append(tuple(row.get(name, "") for name in METRICS))
         write_atomically(self.metrics, "".join(",".join(row) + "\n" for row in rows).encode())
@@ -198,31 +198,31 @@ class RunFolder:
             write_atomically(self.samples, text[:end].encode("utf-8"))
 
     def log(self, **values: float) -> None:
-        """Add one row to metrics.csv; what is not given stays empty."""
+        """Append a row to metrics.csv; missing values stay empty."""
         row = [f"{values[name]:.6g}" if name in values else "" for name in METRICS]
         row[0] = str(int(values["step"]))
         self._add(self.metrics, ",".join(row) + "\n")
 
     def add_sample(self, heading: str, text: str) -> None:
-        """Add to samples.txt what the model wrote; the heading begins with "step 250: "."""
+        """Append generated text to samples.txt; the heading begins with "step 250: "."""
         self._add(self.samples, f"=== {heading}\n{text}\n\n")
 
     def _add(self, path: Path, text: str) -> None:
-        """Add a text to the end of a file, or let it wait until the disk takes it."""
+        """Append a text to a file, or keep it until the file can be written."""
         end, before = self.waiting.get(path) or (path.stat().st_size if path.exists() else 0, "")
         self.waiting[path] = (end, before + text)
         with suppress(CheckpointError):
             self.write_waiting()
 
     def write_waiting(self) -> None:
-        """Add to metrics.csv and samples.txt what waits for it.
+        """Append the waiting texts to metrics.csv and samples.txt.
 
-        Raises: CheckpointError if the disk refuses; the files are then as before, and the texts wait on.
+        Raises: CheckpointError if a file cannot be written; it is then unchanged, and its text keeps waiting.
         """
         for path, (end, text) in list(self.waiting.items()):
             try:
                 with open(path, "a", encoding="utf-8", newline="\n") as file:
-                    file.truncate(end)  # nobody could make sense of half a row and then the whole
+                    file.truncate(end)  # remove half a row that an earlier attempt left
                     file.write(text)
             except OSError as error:
                 with suppress(OSError):
@@ -268,10 +268,10 @@ def available_cores() -> int:
 
 @functools.cache
 def matmul_rate(device: str, dtype: str) -> float:
-    """What the machine can do at best: floating-point operations per second of a product of two large matrices.
+    """The peak rate of the machine: floating-point operations per second of a product of two large matrices.
 
-    A training step that did nothing but such products would run at this rate; `--profile` says how near it comes.
-    Takes about a tenth of a second. On a GPU the products are in the precision that is chosen (cuda/precision.py).
+    A training step that did nothing but such products would run at this rate; `--profile` prints how near it comes.
+    Takes about a tenth of a second. On a GPU the products have the chosen precision (cuda/precision.py).
     """
     place, size = get_device(device), LARGE[device]
     a = place.from_host(np.full((size, size), 0.5, "float64" if dtype == "float64" else "float32"))

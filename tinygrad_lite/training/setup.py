@@ -14,37 +14,29 @@ from __future__ import annotations
 import os
 import reprlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tinygrad_lite.cli.command_line import parse_command_line, split_command_line
 from tinygrad_lite.cli.console import quoted, say
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
-from tinygrad_lite.cli.options import (
-    build,
-    difference,
-    find_preset,
-    list_presets,
-    parse_command_line,
-    read_preset,
-    split_command_line,
-)
+from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.cli.options import build, find_preset, list_presets, read_preset
 from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, family_in, load_checkpoint
-from tinygrad_lite.training.model_spec import Family, Task, Trained, check_family, check_specials
+from tinygrad_lite.training.model_spec import Family, Task, Trained, check_family
 from tinygrad_lite.training.options import TrainOptions
+from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, resumed_options
 from tinygrad_lite.training.run_folder import MOST_WORKERS, RunFolder, available_cores
 
 PRESETS = Path(__file__).parents[2] / "presets"
-# These say where a run reads and writes and how it starts, not what it computes: no checkpoint holds them.
-# (Nor the paths of the text's files.)
-NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "profile", "stop_on_disk_error"}
 COMMON = ("text", "pairs", "max_iters", "resume")  # what --help shows first
 IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
 
@@ -70,7 +62,7 @@ class Start:
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer that the weights need; none for random weights, which can learn any."""
         if self.checkpoint:
-            return Tokenizer.from_json(self.checkpoint.tokenizer)
+            return tokenizer_from_json(self.checkpoint.tokenizer)
         return self.trained.tokenizer if self.trained else None
 
     @property
@@ -86,7 +78,7 @@ class Start:
         return weights
 
     def make_task(self) -> Task:
-        """Get the data ready, and say what they are."""
+        """Prepare the data, and describe them."""
         task = self.family.task(self.options, self.tokenizer)
         self.vocab_size = task.tokenizer.vocab_size
         say(task.describe())
@@ -107,26 +99,26 @@ class Start:
         return model
 
     def begin(self, optimizer: Optimizer, task: Task) -> None:
-        """Make the folder ready, and the optimizer what it was if the run is resumed."""
+        """Prepare the folder, and restore the optimizer if the run is resumed."""
         if self.checkpoint is None:
-            refuse_if_used(self.options, self.folder)  # again: now nobody else can have begun
-            self.folder.begin(to_note(self.options))
+            refuse_if_used(self.options, self.folder)  # again, now that the folder is locked
+            self.folder.begin(self.options.noted())
             return
         try:
             optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
         except ValueError as error:
             raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
-            say("warning: the text is not the one that this run learned from so far")
+            say("warning: this is not the text that the run was trained on so far")
         self.folder.rewind(self.checkpoint.step)
-        self.folder.note_options(to_note(self.options))
+        self.folder.note_options(self.options.noted())
         say(f"resuming after {self.checkpoint.step:,} steps")
 
 
 def read_start(argv: list[str], families: Sequence[Family]) -> Start:
-    """What to do, as the command line says. Which options there are depends on the preset or weights that it names.
+    """What the command line asks for. The available options depend on the preset or weights that it names.
 
-    Raises: UserError with one sentence about whatever cannot be done, before any text is fetched.
+    Raises: UserError with one sentence that says what cannot be done, before any text is fetched.
     """
     presets = list_presets(PRESETS)
     family = choose_family(argv, presets, families)
@@ -141,7 +133,7 @@ def read_start(argv: list[str], families: Sequence[Family]) -> Start:
         about_positional=f"what to train, of the presets below (default {family.preset})",
         common=COMMON,
         epilog="\n".join(["presets:", *(f"  {name:<16} {about}" for name, about in presets.items()), "", *explained]),
-        ignored=dict.fromkeys(IGNORED, "this project has no such thing"),
+        ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
         hints=hints | family.options.HINTS,
     )
     for note in parsed.notes:
@@ -149,7 +141,7 @@ def read_start(argv: list[str], families: Sequence[Family]) -> Start:
     named, given = parsed.positional, parsed.values
     if named and named not in presets and (os.path.exists(named) or Path(named).suffix):
         option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
-        raise OptionError(f"{named} is no preset, but perhaps meant is: python train.py --{option} {quoted(named)}")
+        raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(named)}")
     for other in families:
         choices = {field.name: field.metadata["choices"] or () for field in fields(other.options)}["dataset"]
         if other is not family and given.get("dataset") in choices:
@@ -214,7 +206,7 @@ def options_elsewhere(family: Family, families: Sequence[Family]) -> tuple[dict[
 
 
 def default_name(origin: str, given: Mapping[str, Any]) -> str:
-    """What a run is called for which neither a preset nor a folder is named; empty for the default preset's name."""
+    """The name of a run without a named preset or folder; empty for the default preset's name."""
     if origin not in ("scratch", "resume"):
         return f"{name_of(Path(origin))}-finetuned"
     return Path(given["text"][0]).stem if given.get("text") else ""
@@ -223,14 +215,16 @@ def default_name(origin: str, given: Mapping[str, Any]) -> str:
 def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
     """The family that a preset is for: what it names, or the first.
 
-    Raises: OptionError if it names none that there is.
+    Raises: OptionError if it names an unknown one.
     """
     name = preset.get("family", families[0].name)
     for family in families:
         if family.name == name:
             return family
     named = reprlib.repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
-    raise OptionError(f"the preset names the family {named}, but there are {', '.join(f.name for f in families)}")
+    raise OptionError(
+        f"the preset names the family {named}, but the families are {', '.join(f.name for f in families)}"
+    )
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
@@ -240,18 +234,18 @@ def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
 
 
 def check_options(start: Start) -> None:
-    """Choose the device, and refuse what cannot be computed."""
+    """Choose the device, and check that the run can be computed."""
     options = start.options
     if options.device == "auto":
         options.device = get_device("auto").name
-        say(f"--device auto takes {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
+        say(f"--device auto chooses {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
     get_device(options.device)
     check_precision(options.dtype, options.device)
     options.workers = number_of_workers(options)
     if options.min_lr is not None and options.min_lr > options.learning_rate:
         raise OptionError(
-            f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but it is where the "
-            "learning rate ends: take a smaller one, or leave it out for a tenth"
+            f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but the "
+            "learning rate ends there: choose a smaller one, or omit it for a tenth"
         )
     options.check(learns_tokenizer=start.tokenizer is None)
     for name in options.FILES:
@@ -262,114 +256,15 @@ def check_options(start: Start) -> None:
 
 
 def number_of_workers(options: TrainOptions) -> int:
-    """How many processes are to share the work; it is part of what makes a run reproducible.
+    """The number of processes that share the work. It is part of what makes a run reproducible.
 
-    Raises: OptionError if more are asked for than can do anything.
+    Raises: OptionError if there are more than the work can be shared by.
     """
     most = options.most_workers() if options.device == "cpu" else 1
     if options.workers > most:
-        reason = "each needs a part of the batch" if options.device == "cpu" else "a GPU is kept busy by one"
-        raise OptionError(f"--workers {options.workers}: {reason}; take at most {most}")
+        reason = "each needs a part of the batch" if options.device == "cpu" else "one keeps a GPU busy"
+        raise OptionError(f"--workers {options.workers}: {reason}; use at most {most}")
     return options.workers or min(MOST_WORKERS, available_cores(), most)
-
-
-# --- a run that is resumed ------------------------------------------------------------------------------------
-
-
-def resumed_options(
-    family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
-) -> TrainOptions:
-    """The settings of the run that is resumed, with what the command line changes; prints the changes."""
-    source = f"checkpoint {folder.last}"
-    check_saved(folder.last, family, checkpoint.training)
-    before = build(family.options, (source, checkpoint.training))
-    # The checkpoint holds no path; which files the text was in, options.json says.
-    files, noted = family.options.FILES, folder.noted_options()
-    text = {} if {*files, "dataset"} & given.keys() else {name: noted[name] for name in files if name in noted}
-    options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
-    for name in sorted((fixed(family) | {"dtype"}) & given.keys()):
-        old, new = getattr(before, name), getattr(options, name)
-        if name == "dtype" and options.weight_dtype == before.weight_dtype:
-            continue  # only the products of a GPU become finer or coarser
-        if old != new:
-            raise OptionError(
-                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, and its weights fit nothing "
-                "else; start another run with another --out_dir"
-            )
-    for line in difference(checkpoint.training, saved_options(options)):
-        say(f"changed: {line}")
-    if options.max_iters < checkpoint.step:
-        raise OptionError(
-            f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
-        )
-    tokenizer = Tokenizer.from_json(checkpoint.tokenizer)
-    held = family.config.from_json(checkpoint.model)
-    check_specials(folder.last, held, tokenizer)
-    described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
-    if any(getattr(held, name) != getattr(described, name) for name in {*family.shape, "vocab_size"}):
-        raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
-    return options
-
-
-def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
-    """Raise CheckpointError if settings say where to read or write: a stranger's checkpoint has no say in that."""
-    dataset = training.get("dataset")
-    outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
-    if isinstance(dataset, str) and Path(dataset).name != dataset:
-        outside.append("dataset")
-    if outside:
-        raise CheckpointError(f"{path}: its settings name {outside[0]}, which is for the command line to say")
-
-
-# --- a run that starts from other weights ---------------------------------------------------------------------
-
-
-def name_of(origin: Path) -> str:
-    """What a run that starts from this file or folder is called: as the folder."""
-    return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
-
-
-def load_origin(family: Family, origin: str) -> Trained:
-    """The weights that --init_from names.
-
-    Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
-    """
-    if not Path(origin).exists():
-        raise OptionError(
-            f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
-            "folder of a run, or a folder in Hugging Face's GPT-2 layout"
-        )
-    trained = family.load(Path(origin))
-    say(trained.about)
-    return trained
-
-
-def fixed(family: Family) -> frozenset[str]:
-    """The options that decide which weights there are: a run that starts from weights cannot change them."""
-    return family.shape | {"tokenizer", "vocab_size"}
-
-
-def adapted_options(
-    family: Family, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
-) -> TrainOptions:
-    """The settings of a new run with other weights: their shape and tokenizer, else those of preset and command line.
-
-    Args:
-        base, given: the values of the preset, and of the command line.
-        asked: the values that the user knows of, and that must therefore not be passed over in silence.
-    Raises: OptionError that names what does not fit the weights.
-    """
-    own = {name: getattr(trained.config, name) for name in family.shape}
-    own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
-    for name in sorted(fixed(family) & asked.keys()):
-        if name == "block_size" and asked[name] < own[name]:
-            own[name] = asked[name]  # the weights know longer contexts; a shorter one is faster
-        elif asked[name] != own[name]:
-            raise OptionError(
-                f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
-                "leave it out, or train from scratch"
-            )
-    return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))
 
 
 def warn_of_unknown(task: Task) -> None:
@@ -382,24 +277,5 @@ def warn_of_unknown(task: Task) -> None:
     more = f" and {len(often) - 10} more" if len(often) > 10 else ""
     say(
         f"warning: {sum(counts.values()):,} characters of the text are unknown to the tokenizer of these weights, "
-        f"which reads them as one and the same: {named}{more}"
+        f"which cannot tell them apart: {named}{more}"
     )
-
-
-# --- settings on paper ----------------------------------------------------------------------------------------
-
-
-def saved_options(options: TrainOptions) -> dict[str, Any]:
-    """The settings that a checkpoint holds."""
-    left_out = NOT_SAVED | set(options.FILES)
-    return {name: value for name, value in asdict(options).items() if name not in left_out}
-
-
-def to_note(options: TrainOptions) -> dict[str, Any]:
-    """The settings for options.json, with whole paths, so that --resume finds the text from any folder."""
-    noted = asdict(options)
-    for name in options.FILES:
-        paths = noted[name]
-        whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]
-        noted[name] = whole if isinstance(paths, list) else "".join(whole)
-    return noted

@@ -267,12 +267,12 @@ def test_redirects_lead_to_https_only(target):
     [
         (urllib.error.HTTPError(URL, 403, "Forbidden", Message(), io.BytesIO()), "answered 403 Forbidden"),
         (urllib.error.URLError("no route to host"), "cannot be reached: no route to host"),
-        (TimeoutError("timed out"), "broke off: .*timed out"),
-        (http.client.IncompleteRead(b"half"), "broke off: IncompleteRead"),
+        (TimeoutError("timed out"), "failed: .*timed out"),
+        (http.client.IncompleteRead(b"half"), "failed: IncompleteRead"),
     ],
 )
 def test_a_page_that_cannot_be_had_says_why(error, reason):
-    with pytest.raises(CorpusError, match=f"^{URL} {reason}"):
+    with pytest.raises(CorpusError, match=f"{URL} {reason}"):
         fetch.https_text(URL, failure(error))
 
 

@@ -380,20 +380,20 @@ def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, m
         found = hashlib.sha256(data).hexdigest()
         known = hashlib.sha256(good).hexdigest()
         with pytest.raises(
-            CorpusError, match=rf"\({url} gives another file .*: its sha256 is {found} and not {known}\)"
+            CorpusError, match=rf"\({url} gives a different file .*: its sha256 is {found} and not {known}\)"
         ):
             load_parallel("multi30k", print)
     assert url not in unpacked
     assert not (tmp_path / "cache").exists()
 
 
-@pytest.mark.parametrize(("missing", "reason"), [(0, "answered 404 Not Found"), (5, "broke off: 5 bytes are missing")])
+@pytest.mark.parametrize(("missing", "reason"), [(0, "answered 404 Not Found"), (5, "failed: 5 bytes are missing")])
 def test_a_file_that_does_not_arrive(web, multi30k, missing, reason):
     url = pair_sources.MULTI30K + "val.de.gz"
     web.missing = missing
     if not missing:
         del web.files[url]
-    with pytest.raises(CorpusError, match=rf"^the parallel corpus multi30k is not at hand \(https://.* {reason}"):
+    with pytest.raises(CorpusError, match=rf"^the parallel corpus multi30k is unavailable \(.*https://.* {reason}"):
         load_parallel("multi30k", print)
 
 

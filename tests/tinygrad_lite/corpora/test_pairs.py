@@ -73,7 +73,7 @@ def test_a_corpus_is_fetched_said_and_kept(monkeypatch, cache):
     source, licence = RECIPES["tatoeba"].source, RECIPES["tatoeba"].licence
     assert said == [
         f"fetching the parallel corpus tatoeba: {source}",
-        f"sha256 {corpus.sha256}: kept in the cache, because there is no known one to compare it with",
+        f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with",
         f"parallel corpus tatoeba: 3 pairs, 1 dictionary entries, 1 pairs for validation, from {source}",
         f"licence: {licence}",
     ]
@@ -114,7 +114,7 @@ def test_an_unknown_name_suggests_the_nearest():
 def test_a_source_that_fails_explains_itself_in_one_sentence(cache):
     with pytest.raises(
         CorpusError,
-        match=r"^the parallel corpus tatoeba is not at hand \(there is no network here\); `--pairs FILE` trains on",
+        match=r"^the parallel corpus tatoeba is unavailable \(there is no network here\); `--pairs FILE` trains on",
     ):
         load_parallel("tatoeba", silent)
     assert not cache.exists()
@@ -159,7 +159,7 @@ def test_a_damaged_text_is_fetched_again_with_a_note(kept, damage, cache):
         (text / "full").touch()
         said = []
         assert load_parallel("tatoeba", said.append).words == [("ja", "yes")]  # which cannot be kept over a folder
-        assert sum("is not kept for the next time" in line for line in said) == 1
+        assert sum("cannot be cached" in line for line in said) == 1
     else:
         if damage != "gone":
             new = {"cut": content[:-7], "changed": content.replace(b"Day", b"Boy"), "not UTF-8": b"\xff" + content}
@@ -215,9 +215,8 @@ def test_a_cache_that_cannot_be_written_is_a_note(monkeypatch, error):
     monkeypatch.setattr(fetch, "write_atomically", write)
     said = []
     assert len(load_parallel("tatoeba", said.append).pairs) == 3
-    assert [line for line in said if "not kept" in line] == [
-        f"the parallel corpus tatoeba is not kept for the next time: {error}"
-    ]
+    notes = [line for line in said if "cannot be cached" in line]
+    assert notes == [f"the parallel corpus tatoeba cannot be cached: {error}"]
 
 
 def test_a_file_where_the_cache_should_be_is_a_note(monkeypatch, cache):
@@ -227,7 +226,7 @@ def test_a_file_where_the_cache_should_be_is_a_note(monkeypatch, cache):
         said = []
         assert len(load_parallel("tatoeba", said.append).pairs) == 3
         assert len(asked) == times
-        assert sum("is not kept for the next time" in line for line in said) == 1
+        assert sum("cannot be cached" in line for line in said) == 1
 
 
 def test_without_a_place_for_the_cache_the_source_is_used(monkeypatch):
@@ -239,7 +238,7 @@ def test_without_a_place_for_the_cache_the_source_is_used(monkeypatch):
     monkeypatch.setattr(fetch, "cache_folder", no_place)
     said = []
     assert len(load_parallel("tatoeba", said.append).pairs) == 3
-    assert sum("is not kept for the next time: there is no home folder" in line for line in said) == 1
+    assert sum("cannot be cached: there is no home folder" in line for line in said) == 1
 
 
 def test_another_hash_than_the_known_one_is_a_warning_each_time(monkeypatch):

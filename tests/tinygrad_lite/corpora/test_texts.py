@@ -61,7 +61,7 @@ def test_a_url_corpus_is_fetched_said_and_kept(monkeypatch, cache):
     assert corpus.name == "faust"
     assert corpus.sha256 == fetch.sha256(FAUST)
     assert said == [
-        f"sha256 {corpus.sha256}: kept in the cache, because there is no known one to compare it with",
+        f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with",
         f"corpus faust: {len(FAUST)} characters from Project Gutenberg, ebook 2229",
         f"licence: {RECIPES['faust'].licence}",
     ]
@@ -120,14 +120,14 @@ def test_a_cache_that_cannot_be_written_is_a_note(monkeypatch, cache):
     cache.write_text("a file where the folder should be", encoding="utf-8")
     said = []
     assert load_corpus("faust", said.append).text == FAUST
-    assert sum("is not kept for the next time" in line for line in said) == 1
+    assert sum("cannot be cached" in line for line in said) == 1
 
 
 def test_a_url_text_with_another_hash_is_refused_and_not_kept(monkeypatch, cache):
     serve_page(monkeypatch)
     change_recipe(monkeypatch, "faust", expected="ab" * 32)
     with pytest.raises(
-        CorpusError, match=r"another text than the one known here: its sha256 is [0-9a-f]{64} and not abab"
+        CorpusError, match=r"a different text from the one known here: its sha256 is [0-9a-f]{64} and not abab"
     ):
         load_corpus("faust", print)
     assert not cache.exists()
@@ -184,7 +184,7 @@ def test_without_any_network_one_sentence_offers_ones_own_text():
     with pytest.raises(CorpusError) as caught:
         load_corpus("goethe", lambda line: None)
     message = str(caught.value)
-    assert "`--text FILE` trains on any UTF-8 text" in message
+    assert "`--text FILE` trains on your own UTF-8 text" in message
     assert message.count("--text") == 1
     assert "\n" not in message
 

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from tinygrad_lite.decoding.probabilities import COLOURS, Probabilities, entropy
 from tinygrad_lite.decoding.sampling import generate
-from tinygrad_lite.tokenizers.base import CharTokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 
 GREEN, CYAN, YELLOW, RED = COLOURS.values()
 RESET = "\x1b[0m"

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_lite.cli.errors import TokenizerError
-from tinygrad_lite.tokenizers.base import CharTokenizer, StreamDecoder, Tokenizer
+from tinygrad_lite.tokenizers import tokenizer_from_json
+from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
 
@@ -26,39 +28,6 @@ def all_kinds() -> list[Tokenizer]:
         BPETokenizer.train(text, 300, SPECIALS),
         EndOfWordTokenizer.train(text, 60, SPECIALS),
     ]
-
-
-def test_char_ids_are_sorted_by_code_point_and_specials_come_last():
-    tokenizer = CharTokenizer.train("ßa Bä", ("<pad>", "<unk>"))
-    assert tokenizer.encode(" Baßä") == [0, 1, 2, 3, 4]
-    assert tokenizer.specials == {"<pad>": 5, "<unk>": 6}
-    assert tokenizer.vocab_size == 7
-    assert tokenizer.kind == "char"
-
-
-def test_a_line_of_forty_characters_has_forty_ids():
-    tokenizer = CharTokenizer.train(LINE)
-    ids = tokenizer.encode(LINE)
-    assert len(ids) == 40
-    assert [ids[0], ids[3]] == [tokenizer.encode("M")[0], 0]  # the space is the lowest code point of the line
-    assert tokenizer.decode(ids) == LINE
-    assert tokenizer.vocab_size == len(set(LINE)) + 1
-
-
-@given(TEXT.filter(bool))
-def test_char_round_trip_of_any_text(text):
-    tokenizer = CharTokenizer.train(text)
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert tokenizer.unknown(text) == {}
-    same = Tokenizer.from_json(json.loads(json.dumps(tokenizer.to_json())))
-    assert same.encode(text) == tokenizer.encode(text)
-
-
-def test_unseen_characters_become_unk():
-    tokenizer = CharTokenizer.train("abc")
-    assert tokenizer.encode("axbx\ud800") == [0, 3, 1, 3, 3]
-    assert tokenizer.decode([0, 3, 1]) == "a\ufffdb"
-    assert tokenizer.unknown("axbx\ud800") == {"x": 2, "\ud800": 1}
 
 
 @pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
@@ -148,15 +117,9 @@ def test_a_finished_stream_begins_anew():
     assert [stream.push(0x61), stream.finish()] == ["a", ""]
 
 
-def test_json_is_the_same_whatever_the_order_of_the_text():
-    assert CharTokenizer.train("abc").to_json() == CharTokenizer.train("cba").to_json()
-    expected = {"kind": "char", "characters": ["a", "b"], "specials": ["<pad>", "<unk>"]}
-    assert CharTokenizer.train("ba", ("<pad>", "<unk>")).to_json() == expected
-
-
 @pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
 def test_json_brings_back_the_same_tokenizer(tokenizer):
-    same = Tokenizer.from_json(json.loads(json.dumps(tokenizer.to_json())))
+    same = tokenizer_from_json(json.loads(json.dumps(tokenizer.to_json())))
     assert type(same) is type(tokenizer)
     assert same.specials == tokenizer.specials
     assert same.vocab_size == tokenizer.vocab_size
@@ -174,9 +137,9 @@ def char_json(**changes) -> dict:
         (None, "JSON object, not as None"),
         ([], "JSON object"),
         ("char", "JSON object"),
-        ({}, "no such kind of tokenizer: None, known are char, byte, word, bpe, bpe-w"),
-        ({"kind": "gpt2"}, "no such kind of tokenizer: 'gpt2'"),
-        ({"kind": ["char"]}, "no such kind"),
+        ({}, "unknown kind of tokenizer None: known are char, byte, word, bpe, bpe-w"),
+        ({"kind": "gpt2"}, "unknown kind of tokenizer 'gpt2'"),
+        ({"kind": ["char"]}, "unknown kind"),
         ({"kind": "char"}, "fields kind, characters, specials"),
         (char_json(extra=1), "fields kind, characters, specials"),
         (char_json(characters="ab"), "characters must be a list"),
@@ -190,10 +153,10 @@ def char_json(**changes) -> dict:
         (char_json(characters=["b", "a"]), "sorted by code point"),
         (char_json(specials="<unk>"), "specials must be a list"),
         (char_json(specials=[]), "needs the special <unk>"),
-        (char_json(specials=["<unk>", "<unk>"]), "'<unk>' is there twice"),
+        (char_json(specials=["<unk>", "<unk>"]), "'<unk>' is given twice"),
         (char_json(specials=["<unk>", ""]), "1 to 100 printable characters"),
-        (char_json(specials=["<unk>", 3]), "unlike 3"),
-        (char_json(specials=["<unk>", None]), "unlike None"),
+        (char_json(specials=["<unk>", 3]), "not 3"),
+        (char_json(specials=["<unk>", None]), "not None"),
         (char_json(specials=["<unk>", "x" * 101]), "1 to 100 printable characters"),
         (char_json(specials=["<unk>", "\ud800"]), "1 to 100 printable characters"),
         (char_json(specials=["<unk>"] * 10_001), "too many"),
@@ -201,7 +164,7 @@ def char_json(**changes) -> dict:
 )
 def test_broken_json_is_refused_with_the_reason(data, reason):
     with pytest.raises(TokenizerError, match=reason) as caught:
-        Tokenizer.from_json(data)
+        tokenizer_from_json(data)
     assert len(str(caught.value)) < 300
 
 
@@ -223,17 +186,8 @@ JSON = st.recursive(
 def test_any_json_gives_a_working_tokenizer_or_one_kind_of_error(fields, kind):
     data = {"kind": kind} | fields
     try:
-        tokenizer = Tokenizer.from_json(data)
+        tokenizer = tokenizer_from_json(data)
     except TokenizerError:
         return
     assert tokenizer.to_json() == data
     assert isinstance(tokenizer.decode(tokenizer.encode("a<unk>")), str)
-
-
-def test_training_refuses_what_cannot_work():
-    with pytest.raises(TokenizerError, match="is the text empty"):
-        CharTokenizer.train("")
-    with pytest.raises(TokenizerError, match="needs the special <unk>"):
-        CharTokenizer.train("abc", ("<pad>",))
-    with pytest.raises(TokenizerError, match="not one string"):
-        CharTokenizer.train("abc", "<unk>")

@@ -168,10 +168,10 @@ def test_mistakes_are_one_sentence_and_a_status(tmp_path, monkeypatch, capsys, a
         places += ["--vocab_size", "300"]
     monkeypatch.setattr(sys, "argv", ["compare", *places])
     with pytest.raises(SystemExit) as caught:
-        run_command("text.compare", compare.main)
+        run_command("tokenizers.compare", compare.main)
     assert caught.value.code == status
     *_, last = capsys.readouterr().err.splitlines()
-    assert last.startswith("text.compare: ")
+    assert last.startswith("tokenizers.compare: ")
     assert sentence in last
 
 

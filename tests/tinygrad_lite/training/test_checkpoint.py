@@ -171,7 +171,7 @@ def test_no_truncation_is_taken_for_a_checkpoint(tmp_path):
     data = path.read_bytes()
     for length in range(0, len(data), 7):
         cut.write_bytes(data[:length])
-        with pytest.raises(CheckpointError, match="no readable checkpoint"):
+        with pytest.raises(CheckpointError, match="not a readable checkpoint"):
             load_checkpoint(cut)
 
 
@@ -214,5 +214,5 @@ def test_files_that_no_library_would_write(tmp_path):
             load_checkpoint(path)
     for length in (2**63, 2**40, 0):
         by_hand(path, b"{}", length=length)
-        with pytest.raises(CheckpointError, match="no readable checkpoint"):
+        with pytest.raises(CheckpointError, match="not a readable checkpoint"):
             load_checkpoint(path)

@@ -54,7 +54,7 @@ def test_a_damaged_row_is_named(folders, damage):
     lines = file.read_text(encoding="utf-8").splitlines()
     lines[6] = damage
     file.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    with pytest.raises(OptionError, match=r"one.metrics\.csv, line 7 is damaged: mend it by hand, or remove"):
+    with pytest.raises(OptionError, match=r"one.metrics\.csv, line 7 is damaged: correct it by hand, or remove"):
         read_run(folders[0])
 
 
@@ -70,7 +70,7 @@ def test_columns_are_read_by_name(tmp_path):
 
 def test_what_is_not_finite_is_left_out_with_a_note(folders, capsys):
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
-        file.write("40,inf,,,,,,,,,\n40,,,,,nan,nan,,,,\n")
+        file.write("40,inf,,,,,,,,\n40,,,,,nan,nan,,,\n")
     run = read_run(folders[0])
     assert (run.training.steps[-1], run.validation.steps[-1]) == (30, 30)
     assert run.bits_per_nat == pytest.approx(1.5)

@@ -184,9 +184,9 @@ def test_as_many_as_there_are_cores_at_most_four_and_at_most_the_batch(cores, se
 
 
 def test_more_workers_than_rows_are_refused():
-    with pytest.raises(OptionError, match="--workers 6: each needs a part of the batch; take at most 5"):
+    with pytest.raises(OptionError, match="--workers 6: each needs a part of the batch; use at most 5"):
         start.number_of_workers(build(GPTOptions, ("test", {"workers": 6, "batch_size": 5})))
-    with pytest.raises(OptionError, match="a GPU is kept busy by one; take at most 1"):
+    with pytest.raises(OptionError, match="one keeps a GPU busy; use at most 1"):
         start.number_of_workers(build(GPTOptions, ("test", {"workers": 2, "device": "cuda"})))
 
 

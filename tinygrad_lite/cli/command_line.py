@@ -1,0 +1,274 @@
+"""The command line and its --help page, both made from a dataclass of options (`options.py`).
+
+>>> from tinygrad_lite.cli.options import option
+>>> @dataclasses.dataclass
+... class Recipe:
+...     eggs: int = option(2, "number of eggs", unit="eggs", low=0)
+...     sugar: float = option(0.1, "amount of sugar", unit="kg", above=0.0)
+>>> parse_command_line(Recipe, ["--eggs", "3"], prog="bake", description="Bake a cake.").values
+{'eggs': 3}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import decimal
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import tinygrad_lite
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.options import allowed, base_type, brief, check, fields_of, may_be_none, nearest
+
+TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Goethe", which may be a prompt
+
+
+@dataclasses.dataclass
+class Parsed:
+    """The contents of a command line: the options that were given, positional arguments, notes for the user."""
+
+    values: dict[str, Any]
+    positionals: list[str]
+    notes: list[str]
+
+    @property
+    def positional(self) -> str | None:
+        """The one positional argument, where there may be only one."""
+        return self.positionals[0] if self.positionals else None
+
+
+class Part(NamedTuple):
+    """A part of a command line: an option with the words of its value, or a word that stands alone.
+
+    Attributes:
+        name: the option's, with _ for -; empty for a word that stands alone.
+        words: the words of its value; none if it has none.
+        text: all of it, as it was typed.
+    """
+
+    name: str
+    words: list[str]
+    text: str
+
+
+def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
+    """Cut a command line into options with their values and words that stand alone. Nothing is checked yet.
+
+    How many words an option takes depends on its type: a boolean takes the next word only if it is one such as
+    `true`, a list takes all words up to the next option, all other types (and unknown options) take one word.
+
+    Args:
+        classes: dataclasses of options, in which the types are found.
+
+    >>> from tinygrad_lite.cli.options import option
+    >>> @dataclasses.dataclass
+    ... class Recipe:
+    ...     vegan: bool = option(False, "without animals")
+    ...     dish: str = option("cake", "what to make")
+    >>> [(part.name, part.words) for part in split_command_line(["--vegan", "soup", "--dish", "pie"], Recipe)]
+    [('vegan', []), ('', ['soup']), ('dish', ['pie'])]
+    """
+    kinds: dict[str, type] = {"help": bool, "version": bool}
+    for cls in classes:
+        kinds |= {name: base_type(kind) for name, kind in fields_of(cls)[1].items()}
+    parts, rest = [], list(argv)
+    while rest:
+        first = rest.pop(0)
+        if not OPTION.match(first):
+            parts.append(Part("", [first], first))
+            continue
+        name, equals, value = first[2:].partition("=")
+        name = name.replace("-", "_")
+        count = 0 if equals else _count_words(kinds.get(name), rest)
+        words, rest = rest[:count], rest[count:]
+        parts.append(Part(name, [value] if equals else words, " ".join([first, *words])))
+    return parts
+
+
+def _count_words(base: type | None, rest: Sequence[str]) -> int:
+    """How many of the words that follow an option of this type are its value."""
+    if base is bool:
+        return int(bool(rest) and rest[0].lower() in TRUTH)
+    end = next((i for i, word in enumerate(rest) if OPTION.match(word)), len(rest))
+    return end if base is list else min(end, 1)
+
+
+def parse_command_line(
+    cls: type,
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str,
+    examples: Mapping[str, str] | None = None,
+    epilog: str = "",
+    positional: str | None = None,
+    about_positional: str = "",
+    several: bool = False,
+    common: Sequence[str] = (),
+    ignored: Mapping[str, str] | None = None,
+    hints: Mapping[str, str] | None = None,
+) -> Parsed:
+    """Read `--name value` and `--name=value`; a boolean also as `--name` alone, a list as several values.
+
+    Names are never abbreviated; in them, - and _ are the same. If an option is given twice, the last value counts.
+
+    Args:
+        cls: the dataclass of options.
+        argv: the arguments, without the program's name.
+        prog, description, epilog: for --help, which prints the page and exits with status 0, as --version does.
+        examples: commands with what they do, for --help.
+        positional, about_positional: name and meaning of the positional argument, if one is allowed, for --help.
+        several: whether more than one is allowed.
+        common: the options that --help shows first.
+        ignored: options of other programs that are accepted without effect, each with the reason for its note.
+        hints: what to say about options that do not exist, see `answers`.
+    Raises: OptionError with one sentence that says what is wrong.
+    """
+    ignored, hints = ignored or {}, hints or {}
+    fields, kinds = fields_of(cls)
+    parsed, parts = Parsed({}, [], []), split_command_line(argv, cls)
+    for number, (name, words, text) in enumerate(parts):
+        if name == "help" or text == "-h":
+            first = (positional, about_positional) if positional else None
+            _print_and_exit(help_page(cls, prog, description, examples or {}, first, common, epilog))
+        elif name == "version":
+            _print_and_exit(f"{prog} of tinygrad_lite {tinygrad_lite.__version__}")
+        elif name in fields:
+            field, kind = fields[name], kinds[name]
+            if not words and base_type(kind) is not bool:
+                # Only a text can begin with --, and only a word that follows may have been meant as the value.
+                is_text = number + 1 < len(parts) and base_type(kind) in (str, list)
+                hint = f" (one that begins with -- is written --{name}=...)" if is_text else ""
+                raise OptionError(f"--{name} needs a value: {allowed(field, kind)}{hint}")
+            meant = _from_words(kind, words or ["true"])
+            parsed.values[name] = check(field, kind, meant, f"--{name} {brief(' '.join(words))}")
+        elif name in ignored:
+            parsed.notes.append(f"{brief(text)} does nothing here: {ignored[name]}")
+        elif name:
+            raise OptionError(_unknown(name, fields, hints, prog))
+        elif (positional and (several or not parsed.positionals)) and text and not text.startswith("-"):
+            parsed.positionals.append(text)
+        else:
+            hint = f"options are written --name value ({prog} --help lists all)"
+            raise OptionError(f"unexpected argument {text!r}: {hint}")
+    return parsed
+
+
+def _print_and_exit(text: str) -> NoReturn:
+    """Print a page that the user asked for; a letter that the terminal lacks becomes a question mark."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    sys.exit(0)
+
+
+def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: str) -> str:
+    """The message about an option that does not exist."""
+    hint, near = hints.get(name.lower(), ""), nearest(name, names)
+    advice = f"{prog} --help lists all"
+    if hint.startswith("--"):
+        advice = f"it is called {hint} here ({advice})"
+    elif hint:
+        return f"--{name} {hint}"
+    elif near:
+        advice = f"did you mean --{near}? ({advice})"
+    return f"unknown option --{brief(name)}: {advice}"
+
+
+def _from_words(kind: Any, words: list[str]) -> Any:
+    """The words of a command line converted to a field's type; what cannot be converted stays text."""
+    text, base = words[0], base_type(kind)
+    if may_be_none(kind) and len(words) == 1 and text.lower() == "none":
+        return None
+    if base is list:
+        return words
+    if base is bool:
+        return TRUTH.get(text.lower(), text)
+    try:
+        return base(text)
+    except ValueError:
+        return _from_decimal(text) if base is int else text
+
+
+def _from_decimal(text: str) -> int | str:
+    """A whole number written like 1e3 or 12.0, not by way of float, which would round it."""
+    try:
+        number = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        return text
+    if not number.is_finite() or number.adjusted() > 300:  # nobody means 1e1000000, and it would fill the memory
+        return text
+    return int(number) if number == int(number) else text
+
+
+# --- help -----------------------------------------------------------------------------------------------------
+
+
+def help_page(
+    cls: type,
+    prog: str,
+    description: str,
+    examples: Mapping[str, str],
+    positional: tuple[str, str] | None,
+    common: Sequence[str],
+    epilog: str,
+) -> str:
+    """The text of --help: every option with its type or choices, meaning, unit and default, under its heading."""
+    width = max(40, min(shutil.get_terminal_size().columns, 110))
+    fields, kinds = fields_of(cls)
+    common = [name for name in common if name in fields]
+    usage = f"usage: {prog}" + (f" [{positional[0]}]" if positional else "") + " [--name value | --name=value ...]"
+    groups = {"examples": [*examples.items()], "most used": [positional] if positional and positional[1] else []}
+    for name in [*common, *(name for name in fields if name not in common)]:
+        field = fields[name]
+        if not field.metadata["hidden"]:
+            group = "most used" if name in common else field.metadata["group"] or "options"
+            entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field))
+            groups.setdefault(group, []).append(entry)
+    groups["about"] = [("-h, --help", "show this page"), ("--version", "show the version")]
+    lines = [usage, "", *textwrap.wrap(description, width)]
+    for heading, entries in groups.items():
+        lines += ["", f"{heading}:"] if entries else []
+        for left, right in entries:
+            lines += _help_entry(left, right, width)
+    if epilog:
+        lines.append("")
+    for line in epilog.splitlines():
+        column = re.match(r" *(\S+ {2,})?", line).end()  # of a list, the second column stays one
+        lines += textwrap.wrap(line, width, subsequent_indent=" " * column, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
+
+
+def _help_entry(left: str, right: str, width: int) -> list[str]:
+    """An option on the left and its explanation, wrapped, on the right; on a narrow terminal below it."""
+    indent = 37 if width >= 80 else 8
+    lines = textwrap.wrap(right, width - indent, break_on_hyphens=False)
+    wrapped = [line.replace("\xa0", " ") for line in lines]
+    if width >= 80 and len(left) <= indent - 4:
+        return [f"  {left:<{indent - 2}}{wrapped[0]}", *(" " * indent + line for line in wrapped[1:])]
+    return [f"  {left}", *(" " * indent + line for line in wrapped)]
+
+
+def _placeholder(field: dataclasses.Field, kind: Any) -> str:
+    """The choices, or what stands for a value of this type."""
+    if field.metadata["choices"]:
+        return "{" + ",".join(field.metadata["choices"]) + "}"
+    text = "PATH" if field.metadata["is_path"] else "TEXT"
+    names = {int: "INT", float: "FLOAT", str: text, bool: "[true|false]", list: f"{text} ..."}
+    return names[base_type(kind)] + ("|none" if may_be_none(kind) else "")
+
+
+def _explained(field: dataclasses.Field) -> str:
+    """The meaning, with unit and default. An empty default means something special, which the help text says.
+
+    The space between "default" and its value is U+00A0, so that no line is broken there.
+    """
+    default = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    shown = str(default).lower() if default is None or isinstance(default, bool) else brief(default)
+    known = f"default\xa0{shown}" if default not in ("", []) else ""
+    facts = ", ".join(fact for fact in (field.metadata["unit"], known) if fact)
+    return field.metadata["help"] + (f" ({facts})" if facts else "")

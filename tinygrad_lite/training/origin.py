@@ -1,0 +1,119 @@
+"""The settings of a run that starts from trained weights: resumed with its own, or fine-tuned with another run's.
+
+Weights have a shape, and a row for each token of their tokenizer. So a run that starts from weights takes both from
+them, and an option that says otherwise is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tinygrad_lite.cli.console import say
+from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.cli.options import build, difference
+from tinygrad_lite.tokenizers import tokenizer_from_json
+from tinygrad_lite.training.checkpoint import Checkpoint
+from tinygrad_lite.training.model_spec import Family, Trained, check_specials
+from tinygrad_lite.training.options import NOT_SAVED, TrainOptions
+from tinygrad_lite.training.run_folder import RunFolder
+
+
+def fixed(family: Family) -> frozenset[str]:
+    """The options that decide which weights there are: a run that starts from weights cannot change them."""
+    return family.shape | {"tokenizer", "vocab_size"}
+
+
+# --- resuming -------------------------------------------------------------------------------------------------
+
+
+def resumed_options(
+    family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
+) -> TrainOptions:
+    """The settings of the run that is resumed, with what the command line changes; prints the changes."""
+    source = f"checkpoint {folder.last}"
+    check_saved(folder.last, family, checkpoint.training)
+    before = build(family.options, (source, checkpoint.training))
+    # The checkpoint holds no path; which files the text was in, options.json says.
+    files, noted = family.options.FILES, folder.noted_options()
+    text = {} if {*files, "dataset"} & given.keys() else {name: noted[name] for name in files if name in noted}
+    options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
+    for name in sorted((fixed(family) | {"dtype"}) & given.keys()):
+        old, new = getattr(before, name), getattr(options, name)
+        if name == "dtype" and options.weight_dtype == before.weight_dtype:
+            continue  # only the precision of a GPU's products changes
+        if old != new:
+            raise OptionError(
+                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, and its weights fit nothing "
+                "else; start a new run with another --out_dir"
+            )
+    for line in difference(checkpoint.training, options.saved()):
+        say(f"changed: {line}")
+    if options.max_iters < checkpoint.step:
+        raise OptionError(
+            f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
+        )
+    tokenizer = tokenizer_from_json(checkpoint.tokenizer)
+    held = family.config.from_json(checkpoint.model)
+    check_specials(folder.last, held, tokenizer)
+    described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
+    if any(getattr(held, name) != getattr(described, name) for name in {*family.shape, "vocab_size"}):
+        raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
+    return options
+
+
+def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if settings say where to read or write: an untrusted checkpoint must not."""
+    dataset = training.get("dataset")
+    outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
+    if isinstance(dataset, str) and Path(dataset).name != dataset:
+        outside.append("dataset")
+    if outside:
+        raise CheckpointError(f"{path}: its settings contain {outside[0]}, which only the command line may set")
+
+
+# --- fine-tuning ----------------------------------------------------------------------------------------------
+
+
+def name_of(origin: Path) -> str:
+    """The name of a run that starts from this file or folder: that of the folder."""
+    return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
+
+
+def load_origin(family: Family, origin: str) -> Trained:
+    """The weights that --init_from names.
+
+    Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
+    """
+    if not Path(origin).exists():
+        raise OptionError(
+            f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
+            "folder of a run, or a folder in Hugging Face's GPT-2 layout"
+        )
+    trained = family.load(Path(origin))
+    say(trained.about)
+    return trained
+
+
+def adapted_options(
+    family: Family, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
+) -> TrainOptions:
+    """The settings of a new run with other weights: their shape and tokenizer, else those of preset and command line.
+
+    Args:
+        base, given: the values of the preset, and of the command line.
+        asked: the values that the user asked for, which must not be ignored silently.
+    Raises: OptionError that names what does not fit the weights.
+    """
+    own = {name: getattr(trained.config, name) for name in family.shape}
+    own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
+    for name in sorted(fixed(family) & asked.keys()):
+        if name == "block_size" and asked[name] < own[name]:
+            own[name] = asked[name]  # the weights know longer contexts; a shorter one is faster
+        elif asked[name] != own[name]:
+            raise OptionError(
+                f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
+                "leave it out, or train from scratch"
+            )
+    return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))

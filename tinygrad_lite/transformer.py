@@ -159,7 +159,7 @@ class MultiHeadAttention(Module):
         return x.reshape(batch, length, self.n_head, width // self.n_head).transpose(1, 2)
 
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")  # of a feed-forward part
 
 
 class FeedForward(Module):

@@ -20,7 +20,8 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.transformer import sinusoidal_positions
 
 PAD, BOS, EOS = 0, 1, 2
-SMALL = Seq2SeqConfig(23, PAD, BOS, EOS, n_layer=2, n_head=2, n_embd=12, n_inner=20, block_size=16, dropout=0.0)
+SIZES = {"n_layer": 2, "n_head": 2, "n_embd": 12, "n_inner": 20, "block_size": 16}
+SMALL = Seq2SeqConfig(23, PAD, BOS, EOS, **SIZES, dropout=0.0, label_smoothing=0.0)
 KINDS = [
     {},
     {"norm_first": False},

@@ -37,26 +37,6 @@ class GPTConfig(ModelConfig):
         ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "bias", "positions")
     )
 
-    def num_parameters(self) -> int:
-        """How many numbers such a model learns, without making one."""
-        c, f, norm = self.n_embd, self.n_hidden, self.n_embd * (2 if self.bias else 1)
-        block = 4 * c * c + 2 * c * f + 2 * norm + (5 * c + f if self.bias else 0)  # attention, feed-forward, norms
-        positions = self.block_size * c if self.positions == "learned" else 0
-        return self.vocab_size * c + positions + self.n_layer * block + norm
-
-    def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products with which one token is learned.
-
-        Forward, a map of (C, F) costs a token C F multiplications and as many additions, and attention 2 C T of
-        either in each block (scores, and the weighted sum of values). Backward costs twice that: once for the
-        gradient of the input, once for that of the weights. Norms, softmax, GELU and the optimizer are not counted.
-
-        Reference: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B.
-        """
-        c, f = self.n_embd, self.n_hidden
-        block = 4 * c * c + 2 * c * f + 2 * c * self.block_size
-        return 3 * 2 * (self.n_layer * block + c * self.vocab_size)
-
     def activations(self, batch_size: int) -> int:
         """About how many numbers a training micro-step keeps for its backward pass (fused operations).
 

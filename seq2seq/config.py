@@ -42,27 +42,6 @@ class Seq2SeqConfig(ModelConfig):
         + ("norm_first", "activation", "positions", "dropout", "label_smoothing")
     )
 
-    def num_parameters(self) -> int:
-        """How many numbers such a model learns, without making one."""
-        c, f, biases = self.n_embd, self.n_hidden, int(self.bias)
-        norm = c * (1 + biases)
-        attention = 4 * (c * c + biases * c)
-        feed_forward = 2 * c * f + biases * (c + f)
-        encoder, decoder = attention + feed_forward + 2 * norm, 2 * attention + feed_forward + 3 * norm
-        ends = 2 * norm if self.norm_first else 0
-        positions = 2 * self.block_size * c if self.positions == "learned" else 0
-        return self.vocab_size * c + positions + self.n_layer * (encoder + decoder) + ends
-
-    def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products with which one target token is learned.
-
-        Counted as in `GPTConfig.flops_per_token`, with a source token for every target token, and without the
-        products of attention, which are small for sentences.
-        """
-        c, f = self.n_embd, self.n_hidden
-        encoder, decoder = 4 * c * c + 2 * c * f, 8 * c * c + 2 * c * f
-        return 3 * 2 * (self.n_layer * (encoder + decoder) + c * self.vocab_size)
-
     def activations(self, batch_tokens: int) -> int:
         """About how many numbers a training micro-step keeps for its backward pass: see `GPTConfig.activations`."""
         c, f = self.n_embd, self.n_hidden
@@ -71,16 +50,12 @@ class Seq2SeqConfig(ModelConfig):
 
 
 def transformer_base(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:
-    """The base model of the paper: 63 million parameters with its shared vocabulary of 37,000.
-
-    >>> f"{transformer_base().num_parameters() / 1e6:.1f} M, {transformer_big().num_parameters() / 1e6:.1f} M"
-    '63.1 M, 214.2 M'
-    """
+    """The base model of the paper: 63 million parameters with its shared vocabulary of 37,000."""
     return _paper(vocab_size, pad, bos, eos, n_head=8, n_embd=512, dropout=0.1)
 
 
 def transformer_big(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:
-    """The big model of the paper."""
+    """The big model of the paper: 214 million parameters."""
     return _paper(vocab_size, pad, bos, eos, n_head=16, n_embd=1024, dropout=0.3)
 
 

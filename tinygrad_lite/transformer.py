@@ -253,13 +253,21 @@ def init_gpt2(model: Module, n_layer: int) -> None:
 
     Reference: Radford et al. 2019, section 2.3.
     """
+
+    def normal(deviation: float, shape: tuple[int, ...]) -> np.ndarray:
+        return next_rng("init").standard_normal(shape).astype(np.float32) * deviation
+
     for name, module in model.named_modules():
         if isinstance(module, (Linear, Embedding)):
-            deviation = 0.02
-            if name.endswith((".output", ".down")):
-                deviation /= math.sqrt(2 * n_layer)
-            weight = module.weight
-            numbers = next_rng("init").standard_normal(weight.shape).astype(np.float32) * deviation
-            weight.data[...] = device_of(weight.data).from_host(numbers)
+            calmer = math.sqrt(2 * n_layer) if name.endswith((".output", ".down")) else 1
+            module.weight.reset(functools.partial(normal, 0.02 / calmer))
         if isinstance(module, Linear) and module.bias is not None:
-            module.bias.data[...] = 0
+            module.bias.reset(np.zeros)
+
+
+def linear_flops(model: Module) -> int:
+    """Floating-point operations of all linear maps of a model, forward and for one token.
+
+    A map of (C, F) takes C F multiplications and as many additions.
+    """
+    return sum(2 * part.weight.numel() for _, part in model.named_modules() if isinstance(part, Linear))

@@ -73,7 +73,7 @@ def test_what_other_programs_add_makes_no_difference(tmp_path):
 def test_a_config_may_leave_out_what_is_as_in_gpt2_small(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2", "n_ctx": 1024}', encoding="utf-8")
     config = read_config(tmp_path / "config.json")
-    assert config.num_parameters() == 124_439_808
+    assert GPT.blueprint(config).num_parameters() == 124_439_808
     assert (config.activation, config.norm_eps, config.bias) == ("gelu_tanh", 1e-5, True)
     assert sum(int(np.prod(shape)) for shape in gpt2_shapes(config).values()) == 124_439_808
 

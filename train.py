@@ -199,7 +199,7 @@ def show_profile(start: Start, task: Task) -> int:
     with start_processes(profile, options, task, model, optimizer) as comm:
         seconds, table = profile(options, task, model, optimizer, comm)
     tokens = task.target_tokens(1)
-    operations = model.config.flops_per_token() * tokens
+    operations = model.flops_per_token() * tokens
     print(f"operations of one training step, as process 1 of {comm.size} sees them:\n\n{table}\n")
     print(
         f"{seconds * 1e3:.1f} ms for {tokens:,} tokens; its matrix products, {operations / 1e9:.2f} GFLOP, would take "

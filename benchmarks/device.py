@@ -125,7 +125,7 @@ def sweep(options: DeviceOptions, widths: Sequence[int]) -> Iterator[Width]:
     devices = ["cpu"] if options.cpu_only else ["cpu", "cuda"]
     for width in widths:
         shape = shape_of(options, width)
-        one = Width(width, shape.config.num_parameters())
+        one = Width(width, shape.blueprint.num_parameters())
         steps, repeats, losses = {}, {}, {}
         for name in list(devices):
             try:

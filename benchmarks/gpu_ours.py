@@ -37,7 +37,7 @@ class Ours(Side):
     def facts(self) -> dict[str, Any]:
         amounts = {"product": 2 * self.size**3, "copy": 2 * self.bytes, "write": self.tokens}
         trained = {
-            name: {"tokens": shape.target_tokens, "flop": shape.target_tokens * shape.config.flops_per_token()}
+            name: {"tokens": shape.target_tokens, "flop": shape.target_tokens * shape.blueprint.flops_per_token()}
             for name, shape in self.shapes.items()
         }
         return {"about": gpu_model(), "amounts": amounts, "shapes": trained}

@@ -14,7 +14,9 @@ import numpy as np
 
 from gpt.config import GPTConfig, GPTOptions
 from gpt.data import Batch
+from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig
+from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.cli.options import build, find_preset, read_preset
 from tinygrad_lite.device import keyed_rng
@@ -46,6 +48,11 @@ class Shape:
     def config(self) -> GPTConfig | Seq2SeqConfig:
         """The model's settings."""
         return self.options.model_config(self.vocab_size, SPECIALS)
+
+    @property
+    def blueprint(self) -> GPT | Seq2Seq:
+        """The model with shapes only."""
+        return (Seq2Seq if self.translates else GPT).blueprint(self.config)
 
     def batches(self) -> list[tuple[np.ndarray, np.ndarray]]:
         """The training batches: ids and targets (B, T), or source (B, S) and target (B, T + 1)."""

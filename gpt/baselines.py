@@ -236,9 +236,9 @@ def main(argv: list[str]) -> int:
     if gpt is None:
         say(f"no GPT under {OUT}/ learned from this text; train one with: python train.py")
         return 0
-    context, numbers = f"{gpt.config.block_size} tokens", gpt.config.num_parameters()
-    found = score(gpt.make_model(), gpt.tokenizer, replace(corpus, text=held_out))
-    print_row("GPT", context, numbers, found.bits_per_character)
+    model = gpt.make_model()
+    found = score(model, gpt.tokenizer, replace(corpus, text=held_out))
+    print_row("GPT", f"{gpt.config.block_size} tokens", model.num_parameters(), found.bits_per_character)
     say(f"GPT: {gpt.about}")
     return 0
 

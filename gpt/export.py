@@ -11,7 +11,7 @@ The folder then holds
 
 transformers' `GPT2LMHeadModel.from_pretrained("goethe-gpt2")` computes the same logits from it. GPT-2 has a bias in
 every linear map and norm; a model without them gets zeros there. It has learned positions only, so a model with
-sinusoidal ones cannot be written.
+sinusoidal ones cannot be exported, nor one with another setting that GPT-2 has no name for.
 
 Our own byte-level BPE is not written as a `tokenizer.json`: the two programs would cut text into words by regular
 expressions whose classes of Unicode characters are not exactly the same, so some text would get other tokens.
@@ -29,7 +29,7 @@ from safetensors.numpy import save as to_bytes
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from gpt.pretrained import ACTIVATIONS, OWN_TOKENIZER, WEIGHTS, gpt2_shapes, layer_names
+from gpt.pretrained import OUR_ACTIVATION, OWN_TOKENIZER, WEIGHTS, gpt2_shapes, layer_names, own_config
 from gpt.trained import load_trained
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
@@ -85,14 +85,9 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
     Args:
         dtype: of the weights.
         end: the id of the token that ends a text, None if there is none.
-    Raises: CheckpointError if the positions are not learned.
+    Raises: CheckpointError if GPT-2 has no name for one of them, which is found out by reading them back.
     """
-    if config.positions != "learned":
-        raise CheckpointError(
-            f"the model has {config.positions} positions, but the layout of GPT-2 has room for learned ones only: "
-            "train one with --positions learned to export it"
-        )
-    return {
+    theirs = {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
         "vocab_size": config.vocab_size,
@@ -101,7 +96,7 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
         "n_layer": config.n_layer,
         "n_head": config.n_head,
         "n_inner": config.n_inner or None,
-        "activation_function": next(theirs for theirs, ours in ACTIVATIONS.items() if ours == config.activation),
+        "activation_function": next(name for name, ours in OUR_ACTIVATION.items() if ours == config.activation),
         "layer_norm_epsilon": config.norm_eps,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.dropout,
@@ -111,6 +106,14 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
         "eos_token_id": end,
         "dtype": dtype,
     }
+    read = own_config(theirs)
+    for name in config.shape() - {"bias"}:  # a bias of zeros is none
+        if getattr(read, name) != getattr(config, name):
+            raise CheckpointError(
+                f"the model has {name} {getattr(config, name)}, but the layout of GPT-2 has room for "
+                f"{getattr(read, name)} only: train one with --{name} {getattr(read, name)} to export it"
+            )
+    return theirs
 
 
 def to_gpt2_weights(model: GPT) -> dict[str, np.ndarray]:

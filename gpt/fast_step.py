@@ -19,7 +19,7 @@ without it, and what does not depend on the text is worked out once:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class FastStep:
         self.tokens, self.positions = centred(tokens), centred(positions)
         # An array without axes: NumPy would need a microsecond to make it of Python's number, each time.
         self.smallest = np.array(config.n_embd * config.norm_eps, tokens.dtype)
-        self.layers = [Layer(block, config.n_embd // config.n_head, config.activation) for block in model.blocks]
+        self.layers = [Layer(block, config.n_embd // config.n_head) for block in model.blocks]
         self.head = fold(model.final_norm, [model.lm_head])
 
     def is_up_to_date(self, model: Module) -> bool:
@@ -71,7 +71,7 @@ class FastStep:
 class Layer:
     """The matrices of one block."""
 
-    def __init__(self, block: Block, width_of_head: int, activation: str) -> None:
+    def __init__(self, block: Block, width_of_head: int) -> None:
         attention, mlp = block.mixer, block.mlp
         self.query_key_value = fold(block.mixer_norm, [attention.query, attention.key, attention.value])
         queries = slice(0, len(attention.query.weight.data))
@@ -81,7 +81,7 @@ class Layer:
         self.output = centred_output(attention.output)
         self.up = fold(block.mlp_norm, [mlp.up])
         self.down = centred_output(mlp.down)
-        self.activation = ACTIVATIONS[activation]
+        self.activation = mlp.activation
 
     def attend(self, x: np.ndarray, cache: KVCache, heads: int) -> np.ndarray:
         """Look at everything so far: (B, C) -> (B, C)."""
@@ -101,19 +101,14 @@ class Layer:
 
     def feed_forward(self, x: np.ndarray) -> np.ndarray:
         """(B, C) -> (B, C)."""
-        return apply(self.down, self.activation(apply(self.up, x)))
+        return apply(self.down, activate(apply(self.up, x), self.activation))
 
 
-def relu(x: np.ndarray) -> np.ndarray:
-    """max(x, 0), in place."""
-    return np.maximum(x, 0, out=x)
-
-
-ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "gelu": gelu_array,
-    "gelu_tanh": lambda x: gelu_array(x, "tanh"),
-    "relu": relu,
-}
+def activate(x: np.ndarray, activation: str) -> np.ndarray:
+    """The non-linearity of a feed-forward part, as in `FeedForward.hidden`."""
+    if activation == "relu":
+        return np.maximum(x, 0, out=x)
+    return gelu_array(x, "tanh" if activation == "gelu_tanh" else "none")
 
 
 def normalise(x: np.ndarray, smallest: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of na
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,7 +19,6 @@ from gpt.config import GPTConfig
 from gpt.fast_step import MOST_PARAMETERS, FastStep
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
@@ -30,6 +29,7 @@ from tinygrad_lite.transformer import (
     KVCache,
     MultiHeadAttention,
     init_gpt2,
+    linear_flops,
     sinusoidal_positions,
 )
 
@@ -70,27 +70,6 @@ class GPT(Module):
             self._fast = None
         return super().train(mode)
 
-    @staticmethod
-    def from_weights(config: GPTConfig, weights: Mapping[str, np.ndarray], device: str = "cpu") -> GPT:
-        """A model with these settings and weights, which keep their type.
-
-        Raises: CheckpointError if the weights are not those of such a model.
-        """
-        stored = sum(array.size for array in weights.values())
-        if stored != config.num_parameters():  # before memory is taken for what the settings claim
-            raise CheckpointError(
-                f"the settings make a GPT of {config.num_parameters():,} parameters, there are {stored:,}"
-            )
-        if config.n_layer > len(weights):  # nor for a million tiny layers, if all numbers are in one array
-            raise CheckpointError(f"the settings make {config.n_layer:,} layers of {len(weights):,} arrays of weights")
-        model = GPT(config)
-        model.to(device, next(iter(weights.values())).dtype)
-        try:
-            model.load_state_dict(weights)
-        except ValueError as error:
-            raise CheckpointError(f"the weights do not fit the model's settings: {error}") from None
-        return model
-
     def forward(self, ids: Tensor, caches: list[KVCache] | None = None, padding: np.ndarray | None = None) -> Tensor:
         """The logits of the token that follows each position: (B, T) integers -> (B, T, V).
 
@@ -130,6 +109,18 @@ class GPT(Module):
         """Mean nats per target token of a batch (ids, targets), both (B, T); targets are ids moved on by one."""
         ids, targets = batch
         return F.cross_entropy(self(ids), targets)
+
+    def flops_per_token(self) -> int:
+        """Floating-point operations of the matrix products with which one token is learned.
+
+        Forward, attention takes 2 C T multiplications and as many additions per token and block (scores, and the
+        weighted sum of values), beside the linear maps. Backward costs twice that: once for the gradient of the
+        input, once for that of the weights. Norms, softmax, GELU and the optimizer are not counted.
+
+        Reference: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B.
+        """
+        config = self.config
+        return 3 * (linear_flops(self) + config.n_layer * 4 * config.n_embd * config.block_size)
 
     # --- generating: the step function that the decoding algorithms call --------------------------------------
 

@@ -20,6 +20,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
@@ -32,7 +33,7 @@ from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 
 WEIGHTS = "model.safetensors"
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
-ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu"}
+OUR_ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
 # What each setting must be, if it is there, for the model to be the one that we compute.
 REQUIRED = {
     "model_type": "gpt2",
@@ -84,34 +85,43 @@ def read_config(path: Path) -> GPTConfig:
         raise CheckpointError(f"{path} is no readable JSON ({error})") from None
     if not isinstance(theirs, dict):
         raise CheckpointError(f"{path} holds no JSON object")
+    try:
+        return own_config(theirs)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path}: {error}") from None
+
+
+def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
+    """Our settings from GPT-2's by their names in config.json.
+
+    Raises: CheckpointError if they describe a model that ours is not.
+    """
     for name, value in REQUIRED.items():
         if theirs.get(name, value) != value:
             raise CheckpointError(
-                f"{path}: {name} is {theirs[name]!r}, but this program computes only models where it is {value!r}"
+                f"{name} is {theirs[name]!r}, but this program computes only models where it is {value!r}"
             )
     theirs = DEFAULTS | theirs
     activation = theirs["activation_function"]
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        known = ", ".join(ACTIVATIONS)
-        raise CheckpointError(f"{path}: activation_function is {activation!r}, but this program knows only {known}")
-    try:
-        return GPTConfig.from_json(
-            {
-                "vocab_size": theirs["vocab_size"],
-                "block_size": theirs["n_positions"],
-                "n_layer": theirs["n_layer"],
-                "n_head": theirs["n_head"],
-                "n_embd": theirs["n_embd"],
-                "dropout": 0.0,
-                "bias": True,
-                "positions": "learned",
-                "activation": ACTIVATIONS[activation],
-                "norm_eps": theirs["layer_norm_epsilon"],
-                "n_inner": 0 if theirs["n_inner"] is None else theirs["n_inner"],
-            }
+    if not isinstance(activation, str) or activation not in OUR_ACTIVATION:
+        raise CheckpointError(
+            f"activation_function is {activation!r}, but this program knows only {', '.join(OUR_ACTIVATION)}"
         )
-    except CheckpointError as error:
-        raise CheckpointError(f"{path}: {error}") from None
+    return GPTConfig.from_json(
+        {
+            "vocab_size": theirs["vocab_size"],
+            "block_size": theirs["n_positions"],
+            "n_layer": theirs["n_layer"],
+            "n_head": theirs["n_head"],
+            "n_embd": theirs["n_embd"],
+            "dropout": 0.0,
+            "bias": True,
+            "positions": "learned",
+            "activation": OUR_ACTIVATION[activation],
+            "norm_eps": theirs["layer_norm_epsilon"],
+            "n_inner": 0 if theirs["n_inner"] is None else theirs["n_inner"],
+        }
+    )
 
 
 def layer_names(n_layer: int) -> dict[str, str]:

@@ -96,8 +96,6 @@ def first_words(text: str) -> str:
     return next((line for line in lines if line[:1].isalpha() and is_plain(line)), "")
 
 
-SHAPE = "n_layer n_head n_embd block_size bias positions activation n_inner norm_eps"
-
 FAMILY = Family(
     name="gpt",
     title="the GPT",
@@ -113,5 +111,4 @@ FAMILY = Family(
     model=GPT,
     task=TextTask,
     load=load_trained,
-    shape=frozenset(SHAPE.split()),
 )

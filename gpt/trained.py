@@ -28,7 +28,7 @@ def load_trained(path: Path) -> Trained:
                 f"{path} has no tokenizer: put the tokenizer.json (or vocab.json and merges.txt) of its model beside "
                 "its config.json"
             )
-        about = f"{path}: GPT-2 with {config.num_parameters():,} parameters"
+        about = f"{path}: GPT-2 with {GPT.blueprint(config).num_parameters():,} parameters"
         return Trained(path, about, GPT, config, tokenizer, weights)
     if path.is_dir():
         path = newest_checkpoint(path)

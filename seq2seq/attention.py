@@ -1,4 +1,4 @@
-"""Where does the decoder look while it writes? The weights of the cross-attention, as numbers and as a picture.
+"""What does the decoder attend to while it writes? The weights of the cross-attention, as numbers and as a picture.
 
 Each head of each layer has, for every token it helps to write, weights over the tokens of the source that add up to
 1. With the words of both sentences along the edges they make a chart: bright squares say which German word stands
@@ -25,6 +25,7 @@ import numpy as np
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.cli.console import visible
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
@@ -38,7 +39,7 @@ MOST_INCHES = 100  # beyond, a picture takes minutes and gigabytes
 
 @dataclass(frozen=True)
 class CrossAttention:
-    """Who looks at what.
+    """Which piece of the source each written piece attends to.
 
     Attributes:
         source: the S pieces of the source sentence.
@@ -61,7 +62,7 @@ def cross_attention(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, transla
     block_size, eos = model.config.block_size, tokenizer.specials[EOS]
     source = tokenizer.encode(sentence)[:block_size]
     if not source:
-        raise ValueError("cross_attention: the sentence is empty, so there is nothing to look at")
+        raise ValueError("cross_attention: the sentence is empty, so there is nothing to attend to")
     written = [token for token in translation if token != eos][: block_size - 1]
     device = model.token_embedding.weight.device
     model.eval()
@@ -74,7 +75,7 @@ def cross_attention(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, transla
 
 
 class Watched(Module):
-    """Does what an attention does, and notes its weights."""
+    """Computes what an attention computes, and records its weights."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         super().__init__()
@@ -99,17 +100,8 @@ def watching(model: Seq2Seq) -> Iterator[list[Watched]]:
 
 
 def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
-    """The text of each token alone, made visible."""
-    return [visible(tokenizer.decode([token])) for token in tokens]
-
-
-def visible(text: str) -> str:
-    """A text with · for each space, and an escape for what cannot be printed.
-
-    >>> print(visible(" du\\n"))
-    ·du\\n
-    """
-    return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text.replace(" ", "·"))
+    """The text of each token alone, with · for each space and an escape for each control character."""
+    return [visible(tokenizer.decode([token])).replace(" ", "·").replace("\n", r"\n") for token in tokens]
 
 
 def draw_attention(found: CrossAttention, path: Path) -> None:

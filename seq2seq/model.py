@@ -14,7 +14,7 @@ Reference: Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,7 +22,6 @@ import numpy as np
 from seq2seq.config import Seq2SeqConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
@@ -32,6 +31,7 @@ from tinygrad_lite.transformer import (
     KVCache,
     MultiHeadAttention,
     init_gpt2,
+    linear_flops,
     sinusoidal_positions,
 )
 
@@ -70,27 +70,6 @@ class Seq2Seq(Module):
         mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
         cross = attention() if has_cross else None
         return Block(attention(), mlp, c.n_embd, c.bias, c.norm_first, cross=cross)
-
-    @staticmethod
-    def from_weights(config: Seq2SeqConfig, weights: Mapping[str, np.ndarray], device: str = "cpu") -> Seq2Seq:
-        """A model with these settings and weights, which keep their type.
-
-        Raises: CheckpointError if the weights are not those of such a model.
-        """
-        stored = sum(array.size for array in weights.values())
-        if stored != config.num_parameters():  # before memory is taken for what the settings claim
-            raise CheckpointError(
-                f"the settings make a model of {config.num_parameters():,} parameters, there are {stored:,}"
-            )
-        if config.n_layer > len(weights):  # nor for a million tiny layers, if all numbers are in one array
-            raise CheckpointError(f"the settings make {config.n_layer:,} layers of {len(weights):,} arrays of weights")
-        model = Seq2Seq(config)
-        model.to(device, next(iter(weights.values())).dtype)
-        try:
-            model.load_state_dict(weights)
-        except ValueError as error:
-            raise CheckpointError(f"the weights do not fit the model's settings: {error}") from None
-        return model
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """The memory (B, S, C) of padded sentences (B, S), and the mask (B, 1, 1, S) of what in it is text.
@@ -146,6 +125,14 @@ class Seq2Seq(Module):
         smoothing = self.config.label_smoothing if self.training else 0.0
         logits = self(source, target[:, :-1])
         return F.cross_entropy(logits, target[:, 1:], ignore_index=self.config.pad, label_smoothing=smoothing)
+
+    def flops_per_token(self) -> int:
+        """Floating-point operations of the matrix products with which one target token is learned.
+
+        Counted as in `GPT.flops_per_token`, with a source token for every target token, and without the products
+        of attention, which are small for sentences.
+        """
+        return 3 * linear_flops(self)
 
     # --- translating: the step function that the decoding algorithms call -------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -11,15 +10,15 @@ from seq2seq.toys import TOYS
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.pairs import PARALLEL_CORPORA, from_cache
+from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
-from tinygrad_lite.transformer import ACTIVATIONS
 
 DATASETS = (*PARALLEL_CORPORA, *TOYS)
 TOKENIZERS = ("bpe", "char", "byte")
 
 
 @dataclass
-class Seq2SeqOptions(TrainOptions):
+class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     """Everything that `train.py` can be asked for when it trains a translation model."""
 
     dataset: str = option("everyday", "pairs to learn from, by name", choices=DATASETS, group="data")
@@ -36,24 +35,8 @@ class Seq2SeqOptions(TrainOptions):
     tokenizer: str = option("bpe", "what a token is, in both languages", choices=TOKENIZERS, group="data")
     vocab_size: int = option(6000, "size of a learned vocabulary", unit="tokens", low=2, high=1_000_000, group="data")
 
-    n_layer: int = option(3, "blocks of the encoder, and as many of the decoder", low=1, high=1000, group="model")
-    n_head: int = option(4, "attention heads per block", low=1, group="model")
-    n_embd: int = option(256, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
-    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
-    block_size: int = option(256, "longest sentence", unit="tokens", low=4, high=1_000_000, group="model")
-    dropout: float = option(0.1, "probability of dropping an element in training", low=0.0, below=1.0, group="model")
-    bias: bool = option(True, "whether linear maps and norms have a bias", group="model")
-    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
-    activation: str = option("relu", "non-linearity of the feed-forward", choices=tuple(ACTIVATIONS), group="model")
-    positions: str = option(
-        "sinusoidal", "how a token knows its place", choices=("sinusoidal", "learned"), group="model"
-    )
-
     batch_tokens: int = option(
         2500, "source and target tokens of a micro-step, with padding", unit="tokens", low=8, group="training"
-    )
-    label_smoothing: float = option(
-        0.1, "share of the target's probability spread over all tokens", low=0.0, below=1.0, group="training"
     )
     beta2: float = option(0.98, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
     weight_decay: float = option(0.01, "weight decay of the matrices", low=0.0, group="training")
@@ -105,31 +88,3 @@ class Seq2SeqOptions(TrainOptions):
         factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
         factors += [f"{self.batch_tokens} tokens of source and target"]
         return config.activations(self.batch_tokens), self.batch_tokens * micro_steps, " x ".join(factors)
-
-    def model_config(self, vocab_size: int, specials: Mapping[str, int] | None = None) -> Seq2SeqConfig:
-        """The model's settings for a vocabulary of this size with these special tokens.
-
-        Raises: OptionError if n_embd is no multiple of n_head.
-        """
-        if self.n_embd % self.n_head:
-            raise OptionError(
-                f"--n_embd {self.n_embd} is no multiple of --n_head {self.n_head}: every head needs the same width"
-            )
-        ids = specials or {"<pad>": 0, "<bos>": 1, "<eos>": 2}  # a stand-in, to count parameters
-        return Seq2SeqConfig(
-            vocab_size,
-            pad=ids["<pad>"],
-            bos=ids["<bos>"],
-            eos=ids["<eos>"],
-            n_layer=self.n_layer,
-            n_head=self.n_head,
-            n_embd=self.n_embd,
-            n_inner=self.n_inner,
-            block_size=self.block_size,
-            bias=self.bias,
-            norm_first=self.norm_first,
-            activation=self.activation,
-            positions=self.positions,
-            dropout=self.dropout,
-            label_smoothing=self.label_smoothing,
-        )

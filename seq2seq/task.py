@@ -123,8 +123,6 @@ def load_trained(path: Path) -> Trained:
     return trained_in(path, checkpoint, Seq2SeqConfig, Seq2Seq)
 
 
-SHAPE = "n_layer n_head n_embd n_inner block_size bias norm_first activation positions"
-
 FAMILY = Family(
     name="seq2seq",
     title="translation",
@@ -140,5 +138,4 @@ FAMILY = Family(
     model=Seq2Seq,
     task=TranslationTask,
     load=load_trained,
-    shape=frozenset(SHAPE.split()),
 )

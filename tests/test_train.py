@@ -608,7 +608,7 @@ def test_a_dry_run_tells_the_truth_and_touches_nothing(workplace, capsys, monkey
 def test_a_dry_run_of_characters_says_that_the_text_decides(capsys):
     assert train.main(arguments(text=None, dry_run=True)) == 0
     config, said = GPTConfig(100, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
-    assert f"{config.num_parameters():,} with 100 different characters; the text decides" in said
+    assert f"{GPT.blueprint(config).num_parameters():,} with 100 different characters; the text decides" in said
     assert re.search(r"time +at least .*; not measured, because goethe is not in the cache yet\n", said)
 
 
@@ -619,7 +619,7 @@ def test_a_dry_run_reads_the_text_that_is_there_and_measures_some_steps(text, ca
     assert train.main(arguments(text=text, dry_run=True)) == 0
     vocab_size = len(set(made_up_text())) + 1
     config, said = GPTConfig(vocab_size, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
-    assert f"parameters       {config.num_parameters():,}\n" in said
+    assert f"parameters       {GPT.blueprint(config).num_parameters():,}\n" in said
     assert f"an epoch is {-(-round(0.9 * len(made_up_text())) // 32)} steps" in said
     assert re.search(r"time +about \S+ s: 10 steps of \d+ ms and 4 evaluations of \S+ s and what they write\n", said)
     assert not (workplace / "run").exists()

@@ -8,15 +8,35 @@ checkpoints and optimizers go by these names.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Self
 
 import numpy as np
 
 from tinygrad_lite import functional as F
+from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import get_device, next_rng
 from tinygrad_lite.spelling import MODULES_INSTEAD, Listed, no_such_name, spelled, teach
 from tinygrad_lite.tensor import Tensor
+
+_only_shapes = False
+
+
+@contextmanager
+def shapes_only() -> Iterator[None]:
+    """Inside, parameters have shapes but no values, so that a model of any size can be examined without memory for it.
+
+    >>> with shapes_only():
+    ...     Linear(1_000_000, 1_000_000).num_parameters()
+    1000001000000
+    """
+    global _only_shapes
+    before, _only_shapes = _only_shapes, True
+    try:
+        yield
+    finally:
+        _only_shapes = before
 
 
 class Parameter(Tensor):
@@ -26,6 +46,20 @@ class Parameter(Tensor):
 
     def __init__(self, data: Any, dtype: Any = None) -> None:
         super().__init__(data, dtype=dtype, requires_grad=True)
+
+    @classmethod
+    def create(cls, shape: tuple[int, ...], values: Callable[[tuple[int, ...]], np.ndarray]) -> Parameter:
+        """A parameter with the initial values(shape), which inside `shapes_only` are never computed."""
+        if not _only_shapes:
+            return cls(values(shape))
+        parameter = cls(0.0)
+        parameter.data = np.broadcast_to(np.float32(0), shape)  # a single 0 in memory, which every index finds
+        return parameter
+
+    def reset(self, values: Callable[[tuple[int, ...]], np.ndarray]) -> None:
+        """Replace the values by values(shape); inside `shapes_only` there are none to replace."""
+        if not _only_shapes:
+            self.data[...] = get_device(self.device).from_host(values(self.shape))
 
 
 class Module(metaclass=Listed):
@@ -104,6 +138,31 @@ class Module(metaclass=Listed):
         """How many numbers are learned, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
+    @classmethod
+    def blueprint(cls, *args: Any) -> Self:
+        """Such a module with shapes only: it knows its size, takes no memory, and cannot compute."""
+        with shapes_only():
+            return cls(*args)
+
+    @classmethod
+    def from_weights(cls, config: Any, weights: Mapping[str, np.ndarray], device: str = "cpu") -> Self:
+        """The module cls(config) with these weights, all of the type of the first.
+
+        No memory is taken before names and shapes are known to be right, whatever size the settings claim.
+
+        Raises: CheckpointError if they are not the weights of such a module.
+        """
+        model = cls.blueprint(config)
+        needed, stored = model.num_parameters(), sum(array.size for array in weights.values())
+        if stored != needed:
+            raise CheckpointError(f"the settings make a {cls.__name__} of {needed:,} parameters, there are {stored:,}")
+        if problems := model._misfits(weights):
+            raise CheckpointError(f"the weights do not fit the model's settings: {problems}")
+        dtype = next(iter(weights.values())).dtype
+        for name, parameter in model.named_parameters():
+            parameter.data = get_device(device).from_host(np.array(weights[name], dtype, order="C"))
+        return model
+
     def train(self, mode: bool = True) -> Module:
         """Switch to training (dropout works); `eval()` switches back."""
         for _, module in self.named_modules():
@@ -135,24 +194,26 @@ class Module(metaclass=Listed):
 
         Raises: ValueError that lists missing, unexpected and mis-shaped names; then nothing was changed.
         """
-        own = dict(self.named_parameters())
-        problems = []
-        if missing := [name for name in own if name not in state]:
-            problems.append(f"missing: {', '.join(missing)}")
-        if unexpected := [name for name in state if name not in own]:
-            problems.append(f"unexpected: {', '.join(unexpected)}")
-        shapes = [
-            f"{name} is {tuple(state[name].shape)}, the model has {parameter.shape}"
-            for name, parameter in own.items()
-            if name in state and tuple(state[name].shape) != parameter.shape
-        ]
-        if shapes:
-            problems.append(f"mis-shaped: {', '.join(shapes)}")
-        if problems:
-            raise ValueError(f"the state does not fit {type(self).__name__}; {'; '.join(problems)}")
-        for name, parameter in own.items():
+        if problems := self._misfits(state):
+            raise ValueError(f"the state does not fit {type(self).__name__}; {problems}")
+        for name, parameter in self.named_parameters():
             parameter.data[...] = get_device(parameter.device).from_host(np.ascontiguousarray(state[name]))
             parameter.mark_written()
+
+    def _misfits(self, state: Mapping[str, np.ndarray]) -> str:
+        """The names that a state lacks, has too many, or has in another shape than this module; empty if it fits."""
+        own = {name: parameter.shape for name, parameter in self.named_parameters()}
+        shapes = [
+            f"{name} is {tuple(state[name].shape)}, the model has {shape}"
+            for name, shape in own.items()
+            if name in state and tuple(state[name].shape) != shape
+        ]
+        problems = {
+            "missing": [name for name in own if name not in state],
+            "unexpected": [name for name in state if name not in own],
+            "mis-shaped": shapes,
+        }
+        return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in problems.items() if names)
 
 
 teach(Module, {}, MODULES_INSTEAD)
@@ -165,8 +226,12 @@ class Linear(Module):
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
         bound = 1 / math.sqrt(in_features)
-        self.weight = Parameter(_uniform((out_features, in_features), bound))
-        self.bias = Parameter(_uniform((out_features,), bound)) if bias else None
+
+        def uniform(shape: tuple[int, ...]) -> np.ndarray:
+            return next_rng("init").uniform(-bound, bound, shape).astype(np.float32)
+
+        self.weight = Parameter.create((out_features, in_features), uniform)
+        self.bias = Parameter.create((out_features,), uniform) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         return F.linear(x, self.weight, self.bias)
@@ -177,7 +242,9 @@ class Embedding(Module):
 
     def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
         super().__init__()
-        self.weight = Parameter(next_rng("init").standard_normal((num_embeddings, embedding_dim), np.float32))
+        self.weight = Parameter.create(
+            (num_embeddings, embedding_dim), lambda shape: next_rng("init").standard_normal(shape, np.float32)
+        )
 
     def forward(self, ids: Tensor) -> Tensor:
         return F.embedding(self.weight, ids)
@@ -188,8 +255,8 @@ class LayerNorm(Module):
 
     def __init__(self, width: int, bias: bool = True, eps: float = 1e-5) -> None:
         super().__init__()
-        self.weight = Parameter(np.ones(width, np.float32))
-        self.bias = Parameter(np.zeros(width, np.float32)) if bias else None
+        self.weight = Parameter.create((width,), lambda shape: np.ones(shape, np.float32))
+        self.bias = Parameter.create((width,), lambda shape: np.zeros(shape, np.float32)) if bias else None
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
@@ -209,7 +276,3 @@ class Dropout(Module):
 
 def __getattr__(name: str) -> Any:
     raise no_such_name(__name__, name, Tensor)
-
-
-def _uniform(shape: tuple[int, ...], bound: float) -> np.ndarray:
-    return next_rng("init").uniform(-bound, bound, shape).astype(np.float32)

@@ -201,9 +201,9 @@ class Listed(type):
 def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> None:
     """Let the methods of a class know the spellings of arguments, and the class those of methods."""
     for name, value in list(vars(kind).items()):
-        function = getattr(value, "__func__", value)  # of a static method, the function in it
+        function = getattr(value, "__func__", value)  # of a static or class method, the function in it
         if not name.startswith("_") and callable(function) and _named(function, skip=1):
-            setattr(kind, name, spelled(value) if function is value else staticmethod(spelled(function)))
+            setattr(kind, name, spelled(value) if function is value else type(value)(spelled(function)))
     for name, method in accepted.items():
         setattr(kind, name, Elsewhere(name, accepted=method))
     for name, sentence in _one_by_one(instead).items():

@@ -24,7 +24,7 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
 
     PE[pos, 2i] = sin(pos / 10000^(2i/C)),  PE[pos, 2i+1] = cos(pos / 10000^(2i/C))
 
-    Moving on by k positions turns every (sin, cos) pair by a fixed angle, so PE[pos + k] is a linear function of
+    Moving by k positions turns every (sin, cos) pair by a fixed angle, so PE[pos + k] is a linear function of
     PE[pos]: relative distance is easy to read off. 10000 sets the longest wavelength, not a longest text.
 
     Returns: (length, width) float32, which cannot be written into.
@@ -35,7 +35,7 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
 
 @functools.lru_cache(maxsize=2)  # computing them takes milliseconds, in which a GPU would wait in every step
 def _position_codes(length: int, width: int) -> np.ndarray:
-    """The codes of so many positions: a power of two, so that few tables serve all lengths."""
+    """The codes of `length` positions: a power of two, so that few tables serve all lengths."""
     position = np.arange(length)[:, None]
     frequency = 10000.0 ** (-np.arange(0, width, 2) / width)
     codes = np.zeros((length, width), np.float32)
@@ -48,8 +48,9 @@ def _position_codes(length: int, width: int) -> np.ndarray:
 class KVCache:
     """The keys and values of the positions already seen, of one attention layer, while text is generated.
 
-    A new token's query needs the keys and values of all earlier tokens, and these do not change: computing them once
-    makes each new token cost one position instead of all.
+    A new token's query needs the keys and values of all earlier tokens, and these do not change. With a cache, norms,
+    projections and feed-forward parts are computed for the new position alone; only attention still reads all keys
+    and values, so the cost of a token grows with the text, but slowly.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -126,8 +127,8 @@ class MultiHeadAttention(Module):
         Args:
             x: (B, T, C), where queries come from.
             memory: (B, S, C), where keys and values come from; x itself if None.
-            mask: truth values that broadcast to (B, H, T, S), True where looking is allowed.
-            is_causal: no looking at later positions.
+            mask: truth values that broadcast to (B, H, T, S), True where attention is allowed.
+            is_causal: no attention to later positions.
             cache: the keys and values of earlier positions, to which those of x are added; with a memory, which
                 stays the same while text is generated, those of the memory, computed the first time.
         """
@@ -144,13 +145,20 @@ class MultiHeadAttention(Module):
         y = self.output(heads.transpose(1, 2).reshape(x.shape))  # heads side by side again: (B, T, C)
         return self.dropout(y)
 
-    def weights(self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None) -> Tensor:
-        """Where each position looks, to be shown: (B, H, T, S), of which every row adds up to 1.
+    def weights(
+        self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, is_causal: bool = False
+    ) -> Tensor:
+        """The attention weights, to be shown: (B, H, T, S), each row adding up to 1.
 
-        The softmax(Q K^T / sqrt(D)) inside `F.scaled_dot_product_attention`, which gives only what comes of it.
+        The softmax(Q K^T / sqrt(D)) inside `F.scaled_dot_product_attention`, which does not return it.
+        The arguments are those of `forward`: without is_causal, a causal model would appear to attend to the future.
         """
         query, key = self._heads(self.query(x)), self._heads(self.key(x if memory is None else memory))
         scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]))
+        if is_causal:
+            t, s = scores.shape[-2:]
+            past = Tensor.ones(t, s, dtype=np.bool_, device=x.device).tril(s - t)
+            mask = past if mask is None else mask & past
         return F.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf))
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -159,7 +167,7 @@ class MultiHeadAttention(Module):
         return x.reshape(batch, length, self.n_head, width // self.n_head).transpose(1, 2)
 
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu")  # of a feed-forward part
 
 
 class FeedForward(Module):
@@ -199,9 +207,14 @@ class Block(Module):
     Pre-norm  (norm_first=True):   x = x + mixer(norm(x)),   x = x + mlp(norm(x))     GPT-2; trains without warm-up
     Post-norm (norm_first=False):  x = norm(x + mixer(x)),   x = norm(x + mlp(x))     the 2017 paper
 
-    The additions are the residual connections: gradients reach every layer through them undiminished. The token mixer
-    is an argument: any module that takes (B, T, C) to (B, T, C) will do, and attention is one. A decoder's block has
-    a third part between the two, `cross`, which looks at the encoder's output.
+    The additions are the residual connections. With pre-norm, the way from the output to any layer consists of
+    additions only, so a gradient arrives there undiminished, beside what comes through the parts. With post-norm, it
+    passes through every norm of the layers above, and each rescales it: by about 1/sqrt(2) where a part adds as much
+    variance as x has. So the last layers of a deep model get much larger gradients than the first, which is why
+    post-norm needs a warm-up.
+
+    The token mixer is an argument: any module that takes (B, T, C) to (B, T, C) will do, and attention is one. A
+    decoder's block has a third part between the two, `cross`, which attends to the encoder's output.
 
     References: Vaswani et al. 2017, section 3.1; Xiong et al. 2020 (arXiv:2002.04745) on where to put the norm.
     """
@@ -253,13 +266,21 @@ def init_gpt2(model: Module, n_layer: int) -> None:
 
     Reference: Radford et al. 2019, section 2.3.
     """
+
+    def normal(deviation: float, shape: tuple[int, ...]) -> np.ndarray:
+        return next_rng("init").standard_normal(shape).astype(np.float32) * deviation
+
     for name, module in model.named_modules():
         if isinstance(module, (Linear, Embedding)):
-            deviation = 0.02
-            if name.endswith((".output", ".down")):
-                deviation /= math.sqrt(2 * n_layer)
-            weight = module.weight
-            numbers = next_rng("init").standard_normal(weight.shape).astype(np.float32) * deviation
-            weight.data[...] = device_of(weight.data).from_host(numbers)
+            calmer = math.sqrt(2 * n_layer) if name.endswith((".output", ".down")) else 1
+            module.weight.reset(functools.partial(normal, 0.02 / calmer))
         if isinstance(module, Linear) and module.bias is not None:
-            module.bias.data[...] = 0
+            module.bias.reset(np.zeros)
+
+
+def linear_flops(model: Module) -> int:
+    """Floating-point operations of all linear maps of a model, forward and for one token.
+
+    A map of (C, F) takes C F multiplications and as many additions.
+    """
+    return sum(2 * part.weight.numel() for _, part in model.named_modules() if isinstance(part, Linear))

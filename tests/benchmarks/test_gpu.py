@@ -29,7 +29,7 @@ FACTS = {
 
 
 def test_the_models_are_those_that_the_rows_name():
-    parameters = {name: shape.config.num_parameters() for name, shape in GPU_SHAPES.items()}
+    parameters = {name: shape.blueprint.num_parameters() for name, shape in GPU_SHAPES.items()}
     assert parameters["gpt2"] == 124_439_808
     assert parameters["baby"] == parameters["baby-dropout"] == 10_745_088
     assert round(parameters["translation"] / 1e6, 1) == 63.1

@@ -67,6 +67,8 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
         return centred / scale * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
     def activation(x: np.ndarray) -> np.ndarray:
+        if settings["activation_function"] == "relu":
+            return np.maximum(x, 0)
         if settings["activation_function"] == "gelu":
             return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))

@@ -1,6 +1,7 @@
-"""The GPT's settings: what a checkpoint says of them is checked, and sizes are known without making a model."""
+"""The GPT's settings: what a checkpoint says of them is checked, and sizes are known without memory for a model."""
 
 import dataclasses
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -36,11 +37,11 @@ def test_json_and_back():
         ({"bias": 1}, "bias cannot be 1"),
         ({"dropout": "none"}, "dropout cannot be 'none'"),
         ({"positions": ["learned"]}, "positions cannot be"),
-        ({"positions": "rotary"}, "do not fit together"),
-        ({"n_head": 4}, "do not fit together"),
-        ({"activation": "relu"}, "activation cannot be 'relu', known are gelu, gelu_tanh"),
+        ({"positions": "rotary"}, "positions cannot be 'rotary': must be one of learned, sinusoidal"),
+        ({"n_head": 4}, "do not fit together: n_embd 6 is no multiple of n_head 4"),
+        ({"activation": "swish"}, "activation cannot be 'swish': must be one of gelu, gelu_tanh, relu"),
         ({"activation": None}, "activation cannot be None"),
-        ({"norm_eps": 0.0}, r"norm_eps cannot be 0\.0: it lies between 0 and 1"),
+        ({"norm_eps": 0.0}, r"norm_eps cannot be 0\.0: must be above 0 and below 1"),
         ({"norm_eps": float("nan")}, "norm_eps cannot be nan"),
         ({"norm_eps": "small"}, "norm_eps cannot be 'small'"),
         ({"n_inner": -1}, "n_inner cannot be -1"),
@@ -84,9 +85,14 @@ def test_no_other_setting_may_be_missing(missing):
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 @pytest.mark.parametrize("n_inner", [0, 1, 25])
-def test_the_number_of_parameters_is_that_of_the_model(bias, positions, n_inner):
+def test_a_blueprint_has_the_sizes_of_the_model(bias, positions, n_inner):
     config = dataclasses.replace(SMALL, bias=bias, positions=positions, n_inner=n_inner)
-    assert config.num_parameters() == GPT(config).num_parameters()
+    blueprint, model = GPT.blueprint(config), GPT(config)
+    assert blueprint.num_parameters() == model.num_parameters()
+    assert blueprint.flops_per_token() == model.flops_per_token()
+    assert [(n, p.shape) for n, p in blueprint.named_parameters()] == [
+        (n, p.shape) for n, p in model.named_parameters()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -96,11 +102,21 @@ def test_the_number_of_parameters_is_that_of_the_model(bias, positions, n_inner)
         (24, 16, 1024, 354_823_168),
         (36, 20, 1280, 774_030_080),
         (48, 25, 1600, 1_557_611_200),
+        (96, 96, 12288, 174_591_676_416),
     ],
 )
-def test_the_four_sizes_of_gpt2(n_layer, n_head, n_embd, expected):
-    """Small, medium, large and XL: context 1,024 and biases in all; only the formula runs, no model is made."""
-    assert GPTConfig(50257, 1024, n_layer, n_head, n_embd, bias=True).num_parameters() == expected
+def test_the_sizes_of_gpt2_and_gpt3_take_no_memory(n_layer, n_head, n_embd, expected):
+    """GPT-2 small, medium, large and XL, and what GPT-3's 175 billion would be with a context of 1,024."""
+    config = GPTConfig(50257, 1024, n_layer, n_head, n_embd, bias=True)
+    tracemalloc.start()
+    try:
+        blueprint = GPT.blueprint(config)
+        assert tracemalloc.get_traced_memory()[1] < 4 * 2**20
+    finally:
+        tracemalloc.stop()
+    assert blueprint.num_parameters() == expected
+    linear = n_layer * 12 * n_embd**2 + 50257 * n_embd
+    assert blueprint.flops_per_token() == 3 * 2 * (linear + n_layer * 2 * n_embd * 1024)
 
 
 def test_activations_grow_with_what_they_are_made_of():
@@ -124,7 +140,7 @@ def test_every_preset_is_a_run_that_can_be(name):
     preset = read_preset(PRESETS / f"{name}.toml")
     options = build(family_of(preset, FAMILIES).options, (name, {n: v for n, v in preset.items() if n != "family"}))
     options.check(learns_tokenizer=True)
-    assert options.model_config(100).num_parameters() > 0
+    assert options.model_config(100).n_layer > 0
     assert list_presets(PRESETS)[name]
 
 

@@ -26,7 +26,7 @@ KINDS = [
     {"bias": True},
     {"bias": False},
     {"bias": True, "activation": "gelu_tanh", "n_inner": 10, "norm_eps": 1e-3, "n_layer": 1},
-    {"bias": False, "n_head": 1, "n_embd": 6, "n_layer": 3},
+    {"bias": False, "n_head": 1, "n_embd": 6, "n_layer": 3, "activation": "relu"},
 ]
 
 
@@ -97,7 +97,7 @@ def test_queries_keys_and_values_lie_side_by_side():
 
 
 def test_only_learned_positions_can_be_written(tmp_path):
-    with pytest.raises(CheckpointError, match="sinusoidal positions, but the layout of GPT-2 has room for learned"):
+    with pytest.raises(CheckpointError, match="positions sinusoidal, but the layout of GPT-2 has room for learned"):
         export(make_trained(positions="sinusoidal"), tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 

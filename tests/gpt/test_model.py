@@ -89,13 +89,6 @@ def test_more_positions_than_the_context_has():
             model(ids(1, 3), caches)
 
 
-@both_positions
-@pytest.mark.parametrize("bias", [True, False])
-def test_the_configuration_knows_the_number_of_parameters(positions, bias):
-    model = small(positions=positions, bias=bias)
-    assert model.config.num_parameters() == model.num_parameters()
-
-
 def test_the_head_is_the_token_embedding():
     model = small()
     assert model.lm_head.weight is model.token_embedding.weight
@@ -307,5 +300,5 @@ def test_weights_of_another_model():
     with pytest.raises(CheckpointError, match=r"make a GPT of 1,\d+,\d+ parameters, there are 3,\d+"):
         GPT.from_weights(replace(model.config, n_layer=900), model.state_dict())
     renamed = {name.replace("mixer", "mixture"): array for name, array in model.state_dict().items()}
-    with pytest.raises(CheckpointError, match=r"do not fit the model's settings: .* missing: .*mixer"):
+    with pytest.raises(CheckpointError, match=r"do not fit the model's settings: missing: .*mixer"):
         GPT.from_weights(model.config, renamed)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from seq2seq.config import Seq2SeqConfig, transformer_base
+from seq2seq.config import Seq2SeqConfig, transformer_base, transformer_big
 from seq2seq.model import Seq2Seq, pad_rows
 from tests.places import fill, here
 from tinygrad_lite import Tensor
@@ -20,7 +20,8 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.transformer import sinusoidal_positions
 
 PAD, BOS, EOS = 0, 1, 2
-SMALL = Seq2SeqConfig(23, PAD, BOS, EOS, n_layer=2, n_head=2, n_embd=12, n_inner=20, block_size=16, dropout=0.0)
+SIZES = {"n_layer": 2, "n_head": 2, "n_embd": 12, "n_inner": 20, "block_size": 16}
+SMALL = Seq2SeqConfig(23, PAD, BOS, EOS, **SIZES, dropout=0.0, label_smoothing=0.0)
 KINDS = [
     {},
     {"norm_first": False},
@@ -54,13 +55,18 @@ def version(request):
 
 
 @pytest.mark.parametrize("settings", [*KINDS, {"norm_first": False, "bias": False}, {"n_inner": 0}])
-def test_the_number_of_parameters_is_that_of_the_model(settings):
+def test_a_blueprint_has_the_sizes_of_the_model(settings):
     config = replace(SMALL, **settings)
-    assert config.num_parameters() == Seq2Seq(config).num_parameters()
+    blueprint, model = Seq2Seq.blueprint(config), Seq2Seq(config)
+    assert blueprint.num_parameters() == model.num_parameters()
+    c, f = config.n_embd, config.n_hidden
+    both = config.n_layer * (4 * c * c + 2 * c * f + 8 * c * c + 2 * c * f)  # encoder and decoder
+    assert blueprint.flops_per_token() == model.flops_per_token() == 6 * (both + config.vocab_size * c)
 
 
-def test_the_base_model_of_the_paper_has_its_size():
-    assert transformer_base().num_parameters() == 63_082_496
+def test_the_models_of_the_paper_have_their_sizes():
+    base, big = (Seq2Seq.blueprint(paper()) for paper in (transformer_base, transformer_big))
+    assert (base.num_parameters(), round(big.num_parameters() / 1e6, 1)) == (63_082_496, 214.2)
     assert Seq2Seq(replace(transformer_base(100), n_layer=1)).config.n_hidden == 2048
 
 

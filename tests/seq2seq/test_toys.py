@@ -64,7 +64,8 @@ def test_reversal_is_learned_to_perfection():
     data = PairData(tokenizer, encoded[200:], encoded[:200], batch_tokens=32 * 22, micro_steps=1, seed=0, device=here())
     ids = [tokenizer.specials[name] for name in SPECIALS]
     with random_key(0):
-        model = Seq2Seq(Seq2SeqConfig(tokenizer.vocab_size, *ids, n_layer=1, n_head=4, n_embd=64, dropout=0.0))
+        sizes = {"n_layer": 1, "n_head": 4, "n_embd": 64, "dropout": 0.0, "label_smoothing": 0.0}
+        model = Seq2Seq(Seq2SeqConfig(tokenizer.vocab_size, *ids, **sizes))
     optimizer, steps = AdamW(decay_groups(model, 0.01), lr=3e-3, betas=(0.9, 0.98)), 400
     for step in range(steps):
         optimizer.zero_grad()

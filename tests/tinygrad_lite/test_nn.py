@@ -3,8 +3,9 @@ import pytest
 
 from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import random_key
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter, shapes_only
 
 
 class Net(Module):
@@ -262,3 +263,44 @@ def test_a_parameter_is_a_leaf_that_learns():
     assert parameter.dtype == np.float32
     with pytest.raises(TypeError, match="only float32 and float64 have gradients"):
         Parameter([1, 2])
+
+
+def test_inside_shapes_only_no_number_is_made():
+    if here() != "cpu":
+        pytest.skip("elsewhere, the tests move every parameter to another device")
+    with shapes_only():
+        net = Net()
+        layer = Linear(10**6, 10**6)
+    assert [p.shape for p in net.parameters()] == [p.shape for p in Net().parameters()]
+    assert layer.weight.data.strides == (0, 0)  # one number, which stands for a million millions
+    assert repr(layer).startswith("Linear, 1,000,001,000,000 parameters")
+    assert Linear(2, 3).weight.numpy().all()  # afterwards, values again
+
+
+def test_shapes_only_ends_with_an_error_too():
+    with pytest.raises(TypeError), shapes_only():
+        Linear("two", 3)
+    assert Linear(2, 3).weight.numpy().all()
+
+
+class Made(Module):
+    """A module that is made of settings."""
+
+    def __init__(self, config):
+        super().__init__()
+        self.linear = Linear(config, 3)
+
+
+def test_from_weights_copies_them_and_makes_no_other_numbers(monkeypatch):
+    weights = {"linear.weight": np.ones((3, 2)), "linear.bias": np.ones(3)}
+    monkeypatch.setattr("tinygrad_lite.nn.next_rng", None)
+    made = Made.from_weights(2, weights, here())
+    weights["linear.weight"][0, 0] = 7
+    assert made.linear.weight.tolist() == [[1.0, 1.0]] * 3
+    assert made.linear.weight.requires_grad
+    made.linear(Tensor(np.ones((1, 2)))).sum().backward()
+    assert made.linear.bias.grad.tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(CheckpointError, match="the settings make a Made of 3,003 parameters, there are 9"):
+        Made.from_weights(1000, weights)
+    with pytest.raises(CheckpointError, match=r"do not fit .*: missing: linear\.bias; unexpected: linear\.bios"):
+        Made.from_weights(2, {"linear.weight": np.ones((3, 2)), "linear.bios": np.ones(3)})

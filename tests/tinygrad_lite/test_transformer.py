@@ -229,3 +229,39 @@ def test_initialisation_is_that_of_gpt_2():
 def test_an_activation_that_does_not_exist():
     with pytest.raises(ValueError, match="no activation 'silu', only gelu, gelu_tanh, relu"):
         FeedForward(4, 8, activation="silu")
+
+
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_the_weights_shown_are_those_that_attention_uses(is_causal):
+    attention, x = MultiHeadAttention(6, 2).to(here(), "float64"), normal(2, 4, 6)
+    weights = attention.weights(x, is_causal=is_causal)
+    assert weights.shape == (2, 2, 4, 4)
+    heads = (weights @ attention._heads(attention.value(x))).transpose(1, 2).reshape(2, 4, 6)
+    expected = attention(x, is_causal=is_causal).numpy()
+    np.testing.assert_allclose(attention.output(heads).numpy(), expected, atol=1e-12)
+    future = np.triu(weights.numpy(), 1)
+    assert (future == 0).all() if is_causal else (np.abs(future).sum(axis=-1)[..., :-1] > 0).all()
+    mask = Tensor(np.array([True, True, False, True]).reshape(1, 1, 1, 4))
+    masked = attention.weights(x, mask=mask, is_causal=is_causal).numpy()
+    assert np.array_equal(masked > 0, (weights.numpy() > 0) & mask.numpy())
+
+
+@pytest.mark.parametrize("norm_first", [True, False])
+def test_where_the_norm_stands_decides_how_a_gradient_reaches_the_first_layer(norm_first):
+    """Parts that add nothing: through pre-norm blocks the gradient passes as it is, through post-norm ones changed."""
+    blocks = [Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64") for _ in range(4)]
+    for block in blocks:
+        block.mixer = block.mlp = Nought()
+    x, dy = normal(2, 3, 6, requires_grad=True), normal(2, 3, 6)
+    y = x * 2.0
+    for block in blocks:
+        y = block(y)
+    (y * dy).sum().backward()
+    assert np.allclose(x.grad.numpy(), 2 * dy.numpy()) == norm_first
+
+
+class Nought(Module):
+    """A part of a block that adds nothing."""
+
+    def forward(self, x, **ignored):
+        return x * 0.0

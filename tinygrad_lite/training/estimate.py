@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import TooLittleMemory
@@ -26,20 +25,20 @@ class Size:
     """What a training run takes.
 
     Attributes:
-        config: the settings of its model.
-        about: what is not known about it yet.
+        about: what is not known about its model yet.
         parameters: the numbers to learn.
         kept: bytes that it takes from beginning to end, and what for.
         activations: bytes, about, that a micro-step keeps for its backward pass.
         tokens: of a training step, and how these come about.
+        products: floating-point operations of a step's matrix products.
     """
 
-    config: Any
     about: str
     parameters: int
     kept: tuple[int, str]
     activations: int
     tokens: tuple[int, str]
+    products: int
 
 
 def size_of(start: Start) -> Size:
@@ -55,13 +54,14 @@ def size_of(start: Start) -> Size:
     elif options.tokenizer == "byte":
         vocab_size = 256
     config = options.model_config(vocab_size)
-    parameters, bytes_each = config.num_parameters(), options.weight_dtype.itemsize
+    model = start.family.model.blueprint(config)
+    parameters, bytes_each = model.num_parameters(), options.weight_dtype.itemsize
     moments, workers = (1, "one moment") if options.optimizer == "sgd" else (2, "two moments"), options.workers
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
     kept = (1 + workers + moments[0]) * parameters * bytes_each, f"weights, {gradients} and {moments[1]}"
     numbers, tokens, factors = options.sizes(config)
     activations = numbers * (2 if options.dtype == "bfloat16" else bytes_each)
-    return Size(config, about, parameters, kept, activations, (tokens, factors))
+    return Size(about, parameters, kept, activations, (tokens, factors), tokens * model.flops_per_token())
 
 
 def dry_run(start: Start, measure: Program) -> int:
@@ -73,7 +73,7 @@ def dry_run(start: Start, measure: Program) -> int:
     say(f"memory           {kept * mib:,.0f} MiB {what}")
     say(f"                 {size.activations * mib:,.0f} MiB activations of one micro-step, about")
     say(f"tokens per step  {tokens:,} = {factors}")
-    say(f"matrix products  {tokens * size.config.flops_per_token() / 1e9:,.1f} GFLOP per step")
+    say(f"matrix products  {size.products / 1e9:,.1f} GFLOP per step")
     say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
     say("learning rate    step: rate")
     for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
@@ -91,7 +91,7 @@ def time_of(start: Start, task: Task | None, size: Size, measure: Program) -> st
     """
     options = start.options
     steps = options.max_iters - (start.checkpoint.step if start.checkpoint else 0)
-    products = size.tokens[0] * size.config.flops_per_token() / matmul_rate(options.device, options.dtype)
+    products = size.products / matmul_rate(options.device, options.dtype)
     free, reason = free_memory(options.device), ""
     if task is None:
         reason = f"{options.dataset} is not in the cache yet"

@@ -1,7 +1,7 @@
 """What the scripts need to know of a family of models: the GPT is one, the translation model another.
 
-`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family` (gpt/task.py,
-seq2seq/task.py), and its `Task` is the work that the training loop does step by step.
+`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family` (at the end of
+gpt/task.py and of seq2seq/task.py), and its `Task` is the work that the training loop does step by step.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, describe
+from tinygrad_lite.training.model_config import ModelConfig
 
 
 @dataclass
@@ -84,12 +85,11 @@ class Family:
         about: what its training does, for --help.
         examples: commands for --help, each with what it does.
         preset: what it is trained with if no preset is named.
-        options: the dataclass of its options, with `model_config(vocab_size, specials)`.
-        config: the dataclass of a model's settings, with `from_json`, `to_json`, and the ids of its `specials`.
+        options: the dataclass of its options, of which `model_config(vocab_size, specials)` makes a model's settings.
+        config: the dataclass of these settings.
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
         task: makes the task, of options and a tokenizer (None: learn one).
         load: reads a trained model from a file or folder.
-        shape: the settings that decide which weights there are.
     """
 
     name: str
@@ -98,11 +98,15 @@ class Family:
     examples: Mapping[str, str]
     preset: str
     options: type
-    config: type
+    config: type[ModelConfig]
     model: type
     task: Callable[[Any, Tokenizer | None], Task]
     load: Callable[[Path], Trained]
-    shape: frozenset[str]
+
+    @property
+    def shape(self) -> frozenset[str]:
+        """The settings that decide which weights there are and what they compute."""
+        return self.config.shape()
 
 
 @dataclass

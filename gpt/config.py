@@ -40,13 +40,13 @@ class GPTConfig(ModelConfig):
     def activations(self, batch_size: int) -> int:
         """About how many numbers a training micro-step keeps for its backward pass (fused operations).
 
-        Per token and block: two norms (input and output) 4 C, queries, keys and values 3 C, attention's output and
-        projection 2 C, two sums 2 C, the last projection C, the feed-forward's three F wide arrays 3 F, and for each
-        head the attention weights that causality leaves: of T a little more than half, as blocks of rows see them.
+        Only what a derivative needs is kept. Per token and block: two norms (normalised input and output) 4 C, queries,
+        keys and values 3 C, attention's output C, the feed-forward's hidden layer before and after GELU 2 F, and for
+        each head the attention weights that causality leaves: of T a little more than half, as blocks of rows see them.
         """
         c, t = self.n_embd, self.block_size
         weights = self.n_head * (t + min(t, ROW_BLOCK)) // 2
-        per_token = self.n_layer * (12 * c + 3 * self.n_hidden + weights) + 4 * c + 2 * self.vocab_size
+        per_token = self.n_layer * (8 * c + 2 * self.n_hidden + weights) + 2 * c + self.vocab_size
         return batch_size * self.block_size * per_token
 
 

@@ -124,7 +124,7 @@ def test_activations_grow_with_what_they_are_made_of():
     assert dataclasses.replace(SMALL, n_layer=3).activations(1) > SMALL.activations(1)
     longer = dataclasses.replace(SMALL, block_size=14)
     wider = dataclasses.replace(SMALL, n_inner=4 * 6 + 10)
-    assert wider.activations(2) - SMALL.activations(2) == 2 * 7 * 2 * 3 * 10  # tokens, layers, three arrays
+    assert wider.activations(2) - SMALL.activations(2) == 2 * 7 * 2 * 2 * 10  # tokens, layers, two arrays
     assert longer.activations(1) > 2 * SMALL.activations(1)  # attention grows with the square
 
 

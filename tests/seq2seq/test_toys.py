@@ -11,7 +11,7 @@ from tests.places import here
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.optim import AdamW, cosine, decay_groups
-from tinygrad_lite.tokenizers.char import CharTokenizer
+from tinygrad_lite.tokenizers.base import CharTokenizer
 
 
 def test_every_task_is_endless_and_always_the_same():
@@ -61,11 +61,10 @@ def test_reversal_is_learned_to_perfection():
     pairs = toy_pairs("reverse", 8200)
     tokenizer = CharTokenizer.train("".join(sorted({c for source, _ in pairs for c in source})), SPECIALS + ("<unk>",))
     encoded = encode_pairs(tokenizer, pairs)
-    data = PairData(tokenizer, encoded[200:], encoded[:200], batch_tokens=32 * 22, micro_steps=1, seed=0, device=here())
+    data = PairData(tokenizer, encoded[200:], encoded[:200], batch_tokens=64 * 22, micro_steps=1, seed=0, device=here())
     ids = [tokenizer.specials[name] for name in SPECIALS]
     with random_key(0):
-        sizes = {"n_layer": 1, "n_head": 4, "n_embd": 64, "dropout": 0.0, "label_smoothing": 0.0}
-        model = Seq2Seq(Seq2SeqConfig(tokenizer.vocab_size, *ids, **sizes))
+        model = Seq2Seq(Seq2SeqConfig(tokenizer.vocab_size, *ids, n_layer=1, n_head=4, n_embd=64, dropout=0.0))
     optimizer, steps = AdamW(decay_groups(model, 0.01), lr=3e-3, betas=(0.9, 0.98)), 400
     for step in range(steps):
         optimizer.zero_grad()

@@ -314,8 +314,8 @@ def test_numbers_take_the_tensors_type_if_they_can(dtype, number, expected):
 def test_no_gradient_is_computed_for_a_number(op):
     """It would be the sum over a whole array, for nobody."""
     x, dy = Tensor.ones(3, 2).requires_grad_(), Tensor.ones(3, 2).data
-    assert [dx is None for dx in op(x, 2.0)._backward(dy)] == [False, True]
-    assert [dx is None for dx in op(2.0, x)._backward(dy)] == [True, False]
+    assert [dx is None for dx in op(x, 2.0)._node.backward(dy)] == [False, True]
+    assert [dx is None for dx in op(2.0, x)._node.backward(dy)] == [True, False]
 
 
 def test_shapes_broadcast_by_numpys_rule():

@@ -14,6 +14,7 @@ from torch import nn
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
+from tinygrad_lite.nn import Module
 from tinygrad_lite.transformer import sinusoidal_positions
 
 
@@ -138,14 +139,15 @@ def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:
     return names
 
 
-def from_ours(model: GPT) -> TorchGPT:
-    """The twin of one of our models, with the same weights and dtype."""
+def with_weights(twin: nn.Module, model: Module, names: dict[str, tuple[str, ...]]) -> nn.Module:
+    """The twin with the weights and dtype of our model, whose parameters `names` maps to the twin's."""
     state = model.state_dict()
-    twin = TorchGPT(model.config)
-    packed = {
-        name: torch.cat([torch.tensor(state[ours]) for ours in parts])
-        for name, parts in our_names(model.config).items()
-    }
+    packed = {name: torch.cat([torch.tensor(state[ours]) for ours in parts]) for name, parts in names.items()}
     twin = twin.to(next(iter(packed.values())).dtype)
     twin.load_state_dict(packed)
     return twin
+
+
+def from_ours(model: GPT) -> TorchGPT:
+    """The twin of one of our models, with the same weights and dtype."""
+    return with_weights(TorchGPT(model.config), model, our_names(model.config))

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from benchmarks.torch_gpt import with_weights
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.transformer import sinusoidal_positions
@@ -94,12 +95,4 @@ def our_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
 
 def from_ours(model: Seq2Seq) -> TorchSeq2Seq:
     """The twin of one of our models, with the same weights and dtype."""
-    state = model.state_dict()
-    twin = TorchSeq2Seq(model.config)
-    packed = {
-        name: torch.cat([torch.tensor(state[ours]) for ours in parts])
-        for name, parts in our_names(model.config).items()
-    }
-    twin = twin.to(next(iter(packed.values())).dtype)
-    twin.load_state_dict(packed)
-    return twin
+    return with_weights(TorchSeq2Seq(model.config), model, our_names(model.config))

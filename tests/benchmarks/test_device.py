@@ -53,7 +53,7 @@ def test_the_table_says_where_the_cpu_was_left_out():
     assert conclusions(found, DeviceOptions(), 128) == [
         "The GPU is faster from a width of about 34 on.",
         "The largest speed-up is 1,000, at a width of 64.",
-        "The CPU was left out beyond a width of 64, where a step took it 5.00 s (--longest 3).",
+        "The CPU was left out beyond a width of 64, where a step took 5.00 s (--longest 3).",
     ]
     assert conclusions(found[:1], DeviceOptions(), 32) == ["The CPU is faster at every width measured, up to 32."]
 

@@ -58,7 +58,7 @@ def test_gradients_of_the_translation_model_are_those_of_torch(norm_first):
 
 @pytest.mark.parametrize("setting", [{"positions": "learned"}])
 def test_the_translation_twin_refuses_what_it_does_not_know(setting):
-    with pytest.raises(ValueError, match="the twin knows only"):
+    with pytest.raises(ValueError, match="the twin supports only"):
         TorchSeq2Seq(changed("translation", **setting).config)
 
 

@@ -1,8 +1,8 @@
 """One token through the GPT, in plain NumPy: what `GPT.forward` computes, with nothing around it.
 
-While text is written, the model sees a single new position at a time. The arrays are tiny, so most of the time of the
-general way goes into bookkeeping: tensors, checks, a graph that nobody will ask for. Here the same formulas stand
-without it, and what does not depend on the text is worked out once:
+While text is generated, the model sees a single new position at a time. The arrays are tiny, so most of the time of
+`GPT.forward` goes into bookkeeping: tensors, checks, a graph that nobody will use. Here the same formulas stand without
+it, and what does not depend on the text is computed once:
 
 - The gain g and shift b of a layer norm go into the linear map behind it: with n = (x - mean) / deviation,
   (n * g + b) W^T + c = n (W * g)^T + (W b + c).
@@ -25,7 +25,7 @@ import numpy as np
 
 from tinygrad_lite.functional.gelu import gelu_array
 from tinygrad_lite.nn import LayerNorm, Linear, Module
-from tinygrad_lite.transformer import Block, KVCache, sinusoidal_positions
+from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, sinusoidal_positions
 
 MOST_PARAMETERS = 40_000_000  # beyond, reading the weights takes the time, and a copy of them much memory
 
@@ -50,6 +50,19 @@ class FastStep:
         self.smallest = np.array(config.n_embd * config.norm_eps, tokens.dtype)
         self.layers = [Layer(block, config.n_embd // config.n_head) for block in model.blocks]
         self.head = fold(model.final_norm, [model.lm_head])
+
+    @staticmethod
+    def fits(model: Module) -> bool:
+        """Whether these formulas are the model's, and worth it: on a CPU, not too large, made of blocks as here."""
+        config = model.config
+        numbers = model.num_parameters()
+        if config.positions == "sinusoidal":  # which are kept for every position of the context
+            numbers += config.block_size * config.n_embd
+        known = all(
+            type(block.mixer) is MultiHeadAttention and type(block.mlp) is FeedForward and block.norm_first
+            for block in model.blocks
+        )
+        return known and numbers <= MOST_PARAMETERS and model.token_embedding.weight.device == "cpu"
 
     def is_up_to_date(self, model: Module) -> bool:
         """Whether the model still has the weights that this was made of."""
@@ -84,7 +97,7 @@ class Layer:
         self.activation = mlp.activation
 
     def attend(self, x: np.ndarray, cache: KVCache, heads: int) -> np.ndarray:
-        """Look at everything so far: (B, C) -> (B, C)."""
+        """Attend to everything so far: (B, C) -> (B, C)."""
         batch, width = x.shape
         joint = apply(self.query_key_value, x).reshape(batch, 3, heads, 1, width // heads)
         now, end = cache.length, cache.length + 1

@@ -8,9 +8,7 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.pretrained import load_gpt2
 from tinygrad_lite.cli.errors import CheckpointError
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.model_spec import Trained, check_family, trained_in
-from tinygrad_lite.training.run_folder import newest_checkpoint
+from tinygrad_lite.training.model_spec import Trained, read_trained
 
 
 def load_trained(path: Path) -> Trained:
@@ -30,11 +28,7 @@ def load_trained(path: Path) -> Trained:
             )
         about = f"{path}: GPT-2 with {GPT.blueprint(config).num_parameters():,} parameters"
         return Trained(path, about, GPT, config, tokenizer, weights)
-    if path.is_dir():
-        path = newest_checkpoint(path)
-    checkpoint = load_checkpoint(path)
-    check_family(path, checkpoint, "gpt")
-    return trained_in(path, checkpoint, GPTConfig, GPT)
+    return read_trained(path, "gpt", GPTConfig, GPT)
 
 
 def is_gpt2(path: Path) -> bool:

@@ -101,7 +101,8 @@ def watching(model: Seq2Seq) -> Iterator[list[Watched]]:
 
 def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
     """The text of each token alone, with · for each space and an escape for each control character."""
-    return [visible(tokenizer.decode([token])).replace(" ", "·").replace("\n", r"\n") for token in tokens]
+    shown = str.maketrans({" ": "·", "\n": r"\n", "\t": r"\t"})
+    return [visible(tokenizer.decode([token])).translate(shown) for token in tokens]
 
 
 def draw_attention(found: CrossAttention, path: Path) -> None:

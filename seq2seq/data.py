@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from seq2seq.model import Batch, pad_rows
+from seq2seq.model import Batch
+from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer

@@ -1,10 +1,10 @@
 """The Transformer of 2017: an encoder reads a sentence, a decoder writes its translation token by token.
 
     source (B, S) -> embedding + positions -> n_layer blocks -> memory (B, S, C)
-    target (B, T) -> embedding + positions -> n_layer blocks, each of which looks at the memory -> logits (B, T, V)
+    target (B, T) -> embedding + positions -> n_layer blocks, each of which attends to the memory -> logits (B, T, V)
 
 The encoder sees the whole sentence at once; the decoder is causal, as the GPT. In training it is given the right
-translation, moved on by one token, and so learns all T predictions in one pass ("teacher forcing").
+translation, shifted by one token, and so learns all T predictions in one pass ("teacher forcing").
 
 One matrix serves three times: it embeds the tokens of either language, and it scores them at the output (Vaswani et
 al. 2017, section 3.4; Press, Wolf 2017).
@@ -15,15 +15,15 @@ Reference: Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from seq2seq.config import Seq2SeqConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.decoding.state import GenerationState, Generator, Memory, pad_rows
 from tinygrad_lite.device import get_device
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import (
     Block,
@@ -38,7 +38,7 @@ from tinygrad_lite.transformer import (
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
 
 
-class Seq2Seq(Module):
+class Seq2Seq(Generator):
     """An encoder-decoder Transformer with one embedding for source, target and output."""
 
     position_tables = frozenset({"source_positions.weight", "target_positions.weight"})
@@ -134,9 +134,7 @@ class Seq2Seq(Module):
         """
         return 3 * linear_flops(self)
 
-    # --- translating: the step function that the decoding algorithms call -------------------------------------
-
-    def start(self, sources: Sequence[Sequence[int]], use_cache: bool = True) -> tuple[np.ndarray, Seq2SeqState]:
+    def start(self, sources: Sequence[Sequence[int]], use_cache: bool = True) -> tuple[np.ndarray, GenerationState]:
         """Read a sentence per row, of any lengths: log-probabilities (B, V) of the first token of its translation.
 
         Each row is translated as it would be alone, up to rounding: its padding is hidden from everything.
@@ -144,59 +142,14 @@ class Seq2Seq(Module):
         Raises: ValueError if a sentence is empty.
         """
         if not all(len(source) for source in sources):
-            raise ValueError("Seq2Seq: a sentence is empty, but a translation needs something to look at")
+            raise ValueError("Seq2Seq: a sentence is empty, but a translation needs something to attend to")
         device = self.token_embedding.weight.device
         with no_grad():
-            memory, mask = self.encode(Tensor(pad_rows(sources, self.config.pad), device=device))
-        caches = memory_caches = None
-        if use_cache:
-            caches = [KVCache(self.config.block_size) for _ in self.decoder]
-            memory_caches = [KVCache(memory.shape[1]) for _ in self.decoder]
-        nothing = np.zeros((len(sources), 0), np.int64)
-        state = Seq2SeqState(nothing, memory, mask, caches, memory_caches)
-        return self.step(np.full(len(sources), self.config.bos), state)
+            values, mask = self.encode(Tensor(pad_rows(sources, self.config.pad), device=device))
+        memory = Memory(values, mask, self.new_caches(values.shape[1]) if use_cache else None)
+        return self._read([np.array([self.config.bos])] * len(sources), use_cache, memory)
 
-    def step(self, tokens: np.ndarray, state: Seq2SeqState) -> tuple[np.ndarray, Seq2SeqState]:
-        """Append one token per row (B,): log-probabilities (B, V) of what follows, and the new state."""
-        target = np.concatenate([state.target, tokens[:, None]], axis=1)
-        new = target if state.caches is None else tokens[:, None]
-        with no_grad():
-            ids = Tensor(new, device=state.memory.device)
-            logits = self.decode(ids, state.memory, state.mask, state.caches, state.memory_caches)[:, -1]
-            # Where the products are bfloat16, the logits are too; but log-probabilities shall be exact.
-            log_probs = logits.cast(self.token_embedding.weight.dtype).log_softmax().numpy()
-        return log_probs, Seq2SeqState(target, state.memory, state.mask, state.caches, state.memory_caches)
-
-
-@dataclass
-class Seq2SeqState:
-    """What a translation has come to: the target so far (B, n) with its <bos>, and what it looks at."""
-
-    target: np.ndarray
-    memory: Tensor
-    mask: Tensor
-    caches: list[KVCache] | None
-    memory_caches: list[KVCache] | None
-
-    def select(self, rows: np.ndarray) -> Seq2SeqState:
-        """The state of these rows, in this order; a row may be taken several times."""
-        here = get_device(self.memory.device).from_host(rows)
-        memory, mask = Tensor.wrap(self.memory.data[here]), Tensor.wrap(self.mask.data[here])
-        caches, memory_caches = (
-            None if of_layers is None else [cache.select(rows) for cache in of_layers]
-            for of_layers in (self.caches, self.memory_caches)
-        )
-        return Seq2SeqState(self.target[rows], memory, mask, caches, memory_caches)
-
-
-def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> np.ndarray:
-    """Rows of different lengths as one array (B, longest), with padding at their ends.
-
-    >>> pad_rows([[5, 6], [7]], pad=0)
-    array([[5, 6],
-           [7, 0]])
-    """
-    padded = np.full((len(rows), max(map(len, rows))), pad, np.int64)
-    for row, ids in zip(padded, rows, strict=True):
-        row[: len(ids)] = ids
-    return padded
+    def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
+        """The logits after each of ids (B, n): see `decoding/state.py`."""
+        memory = state.memory
+        return self.decode(ids, memory.values, memory.mask, state.caches, memory.caches)

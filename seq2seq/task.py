@@ -20,9 +20,7 @@ from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.model_spec import Family, Report, Trained, check_family, trained_in
-from tinygrad_lite.training.run_folder import newest_checkpoint
+from tinygrad_lite.training.model_spec import Family, Report, Trained, read_trained
 
 BABBLE = 0.9  # share of the loss of guessing above which nothing is translated
 
@@ -112,15 +110,8 @@ def learn_tokenizer(options: Seq2SeqOptions, pairs: list[tuple[str, str]]) -> To
 
 
 def load_trained(path: Path) -> Trained:
-    """Read a trained translation model: a checkpoint, or a folder, of which the newest one is taken.
-
-    Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
-    """
-    if path.is_dir():
-        path = newest_checkpoint(path)
-    checkpoint = load_checkpoint(path)
-    check_family(path, checkpoint, "seq2seq")
-    return trained_in(path, checkpoint, Seq2SeqConfig, Seq2Seq)
+    """Read a trained translation model, as `read_trained` does."""
+    return read_trained(path, "seq2seq", Seq2SeqConfig, Seq2Seq)
 
 
 FAMILY = Family(

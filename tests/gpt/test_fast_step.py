@@ -37,10 +37,15 @@ def steps(model, prompt, tokens):
     return np.array(found), state.fast is not None
 
 
+# Each choice of each setting: a new one is compared too, or `FastStep.fits` must refuse it.
+CHOICES = [
+    {name: choice}
+    for name, field in GPTConfig.chosen().items()
+    for choice in field.metadata["choices"] or ((False, True) if isinstance(field.default, bool) else ())
+]
 SETTINGS = [
+    *CHOICES,
     {},
-    {"bias": True},
-    {"positions": "sinusoidal"},
     {"activation": "gelu_tanh", "bias": True, "norm_eps": 1e-3},
     {"activation": "relu", "n_inner": 20},
     {"n_head": 1, "n_layer": 3},
@@ -84,7 +89,7 @@ def test_it_is_not_gone_where_it_does_not_fit(monkeypatch):
     model.train()
     assert not steps(model, prompts, tokens)[1]  # dropout
     model.eval()
-    monkeypatch.setattr("gpt.model.MOST_PARAMETERS", 100)
+    monkeypatch.setattr("gpt.fast_step.MOST_PARAMETERS", 100)
     assert not steps(model, prompts, tokens)[1]
 
 

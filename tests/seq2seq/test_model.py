@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from seq2seq.config import Seq2SeqConfig, transformer_base, transformer_big
-from seq2seq.model import Seq2Seq, pad_rows
+from seq2seq.model import Seq2Seq
 from tests.places import fill, here
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.decoding.beam import beam_search
 from tinygrad_lite.decoding.sampling import generate
+from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.transformer import sinusoidal_positions

@@ -11,7 +11,7 @@ from tests.places import here
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.optim import AdamW, cosine, decay_groups
-from tinygrad_lite.tokenizers.base import CharTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
 
 
 def test_every_task_is_endless_and_always_the_same():

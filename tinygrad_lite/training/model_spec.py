@@ -17,8 +17,9 @@ from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.checkpoint import Checkpoint, describe
+from tinygrad_lite.training.checkpoint import Checkpoint, describe, load_checkpoint
 from tinygrad_lite.training.model_config import ModelConfig
+from tinygrad_lite.training.run_folder import newest_checkpoint
 
 
 @dataclass
@@ -149,11 +150,15 @@ def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
             raise CheckpointError(f"{path}: {name} is token {token} of its model, but not of its tokenizer")
 
 
-def trained_in(path: Path, checkpoint: Checkpoint, config_class: type, model_class: type) -> Trained:
-    """What a checkpoint holds, of a family that is known already.
+def read_trained(path: Path, family: str, config_class: type[ModelConfig], model_class: type) -> Trained:
+    """Read a trained model of a family: a checkpoint, or a folder, of which the newest one is taken.
 
-    Raises: CheckpointError or TokenizerError if settings and tokenizer do not fit.
+    Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
     """
+    if path.is_dir():
+        path = newest_checkpoint(path)
+    checkpoint = load_checkpoint(path)
+    check_family(path, checkpoint, family)
     config = config_class.from_json(checkpoint.model)
     tokenizer = tokenizer_from_json(checkpoint.tokenizer)
     if tokenizer.vocab_size != config.vocab_size:

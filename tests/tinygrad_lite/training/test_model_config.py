@@ -9,8 +9,9 @@ from gpt.config import GPTConfig, GPTOptions
 from gpt.task import FAMILY
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.options import Seq2SeqOptions
+from tinygrad_lite.cli.command_line import help_page, parse_command_line
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
-from tinygrad_lite.cli.options import build, help_page, option, parse_command_line
+from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import TrainOptions
 

@@ -61,7 +61,7 @@ def test_reversal_is_learned_to_perfection():
     pairs = toy_pairs("reverse", 8200)
     tokenizer = CharTokenizer.train("".join(sorted({c for source, _ in pairs for c in source})), SPECIALS + ("<unk>",))
     encoded = encode_pairs(tokenizer, pairs)
-    data = PairData(tokenizer, encoded[200:], encoded[:200], batch_tokens=32 * 22, micro_steps=1, seed=0, device=here())
+    data = PairData(tokenizer, encoded[200:], encoded[:200], batch_tokens=64 * 22, micro_steps=1, seed=0, device=here())
     ids = [tokenizer.specials[name] for name in SPECIALS]
     with random_key(0):
         model = Seq2Seq(Seq2SeqConfig(tokenizer.vocab_size, *ids, n_layer=1, n_head=4, n_embd=64, dropout=0.0))

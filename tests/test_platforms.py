@@ -336,7 +336,7 @@ def trained(tmp_path_factory):
     os.chdir(folder)
     try:
         Path("text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
-        words = arguments(max_iters=2, eval_interval=2, sample_tokens=40)
+        words = arguments(max_iters=2, eval_interval=2, sample_tokens=40, workers=1)
         out, _ = abroad(str(ROOT / "train.py"), *words)
         assert set("üöß") & set(out)
         assert set("üöß") & set(Path("run", "samples.txt").read_text(encoding="utf-8"))

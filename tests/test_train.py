@@ -260,7 +260,7 @@ def test_a_dataset_that_is_a_file_leaves_no_path_in_the_checkpoint(name):
 
 @pytest.mark.skipif(os.name != "posix", reason="sets a POSIX locale")
 def test_a_terminal_without_umlauts_is_no_obstacle():
-    words = [*arguments(max_iters=1, sample_tokens=60), "--eval_iters=1"]
+    words = [*arguments(max_iters=1, sample_tokens=60, workers=1), "--eval_iters=1"]
     status, out, err = finish(script("train.py", *words, PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0"))
     assert (status, "Traceback" in err) == (0, False)
     assert set("üöß") & set(out)
@@ -269,7 +269,7 @@ def test_a_terminal_without_umlauts_is_no_obstacle():
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
 def test_a_stdout_that_takes_nothing_is_one_sentence():
     with open("/dev/full", "wb") as full:
-        process = script("train.py", *arguments(max_iters=1, sample_tokens=5), stdout=full)
+        process = script("train.py", *arguments(max_iters=1, sample_tokens=5, workers=1), stdout=full)
     status, _, err = finish(process)
     assert (status, err.splitlines()[-1]) == (1, "train.py: [Errno 28] No space left on device")
 

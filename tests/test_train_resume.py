@@ -272,7 +272,8 @@ def test_a_checkpoint_whose_tokenizer_has_too_many_tokens():
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_says_how_to_go_on(number, status):
     run = RunFolder("run")
-    process = script("train.py", *arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000))
+    endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=1)
+    process = script("train.py", *endless)
     deadline = time.monotonic() + 60
     while not (run.metrics.exists() and losses(run)) and time.monotonic() < deadline:
         time.sleep(0.02)

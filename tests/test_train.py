@@ -640,7 +640,7 @@ def test_a_dry_run_measures_nothing_that_would_take_too_long_or_too_much(capsys,
     ):
         with monkeypatch.context() as patch:
             patch.setattr(size, name, value)
-            assert train.main(arguments(dry_run=True, n_embd=64)) == 0
+            assert train.main(arguments(dry_run=True, n_embd=128)) == 0
         assert re.search(rf"time +at least .* alone; not measured, because {reason}\n", capsys.readouterr().err)
 
 

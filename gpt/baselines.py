@@ -22,7 +22,7 @@ seen after its context gets probability 0, that is, infinitely many bits. Three 
 2. Continuation counts. What should P' be? W is more frequent than p in goethe, yet p has been seen after 30 different
    characters and W after 5 (a blank, a new line ...). P' is asked where h was seen with other characters or not at
    all, and there p is the better guess. Kneser and Ney make that precise: averaged over all contexts, the mixture
-   shall have the frequencies of the text, Σ_h c(h·) P(w | h) = Σ_h c(hw). Put the formula in, for order 2, with
+   must have the frequencies of the text, Σ_h c(h·) P(w | h) = Σ_h c(hw). Put the formula in, for order 2, with
    N(·w) = how many different characters came before w, and N(··) = Σ_w N(·w) = Σ_h N(h·):
 
        Σ_h [max(c(hw) - D, 0) + D N(h·) P'(w)]  =  Σ_h c(hw) - D N(·w) + D N(··) P'(w)
@@ -45,7 +45,7 @@ has ba and ar twice, rb and ra once, D = 2 / (2 + 2 · 2) = 1/3: P(b | r) = (1 -
 
 What the table says. On goethe (378,000 characters to learn from) order 6 needs 2.13 bits per character, the GPT of
 `python train.py` 2.47: two minutes of training lose to two seconds of counting. (0.04 of that is the windows' doing,
-in each of which the GPT starts to read anew.) Why? To count is to remember: one look at the text, and the table is as
+in each of which the GPT starts again.) Why? To count is to remember: one pass over the text, and the table is as
 good as it gets. Gradient descent moves 800,000 weights a little at a time, and in 2,000 steps of 12 · 64 characters it
 saw each character about four times; its loss was still falling then. `python train.py goethe-long`, with larger
 tokens, four times the weights and sixteen minutes, needs 2.03: fewer than any n-gram model here.
@@ -128,7 +128,7 @@ def estimate_discount(counts: Counter[str]) -> float:
 
 
 def count_grams(text: str, length: int) -> Counter[str]:
-    """How often each sequence of so many characters occurs.
+    """How often each sequence of N characters occurs.
 
     >>> count_grams("barbara", 2)
     Counter({'ba': 2, 'ar': 2, 'rb': 1, 'ra': 1})

@@ -61,7 +61,7 @@ class Conversation:
         self._reply, self._check = reply, check
 
     def take(self, line: str) -> bool:
-        """Obey a command, or answer a line of text; whether the conversation goes on."""
+        """Obey a command, or answer a line of text; whether the conversation continues."""
         words = line.strip()
         if line.startswith("/"):
             return self._obey(words[1:])

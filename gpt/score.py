@@ -7,7 +7,7 @@ on how the tokenizer cuts the text. Bits per character do not, so they can be co
     bits per character = nats per token / ln 2 / characters per token
 
 A character that the model never saw counts as the token <unk>, that is, with the probability that *something* unknown
-comes; which character it is would cost more. A text with many of them looks easier than it is.
+comes; which character it is would cost more. A text with many of them seems easier than it is.
 """
 
 from __future__ import annotations

@@ -140,7 +140,7 @@ def read_lines(path: Path) -> list[str]:
 
 
 def split(pairs: Sequence[SentencePair], held_out: int) -> tuple[list[SentencePair], list[SentencePair]]:
-    """Hold out about so many pairs, so that none of their sentences, in either language, is learned from.
+    """Hold out about N pairs, so that none of their sentences, in either language, is learned from.
 
     Pairs that share a sentence go the same way, all of them: they form groups, found by joining each pair's source to
     its target (union-find). Which groups are held out depends on their sentences only, by way of a hash, not on the

@@ -2,7 +2,7 @@
 
 A batch is two rectangles, one of source and one of target tokens, and what a short sentence does not fill is padding,
 computed for nothing. So sentences of like length go together: all pairs are put in the order of their lengths (equal
-ones in an order drawn anew for each epoch), cut into batches, and the batches are shuffled.
+ones in another random order in each epoch), cut into batches, and the batches are shuffled.
 
     order     I go .  |  He sleeps .  |  The man reads a book .  |  A dog runs over the wet grass .  | ...
     batches  [I go .  ;  He sleeps .]   [The man reads a book .  ;  A dog runs over the wet grass .]   ...

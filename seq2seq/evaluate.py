@@ -39,7 +39,7 @@ class EvaluateOptions:
     src: str = option("", "file to translate instead: a source sentence in each line", is_path=True)
     tgt: str = option("", "its right translations, line by line", is_path=True)
     swap: bool = option(False, "the pairs of these files are target first")
-    max_pairs: int = option(0, "take only so many pairs, the first; 0: all", unit="pairs", low=0)
+    max_pairs: int = option(0, "evaluate the first N pairs only; 0: all", unit="pairs", low=0)
     out: str = option("", "file for the translations", is_path=True)
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
 

@@ -99,8 +99,8 @@ class Seq2Seq(Generator):
         """
         x = self._embed(target, caches[0].length if caches else 0, "target_positions")
         for layer, block in enumerate(self.decoder):
-            looking = {"memory": memory, "mask": mask, "cache": memory_caches[layer] if memory_caches else None}
-            x = block(x, looking, is_causal=True, cache=caches[layer] if caches else None)
+            cross = {"memory": memory, "mask": mask, "cache": memory_caches[layer] if memory_caches else None}
+            x = block(x, cross, is_causal=True, cache=caches[layer] if caches else None)
         return self.lm_head(self.decoder_norm(x) if self.config.norm_first else x)
 
     def _embed(self, ids: Tensor, past: int, table: str) -> Tensor:

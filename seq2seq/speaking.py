@@ -65,7 +65,7 @@ def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Token
         lines = text.removesuffix("\n").split("\n")
         say_lines(options, model, tokenizer, lines)
         if options.attention:
-            draw_looks(options, model, tokenizer, lines)
+            draw_cross_attention(options, model, tokenizer, lines)
         return
     say("type a sentence; an empty line or the end of the input ends")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")
@@ -115,8 +115,8 @@ def sentences_in(lines: Sequence[str], model: Seq2Seq, tokenizer: Tokenizer) -> 
     return sentences
 
 
-def draw_looks(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
-    """Draw where the model looked while it wrote the best translation of the one line.
+def draw_cross_attention(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
+    """Plot what the model attended to while it wrote the best translation of the one line.
 
     Raises: OptionError if there is not one line, or if it is empty.
     """

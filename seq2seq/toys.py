@@ -1,4 +1,4 @@
-"""Translation tasks that need no corpus and are learned in seconds: for the first look, and for the tests.
+"""Translation tasks that need no corpus and are learned in seconds: for a first try, and for the tests.
 
 Each is endless: number i of a task is always the same pair, drawn with the key (seed, task, i).
 
@@ -6,7 +6,7 @@ Each is endless: number i of a task is always the same pair, drawn with the key 
     sort      "dbca"                     ->  "abcd"
     numbers   "siebenhundertzwölf"       ->  "seven hundred twelve"
 
-Reversal shows attention at its plainest: output t looks at input n - t. Sorting needs all of the input for every
+Reversal shows attention at its plainest: output t attends to input n - t. Sorting needs all of the input for every
 token of the output. Numbers are the smallest piece of real translation: German says "zweiundvierzig", two-and-forty.
 """
 
@@ -94,7 +94,7 @@ TOYS: dict[str, Callable[[np.random.Generator], tuple[str, str]]] = {
 def toy_pairs(name: str, count: int, seed: int = 0) -> list[tuple[str, str]]:
     """The first pairs of a task, all different.
 
-    Raises: ValueError if the task has not so many.
+    Raises: ValueError if the task has fewer.
     """
     pairs: dict[tuple[str, str], None] = {}
     for i in range(20 * count):

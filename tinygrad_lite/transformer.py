@@ -239,16 +239,16 @@ class Block(Module):
         self.mlp = mlp
         self.norm_first = norm_first
 
-    def forward(self, x: Tensor, looking: dict[str, Any] | None = None, **mixing: Any) -> Tensor:
+    def forward(self, x: Tensor, cross: dict[str, Any] | None = None, **mixer: Any) -> Tensor:
         """(B, T, C) -> (B, T, C).
 
         Args:
-            looking: the keyword arguments (memory, mask, cache) of the cross-attention.
-            mixing: those of the mixer (mask, is_causal, cache).
+            cross: the keyword arguments (memory, mask, cache) of the cross-attention.
+            mixer: those of the mixer (mask, is_causal, cache).
         """
-        x = self._add(x, self.mixer_norm, self.mixer, mixing)
+        x = self._add(x, self.mixer_norm, self.mixer, mixer)
         if self.cross is not None:
-            x = self._add(x, self.cross_norm, self.cross, looking or {})
+            x = self._add(x, self.cross_norm, self.cross, cross or {})
         return self._add(x, self.mlp_norm, self.mlp, {})
 
     def _add(self, x: Tensor, norm: Module, part: Module, arguments: dict[str, Any]) -> Tensor:

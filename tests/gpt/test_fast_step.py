@@ -11,6 +11,7 @@ from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW
+from tinygrad_lite.transformer import MultiHeadAttention
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 
@@ -91,6 +92,19 @@ def test_it_is_not_gone_where_it_does_not_fit(monkeypatch):
     model.eval()
     monkeypatch.setattr("gpt.fast_step.MOST_PARAMETERS", 100)
     assert not steps(model, prompts, tokens)[1]
+
+
+def test_it_is_not_gone_for_a_block_that_it_does_not_know():
+    model, tokens = make_model(), np.ones((2, 2), int)
+    model.blocks[1].norm_first = False
+    assert not steps(model, np.ones((2, 3), int), tokens)[1]
+    model.blocks[1].norm_first = True
+
+    class Mixer(MultiHeadAttention):
+        """Another mixer, which may compute something else."""
+
+    model.blocks[0].mixer.__class__ = Mixer
+    assert not steps(model, np.ones((2, 3), int), tokens)[1]
 
 
 def test_a_prompt_of_one_token_goes_it_too():

@@ -136,7 +136,7 @@ class _Search:
         """Lengthen the open hypotheses by one token, and say of which old one each new one is the continuation.
 
         2 * beam candidates are enough: at most `beam` of them stop, one per open hypothesis, so that `beam`
-        others are left to go on with. Of the candidates that stop, only those among the best `beam` count: the
+        others remain to be continued. Of the candidates that stop, only those among the best `beam` count: the
         others would not have been kept if they had gone on.
 
         Args:

@@ -2,7 +2,7 @@
 
 Left to itself, a language model easily falls into a loop: what has been said once is a good reason to say it again.
 The two cures here change the log-probabilities of a step before temperature and filters see them, so they work in
-greedy decoding too. Both look at the whole text of a row so far, its prompt and what was generated.
+greedy decoding too. Both read the whole text of a row so far, its prompt and what was generated.
 """
 
 from collections import defaultdict

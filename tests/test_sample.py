@@ -449,7 +449,9 @@ def test_devices(trained, capsys):
     assert "--device auto chooses cpu (device cuda" in err
 
 
-@pytest.mark.parametrize("what", ["truncated", "pickle", "empty", "folder"])
+@pytest.mark.parametrize(
+    "what", ["truncated", "folder", *(pytest.param(what, marks=pytest.mark.slow) for what in ("pickle", "empty"))]
+)
 def test_a_process_that_finds_no_checkpoint_says_so_in_one_sentence(trained, what):
     path = Path("broken.safetensors")
     if what == "folder":

@@ -235,7 +235,9 @@ UNEQUAL = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7], [9, 3, 2, 3, 8, 4, 6,
 
 @both_positions
 @pytest.mark.parametrize("use_cache", [True, False])
-@pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"temperature": 1.0, "seed": 5}])
+@pytest.mark.parametrize(
+    "settings", [pytest.param({"temperature": 0.0}, marks=pytest.mark.slow), {"temperature": 1.0, "seed": 5}]
+)
 def test_a_batch_of_unequal_prompts_is_written_as_one_by_one(positions, use_cache, settings):
     """30 tokens in a context of 8: each row runs full several times, and each at another step."""
     model = lively(positions=positions)
@@ -247,7 +249,9 @@ def test_a_batch_of_unequal_prompts_is_written_as_one_by_one(positions, use_cach
 
 @both_positions
 @pytest.mark.parametrize("use_cache", [True, False])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-4)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [("float64", 1e-12), pytest.param("float32", 1e-4, marks=pytest.mark.slow)]
+)
 def test_a_batch_of_unequal_prompts_is_predicted_as_one_by_one(positions, use_cache, dtype, tolerance):
     model = lively(dtype, positions=positions)
     log_probs, state = model.start(UNEQUAL, use_cache)

@@ -54,8 +54,18 @@ class Twin:
             if name not in self.names:
                 options = respelled(self.composed, self.name, options)
                 break
-        tensors = [value for value in (*args, *options.values()) if isinstance(value, Tensor)]
-        if len(tensors) != self.places:  # some are left out, or are no tensors yet
+        tensors, is_complete = [], True
+        for value in args[: self.places]:
+            if isinstance(value, Tensor):
+                tensors.append(value)
+            elif value is not None:
+                is_complete = False
+        for name, value in options.items():
+            if isinstance(value, Tensor):
+                tensors.append(value)
+            elif value is not None and self.names[name]:
+                is_complete = False
+        if not is_complete or len(tensors) < self.required:
             args, options, tensors = self._with_constants(args, options, tensors)
         with np.errstate(all="ignore"):  # NaN and infinity without a warning, as from the primitives
             return self.version(tensors)(*args, **options)

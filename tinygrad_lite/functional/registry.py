@@ -55,17 +55,17 @@ class Twin:
                 options = respelled(self.composed, self.name, options)
                 break
         tensors, is_complete = [], True
-        for value in args[: self.places]:
+        for place, value in enumerate(args):
             if isinstance(value, Tensor):
                 tensors.append(value)
-            elif value is not None:
+            elif value is not None and place < self.places:
                 is_complete = False
         for name, value in options.items():
             if isinstance(value, Tensor):
                 tensors.append(value)
             elif value is not None and self.names[name]:
                 is_complete = False
-        if not is_complete or len(tensors) < self.required:
+        if not is_complete or len(tensors) < max(self.required, 1):
             args, options, tensors = self._with_constants(args, options, tensors)
         with np.errstate(all="ignore"):  # NaN and infinity without a warning, as from the primitives
             return self.version(tensors)(*args, **options)

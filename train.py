@@ -200,7 +200,7 @@ def show_profile(start: Start, task: Task) -> int:
         seconds, table = profile(options, task, model, optimizer, comm)
     tokens = task.target_tokens(1)
     operations = model.flops_per_token() * tokens
-    print(f"operations of one training step, as process 1 of {comm.size} sees them:\n\n{table}\n")
+    print(f"operations of one training step, as process 0 of {comm.size} sees them:\n\n{table}\n")
     print(
         f"{seconds * 1e3:.1f} ms for {tokens:,} tokens; its matrix products, {operations / 1e9:.2f} GFLOP, would take "
         f"{operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches here: "

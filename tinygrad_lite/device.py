@@ -140,7 +140,7 @@ _position = _DrawPosition(0)
 
 
 def manual_seed(seed: int) -> None:
-    """Start the numbers behind `Tensor.rand`, `randn` and dropout anew from a seed."""
+    """Start the numbers behind `Tensor.rand`, `randn` and dropout again, from a seed."""
     global _position
     _position = _DrawPosition(seed)
 

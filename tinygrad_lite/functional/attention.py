@@ -4,10 +4,10 @@
     P = softmax(S)           row by row: where query t looks        (T, S)
     O = P V                  the mean of the values, weighted       (T, D)
 
-for each sequence of the batch (B) and each head (H). A dot product of two vectors of D independent numbers of
-variance 1 has variance D; dividing by sqrt(D) keeps the softmax from saturating. A mask sets S to -inf where looking
-is not allowed (never to a large finite number, which a learned score could outgrow), so P is exactly 0 there. A query
-that may look nowhere gets O = 0.
+for each sequence of the batch (B) and each head (H). A dot product of two vectors of D independent numbers of mean 0
+and variance 1 has variance D; dividing by sqrt(D) keeps the softmax from saturating. A mask sets S to -inf where
+looking is not allowed (never to a large finite number, which a learned score could outgrow), so P is exactly 0 there. A
+query that may look nowhere gets O = 0.
 
 Gradients, with dO = dL/dO:
 

@@ -5,18 +5,11 @@ import pytest
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
 
-FINDINGS = pytest.StashKey[list]()
-
 
 @pytest.fixture
 def report(request):
     """Call it with a line that says how often something was tried and what came of it; shown after all tests."""
-    findings = request.config.stash.setdefault(FINDINGS, [])
-
-    def add(line):
-        findings.append(line)
-
-    return add
+    return lambda line: request.node.user_properties.append(("finding", line))
 
 
 @pytest.fixture
@@ -30,9 +23,10 @@ def no_network(monkeypatch):
     monkeypatch.setattr(fetch, "https_bytes", unreachable)
 
 
-def pytest_terminal_summary(terminalreporter, config):
-    """Print what was found, below pytest's own summary."""
-    findings = config.stash.get(FINDINGS, [])
+def pytest_terminal_summary(terminalreporter):
+    """Print what was found, below pytest's own summary; tests may have run in other processes."""
+    tests = [test for tests in terminalreporter.stats.values() for test in tests if getattr(test, "when", "") == "call"]
+    findings = [line for test in tests for name, line in test.user_properties if name == "finding"]
     if findings:
         terminalreporter.section("reliability")
         for line in findings:

@@ -38,11 +38,6 @@ def no_grad() -> Iterator[None]:
         grad_enabled = before
 
 
-def isgrad_enabled() -> bool:
-    """Whether operations leave nodes."""
-    return grad_enabled
-
-
 class Node:
     """One step of a calculation, as the walk back sees it; or a leaf, where the walk ends.
 

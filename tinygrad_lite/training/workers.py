@@ -60,7 +60,6 @@ class WorkerProcesses(OneProcess):
     Args:
         pipes: of process 0 those to all others, in order; of another one the pipe to process 0.
         gradients: (W, N), a row for each process.
-        processes: of process 0, the others.
     """
 
     def __init__(

@@ -33,11 +33,11 @@ from gpt.interactive import converse
 from gpt.model import GPT
 from gpt.sample_options import HINTS, SampleOptions, check_beam, check_combination
 from gpt.score import score
-from gpt.task import FAMILY as gpt
+from gpt.task import SPEC as gpt
 from gpt.trained import is_gpt2
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
-from seq2seq.task import FAMILY as seq2seq
+from seq2seq.task import SPEC as seq2seq
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import quoted, run_command, say, shown, wants_colour
 from tinygrad_lite.cli.errors import CheckpointError, OptionError

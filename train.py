@@ -20,8 +20,8 @@ if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_l
 
 import numpy as np
 
-from gpt.task import FAMILY as GPT
-from seq2seq.task import FAMILY as SEQ2SEQ
+from gpt.task import SPEC as GPT
+from seq2seq.task import SPEC as SEQ2SEQ
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import quoted, run_command, say
 from tinygrad_lite.cli.errors import UserError
@@ -37,10 +37,10 @@ from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import Numbers, OneProcess
 from tinygrad_lite.training.run_folder import StopRequest, matmul_rate, tune_memory
-from tinygrad_lite.training.setup import Start, read_start
+from tinygrad_lite.training.setup import RunSetup, read_setup
 from tinygrad_lite.training.workers import start_processes
 
-FAMILIES = (GPT, SEQ2SEQ)
+SPECS = (GPT, SEQ2SEQ)
 PROFILED, MEASURED = 10, 5  # steps
 
 
@@ -48,34 +48,34 @@ def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
     np.seterr(all="ignore")  # the loop looks for NaN and infinity itself, and says where they came from
-    start = read_start(argv, FAMILIES)
-    set_composed(start.options.composed)
-    if start.options.dtype in PRECISIONS:
-        set_precision(start.options.dtype)
+    setup = read_setup(argv, SPECS)
+    set_composed(setup.options.composed)
+    if setup.options.dtype in PRECISIONS:
+        set_precision(setup.options.dtype)
     try:
-        return dry_run(start, measure) if start.options.dry_run else run(start)
+        return dry_run(setup, measure) if setup.options.dry_run else run(setup)
     except (MemoryError, RuntimeError) as error:
         if not is_shortage(error):
             raise
-        explained = too_little_to_train(start, error)
+        explained = too_little_to_train(setup, error)
     raise explained  # here, where nothing holds the arrays and the progress bar of the loop any more
 
 
-def run(start: Start) -> int:
+def run(setup: RunSetup) -> int:
     """Data, model, optimizer, loop; returns the exit status."""
-    options, folder = start.options, start.folder
-    task = start.make_task()
+    options, folder = setup.options, setup.folder
+    task = setup.make_task()
     if options.profile:
-        return show_profile(start, task)
+        return show_profile(setup, task)
     with folder.locked():
-        model = start.make_model(task.tokenizer)
+        model = setup.make_model(task.tokenizer)
         optimizer = options.make_optimizer(model)
         say(f"{model.num_parameters():,} parameters on {options.device}, {options.max_iters:,} steps in {folder.path}/")
-        start.begin(optimizer, task)
+        setup.begin(optimizer, task)
         with (
             StopRequest() as stop,
             start_processes(train, options, task, model, optimizer, stop) as comm,
-            RunLog(start, task, model, optimizer) as log,
+            RunLog(setup, task, model, optimizer) as log,
         ):
             train(options, task, model, optimizer, comm, log)
     if comm.should_stop and optimizer.steps < options.max_iters:
@@ -192,9 +192,9 @@ def measure(
     return (evaluated - began) / MEASURED, time.perf_counter() - evaluated
 
 
-def show_profile(start: Start, task: Task) -> int:
+def show_profile(setup: RunSetup, task: Task) -> int:
     """Print where the time and the memory of a training step go, and train nothing."""
-    options, model = start.options, start.make_model(task.tokenizer)
+    options, model = setup.options, setup.make_model(task.tokenizer)
     optimizer, rate = options.make_optimizer(model), matmul_rate(options.device, options.dtype)
     with start_processes(profile, options, task, model, optimizer) as comm:
         seconds, table = profile(options, task, model, optimizer, comm)

@@ -15,7 +15,7 @@ from gpt.trained import load_trained
 from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
-from tinygrad_lite.training.model_spec import Family, Report
+from tinygrad_lite.training.model_spec import ModelSpec, Report
 
 
 class TextTask:
@@ -96,7 +96,7 @@ def first_words(text: str) -> str:
     return next((line for line in lines if line[:1].isalpha() and is_plain(line)), "")
 
 
-FAMILY = Family(
+SPEC = ModelSpec(
     name="gpt",
     title="the GPT",
     about="Train a GPT on text. Without options: the preset goethe-char.",

@@ -20,7 +20,7 @@ from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.training.model_spec import Family, Report, Trained, read_trained
+from tinygrad_lite.training.model_spec import ModelSpec, Report, Trained, read_trained
 
 BABBLE = 0.9  # share of the loss of guessing above which nothing is translated
 
@@ -114,7 +114,7 @@ def load_trained(path: Path) -> Trained:
     return read_trained(path, "seq2seq", Seq2SeqConfig, Seq2Seq)
 
 
-FAMILY = Family(
+SPEC = ModelSpec(
     name="seq2seq",
     title="translation",
     about="Train an encoder-decoder on sentence pairs.",

@@ -16,7 +16,7 @@ import train
 from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
 from gpt.sample_options import HINTS, SampleOptions
-from gpt.task import FAMILY
+from gpt.task import SPEC
 from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite import Tensor, manual_seed
@@ -197,7 +197,7 @@ def test_evaluation_and_samples_do_not_disturb_the_training():
 
 def test_the_validation_loss_depends_on_nothing_but_the_weights():
     settings = {"text": ["text.txt"], "n_layer": 1, "n_embd": 16, "dropout": 0.3}
-    run = start.Start(FAMILY, build(GPTOptions, ("test", settings)), RunFolder("run"))
+    run = start.RunSetup(SPEC, build(GPTOptions, ("test", settings)), RunFolder("run"))
     task = run.make_task()
     model = run.make_model(task.tokenizer)
     assert model.training
@@ -301,7 +301,7 @@ def test_the_value_of_an_option_is_no_preset(capsys):
 
 def test_options_of_the_same_name_are_of_the_same_type():
     """So what is the value of which option does not depend on the model."""
-    kinds = [typing.get_type_hints(family.options) for family in train.FAMILIES]
+    kinds = [typing.get_type_hints(family.options) for family in train.SPECS]
     shared = kinds[0].keys() & kinds[1].keys()
     assert {name: kinds[0][name] for name in shared} == {name: kinds[1][name] for name in shared}
 
@@ -352,7 +352,7 @@ def test_what_other_hands_would_write_is_told_how_it_is_written_here(words, answ
     assert said_to(*words.split()).startswith(answer)
 
 
-@pytest.mark.parametrize("options", [*(family.options for family in train.FAMILIES), SampleOptions])
+@pytest.mark.parametrize("options", [*(family.options for family in train.SPECS), SampleOptions])
 def test_names_of_other_programs_lead_to_options_that_there_are(options):
     own = {field.name for field in fields(options)}
     hints = HINTS if options is SampleOptions else options.HINTS
@@ -385,7 +385,7 @@ def test_the_help_begins_with_what_is_needed_first(capsys, monkeypatch):
         assert all(name in page for name in ("--label_smoothing", "--batch_size"))  # the other model's are named
 
 
-@pytest.mark.parametrize("family", train.FAMILIES)
+@pytest.mark.parametrize("family", train.SPECS)
 def test_the_examples_of_the_help_are_right(family):
     presets = start.list_presets(start.PRESETS)
     for command in family.examples:

@@ -13,7 +13,7 @@ import numpy as np
 
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.flat import Optimizer
-from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 
@@ -166,7 +166,7 @@ def adamw_fused(
         wp -= t
 
 
-adamw = Twin(adamw_composed, cpu=adamw_fused, cuda="tinygrad_lite.cuda.adamw")
+adamw = ReferenceAndFused(adamw_composed, cpu=adamw_fused, cuda="tinygrad_lite.cuda.adamw")
 
 
 # --- learning rate over time: functions of the step, counted from 0 -------------------------------------------

@@ -13,7 +13,7 @@ from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, list_presets, read_preset
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.setup import family_of
-from train import FAMILIES
+from train import SPECS
 
 PRESETS = Path(__file__).parent.parent.parent / "presets"
 SMALL = GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=6, dropout=0.1)
@@ -138,7 +138,7 @@ def test_options_make_a_config():
 @pytest.mark.parametrize("name", sorted(list_presets(PRESETS)))
 def test_every_preset_is_a_run_that_can_be(name):
     preset = read_preset(PRESETS / f"{name}.toml")
-    options = build(family_of(preset, FAMILIES).options, (name, {n: v for n, v in preset.items() if n != "family"}))
+    options = build(family_of(preset, SPECS).options, (name, {n: v for n, v in preset.items() if n != "family"}))
     options.check(learns_tokenizer=True)
     assert options.model_config(100).n_layer > 0
     assert list_presets(PRESETS)[name]

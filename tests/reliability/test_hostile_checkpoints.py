@@ -24,7 +24,7 @@ import train
 from gpt import export
 from gpt.sample_options import SampleOptions
 from seq2seq import evaluate
-from seq2seq.task import FAMILY as SEQ2SEQ
+from seq2seq.task import SPEC as SEQ2SEQ
 from seq2seq.translate import translate
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.reliability.mutations import (

@@ -13,7 +13,7 @@ import pytest
 
 import sample
 from gpt.config import GPTOptions
-from gpt.task import FAMILY
+from gpt.task import SPEC
 from tests import test_translation_scripts as translation
 from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite import manual_seed
@@ -21,7 +21,7 @@ from tinygrad_lite.cli.options import build
 from tinygrad_lite.device import random_key
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.setup import Start
+from tinygrad_lite.training.setup import RunSetup
 
 pytestmark = pytest.mark.usefixtures("workplace")
 ALL = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 20, "keep": 1, "average": 2, "out_dir": None}
@@ -80,7 +80,7 @@ def test_the_seed_and_nothing_else_decides_every_random_number(report):
         return run_training(out_dir=f"initial-{seed}", max_iters=0, seed=seed, overwrite=True).last.read_bytes()
 
     settings = {"text": ["text.txt"], "n_embd": 16, "n_head": 2, "n_layer": 1}
-    start = Start(FAMILY, build(GPTOptions, ("test", settings)), RunFolder("unused"))
+    start = RunSetup(SPEC, build(GPTOptions, ("test", settings)), RunFolder("unused"))
     task = start.make_task()
 
     def places(seed):

@@ -36,7 +36,7 @@ import math
 import numpy as np
 
 from tinygrad_lite.functional.dropout import check_probability, dropout_composed, keep_mask
-from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.functional.softmax import softmax
 from tinygrad_lite.tensor import Tensor, node
 
@@ -194,6 +194,6 @@ def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     check_probability(dropout_p)
 
 
-scaled_dot_product_attention = Twin(
+scaled_dot_product_attention = ReferenceAndFused(
     scaled_dot_product_attention_composed, cpu=scaled_dot_product_attention_fused, cuda="tinygrad_lite.cuda.attention"
 )

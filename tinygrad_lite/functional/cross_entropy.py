@@ -26,7 +26,7 @@ References: label smoothing in Szegedy et al. 2016, section 7 (arXiv:1512.00567)
 import numpy as np
 
 from tinygrad_lite.device import is_float
-from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.functional.softmax import log_softmax
 from tinygrad_lite.tensor import Tensor, node
 
@@ -138,4 +138,6 @@ def check_cross_entropy(
             raise ValueError(f"cross_entropy: target {bad[0]} is outside the vocabulary of {vocab_size} tokens")
 
 
-cross_entropy = Twin(cross_entropy_composed, cpu=cross_entropy_fused, cuda="tinygrad_lite.cuda.cross_entropy")
+cross_entropy = ReferenceAndFused(
+    cross_entropy_composed, cpu=cross_entropy_fused, cuda="tinygrad_lite.cuda.cross_entropy"
+)

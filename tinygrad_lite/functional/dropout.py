@@ -17,7 +17,7 @@ Reference: Srivastava et al. 2014, section 4 (JMLR 15); the "inverted" scaling a
 import numpy as np
 
 from tinygrad_lite.device import get_device, next_rng
-from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -62,4 +62,4 @@ def check_probability(p: float) -> None:
         raise ValueError(f"dropout: p must be in [0, 1), not {p}")
 
 
-dropout = Twin(dropout_composed, cpu=dropout_fused, cuda="tinygrad_lite.cuda.dropout")
+dropout = ReferenceAndFused(dropout_composed, cpu=dropout_fused, cuda="tinygrad_lite.cuda.dropout")

@@ -11,7 +11,7 @@ token at a time (`add_rows` in device.py).
 """
 
 from tinygrad_lite.device import add_rows
-from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -50,4 +50,4 @@ def check_embedding(weight: Tensor, ids: Tensor) -> None:
             raise ValueError(f"embedding: token {bad} is outside the table of {len(weight)} rows")
 
 
-embedding = Twin(embedding_composed, cpu=embedding_fused, cuda="tinygrad_lite.cuda.embedding")
+embedding = ReferenceAndFused(embedding_composed, cpu=embedding_fused, cuda="tinygrad_lite.cuda.embedding")

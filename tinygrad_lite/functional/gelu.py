@@ -28,7 +28,7 @@ import math
 
 import numpy as np
 
-from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.ops import erf_array
 from tinygrad_lite.tensor import Tensor, node
 
@@ -139,4 +139,4 @@ def wants_tanh(approximate: str) -> bool:
     return approximate == "tanh"
 
 
-gelu = Twin(gelu_composed, cpu=gelu_fused, cuda="tinygrad_lite.cuda.gelu")
+gelu = ReferenceAndFused(gelu_composed, cpu=gelu_fused, cuda="tinygrad_lite.cuda.gelu")

@@ -23,7 +23,7 @@ Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); the variance divide
 import numpy as np
 
 from tinygrad_lite.device import sum_over
-from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -87,4 +87,4 @@ def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
             raise ValueError(f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}")
 
 
-layer_norm = Twin(layer_norm_composed, cpu=layer_norm_fused, cuda="tinygrad_lite.cuda.layer_norm")
+layer_norm = ReferenceAndFused(layer_norm_composed, cpu=layer_norm_fused, cuda="tinygrad_lite.cuda.layer_norm")

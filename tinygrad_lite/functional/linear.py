@@ -15,7 +15,7 @@ Reference: the layout of W is that of torch.nn.Linear.
 """
 
 from tinygrad_lite.device import sum_over
-from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -64,4 +64,4 @@ def check_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         raise ValueError(f"linear: weight {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}")
 
 
-linear = Twin(linear_composed, cpu=linear_fused, cuda="tinygrad_lite.cuda.linear")
+linear = ReferenceAndFused(linear_composed, cpu=linear_fused, cuda="tinygrad_lite.cuda.linear")

@@ -13,7 +13,7 @@ On the CPU it is `linear`, then `gelu`, which works through blocks that stay in 
 
 from tinygrad_lite.functional.gelu import gelu
 from tinygrad_lite.functional.linear import linear
-from tinygrad_lite.functional.registry import Twin
+from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor
 
 
@@ -31,4 +31,4 @@ def linear_gelu_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, 
     return gelu(linear(x, weight, bias), approximate)
 
 
-linear_gelu = Twin(linear_gelu_composed, cuda="tinygrad_lite.cuda.gelu")
+linear_gelu = ReferenceAndFused(linear_gelu_composed, cuda="tinygrad_lite.cuda.gelu")

@@ -1,9 +1,9 @@
-"""Twins: each heavy operation exists composed (clear) and fused (fast), and one switch chooses.
+"""Each heavy operation in two kinds of versions, a reference and fused ones, and the switch that chooses.
 
-The composed twin is written with primitives and is valid on every device; it is the definition. A fused twin
-computes the same in one node with a gradient derived by hand, and is registered for the devices it can run on.
-Where none is registered for a device, the composed one runs. The tests walk through `REGISTRY`, so no fused
-code exists that is not compared with its definition.
+The reference version is composed of primitives and runs on every device: it is the definition. A fused version
+computes the same in one node, with a gradient derived by hand, and is registered for the device it is written for.
+Where none is registered for a device, the reference runs. The tests go through `REGISTRY`, so no fused version exists
+that is not compared with its definition.
 
 What is fused for a GPU lies beside its CUDA source, in tinygrad_lite/cuda/, and is imported when it is first needed.
 """
@@ -22,15 +22,15 @@ from tinygrad_lite.ops import as_tensor
 from tinygrad_lite.spelling import respelled
 from tinygrad_lite.tensor import Tensor
 
-REGISTRY: dict[str, "Twin"] = {}
+REGISTRY: dict[str, "ReferenceAndFused"] = {}
 _composed_only = False
 
 
-class Twin:
+class ReferenceAndFused:
     """An operation in two versions; calling it runs the one that fits the data and the switch."""
 
     def __init__(self, composed: Callable[..., Any], **fused: Callable[..., Any] | str) -> None:
-        """Pair a composed version with fused ones by device, as in `Twin(layer_norm_composed, cpu=..., cuda=...)`.
+        """Register a reference version with fused ones by device: `ReferenceAndFused(gelu_composed, cpu=gelu_fused)`.
 
         Instead of a function it may be the name of the module where the function is: for `layer_norm` and device cuda
         that is `layer_norm_cuda`.
@@ -46,7 +46,7 @@ class Twin:
         REGISTRY[self.name] = self
 
     def __get__(self, x: Tensor | None, owner: type | None = None) -> Callable[..., Any]:
-        """As a function would be, a twin in a class is a method."""
+        """As a function would be, it is a method where it stands in a class."""
         return self if x is None else MethodType(self, x)
 
     def __call__(self, *args: Any, **options: Any) -> Any:

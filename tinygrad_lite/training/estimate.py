@@ -11,7 +11,7 @@ from tinygrad_lite.cli.errors import TooLittleMemory
 from tinygrad_lite.device import get_device
 from tinygrad_lite.training.model_spec import Task, Trained
 from tinygrad_lite.training.run_folder import matmul_rate
-from tinygrad_lite.training.setup import Start
+from tinygrad_lite.training.setup import RunSetup
 from tinygrad_lite.training.workers import Program, start_processes
 
 # What CuPy and NumPy say: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".
@@ -41,20 +41,20 @@ class Size:
     products: int
 
 
-def size_of(start: Start) -> Size:
+def size_of(setup: RunSetup) -> Size:
     """What a run takes, as its settings say; and its text, once that has been read."""
-    options, about = start.options, ""
+    options, about = setup.options, ""
     vocab_size = options.vocab_size
-    if start.vocab_size:
-        vocab_size = start.vocab_size
-    elif start.tokenizer:
-        vocab_size = start.tokenizer.vocab_size
+    if setup.vocab_size:
+        vocab_size = setup.vocab_size
+    elif setup.tokenizer:
+        vocab_size = setup.tokenizer.vocab_size
     elif options.tokenizer == "char":
         vocab_size, about = 100, " with 100 different characters; the text decides"
     elif options.tokenizer == "byte":
         vocab_size = 256
     config = options.model_config(vocab_size)
-    model = start.family.model.blueprint(config)
+    model = setup.family.model.blueprint(config)
     parameters, bytes_each = model.num_parameters(), options.weight_dtype.itemsize
     moments, workers = (1, "one moment") if options.optimizer == "sgd" else (2, "two moments"), options.workers
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
@@ -64,10 +64,10 @@ def size_of(start: Start) -> Size:
     return Size(about, parameters, kept, activations, (tokens, factors), tokens * model.flops_per_token())
 
 
-def dry_run(start: Start, measure: Program) -> int:
+def dry_run(setup: RunSetup, measure: Program) -> int:
     """Print what a run would be: size, memory, tokens per step, schedule, time. Fetches nothing and writes nothing."""
-    task = start.make_task() if start.options.is_at_hand() else None
-    options, size = start.options, size_of(start)
+    task = setup.make_task() if setup.options.is_at_hand() else None
+    options, size = setup.options, size_of(setup)
     (kept, what), (tokens, factors), mib = size.kept, size.tokens, 1 / 2**20
     say(f"parameters       {size.parameters:,}{size.about}")
     say(f"memory           {kept * mib:,.0f} MiB {what}")
@@ -78,19 +78,19 @@ def dry_run(start: Start, measure: Program) -> int:
     say("learning rate    step: rate")
     for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
         say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
-    say(f"time             {time_of(start, task, size, measure)}")
+    say(f"time             {time_of(setup, task, size, measure)}")
     return 0
 
 
-def time_of(start: Start, task: Task | None, size: Size, measure: Program) -> str:
+def time_of(setup: RunSetup, task: Task | None, size: Size, measure: Program) -> str:
     """How long a run would take, in words: measured in a few steps, or else the least that it can be.
 
     Args:
         task: None if its text is not on this computer.
         measure: a program that makes a few steps, and returns the seconds of a step and of an evaluation.
     """
-    options = start.options
-    steps = options.max_iters - (start.checkpoint.step if start.checkpoint else 0)
+    options = setup.options
+    steps = options.max_iters - (setup.checkpoint.step if setup.checkpoint else 0)
     products = size.products / matmul_rate(options.device, options.dtype)
     free, reason = free_memory(options.device), ""
     if task is None:
@@ -101,7 +101,7 @@ def time_of(start: Start, task: Task | None, size: Size, measure: Program) -> st
         reason = f"only {amount(free)} of memory are free"
     if reason:
         return f"at least {duration(steps * products)} for the matrix products alone; not measured, because {reason}"
-    model = start.make_model(task.tokenizer)
+    model = setup.make_model(task.tokenizer)
     optimizer = options.make_optimizer(model)
     with start_processes(measure, options, task, model, optimizer) as comm:
         step, evaluation = measure(options, task, model, optimizer, comm)
@@ -144,11 +144,11 @@ def is_shortage(error: Exception) -> bool:
     return isinstance(error, MemoryError) or bool(FULL.search(str(error)))
 
 
-def too_little_to_train(start: Start, error: Exception) -> TooLittleMemory:
+def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
     """What a training run would have needed, and which of its options make it need less."""
-    options, size = start.options, size_of(start)
+    options, size = setup.options, size_of(setup)
     advice = [f"a smaller --{options.BATCH} (with more --gradient_accumulation_steps an update stays the same)"]
-    if start.checkpoint is None and start.trained is None:
+    if setup.checkpoint is None and setup.trained is None:
         advice += ["a shorter --block_size", "a smaller model (--n_layer, --n_embd)"]
     if options.device == "cuda" and options.dtype != "bfloat16":
         advice.append("--dtype bfloat16")
@@ -157,11 +157,11 @@ def too_little_to_train(start: Start, error: Exception) -> TooLittleMemory:
     if options.composed:
         advice.append("the fused operations (without --composed)")
     kept, what = size.kept
-    saved = not options.profile and start.folder.last.exists()
+    saved = not options.profile and setup.folder.last.exists()
     return TooLittleMemory(
         f"{shortage(error, options.device)}; {what} take {amount(kept)}, the activations of a micro-step about "
         f"{amount(size.activations)}: take {' or '.join(advice)}"
-        + (f"; {start.folder.last} is intact: --resume continues from there" if saved else "")
+        + (f"; {setup.folder.last} is intact: --resume continues from there" if saved else "")
     )
 
 

@@ -23,16 +23,16 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.checkpoint import Checkpoint, mean_weights, save_checkpoint
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.processes import Numbers
-from tinygrad_lite.training.setup import Start
+from tinygrad_lite.training.setup import RunSetup
 
 
 class RunLog:
     """The files and the progress bar of a run; to be used in a `with`, which closes the bar."""
 
-    def __init__(self, start: Start, task: Task, model: Module, optimizer: Optimizer) -> None:
-        self.start, self.task, self.model, self.optimizer = start, task, model, optimizer
-        self.options, self.folder = start.options, start.folder
-        before = start.checkpoint
+    def __init__(self, setup: RunSetup, task: Task, model: Module, optimizer: Optimizer) -> None:
+        self.setup, self.task, self.model, self.optimizer = setup, task, model, optimizer
+        self.options, self.folder = setup.options, setup.folder
+        before = setup.checkpoint
         self.best_loss, self.best_step = (before.best_loss, before.best_step) if before else (None, None)
         self.refused: list[Exception] = []  # what could not be written at the latest evaluation
         self.first = optimizer.steps
@@ -143,7 +143,7 @@ class RunLog:
     def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
         """Everything that the run needs to continue, and sample.py to generate."""
         return Checkpoint(
-            family=self.start.family.name,
+            family=self.setup.family.name,
             model=self.model.config.to_json(),
             training=self.options.saved(),
             tokenizer=self.task.tokenizer.to_json(),

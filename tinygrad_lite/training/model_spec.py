@@ -1,6 +1,6 @@
 """What the scripts need to know of a family of models: the GPT is one, the translation model another.
 
-`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family` (at the end of
+`train.py` and `sample.py` are the same for all families. Each family describes itself in one `ModelSpec` (at the end of
 gpt/task.py and of seq2seq/task.py), and its `Task` is the work that the training loop does step by step.
 """
 
@@ -77,7 +77,7 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True)
-class Family:
+class ModelSpec:
     """A family of models, as a table.
 
     Attributes:

@@ -15,12 +15,12 @@ from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, difference
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.training.checkpoint import Checkpoint
-from tinygrad_lite.training.model_spec import Family, Trained, check_specials
+from tinygrad_lite.training.model_spec import ModelSpec, Trained, check_specials
 from tinygrad_lite.training.options import NOT_SAVED, TrainOptions
 from tinygrad_lite.training.run_folder import RunFolder
 
 
-def fixed(family: Family) -> frozenset[str]:
+def fixed(family: ModelSpec) -> frozenset[str]:
     """The options that decide which weights there are: a run that starts from weights cannot change them."""
     return family.shape | {"tokenizer", "vocab_size"}
 
@@ -29,7 +29,7 @@ def fixed(family: Family) -> frozenset[str]:
 
 
 def resumed_options(
-    family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
+    family: ModelSpec, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
 ) -> TrainOptions:
     """The settings of the run that is resumed, with what the command line changes; prints the changes."""
     source = f"checkpoint {folder.last}"
@@ -63,7 +63,7 @@ def resumed_options(
     return options
 
 
-def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
+def check_saved(path: Path, family: ModelSpec, training: Mapping[str, Any]) -> None:
     """Raise CheckpointError if settings say where to read or write: an untrusted checkpoint must not."""
     dataset = training.get("dataset")
     outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
@@ -81,7 +81,7 @@ def name_of(origin: Path) -> str:
     return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
 
 
-def load_origin(family: Family, origin: str) -> Trained:
+def load_origin(family: ModelSpec, origin: str) -> Trained:
     """The weights that --init_from names.
 
     Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
@@ -97,7 +97,7 @@ def load_origin(family: Family, origin: str) -> Trained:
 
 
 def adapted_options(
-    family: Family, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
+    family: ModelSpec, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> TrainOptions:
     """The settings of a new run with other weights: their shape and tokenizer, else those of preset and command line.
 

@@ -32,7 +32,7 @@ METRICS = (
     *("bleu", "chrf", "exact"),
 )
 LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
-MOST_WORKERS = 4  # processes, unless the user gives a number
+MAX_DEFAULT_WORKERS = 4  # processes, unless the user gives a number
 STEP = re.compile("[0-9]{1,100}")
 SAMPLE_HEADING = re.compile(r"^=== step ([0-9][0-9,]{0,100}): ", re.MULTILINE)
 

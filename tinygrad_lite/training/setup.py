@@ -31,10 +31,10 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, family_in, load_checkpoint
-from tinygrad_lite.training.model_spec import Family, Task, Trained, check_family
+from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, resumed_options
-from tinygrad_lite.training.run_folder import MOST_WORKERS, RunFolder, available_cores
+from tinygrad_lite.training.run_folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores
 
 PRESETS = Path(__file__).parents[2] / "presets"
 COMMON = ("text", "pairs", "max_iters", "resume")  # what --help shows first
@@ -42,7 +42,7 @@ IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
 
 
 @dataclass
-class Start:
+class RunSetup:
     """What a run begins with.
 
     Attributes:
@@ -51,7 +51,7 @@ class Start:
         vocab_size: the tokens of the text, once it has been read.
     """
 
-    family: Family
+    family: ModelSpec
     options: TrainOptions
     folder: RunFolder
     checkpoint: Checkpoint | None = None
@@ -115,7 +115,7 @@ class Start:
         say(f"resuming after {self.checkpoint.step:,} steps")
 
 
-def read_start(argv: list[str], families: Sequence[Family]) -> Start:
+def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
     """What the command line asks for. The available options depend on the preset or weights that it names.
 
     Raises: UserError with one sentence that says what cannot be done, before any text is fetched.
@@ -159,20 +159,20 @@ def read_start(argv: list[str], families: Sequence[Family]) -> Start:
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last)
         check_family(folder.last, checkpoint, family.name)
-        start = Start(family, resumed_options(family, checkpoint, given, folder), folder, checkpoint)
+        setup = RunSetup(family, resumed_options(family, checkpoint, given, folder), folder, checkpoint)
     elif origin == "scratch":
-        start = Start(family, options, folder)
+        setup = RunSetup(family, options, folder)
     else:
         asked = base | given if named else given  # the default preset was not asked for
         trained = load_origin(family, origin)
-        start = Start(family, adapted_options(family, trained, base, given, asked), folder, trained=trained)
-    check_options(start)
+        setup = RunSetup(family, adapted_options(family, trained, base, given, asked), folder, trained=trained)
+    check_options(setup)
     if origin != "resume":
-        refuse_if_used(start.options, folder)
-    return start
+        refuse_if_used(setup.options, folder)
+    return setup
 
 
-def choose_family(argv: Sequence[str], presets: Collection[str], families: Sequence[Family]) -> Family:
+def choose_family(argv: Sequence[str], presets: Collection[str], families: Sequence[ModelSpec]) -> ModelSpec:
     """The family of the preset that is named, else of the weights to start from or to continue with, else the first."""
     parts = split_command_line(argv, *(family.options for family in families))
     named = next((part.text for part in parts if not part.name), None)
@@ -191,7 +191,7 @@ def choose_family(argv: Sequence[str], presets: Collection[str], families: Seque
     return families[0]
 
 
-def options_elsewhere(family: Family, families: Sequence[Family]) -> tuple[dict[str, str], list[str]]:
+def options_elsewhere(family: ModelSpec, families: Sequence[ModelSpec]) -> tuple[dict[str, str], list[str]]:
     """Of the options that only other families have: where each belongs, and a line of --help for each such family."""
     own, hints, lines = {field.name for field in fields(family.options)}, {}, []
     for other in families:
@@ -212,7 +212,7 @@ def default_name(origin: str, given: Mapping[str, Any]) -> str:
     return Path(given["text"][0]).stem if given.get("text") else ""
 
 
-def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
+def family_of(preset: Mapping[str, Any], families: Sequence[ModelSpec]) -> ModelSpec:
     """The family that a preset is for: what it names, or the first.
 
     Raises: OptionError if it names an unknown one.
@@ -233,9 +233,9 @@ def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
         folder.refuse_if_used()
 
 
-def check_options(start: Start) -> None:
+def check_options(setup: RunSetup) -> None:
     """Choose the device, and check that the run can be computed."""
-    options = start.options
+    options = setup.options
     if options.device == "auto":
         options.device = get_device("auto").name
         say(f"--device auto chooses {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
@@ -247,7 +247,7 @@ def check_options(start: Start) -> None:
             f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but the "
             "learning rate ends there: choose a smaller one, or omit it for a tenth"
         )
-    options.check(learns_tokenizer=start.tokenizer is None)
+    options.check(learns_tokenizer=setup.tokenizer is None)
     for name in options.FILES:
         paths = getattr(options, name)
         for path in [paths] if isinstance(paths, str) else paths:
@@ -264,7 +264,7 @@ def number_of_workers(options: TrainOptions) -> int:
     if options.workers > most:
         reason = "each needs a part of the batch" if options.device == "cpu" else "one keeps a GPU busy"
         raise OptionError(f"--workers {options.workers}: {reason}; use at most {most}")
-    return options.workers or min(MOST_WORKERS, available_cores(), most)
+    return options.workers or min(MAX_DEFAULT_WORKERS, available_cores(), most)
 
 
 def warn_of_unknown(task: Task) -> None:

@@ -12,7 +12,7 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import keyed_rng, random_key
-from tinygrad_lite.functional.registry import REGISTRY, Twin, composed, set_composed
+from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, composed, set_composed
 from tinygrad_lite.optim import adamw
 
 ALL = [(name, case) for name, cases in CASES.items() for case in cases]
@@ -142,7 +142,7 @@ def pair(monkeypatch):
     def which_composed(x, y=None):
         return "composed"
 
-    return Twin(which_composed, cpu=lambda x, y=None: "fused", cuda=lambda x, y=None: "fused")
+    return ReferenceAndFused(which_composed, cpu=lambda x, y=None: "fused", cuda=lambda x, y=None: "fused")
 
 
 def test_the_fused_version_runs_unless_switched_off(pair):

@@ -164,7 +164,7 @@ def test_writing_on_a_computer_that_is_too_small(workplace, monkeypatch, capsys)
     assert said.endswith("or a smaller model")
 
 
-@pytest.mark.parametrize("family", train.FAMILIES)
+@pytest.mark.parametrize("family", train.SPECS)
 def test_every_family_has_the_options_that_are_recommended(family):
     names = {field.name for field in fields(family.options)}
     assert names >= {family.options.BATCH, "gradient_accumulation_steps", "block_size", "n_layer", "n_embd", "dtype"}

@@ -6,7 +6,7 @@ from typing import ClassVar
 import pytest
 
 from gpt.config import GPTConfig, GPTOptions
-from gpt.task import FAMILY
+from gpt.task import SPEC
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.cli.command_line import help_page, parse_command_line
@@ -84,7 +84,7 @@ def test_a_field_is_a_key_of_the_json_and_old_checkpoints_have_its_default():
 
 
 def test_a_field_is_part_of_the_shape_unless_it_matters_in_training_only():
-    assert replace(FAMILY, config=Switched).shape == FAMILY.shape | {"gates"}
+    assert replace(SPEC, config=Switched).shape == SPEC.shape | {"gates"}
     assert not {"dropout", "label_smoothing", "vocab_size", "pad"} & (GPTConfig.shape() | Seq2SeqConfig.shape())
 
 

@@ -12,8 +12,8 @@ from threadpoolctl import threadpool_info
 import train
 from gpt.config import GPTOptions
 from gpt.model import GPT as GPT_MODEL
-from gpt.task import FAMILY as GPT
-from seq2seq.task import FAMILY as SEQ2SEQ
+from gpt.task import SPEC as GPT
+from seq2seq.task import SPEC as SEQ2SEQ
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import arguments, losses, run_training, same, script
 from tinygrad_lite.cli.errors import OptionError, UserError
@@ -34,7 +34,7 @@ def parts(family=GPT, **changes):
     """Options, task, model and optimizer of a small run."""
     small = SMALL if family is GPT else {}
     options = build(family.options, ("test", small | changes))
-    run = start.Start(family, options, RunFolder("run"))
+    run = start.RunSetup(family, options, RunFolder("run"))
     task = run.make_task()
     model = run.make_model(task.tokenizer)
     return options, task, model, options.make_optimizer(model)

@@ -8,7 +8,8 @@
 from typing import Any
 
 # isort: off
-from tinygrad_lite.tensor import Tensor  # first: it imports its operations when it is complete
+from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the others use them
+from tinygrad_lite import methods  # noqa: F401
 
 # isort: on
 from tinygrad_lite import functional, nn, optim

@@ -3,7 +3,7 @@
 Every operation computes its result at once. If one of its inputs needs a gradient, it also leaves a `Node`: which
 nodes its inputs came from (its parents), and a function `backward(dy)` that turns dL/d(result) into one gradient for
 each parent. Nodes and their edges form the graph of the calculation. `walk_back` goes through it from the loss to the
-leaves and applies the chain rule at each node. That is all; the calculus is in `ops.py` and in the chapters of
+leaves and applies the chain rule at each node. That is all; the calculus is in `ops/` and in the chapters of
 `functional/`.
 
 A node holds no array. What a derivative needs of the forward pass, `backward` has closed over; everything else is
@@ -55,7 +55,9 @@ class Node:
         notes: for observers.
     """
 
-    __slots__ = ("age", "backward", "dtype", "keep", "notes", "op", "parents", "seen", "shape")
+    keep: Callable[[Array, str], None] | None = None
+    seen: tuple[tuple[list[int], int], ...] = ()
+    notes: Any = None
 
     def __init__(
         self,
@@ -64,13 +66,10 @@ class Node:
         backward: Backward | None,
         shape: tuple[int, ...],
         dtype: np.dtype,
-        keep: Callable[[Array, str], None] | None = None,
     ) -> None:
         self.op, self.parents, self.backward = op, parents, backward
-        self.shape, self.dtype, self.keep = shape, dtype, keep
+        self.shape, self.dtype = shape, dtype
         self.age = next(_newest)
-        self.seen: tuple[tuple[list[int], int], ...] = ()
-        self.notes: Any = None
 
 
 # --- the walk -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite import ops
+from tinygrad_lite.ops.common import as_axes, as_shape, as_tensor, as_tensors, one_axis
 from tinygrad_lite.tensor import Axis, Tensor
 
 # --- one element at a time ------------------------------------------------------------------------------------
@@ -30,7 +31,7 @@ def silu(x: Tensor) -> Tensor:
 
 def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
     """This tensor with `value` wherever the mask is true."""
-    return ops.where(ops.as_tensor(mask, x), value, x)
+    return ops.where(as_tensor(mask, x), value, x)
 
 
 # --- reductions (axis: None for all, a number, or several) ----------------------------------------------------
@@ -62,7 +63,7 @@ def prod(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     Halves are multiplied with each other until one factor is left. So each factor's gradient is the product of all
     others, without a division, and right where a factor is 0.
     """
-    axes = ops.as_axes(axis, x.ndim, "prod")
+    axes = as_axes(axis, x.ndim, "prod")
     kept = [i for i in range(x.ndim) if i not in axes]
     y = x.permute(*kept, *axes).reshape(*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes))
     while y.shape[-1] != 1:
@@ -88,14 +89,14 @@ def all(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
 def transpose(x: Tensor, axis0: int = 1, axis1: int = 0) -> Tensor:
     """Swap two axes."""
     axes = list(range(x.ndim))
-    axis0, axis1 = ops.one_axis(axis0, x.ndim, "transpose"), ops.one_axis(axis1, x.ndim, "transpose")
+    axis0, axis1 = one_axis(axis0, x.ndim, "transpose"), one_axis(axis1, x.ndim, "transpose")
     axes[axis0], axes[axis1] = axis1, axis0
     return ops.permute(x, axes)
 
 
 def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     """Join the axes from start_axis to end_axis, both included, into one."""
-    start, end = (ops.one_axis(axis, max(x.ndim, 1), "flatten") for axis in (start_axis, end_axis))
+    start, end = (one_axis(axis, max(x.ndim, 1), "flatten") for axis in (start_axis, end_axis))
     if start > end:
         raise ValueError(f"flatten: the first axis, {start_axis}, comes after the last, {end_axis}")
     return ops.reshape(x, *x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
@@ -105,24 +106,24 @@ def squeeze(x: Tensor, axis: int | None = None) -> Tensor:
     """Without the axes of size 1 (or without the one named, if it has size 1)."""
     if axis is None:
         return ops.reshape(x, tuple(size for size in x.shape if size != 1))
-    axis = ops.one_axis(axis, x.ndim, "squeeze")
+    axis = one_axis(axis, x.ndim, "squeeze")
     return x if x.shape[axis] != 1 else ops.reshape(x, *x.shape[:axis], *x.shape[axis + 1 :])
 
 
 def unsqueeze(x: Tensor, axis: int) -> Tensor:
     """With a new axis of size 1 at this place."""
-    axis = ops.one_axis(axis, x.ndim + 1, "unsqueeze")
+    axis = one_axis(axis, x.ndim + 1, "unsqueeze")
     return ops.reshape(x, *x.shape[:axis], 1, *x.shape[axis:])
 
 
 def stack(*tensors: Tensor, axis: int = 0) -> Tensor:
     """This tensor and the others of the same shape, along a new axis."""
-    return ops.cat(*(tensor.unsqueeze(axis) for tensor in ops.as_tensors(tensors, "stack")), axis=axis)
+    return ops.cat(*(tensor.unsqueeze(axis) for tensor in as_tensors(tensors, "stack")), axis=axis)
 
 
 def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     """Consecutive pieces along an axis: all of one size (the last may be smaller), or of the sizes given."""
-    axis = ops.one_axis(axis, x.ndim, "split")
+    axis = one_axis(axis, x.ndim, "split")
     length = x.shape[axis]
     if isinstance(sizes, (int, np.integer)):
         if sizes < 1:
@@ -139,7 +140,7 @@ def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
 
 def chunk(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
     """At most `count` consecutive pieces along an axis, all of one size but the last, as in torch."""
-    axis = ops.one_axis(axis, x.ndim, "chunk")
+    axis = one_axis(axis, x.ndim, "chunk")
     if count < 1:
         raise ValueError(f"chunk: there cannot be {count} pieces: use a count of 1 or more")
     return x.split(max(-(-x.shape[axis] // count), 1), axis)
@@ -147,7 +148,7 @@ def chunk(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
 
 def flip(x: Tensor, axis: Axis = None) -> Tensor:
     """The elements in reverse order along the axes."""
-    axes = ops.as_axes(axis, x.ndim, "flip")
+    axes = as_axes(axis, x.ndim, "flip")
     return x[tuple(slice(None, None, -1 if i in axes else 1) for i in range(x.ndim))]
 
 
@@ -157,7 +158,7 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
     >>> Tensor([1, 2]).repeat(2, 2).tolist()
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
-    times = ops.as_shape(times)
+    times = as_shape(times)
     if len(times) < x.ndim:
         raise ValueError(f"repeat: needs a number for each of {x.ndim} axes, not {times}")
     sizes = (1,) * (len(times) - x.ndim) + x.shape
@@ -171,7 +172,7 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
 
 def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     """out[i][j][k] = x[i][index[i][j][k]][k] for axis 1, and likewise for other axes."""
-    axis, index = ops.one_axis(axis, x.ndim, "gather"), ops.as_tensor(index, x)
+    axis, index = one_axis(axis, x.ndim, "gather"), as_tensor(index, x)
     if index.ndim != x.ndim:
         raise ValueError(f"gather: index has {index.ndim} axes, the tensor has {x.ndim}")
     places = [index if i == axis else _along(index, i) for i in range(x.ndim)]

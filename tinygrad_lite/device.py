@@ -194,7 +194,9 @@ def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False)
     if type(array) is not np.ndarray:
         return array.sum(axis=axes, keepdims=keepdims)
     if array.size <= ROWS or array.dtype != np.float32:
-        return np.add.reduce(array, axes, keepdims=keepdims)
+        if axes is None and not keepdims:  # NumPy takes longer to make a scalar than an array
+            return np.add.reduce(array, None, None, None, True).reshape(())
+        return np.add.reduce(array, axes, None, None, keepdims)
     axes = tuple(range(array.ndim)) if axes is None else axes
     if array.size < LARGE or not array.flags.c_contiguous or not axes or axes != tuple(range(axes[0], axes[-1] + 1)):
         return np.asarray(np.add.reduce(array, axes, np.float64, keepdims=keepdims), np.float32)

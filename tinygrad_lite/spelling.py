@@ -192,10 +192,11 @@ class Elsewhere:
 
 
 class Listed(type):
-    """The type of a class whose `help()` and `dir()` list one spelling of each thing."""
+    """The type of a class whose `help()` and `dir()` list its methods and properties, one spelling of each."""
 
     def __dir__(cls) -> list[str]:
-        return [name for name in super().__dir__() if not isinstance(getattr(cls, name, None), Elsewhere)]
+        hidden = (Elsewhere, str, type(None))  # the last two: default values of attributes
+        return [name for name in super().__dir__() if name[0] == "_" or not isinstance(getattr(cls, name), hidden)]
 
 
 def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> None:
@@ -218,10 +219,10 @@ def spelled(function: Callable) -> Callable:
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        for name in options:
-            if name not in known:
-                options = respelled(function, function.__name__, options)
-                break
+        if not options:
+            return function(*args)
+        if not known.issuperset(options):
+            options = respelled(function, function.__name__, options)
         return function(*args, **options)
 
     call.knows_spellings = True

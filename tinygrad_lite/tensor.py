@@ -1,7 +1,6 @@
 """The tensor: an array, and the node that says how it was computed.
 
-Most of the methods are operations: `ops.py` has those with a derivative of their own, `compositions.py` those composed
-of them, and `functional/` the heavy ones. How gradients walk back is in `autograd.py`.
+Its operators and the methods that compute are listed in `methods.py`; how gradients walk back is in `autograd.py`.
 """
 
 from __future__ import annotations
@@ -15,31 +14,18 @@ import numpy as np
 
 from tinygrad_lite import autograd, spelling
 from tinygrad_lite.autograd import Backward, Node
-from tinygrad_lite.device import Array, device_of, get_device, is_float, next_rng
+from tinygrad_lite.device import Array, device_of, get_device
 
 Axis = int | Sequence[int] | None
 
 
-class _Later:
-    """Stands for a module of operations while the class `Tensor`, which they need, is being made.
-
-    `exp = ops.exp` in its body then notes two names; the end of this file puts the function there.
-    """
-
-    def __init__(self, module: str, name: str = "") -> None:
-        self.module, self.name = module, name
-
-    def __getattr__(self, name: str) -> _Later:
-        return _Later(self.module, name)
-
-
-if TYPE_CHECKING:  # an editor sees the functions themselves
-    from tinygrad_lite import compositions, functional, ops
+if TYPE_CHECKING:  # an editor sees the operations, which `methods.py` adds to the class when both are there
+    from tinygrad_lite.methods import Methods
 else:
-    compositions, functional, ops = _Later("compositions"), _Later("functional"), _Later("ops")
+    Methods = object
 
 
-class Tensor(metaclass=spelling.Listed):
+class Tensor(Methods, metaclass=spelling.Listed):
     """An n-dimensional array with a gradient.
 
     Beside a tensor, operations take a number, a list or an array too, and make a constant of it: a number takes the
@@ -62,6 +48,9 @@ class Tensor(metaclass=spelling.Listed):
     Tensor([2. 4. 6.], shape=(3,), dtype=float32, device=cpu)
     """
 
+    # Most tensors are results, and each attribute that a new one need not be given saves time.
+    grad: Tensor | None = None
+    op = ""
     _node: Node | None = None  # how it was computed; None for a constant
     _is_parameter = False
     _gradient_memory: Callable[[], Array] | None = None  # where an optimizer wants the gradient of a leaf
@@ -88,21 +77,16 @@ class Tensor(metaclass=spelling.Listed):
             array = np.array(data, dtype=dtype)
         else:
             array = get_device(device).xp.array(data, dtype=dtype)
-        self._set_up(array, "")
+        self.data = array
+        self._version = [0]  # counts in-place writes; views of the same memory share this cell
         if requires_grad:
             self.requires_grad_()
-
-    def _set_up(self, array: Array, op: str) -> None:
-        self.data = array
-        self.grad: Tensor | None = None
-        self.op = op
-        self._version = [0]  # counts in-place writes; views of the same memory share this cell
 
     @staticmethod
     def wrap(array: Array) -> Tensor:
         """A leaf over an existing array, without copying it."""
         tensor = Tensor.__new__(Tensor)
-        tensor._set_up(array, "")
+        tensor.data, tensor._version = array, [0]
         return tensor
 
     # --- what it is ------------------------------------------------------------------------------------------
@@ -212,7 +196,7 @@ class Tensor(metaclass=spelling.Listed):
         return format(self.item(), form) if form else str(self)
 
     def __dir__(self) -> list[str]:
-        return sorted({*dir(type(self)), *vars(self)})
+        return sorted({*dir(type(self)), *vars(self), "grad", "op"})
 
     def __repr__(self) -> str:
         values = np.array2string(self.numpy(), separator=" ", prefix="Tensor(", threshold=100)
@@ -237,7 +221,8 @@ class Tensor(metaclass=spelling.Listed):
         if requires_grad and self.dtype not in (np.float32, np.float64):
             raise TypeError(f"requires_grad: only float32 and float64 have gradients, not {self.dtype}")
         if requires_grad and self._node is None:
-            self._node = Node("", (), None, self.shape, self.dtype, keep=self._keeper())
+            self._node = Node("", (), None, self.shape, self.dtype)
+            self._node.keep = self._keeper()
         elif not requires_grad:
             self._node = None
         return self
@@ -265,37 +250,6 @@ class Tensor(metaclass=spelling.Listed):
         tensor._version = self._version
         return tensor
 
-    def __setitem__(self, index: Any, value: Any) -> None:
-        """Write into the tensor, in place. Only for constants, and for leaves under `no_grad()`.
-
-        A gradient does not flow through writing; build the new value with `where` or `cat` instead. The write is
-        noted, and a backward pass that would still need the old values says so.
-        """
-        if not self._is_leaf or (self.requires_grad and autograd.grad_enabled):
-            raise RuntimeError(
-                "cannot write into a tensor that gradients flow through: use where(), cat() or masked_fill(), "
-                "or write into a leaf under no_grad()"
-            )
-        index = ops.raw_index(index, self.xp)
-        self.data[index] = value.data if isinstance(value, Tensor) else value
-        self.mark_written()
-
-    def _in_place(self, result: Tensor, sign: str) -> Tensor:
-        """What `x += y` and the like make of x + y: a new tensor, except that parameters and leaves that require a
-        gradient are written into.
-        """
-        if not self._is_leaf or not (self.requires_grad or self._is_parameter):
-            return result
-        if autograd.grad_enabled:
-            raise RuntimeError(
-                f"x {sign} y: x is a leaf that requires a gradient: write into it under no_grad(), or make a new "
-                f"tensor by x = x {sign[0]} y"
-            )
-        if result.shape != self.shape:
-            raise ValueError(f"x {sign} y: the result has shape {result.shape}, x has {self.shape}")
-        self[...] = result
-        return self
-
     def mark_written(self) -> None:
         """Note that the memory of this tensor was changed in place (optimizers do this)."""
         self._version[0] += 1
@@ -322,256 +276,11 @@ class Tensor(metaclass=spelling.Listed):
             autograd.check_gradient(start, self.shape, self.dtype, "backward")
         autograd.walk_back(self._node, start)
 
-    # --- creation (shapes as numbers or as one tuple) ---------------------------------------------------------
-
-    @staticmethod
-    def full(shape: Any, value: float, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-        """A tensor of one value everywhere."""
-        dtype = Tensor(value).dtype if dtype is None else dtype
-        return Tensor.wrap(get_device(device).xp.full(shape, value, dtype)).requires_grad_(requires_grad)
-
-    @staticmethod
-    def zeros(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-        """A tensor of zeros."""
-        return Tensor.full(ops.as_shape(shape), 0, dtype, device, requires_grad)
-
-    @staticmethod
-    def ones(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-        """A tensor of ones."""
-        return Tensor.full(ops.as_shape(shape), 1, dtype, device, requires_grad)
-
-    @staticmethod
-    def arange(
-        start: float,
-        stop: float | None = None,
-        step: float = 1,
-        *,
-        dtype: Any = None,
-        device: str = "cpu",
-        requires_grad: bool = False,
-    ) -> Tensor:
-        """start, start + step, ... up to but excluding stop; from 0 if only one number is given."""
-        start, stop = (0, start) if stop is None else (start, stop)
-        if dtype is None:
-            dtype = np.int64 if all(isinstance(n, (int, np.integer)) for n in (start, stop, step)) else np.float32
-        return Tensor.wrap(get_device(device).xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)
-
-    @staticmethod
-    def eye(
-        rows: int,
-        columns: int | None = None,
-        *,
-        dtype: Any = np.float32,
-        device: str = "cpu",
-        requires_grad: bool = False,
-    ) -> Tensor:
-        """The identity matrix: ones where row and column have the same number, as many columns as rows by default."""
-        return Tensor.wrap(get_device(device).xp.eye(rows, columns, dtype=dtype)).requires_grad_(requires_grad)
-
-    @staticmethod
-    def rand(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-        """Uniform in [0, 1). Drawn on the host, so every device gets the same numbers (see `manual_seed`)."""
-        return _drawn("rand", "random", shape, dtype, device, requires_grad)
-
-    @staticmethod
-    def randn(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-        """Normal with mean 0 and variance 1. Drawn on the host, like `rand`."""
-        return _drawn("randn", "standard_normal", shape, dtype, device, requires_grad)
-
-    def full_like(self, value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-        """One value everywhere, in this shape, on this device, in this dtype unless another is given."""
-        return Tensor.full(self.shape, value, self.dtype if dtype is None else dtype, self.device, requires_grad)
-
-    def zeros_like(self, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-        """Zeros in this shape, on this device, in this dtype unless another is given."""
-        return self.full_like(0, dtype, requires_grad)
-
-    def ones_like(self, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-        """Ones in this shape, on this device, in this dtype unless another is given."""
-        return self.full_like(1, dtype, requires_grad)
-
-    # --- arithmetic and comparison ----------------------------------------------------------------------------
-
-    def __add__(self, other: Any) -> Tensor:
-        return ops.add(self, other)
-
-    def __radd__(self, other: Any) -> Tensor:
-        return ops.add(other, self)
-
-    def __sub__(self, other: Any) -> Tensor:
-        return ops.sub(self, other)
-
-    def __rsub__(self, other: Any) -> Tensor:
-        return ops.sub(other, self)
-
-    def __mul__(self, other: Any) -> Tensor:
-        return ops.mul(self, other)
-
-    def __rmul__(self, other: Any) -> Tensor:
-        return ops.mul(other, self)
-
-    def __truediv__(self, other: Any) -> Tensor:
-        return ops.div(self, other)
-
-    def __rtruediv__(self, other: Any) -> Tensor:
-        return ops.div(other, self)
-
-    def __pow__(self, other: Any) -> Tensor:
-        return ops.pow(self, other)
-
-    def __rpow__(self, other: Any) -> Tensor:
-        return ops.pow(other, self)
-
-    def __iadd__(self, other: Any) -> Tensor:
-        return self._in_place(ops.add(self, other), "+=")
-
-    def __isub__(self, other: Any) -> Tensor:
-        return self._in_place(ops.sub(self, other), "-=")
-
-    def __imul__(self, other: Any) -> Tensor:
-        return self._in_place(ops.mul(self, other), "*=")
-
-    def __itruediv__(self, other: Any) -> Tensor:
-        return self._in_place(ops.div(self, other), "/=")
-
-    def __neg__(self) -> Tensor:
-        return ops.neg(self)
-
-    def __matmul__(self, other: Any) -> Tensor:
-        return ops.matmul(self, other)
-
-    def __rmatmul__(self, other: Any) -> Tensor:
-        return ops.matmul(other, self)
-
-    def __eq__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return ops.compare(self, other, "equal")
-
-    def __ne__(self, other: Any) -> Tensor:  # type: ignore[override]
-        return ops.compare(self, other, "not_equal")
-
-    def __lt__(self, other: Any) -> Tensor:
-        return ops.compare(self, other, "less")
-
-    def __le__(self, other: Any) -> Tensor:
-        return ops.compare(self, other, "less_equal")
-
-    def __gt__(self, other: Any) -> Tensor:
-        return ops.compare(self, other, "greater")
-
-    def __ge__(self, other: Any) -> Tensor:
-        return ops.compare(self, other, "greater_equal")
-
-    def __invert__(self) -> Tensor:
-        """Not: true where this tensor is false or zero."""
-        return ops.compare(self, 0, "equal")
-
-    __mod__ = ops.mod
-    __floordiv__ = ops.floordiv
-
-    def __rmod__(self, other: Any) -> Tensor:
-        return ops.mod(other, self)
-
-    def __rfloordiv__(self, other: Any) -> Tensor:
-        return ops.floordiv(other, self)
-
-    def __and__(self, other: Any) -> Tensor:
-        return ops.logical(self, other, "logical_and")
-
-    def __or__(self, other: Any) -> Tensor:
-        return ops.logical(self, other, "logical_or")
-
-    def __xor__(self, other: Any) -> Tensor:
-        return ops.logical(self, other, "logical_xor")
-
-    __rand__, __ror__, __rxor__ = __and__, __or__, __xor__
-    __abs__ = ops.abs
-    __hash__ = object.__hash__  # a tensor is itself, whatever its values: it can be in sets and dicts
-
-    # --- all other methods are functions whose first argument is the tensor ------------------------------------
-
-    __getitem__ = ops.getitem
-
-    # one element at a time
-    abs = ops.abs
-    cast = ops.cast
-    clip = ops.clip
-    clone = ops.clone
-    cos = ops.cos
-    dropout = functional.dropout
-    erf = ops.erf
-    exp = ops.exp
-    gelu = functional.gelu
-    log = ops.log
-    masked_fill = compositions.masked_fill
-    maximum = ops.maximum
-    minimum = ops.minimum
-    relu = ops.relu
-    sigmoid = compositions.sigmoid
-    sign = ops.sign
-    silu = compositions.silu
-    sin = ops.sin
-    sqrt = ops.sqrt
-    tanh = ops.tanh
-    to = ops.to
-    where = ops.where
-
-    # reductions (axis: None for all, a number, or several)
-    all = compositions.all
-    any = compositions.any
-    argmax = ops.argmax
-    argmin = ops.argmin
-    logsumexp = functional.logsumexp
-    max = ops.max
-    mean = compositions.mean
-    min = ops.min
-    prod = compositions.prod
-    std = compositions.std
-    sum = ops.sum
-    var = compositions.var
-
-    # shape
-    cat = ops.cat
-    chunk = compositions.chunk
-    expand = ops.expand
-    flatten = compositions.flatten
-    flip = compositions.flip
-    pad = ops.pad
-    permute = ops.permute
-    repeat = compositions.repeat
-    reshape = ops.reshape
-    split = compositions.split
-    squeeze = compositions.squeeze
-    stack = compositions.stack
-    transpose = compositions.transpose
-    unsqueeze = compositions.unsqueeze
-
-    # picking elements
-    gather = compositions.gather
-    one_hot = compositions.one_hot
-    tril = compositions.tril
-    triu = compositions.triu
-
-    # the chapters of functional/
-    cross_entropy = functional.cross_entropy
-    layer_norm = functional.layer_norm
-    linear = functional.linear
-    log_softmax = functional.log_softmax
-    scaled_dot_product_attention = functional.scaled_dot_product_attention
-    softmax = functional.softmax
-
-
-def _drawn(stream: str, draw: str, shape: tuple, dtype: Any, device: str, requires_grad: bool) -> Tensor:
-    """Random numbers by the method `draw` of a generator."""
-    if not is_float(np.dtype(dtype)):
-        raise TypeError(f"{stream}: draws fractions, which {np.dtype(dtype)} cannot hold: use a float dtype")
-    numbers = getattr(next_rng(stream), draw)(ops.as_shape(shape)).astype(dtype)
-    return Tensor.wrap(get_device(device).from_host(numbers)).requires_grad_(requires_grad)
-
 
 def _rebuild(kind: type[Tensor], array: Array, requires_grad: bool, gradient: Tensor | None) -> Tensor:
     """A copy of a leaf, from what `__reduce__` says of it."""
     tensor = kind.__new__(kind)
-    tensor._set_up(array, "")
+    tensor.data, tensor._version = array, [0]
     tensor.requires_grad_(requires_grad).grad = gradient
     return tensor
 
@@ -638,33 +347,21 @@ def node(
     """
     if isinstance(y, np.generic):
         y = np.asarray(y)
-    if y.dtype.char == "e" and op != "cast":  # float16; comparing characters takes a tenth of the time
+    dtype = y.dtype
+    if dtype.char == "e" and op != "cast":  # float16; comparing characters takes a tenth of the time
         raise TypeError(f"{op}: float16 is for storage only; use .cast('float32') first")
     tensor = Tensor.__new__(Tensor)
-    tensor._set_up(y, op)
-    if view:
-        tensor._version = parents[0]._version
+    tensor.data, tensor.op = y, op
+    tensor._version = parents[0]._version if view else [0]
     if autograd.grad_enabled:
-        nodes = tuple([parent._node for parent in parents])
-        if nodes.count(None) < len(nodes):
-            tensor._node = made = Node(op, nodes, backward, y.shape, y.dtype)
+        nodes, needed = (), False
+        for parent in parents:
+            nodes += (parent._node,)
+            needed = needed or parent._node is not None
+        if needed:
+            tensor._node = made = Node(op, nodes, backward, y.shape, dtype)
             if not (linear or view):
                 made.seen = tuple([(x._version, x._version[0]) for x in (*parents, tensor)])
     for observer in autograd.observers:
         observer.made(tensor, parents, view)
     return tensor
-
-
-from tinygrad_lite import compositions, functional, ops  # noqa: E402  (they need Tensor and node)
-
-
-def _close_the_circle() -> None:
-    """Put the operations into the class, and let it understand torch and NumPy."""
-    modules = {"compositions": compositions, "functional": functional, "ops": ops}
-    for name, value in list(vars(Tensor).items()):
-        if isinstance(value, _Later):
-            setattr(Tensor, name, getattr(modules[value.module], value.name))
-    spelling.teach(Tensor, spelling.ACCEPTED_METHODS, spelling.METHODS_INSTEAD)
-
-
-_close_the_circle()

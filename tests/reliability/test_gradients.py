@@ -13,13 +13,7 @@ from tinygrad_lite import no_grad, ops
 from tinygrad_lite.functional.registry import REGISTRY, composed
 
 SEED = 20240229
-HELPERS = {"as_float", "as_tensor"}  # functions of ops.py that return a tensor and are no operations
-PRIMITIVES = {
-    name
-    for name, function in inspect.getmembers(ops, inspect.isfunction)
-    if function.__module__ == ops.__name__ and not name.startswith("_")
-    if inspect.signature(function).return_annotation == "Tensor"
-} - HELPERS
+PRIMITIVES = {name for name in ops.__all__ if inspect.signature(getattr(ops, name)).return_annotation == "Tensor"}
 TWINS = REGISTRY.keys() - {"adamw", "linear_gelu"}  # an update has no gradient; the other is linear, then gelu
 EXPECTED = PRIMITIVES | TWINS | {"softmax", "log_softmax", "logsumexp"}
 DRAWING = {"dropout", "scaled_dot_product_attention"}  # on a GPU, the two versions drop different elements

@@ -24,7 +24,8 @@ pytestmark = pytest.mark.usefixtures("workplace")
 STEPS, INTERVAL = 10, 4  # updates of a run, and between its checkpoints
 RUN = {"max_iters": STEPS, "eval_interval": INTERVAL, "dropout": 0.1}
 KERNELS = sorted((ROOT / "tinygrad_lite" / "cuda").glob("[a-z]*.py"))
-MODULES = [ops, *(importlib.import_module(twin.composed.__module__) for twin in REGISTRY.values())]
+PRIMITIVES = [ops.arithmetic, ops.common, ops.elementwise, ops.reductions, ops.shapes]
+MODULES = [*PRIMITIVES, *(importlib.import_module(twin.composed.__module__) for twin in REGISTRY.values())]
 MODULES += [importlib.import_module(f"tinygrad_lite.cuda.{path.stem}") for path in KERNELS]
 
 

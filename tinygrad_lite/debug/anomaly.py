@@ -26,6 +26,7 @@ Place = tuple[str, int]  # the name of a file, and a line in it
 ENGINE = (
     "tinygrad_lite.autograd",
     "tinygrad_lite.tensor",
+    "tinygrad_lite.methods",
     "tinygrad_lite.ops",
     "tinygrad_lite.compositions",
     "tinygrad_lite.spelling",

@@ -14,7 +14,7 @@ off by up to 5e-4; there p is the derivative of what is really computed:
     p(x) = (1 - tanh(u)^2) / 2 * du/dx    du/dx = sqrt(2 / pi) (1 + 3 * 0.044715 x^2)
 
 With six powers of s instead of one, P is right to the last digit of float32: this is how the fused version computes the
-exact GELU in float32. In float64 it takes the exact erf of `ops.py`.
+exact GELU in float32. In float64 it takes the exact erf of `ops/elementwise.py`.
 
 The fused version computes value and derivative in one go and keeps only the derivative, so its backward pass is one
 multiplication. It works through blocks that stay in the processor's cache, with every step in place: going to
@@ -29,7 +29,7 @@ import math
 import numpy as np
 
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.ops import erf_array
+from tinygrad_lite.ops.elementwise import erf_array
 from tinygrad_lite.tensor import Tensor, node
 
 BLOCK = 32768  # elements; four float32 blocks fit into a 1 MiB cache

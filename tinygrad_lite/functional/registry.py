@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.ops import as_tensor
+from tinygrad_lite.ops.common import as_tensor
 from tinygrad_lite.spelling import respelled
 from tinygrad_lite.tensor import Tensor
 

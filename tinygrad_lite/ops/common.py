@@ -1,0 +1,157 @@
+"""What the primitives share: the types of results, numbers beside tensors, broadcasting, axes."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.device import Array, is_float, sum_over, xp_of
+from tinygrad_lite.tensor import Axis, Tensor, check_one_device, node
+
+# Like PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py looks at the loss and says where one arose.
+silent = np.errstate(all="ignore")
+
+# --- types ----------------------------------------------------------------------------------------------------
+
+
+def promote(a: np.dtype, b: np.dtype) -> np.dtype:
+    """The dtype of a result: the higher category (bool < integer < float) wins, as in PyTorch.
+
+    Within a category the larger type wins. NumPy would make float32 and int64 into float64.
+
+    >>> promote(np.dtype("float32"), np.dtype("int64"))
+    dtype('float32')
+    """
+
+    def rank(dtype: np.dtype) -> int:
+        return 2 if is_float(dtype) else 0 if dtype.kind == "b" else 1
+
+    if rank(a) != rank(b):
+        return a if rank(a) > rank(b) else b
+    return np.promote_types(a, b)
+
+
+@silent
+def cast(x: Tensor, dtype: Any) -> Tensor:
+    """The same numbers in another type; the gradient is cast back. Only floats pass a gradient on."""
+    dtype = np.dtype(dtype)
+    if x.dtype == dtype:
+        return x
+    y = x.data.astype(dtype)
+    if not is_float(dtype):
+        return Tensor.wrap(y)
+    before = x.dtype
+    return node(y, (x,), lambda dy: (dy.astype(before),), "cast", linear=True)
+
+
+def as_float(x: Tensor) -> Tensor:
+    """Integers and truth values as float32, for functions that leave the whole numbers; and bfloat16 too."""
+    return x if x.dtype.kind == "f" else cast(x, np.float32)
+
+
+# --- numbers, lists and arrays beside a tensor ----------------------------------------------------------------
+
+
+def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
+    """Two operands as tensors of one dtype on one device; a Python number takes the tensor's type if it can."""
+    if not isinstance(x, Tensor):
+        x = as_constant(x, y)
+    if not isinstance(y, Tensor):
+        y = as_constant(y, x)
+    check_one_device((x, y), op)
+    a, b = x.data, y.data
+    if not broadcastable(a.shape, b.shape):
+        raise ValueError(f"{op}: shapes {a.shape} and {b.shape} do not broadcast against each other")
+    if a.dtype != b.dtype:
+        dtype = promote(a.dtype, b.dtype)
+        x, y = cast(x, dtype), cast(y, dtype)
+    return x, y
+
+
+def as_tensor(value: Any, like: Tensor) -> Tensor:
+    """What stands where a tensor is expected beside another one: numbers, lists and arrays become constants.
+
+    A number or a list goes to the other tensor's device; an array stays where it is, on a GPU as on the CPU.
+    """
+    if isinstance(value, Tensor):
+        return value
+    return Tensor(value, device=None if getattr(value, "ndim", 0) else like.device)
+
+
+def as_constant(value: Any, like: Tensor) -> Tensor:
+    """An operand that is no tensor, as a constant beside one: a number takes that tensor's dtype if it can."""
+    if isinstance(value, (np.ndarray, list, tuple, type(like.data))) and getattr(value, "ndim", 1):
+        return as_tensor(value, like)
+    # Most numbers are of the first types; to ask whether it is a numbers.Real takes as long as an addition.
+    if not isinstance(value, (float, int, numbers.Real, np.bool_, np.ndarray, type(like.data))):
+        raise TypeError(f"a {type(value).__name__} cannot be combined with a tensor: use a number, a list or an array")
+    dtype = like.data.dtype
+    if not is_float(dtype):
+        kind = np.asarray(value).dtype.kind
+        if kind not in "biu":
+            dtype = np.dtype(np.float32)
+        elif dtype.kind == "b" and kind != "b":
+            dtype = np.dtype(np.int64)
+    return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
+
+
+def as_tensors(values: tuple, op: str) -> tuple[Tensor, ...]:
+    """Tensors, and what becomes one beside them, whether they came as f(x, y) or as f([x, y])."""
+    values = tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+    like = next((value for value in values if isinstance(value, Tensor)), None)
+    if like is None:
+        raise TypeError(f"{op}: needs tensors; make them with Tensor(...)")
+    tensors = tuple(as_tensor(value, like) for value in values)
+    check_one_device(tensors, op)
+    return tensors
+
+
+# --- shapes and axes ------------------------------------------------------------------------------------------
+
+
+def broadcastable(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
+    """Whether two shapes fit by NumPy's rule: counted from the last axis on, sizes are equal or one of them is 1."""
+    return a == b or () in (a, b) or all(m == n or 1 in (m, n) for m, n in zip(a[::-1], b[::-1], strict=False))
+
+
+def unbroadcast(dy: Array, shape: tuple[int, ...]) -> Array:
+    """Undo broadcasting: sum a gradient over the axes along which its parent of this shape was stretched."""
+    if dy.shape == shape:
+        return dy
+    extra = dy.ndim - len(shape)
+    stretched = tuple(i + extra for i, size in enumerate(shape) if size == 1 and dy.shape[i + extra] != 1)
+    return sum_over(dy, (*range(extra), *stretched)).reshape(shape)
+
+
+def choose(condition: Array, x: Array | float, y: Array | float, like: Array) -> Array:
+    """x where the condition is true, else y, in the type of `like`. (Of bfloat16, CuPy's `where` makes float32.)"""
+    return xp_of(like).where(condition, x, y).astype(like.dtype, copy=False)
+
+
+def as_shape(sizes: tuple) -> tuple[int, ...]:
+    """The sizes, whether they came as f(2, 3) or as f((2, 3))."""
+    return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
+
+
+def one_axis(axis: int, ndim: int, op: str) -> int:
+    """An axis as a number from 0 to ndim - 1; negative ones count from the end."""
+    if type(axis) is not int and not isinstance(axis, (int, np.integer)):
+        raise TypeError(f"{op}: an axis is a whole number, not {axis!r}")
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"{op}: there is no axis {axis} in a tensor of {ndim} axes")
+    return axis % ndim
+
+
+def as_axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, int):
+        return (one_axis(axis, ndim, op),)
+    axes = tuple([one_axis(a, ndim, op) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))])
+    if not axes:
+        raise ValueError(
+            f"{op}: an empty axis=() is every axis in torch and none in NumPy: name the axes, or leave it out"
+        )
+    return axes

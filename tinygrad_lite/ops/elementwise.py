@@ -1,0 +1,201 @@
+"""Functions of one element: exp, log, tanh, erf, relu and their like."""
+
+from __future__ import annotations
+
+import functools
+import math
+import numbers
+
+import numpy as np
+
+from tinygrad_lite.device import Array, device_of, get_device, is_float, xp_of
+from tinygrad_lite.ops.common import as_float, choose, silent
+from tinygrad_lite.tensor import Tensor, node
+
+
+@silent
+def exp(x: Tensor) -> Tensor:
+    """y = e^x, element-wise.  dL/dx = dL/dy * y, because the exponential is its own derivative."""
+    x = as_float(x)
+    y = x.xp.exp(x.data)
+
+    def backward(dy):
+        return (dy * y,)
+
+    return node(y, (x,), backward, "exp")
+
+
+@silent
+def log(x: Tensor) -> Tensor:
+    """y = ln x.  dL/dx = dL/dy / x."""
+    x = as_float(x)
+    a = x.data
+
+    def backward(dy):
+        return (dy / a,)
+
+    return node(x.xp.log(a), (x,), backward, "log")
+
+
+@silent
+def sqrt(x: Tensor) -> Tensor:
+    """y = the square root of x.  dL/dx = dL/dy / (2 y), infinite at 0."""
+    x = as_float(x)
+    y = x.xp.sqrt(x.data)
+
+    def backward(dy):
+        return (dy / (2 * y),)
+
+    return node(y, (x,), backward, "sqrt")
+
+
+def tanh(x: Tensor) -> Tensor:
+    """y = tanh x.  dL/dx = dL/dy * (1 - y^2)."""
+    x = as_float(x)
+    y = x.xp.tanh(x.data)
+
+    def backward(dy):
+        return (dy * (1 - y * y),)
+
+    return node(y, (x,), backward, "tanh")
+
+
+@silent
+def sin(x: Tensor) -> Tensor:
+    """y = sin x, in radians.  dL/dx = dL/dy * cos x."""
+    x = as_float(x)
+    a, xp = x.data, x.xp
+
+    def backward(dy):
+        return (dy * xp.cos(a),)
+
+    return node(xp.sin(a), (x,), backward, "sin")
+
+
+@silent
+def cos(x: Tensor) -> Tensor:
+    """y = cos x, in radians.  dL/dx = -dL/dy * sin x."""
+    x = as_float(x)
+    a, xp = x.data, x.xp
+
+    def backward(dy):
+        return (-dy * xp.sin(a),)
+
+    return node(xp.cos(a), (x,), backward, "cos")
+
+
+@silent
+def erf(x: Tensor) -> Tensor:
+    """y = 2/sqrt(pi) * (integral of e^(-t^2) from 0 to x).  dL/dx = dL/dy * 2/sqrt(pi) * e^(-x^2).
+
+    Exact to a few units in the last place; see `erf_array` for how.
+    """
+    x = as_float(x)
+    a, xp = x.data, x.xp
+
+    def backward(dy):
+        return (dy * (2 / math.sqrt(math.pi)) * xp.exp(-a * a),)
+
+    return node(erf_array(a), (x,), backward, "erf")
+
+
+@functools.cache
+def _erf_series(width: float, degree: int) -> list[float]:
+    """Chebyshev coefficients of erf(x)/x as a function of s in [-1, 1], where x^2 = width^2 * (s + 1) / 2.
+
+    With s = cos t the k-th polynomial is cos(k t), and the n = degree + 1 places t_j = pi (2 j + 1) / (2 n) give
+    c_k = 2/n * sum_j erf(x_j)/x_j * cos(k t_j), half of that for k = 0. All angles are multiples of pi/(2 n): taken
+    from a table, and added with fsum, they cost no digits. (NumPy's chebinterpolate loses two.)
+    """
+    n = degree + 1
+    cosine = [math.cos(math.pi * m / (2 * n)) for m in range(4 * n)]
+    x = [width * math.cos(math.pi * (2 * j + 1) / (4 * n)) for j in range(n)]
+    c = [
+        2 / n * math.fsum(math.erf(x[j]) / x[j] * cosine[(2 * j + 1) * k % (4 * n)] for j in range(n)) for k in range(n)
+    ]
+    return [c[0] / 2, *c[1:]]
+
+
+def erf_array(x: Array) -> Array:
+    """erf of a NumPy or CuPy array; neither library has it.
+
+    erf(x)/x is a smooth function of x^2, so a Chebyshev series in x^2 (interpolating Python's math.erf, computed
+    once) gives it to the last digits, and multiplying by x keeps the relative accuracy near 0. The series is
+    summed by Clenshaw's recurrence (1955): b_k = 2 s b_(k+1) - b_(k+2) + c_k.
+    """
+    xp = xp_of(x)
+    end, degree = (6.0, 56) if x.dtype == np.float64 else (4.0, 22)  # beyond the end, erf is 1 to the last digit
+    width = 1.08 * end  # a series is least exact at the end of its width
+    inside = xp.clip(x, -end, end)
+    s = inside * inside * (2 / width**2) - 1
+    *rest, last = _erf_series(width, degree)
+    b1, b2 = xp.full_like(s, last), xp.zeros_like(s)
+    for c in reversed(rest[1:]):
+        b1, b2 = 2 * s * b1 - b2 + c, b1
+    y = xp.clip(inside * (s * b1 - b2 + rest[0]), -1.0, 1.0)
+    return xp.where(xp.abs(x) < end, y, xp.sign(x))  # exactly 1: GELU multiplies 1 + erf(x) by any large x
+
+
+def relu(x: Tensor) -> Tensor:
+    """y = max(x, 0).  dL/dx = 0 where x <= 0 (also at 0, PyTorch's choice), else dL/dy (also for NaN)."""
+    a, xp = x.data, x.xp
+
+    def backward(dy):
+        return (choose(a <= 0, 0, dy, dy),)  # not dy times 0, which is NaN for an infinite dy
+
+    return node(xp.maximum(a, 0).astype(a.dtype, copy=False), (x,), backward, "relu")
+
+
+def abs(x: Tensor) -> Tensor:
+    """y = |x|.  dL/dx = dL/dy * sign(x), which is 0 at 0 (PyTorch's choice)."""
+    a, xp = x.data, x.xp
+
+    def backward(dy):
+        return (dy * xp.sign(a),)
+
+    return node(xp.abs(a), (x,), backward, "abs")
+
+
+def sign(x: Tensor) -> Tensor:
+    """y = 1, 0 or -1 where x is positive, 0 or negative; a constant: no gradient flows through it."""
+    return Tensor.wrap(x.xp.asarray(x.xp.sign(x.data)))
+
+
+def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
+    """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds, else 0 (PyTorch's).
+
+    One of the two bounds may be left out. They are numbers; for tensors see `maximum` and `minimum`.
+    """
+    if not isinstance(low, (numbers.Real, type(None))) or not isinstance(high, (numbers.Real, type(None))):
+        raise TypeError("clip: low and high are numbers; for tensors use x.maximum(low).minimum(high)")
+    if low is None and high is None:
+        raise ValueError("clip: give low, high or both")
+    if isinstance(low, float) or isinstance(high, float) or is_float(x.dtype):
+        x = as_float(x)
+    a, xp = x.data, x.xp
+    if not is_float(a.dtype):
+        return Tensor.wrap(xp.clip(a, low, high))
+    low = -math.inf if low is None else low
+    high = math.inf if high is None else high
+
+    def backward(dy):
+        return (choose((a >= low) & (a <= high), dy, 0, dy),)
+
+    return node(xp.clip(a, low, high), (x,), backward, "clip")
+
+
+def clone(x: Tensor) -> Tensor:
+    """y = x in memory of its own.  dL/dx = dL/dy."""
+    return node(x.data.copy(), (x,), lambda dy: (dy,), "clone", linear=True)
+
+
+def to(x: Tensor, device: str) -> Tensor:
+    """This tensor on another device; the gradient travels back."""
+    target, home = get_device(device), device_of(x.data)
+    if target is home:
+        return x
+
+    def backward(dy):
+        return (home.from_host(target.to_host(dy)),)
+
+    return node(target.from_host(home.to_host(x.data)), (x,), backward, "to", linear=True)

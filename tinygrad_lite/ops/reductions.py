@@ -1,0 +1,65 @@
+"""Reductions: sums, the largest and the smallest over axes."""
+
+from __future__ import annotations
+
+from tinygrad_lite.device import sum_over, xp_of
+from tinygrad_lite.ops.common import as_axes, one_axis, silent
+from tinygrad_lite.tensor import Axis, Tensor, node
+
+
+@silent
+def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy at all of its places."""
+    a = x.data
+    axes, shape = None if axis is None else as_axes(axis, a.ndim, "sum"), a.shape
+
+    def backward(dy):
+        if dy.ndim and not keepdim:
+            dy = dy.reshape(tuple(1 if i in axes else size for i, size in enumerate(shape)))
+        return (xp_of(dy).broadcast_to(dy, shape),)
+
+    return node(sum_over(a, axes, keepdim), (x,), backward, "sum", linear=True)
+
+
+def max(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """y = the largest element over the axes; it gets the gradient, equal ones share it evenly (torch.amax)."""
+    return _extreme(x, axis, keepdim, "max")
+
+
+def min(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """y = the smallest element over the axes; it gets the gradient, equal ones share it evenly (torch.amin)."""
+    return _extreme(x, axis, keepdim, "min")
+
+
+def _extreme(x: Tensor, axis: Axis, keepdim: bool, op: str) -> Tensor:
+    """The node of max and min: the gradient goes to whichever equals y."""
+    axes, a = as_axes(axis, x.ndim, op), x.data
+    _check_choice(x.shape, axes, op)
+    y = getattr(a, op)(axis=axes, keepdims=True)
+
+    def backward(dy):
+        chosen = (a == y).astype(dy.dtype)
+        return (chosen * (dy.reshape(y.shape) / sum_over(chosen, axes, keepdims=True)),)
+
+    return node(y if keepdim else y.squeeze(axis=axes), (x,), backward, op)
+
+
+def _check_choice(shape: tuple[int, ...], axes: tuple[int, ...], op: str) -> None:
+    if any(shape[axis] == 0 for axis in axes):
+        raise ValueError(f"{op}: nothing to choose from in a tensor of shape {shape} over axes {axes}")
+
+
+def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+    """The position of the largest element, the first of equal ones; over everything if no axis is given."""
+    return _position(x, axis, keepdim, "argmax")
+
+
+def argmin(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+    """The position of the smallest element, the first of equal ones; over everything if no axis is given."""
+    return _position(x, axis, keepdim, "argmin")
+
+
+def _position(x: Tensor, axis: int | None, keepdim: bool, op: str) -> Tensor:
+    axis = axis if axis is None else one_axis(axis, x.ndim, op)
+    _check_choice(x.shape, as_axes(axis, x.ndim, op), op)
+    return Tensor.wrap(x.xp.asarray(getattr(x.xp, op)(x.data, axis=axis, keepdims=keepdim)))

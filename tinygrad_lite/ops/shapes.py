@@ -1,0 +1,132 @@
+"""Shapes and positions: the numbers stay, their places change; and picking elements."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.device import Array, scatter_add
+from tinygrad_lite.ops.common import as_shape, as_tensors, cast, one_axis, promote, unbroadcast
+from tinygrad_lite.tensor import Tensor, node
+
+
+def reshape(x: Tensor, *shape: Any) -> Tensor:
+    """The same elements in the same order under another shape; one size may be -1, which is then worked out.
+
+    The memory is shared where NumPy can share it. Where it cannot, as of a transposed matrix, the result is a copy.
+    """
+    shape, before = as_shape(shape), x.shape
+    try:
+        y = x.data.reshape(shape)
+    except (ValueError, TypeError):
+        raise ValueError(f"reshape: {x.numel()} elements of shape {before} do not fill {tuple(shape)}") from None
+    return node(y, (x,), lambda dy: (dy.reshape(before),), "reshape", linear=True, view=_is_view(y, x))
+
+
+def _is_view(y: Array, x: Tensor) -> bool:
+    """Whether an array that was made of x's array lies in the same memory. (A copy of it may be a view of a copy.)"""
+    base = y.base
+    return base is x.data or (base is not None and bool(x.xp.may_share_memory(y, x.data)))
+
+
+def permute(x: Tensor, *axes: Any) -> Tensor:
+    """The axes in another order: axis i of the result is axis axes[i] of x."""
+    axes = tuple(one_axis(axis, x.ndim, "permute") for axis in as_shape(axes))
+    if sorted(axes) != list(range(x.ndim)):
+        raise ValueError(f"permute: {axes} does not name each axis of a tensor of {x.ndim} axes once")
+    back = tuple(sorted(range(x.ndim), key=axes.__getitem__))
+    return node(x.data.transpose(axes), (x,), lambda dy: (dy.transpose(back),), "permute", view=True)
+
+
+def expand(x: Tensor, *shape: Any) -> Tensor:
+    """Stretch axes of size 1, without copying; -1 keeps a size.  dL/dx sums over what was stretched."""
+    shape = as_shape(shape)
+    extra = len(shape) - x.ndim
+    shape = tuple(x.shape[i - extra] if size == -1 and i >= extra else size for i, size in enumerate(shape))
+    before = x.shape
+    try:
+        y = x.xp.broadcast_to(x.data, shape)
+    except ValueError:
+        raise ValueError(f"expand: a tensor of shape {before} cannot be stretched to {shape}") from None
+    return node(y, (x,), lambda dy: (unbroadcast(dy, before),), "expand", view=True)
+
+
+def pad(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0.0) -> Tensor:
+    """Add `value` around: padding[i] = (how many before, how many after) along axis i."""
+    pairs = list(padding) if np.iterable(padding) else [padding]
+    if len(pairs) != x.ndim or any(np.shape(pair) != (2,) or np.min(pair) < 0 for pair in pairs):
+        raise ValueError(f"pad: needs a pair of numbers >= 0 for each of {x.ndim} axes, not {pairs}")
+    if x.ndim == 0:  # a single number has no sides
+        return x
+    inner = tuple(slice(before, before + size) for (before, _), size in zip(padding, x.shape, strict=True))
+    y = x.xp.pad(x.data, padding, constant_values=value)
+    return node(y, (x,), lambda dy: (dy[inner],), "pad", linear=True)
+
+
+def cat(*tensors: Tensor, axis: int = 0) -> Tensor:
+    """This tensor and the others, one after the other along an axis; each gets its piece of the gradient."""
+    tensors = as_tensors(tensors, "cat")
+    first = tensors[0]
+    axis = one_axis(axis, first.ndim, "cat")
+    for tensor in tensors:
+        rest, expected = list(tensor.shape), list(first.shape)
+        if len(rest) == len(expected):
+            rest[axis] = expected[axis]
+        if rest != expected:
+            shapes = ", ".join(str(t.shape) for t in tensors)
+            raise ValueError(f"cat: shapes {shapes} differ in more than axis {axis}")
+    dtype = functools.reduce(promote, (tensor.dtype for tensor in tensors))
+    tensors = tuple(cast(tensor, dtype) for tensor in tensors)
+    ends = np.cumsum([tensor.shape[axis] for tensor in tensors])[:-1].tolist()
+    xp = first.xp
+
+    def backward(dy):
+        return tuple(xp.split(dy, ends, axis=axis))
+
+    return node(xp.concatenate([tensor.data for tensor in tensors], axis), tensors, backward, "cat", linear=True)
+
+
+# --- picking elements -----------------------------------------------------------------------------------------
+
+
+def raw_index(index: Any, xp: Any) -> Any:
+    """An index with arrays in place of tensors, as NumPy and CuPy want it."""
+    if isinstance(index, tuple):
+        return tuple(raw_index(part, xp) for part in index)
+    if isinstance(index, list):
+        return xp.asarray(index, dtype=None if index else np.int64)
+    if isinstance(index, np.ndarray):
+        return xp.asarray(index)
+    return index.data if isinstance(index, Tensor) else index
+
+
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """y = x[index] with NumPy's rules.  dL/dx is dL/dy put back in place, and summed where an index occurs twice.
+
+    Slices and single numbers give a view; integer and truth-value arrays ("advanced" indexing) pick and copy.
+    """
+    index, shape, xp = raw_index(index, x.xp), x.shape, x.xp
+    parts = index if isinstance(index, tuple) else (index,)
+    advanced = any(hasattr(part, "dtype") and part.ndim > 0 for part in parts)
+    if advanced and x.requires_grad:  # a copy, because the caller may write other positions into the same array
+        index = tuple(part.copy() if hasattr(part, "dtype") else part for part in parts)
+
+    def backward(dy):
+        kind = np.float32 if advanced and dy.dtype.kind == "V" else dy.dtype  # sums of bfloat16 would be coarse
+        dx = xp.zeros(shape, kind)
+        if advanced:
+            scatter_add(dx, index, dy.astype(kind, copy=False))
+        else:
+            dx[index] = dy
+        return (dx.astype(dy.dtype, copy=False),)
+
+    try:
+        y = x.data[index]
+        if isinstance(y, np.generic):  # NumPy copies a single element, unless an ellipsis asks for an array
+            y = x.data[(*parts, ...)]
+    except IndexError as error:
+        raise IndexError(f"getitem: {error} (a tensor of shape {shape})") from None
+    return node(y, (x,), backward, "getitem", linear=True, view=not advanced and _is_view(y, x))

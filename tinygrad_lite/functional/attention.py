@@ -37,7 +37,7 @@ import numpy as np
 
 from tinygrad_lite.functional.dropout import check_probability, dropout_composed, keep_mask
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.functional.softmax import softmax
+from tinygrad_lite.functional.softmax import softmax_composed
 from tinygrad_lite.tensor import Tensor, node
 
 ROW_BLOCK = 64  # queries that share one causal block
@@ -73,7 +73,7 @@ def scaled_dot_product_attention_composed(
         scores = scores.masked_fill(~seen, -math.inf)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
-    return dropout_composed(softmax(scores), dropout_p) @ value
+    return dropout_composed(softmax_composed(scores), dropout_p) @ value
 
 
 def scaled_dot_product_attention_fused(

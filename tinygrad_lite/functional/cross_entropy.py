@@ -27,7 +27,7 @@ import numpy as np
 
 from tinygrad_lite.device import is_float
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.functional.softmax import log_softmax
+from tinygrad_lite.functional.softmax import log_softmax_composed
 from tinygrad_lite.tensor import Tensor, node
 
 BLOCK = 1 << 18  # elements of a row block: 1 MiB in float32
@@ -55,7 +55,7 @@ def cross_entropy_composed(
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     counts = targets.cast(np.int64) != ignore_index
     safe_targets = targets.masked_fill(~counts, 0)
-    log_probs = log_softmax(logits)
+    log_probs = log_softmax_composed(logits)
     losses = -log_probs.gather(-1, safe_targets.unsqueeze(-1)).squeeze(-1)
     if label_smoothing > 0:
         losses = losses * (1 - label_smoothing) - log_probs.mean(-1) * label_smoothing

@@ -15,7 +15,7 @@ import pytest
 
 from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
-from tests.tinygrad_lite.functional.twin_cases import CASES, tensors
+from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import flash_attention, launch

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
-from tests.tinygrad_lite.functional.twin_cases import CASES
+from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.precision import bfloat16, precision

@@ -1,4 +1,4 @@
-"""For every twin, the calls on which its composed and its fused version are compared: name -> case -> arguments.
+"""For every operation, the calls on which its versions are compared: name -> case -> arguments.
 
 Arrays become tensors: floats of the type that the test asks for, which need gradients; integers and truth values as
 they are. All other arguments are passed on unchanged. `test_registry.py` walks through these tables and fails if an
@@ -137,6 +137,29 @@ def _attention() -> dict[str, Arguments]:
     }
 
 
+def _softmax() -> dict[str, Arguments]:
+    masked = normal(3, 5)
+    masked[0, 1:3] = masked[2] = -math.inf  # some elements, and a whole row
+    return {
+        "vector": {"x": normal(5)},
+        "rows": {"x": normal(4, 6)},
+        "first axis": {"x": normal(3, 4), "axis": 0},
+        "middle axis": {"x": normal(2, 3, 4), "axis": 1},
+        "one class": {"x": normal(4, 1)},
+        "apart": {"x": normal(3, 5) * 5},
+        "minus infinity": {"x": masked},
+        "no rows": {"x": normal(0, 4)},
+        "no classes": {"x": normal(2, 0)},
+        "wide": {"x": normal(3, 7, 300)},
+    }
+
+
+def _log_softmax() -> dict[str, Arguments]:
+    cases = _softmax()
+    del cases["minus infinity"]  # a result of -inf has no gradient to check; see test_softmax.py
+    return cases
+
+
 def _cross_entropy() -> dict[str, Arguments]:
     logits, targets = normal(2, 3, 5), integers(5, 2, 3)
     padded = targets.copy()
@@ -218,6 +241,8 @@ CASES: dict[str, dict[str, Arguments]] = {
     "gelu": _gelu(),
     "linear_gelu": _linear_gelu(),
     "scaled_dot_product_attention": _attention(),
+    "softmax": _softmax(),
+    "log_softmax": _log_softmax(),
     "cross_entropy": _cross_entropy(),
     "embedding": _embedding(),
     "dropout": _dropout(),

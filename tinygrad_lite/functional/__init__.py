@@ -1,8 +1,20 @@
 """The heavy operations of a Transformer, one file each, to be read like short chapters.
 
-A chapter states the formula, derives the gradient, gives the *composed* version (a few lines over the primitives:
-the definition, and the oracle of the tests) and then the *fused* one (a single node whose backward follows the
-derivation), and pairs the two. `registry.py` says how the pair is chosen from.
+A chapter states the formula, derives the gradient, and gives the *reference version*, a few lines of primitives: it is
+the definition, and what the tests compare with. Below a line follows the *fused version*, a single node whose backward
+pass is the derivation. `registry.py` says which of them runs. Fused versions for GPUs are in tinygrad_lite/cuda/.
+
+Attention is written down in six places, because no other operation costs as much time and memory:
+
+    attention.py            reference version     --composed, mixed dtypes, and devices without a fused version
+    attention.py            fused version         CPU: training, evaluation, and generation without the fast step
+    ../cuda/attention.py    block by block        GPU, unless the next one can do it
+    ../cuda/flash_attention.py  no (T, S) array   GPU in bfloat16, D = 32, 64 or 128, and no mask or one per sequence
+    gpt/fast_step.py        one query, no graph   CPU: a small GPT that generates token by token
+    ../transformer.py       weights P alone       MultiHeadAttention.weights: the weights as numbers or as a picture
+
+The first four are versions of `scaled_dot_product_attention`, and a call chooses among them. The last two are not: the
+fast step is compared with `GPT.forward`, and the weights with the output of the layer.
 """
 
 from typing import Any

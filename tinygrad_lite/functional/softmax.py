@@ -84,7 +84,7 @@ def softmax_fused(x: Tensor, axis: int = -1) -> Tensor:
         return softmax_composed(x, axis)
     y = _shifted(x.data)
     np.exp(y, out=y)
-    total = _row_sums(y)
+    total = row_sums(y)
     y /= np.where(total == 0, 1, total)
 
     def backward(dy):
@@ -101,12 +101,12 @@ def log_softmax_fused(x: Tensor, axis: int = -1) -> Tensor:
         return log_softmax_composed(x, axis)
     y = _shifted(x.data)
     e = np.exp(y)
-    total = _row_sums(e)
+    total = row_sums(e)
     y -= np.log(total)
 
     def backward(dy):
         # In place: the graph is walked only once, so e is not needed again.
-        np.multiply(e, _row_sums(dy) / total, out=e)
+        np.multiply(e, row_sums(dy) / total, out=e)
         return (np.subtract(dy, e, out=e),)
 
     return node(y, (x,), backward, "log_softmax")
@@ -123,7 +123,7 @@ def _shifted(x: Array) -> Array:
     return x - np.where(largest == -np.inf, 0, largest)
 
 
-def _row_sums(x: Array) -> Array:
+def row_sums(x: Array) -> Array:
     """The sum of each row, as a product with ones: the BLAS library adds short rows faster than np.sum."""
     return (x @ np.ones(x.shape[-1], x.dtype))[..., None]
 

@@ -4,17 +4,16 @@ A chapter states the formula, derives the gradient, and gives the *reference ver
 the definition, and what the tests compare with. Below a line follows the *fused version*, a single node whose backward
 pass is the derivation. `registry.py` says which of them runs. Fused versions for GPUs are in tinygrad_lite/cuda/.
 
-Attention is written down in six places, because no other operation costs as much time and memory:
+Attention exists six times. The first four are versions of `scaled_dot_product_attention`; a call picks one of them.
 
-    attention.py            reference version     --composed, mixed dtypes, and devices without a fused version
-    attention.py            fused version         CPU: training, evaluation, and generation without the fast step
-    ../cuda/attention.py    block by block        GPU, unless the next one can do it
-    ../cuda/flash_attention.py  no (T, S) array   GPU in bfloat16, D = 32, 64 or 128, and no mask or one per sequence
-    gpt/fast_step.py        one query, no graph   CPU: a small GPT that generates token by token
-    ../transformer.py       weights P alone       MultiHeadAttention.weights: the weights as numbers or as a picture
-
-The first four are versions of `scaled_dot_product_attention`, and a call chooses among them. The last two are not: the
-fast step is compared with `GPT.forward`, and the weights with the output of the layer.
+    what                       where                     when it runs
+    reference version          attention.py              --composed; queries, keys and values of different dtypes
+    fused version              attention.py              on the CPU
+    blocks of queries          cuda/attention.py         on a GPU, unless the next one can do it
+    without the (T, S) array   cuda/flash_attention.py   on a GPU in bfloat16, if D is 32, 64 or 128 and a mask, if any,
+                                                         is the same for all heads and queries of a sequence
+    one query                  gpt/fast_step.py          a small GPT on the CPU generates, a token at a time
+    only the weights P         transformer.py            MultiHeadAttention.weights, to look at them
 """
 
 from typing import Any

@@ -13,7 +13,7 @@ Attention exists six times. The first four are versions of `scaled_dot_product_a
     without the (T, S) array   cuda/flash_attention.py   on a GPU in bfloat16, if D is 32, 64 or 128 and a mask, if any,
                                                          is the same for all heads and queries of a sequence
     one query                  gpt/fast_step.py          a small GPT on the CPU generates, a token at a time
-    only the weights P         transformer.py            MultiHeadAttention.weights, to look at them
+    only the weights P         transformer.py            MultiHeadAttention.weights, to show them
 """
 
 from typing import Any

@@ -13,7 +13,7 @@ from tinygrad_lite.device import DeviceError, get_device, why_no_cuda, xp_of
 
 
 class CUDARuntimeError(RuntimeError):
-    """What CuPy raises when the runtime of CUDA refuses."""
+    """What CuPy raises on an error of the CUDA runtime."""
 
 
 def fail(error):
@@ -22,7 +22,7 @@ def fail(error):
 
 @pytest.fixture
 def pretend(monkeypatch):
-    """Put something in CuPy's place: a CuPy that works, but for what the arguments say."""
+    """Replace CuPy by an object that works, except as the arguments say."""
 
     def put(
         cupy="installed",
@@ -70,7 +70,7 @@ def pretend(monkeypatch):
 
 
 def sentence():
-    """What is said, in one line; the same as why_no_cuda()."""
+    """The message, in one line; the same as why_no_cuda()."""
     with pytest.raises(DeviceError) as caught:
         get_device("cuda")
     said = str(caught.value)
@@ -97,7 +97,7 @@ def test_no_cupy(pretend):
 
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_cupy_that_cannot_be_imported(pretend, monkeypatch, wrapped):
-    """CuPy wraps the reason into a page of advice; a module that it needs may be missing, too."""
+    """CuPy wraps the reason in a page of advice; or a module that it needs is missing."""
     pretend()
     monkeypatch.delitem(sys.modules, "cupy")
     real = builtins.__import__

@@ -1,4 +1,4 @@
-"""Clipping, and stopping at a broken step, without a look at the numbers; and the update that obeys."""
+"""Clipping, and stopping at a broken step, without reading the numbers; and the update that obeys."""
 
 import math
 
@@ -25,7 +25,7 @@ def judged(device, gradients, losses=(1.5,), max_norm=0.0, step=3, guard=None):
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 1000, 300_001])
-def test_loss_and_norm_are_there_when_looked_at(cuda, count):
+def test_loss_and_norm_can_be_read(cuda, count):
     gradients = rng.standard_normal(count).astype("float32")
     loss, norm, broken = judged(cuda, gradients, losses=(1.5, 0.25)).look()
     assert loss == 1.75

@@ -1,4 +1,4 @@
-"""The switch of precisions, and which options ask for something that is not there."""
+"""Choosing a precision, and options that ask for an unavailable one."""
 
 import dataclasses
 import sys
@@ -20,7 +20,7 @@ from tinygrad_lite.cuda.precision import (
 from tinygrad_lite.device import DeviceError, is_float
 
 
-def test_the_switch_is_set_back():
+def test_the_precision_is_restored():
     assert get_precision() == "float32"
     for name in PRECISIONS:
         with precision(name):

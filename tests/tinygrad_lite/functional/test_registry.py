@@ -1,4 +1,4 @@
-"""Every fused version against its definition, and the switch between them."""
+"""Every fused version is compared with its reference version; and the choice between them."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ ONE_TENSOR = ("gelu", "dropout", "softmax", "log_softmax")  # operations that ta
 
 
 def outcome(version: Any, arguments: Arguments, dtype: Any, **how: Any) -> dict[str, np.ndarray]:
-    """The value of a call and the gradients of all inputs; of an update in place, what became of the inputs.
+    """The value of a call and the gradients of all inputs; of an update in place, the inputs after it.
 
     The upstream gradient is random, and read-only: a backward that writes into it raises ValueError.
     """
@@ -52,25 +52,25 @@ def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray],
 def test_every_operation_has_cases_and_a_fused_version():
     assert REGISTRY.keys() == CASES.keys(), "add the new operation's calls to version_cases.py"
     assert all("cpu" in operation.fused for operation in REGISTRY.values())
-    assert all(twin.name == name for name, twin in REGISTRY.items())
+    assert all(operation.name == name for name, operation in REGISTRY.items())
 
 
 @pytest.mark.parametrize(("name", "case"), ALL)
 def test_fused_equals_composed_in_float64(name, case):
-    twin, arguments = REGISTRY[name], CASES[name][case]
+    operation, arguments = REGISTRY[name], CASES[name][case]
     with composed():
-        expected = outcome(twin, arguments, np.float64)
-    assert_close(outcome(twin, arguments, np.float64), expected, 1e-10)
+        expected = outcome(operation, arguments, np.float64)
+    assert_close(outcome(operation, arguments, np.float64), expected, 1e-10)
 
 
 @pytest.mark.parametrize(("name", "case"), ALL)
 def test_fused_equals_composed_in_float32(name, case):
     # Rounding is 6e-8 of a number; sums of a few hundred of them in different orders differ by less than 1e-5 of
     # the largest.
-    twin, arguments = REGISTRY[name], CASES[name][case]
+    operation, arguments = REGISTRY[name], CASES[name][case]
     with composed():
-        expected = outcome(twin, arguments, np.float32)
-    assert_close(outcome(twin, arguments, np.float32), expected, 1e-5)
+        expected = outcome(operation, arguments, np.float32)
+    assert_close(outcome(operation, arguments, np.float32), expected, 1e-5)
 
 
 @pytest.mark.parametrize(("name", "case"), ALL)
@@ -88,7 +88,7 @@ def test_composed_is_valid_on_every_device(name, device):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ONE_TENSOR])
-def test_tensors_on_two_devices_are_refused(name):
+def test_tensors_on_two_devices_are_rejected(name):
     _, arguments, *_ = CASES[name].values()
     made = tensors(arguments, np.float64)
     *_, last = (key for key, value in made.items() if isinstance(value, Tensor))
@@ -101,8 +101,8 @@ def test_tensors_on_two_devices_are_refused(name):
 @pytest.mark.parametrize("kind", ["composed", "fused"])
 @pytest.mark.parametrize(("name", "case"), DIFFERENTIABLE)
 def test_both_versions_pass_gradcheck(name, case, kind):
-    twin, made = REGISTRY[name], tensors(CASES[name][case], np.float64, device=here())
-    version = twin.composed if kind == "composed" else twin.version_for(here())
+    operation, made = REGISTRY[name], tensors(CASES[name][case], np.float64, device=here())
+    version = operation.composed if kind == "composed" else operation.version_for(here())
     inputs = {key: made.pop(key) for key, value in list(made.items()) if isinstance(value, Tensor)}
     numbers = sum(x.numel() for x in inputs.values() if x.requires_grad)
     gradcheck(
@@ -114,8 +114,8 @@ def test_both_versions_pass_gradcheck(name, case, kind):
 
 @pytest.mark.parametrize(("name", "case"), DIFFERENTIABLE)
 def test_gradients_may_arrive_in_any_layout(name, case):
-    """The gradient of a sum is one number stretched over the shape, that of a transpose is strided."""
-    twin = REGISTRY[name]
+    """The gradient of a sum is one number broadcast to the shape, that of a transpose is strided."""
+    operation = REGISTRY[name]
     stretched, plain = [], []
     for gradients, ones in (
         (stretched, lambda shape: np.broadcast_to(np.float64(0.5), shape)),
@@ -123,19 +123,19 @@ def test_gradients_may_arrive_in_any_layout(name, case):
     ):
         made = tensors(CASES[name][case], np.float64)
         with random_key(7):
-            y = twin.version_for("cpu")(**made)
+            y = operation.version_for("cpu")(**made)
         y.backward(Tensor.wrap(ones(y.shape)))
         gradients += [x.grad.numpy() for x in made.values() if isinstance(x, Tensor) and x.requires_grad]
     for a, b in zip(stretched, plain, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14)
 
 
-# --- the switch -----------------------------------------------------------------------------------------------
+# --- the choice -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def pair(monkeypatch):
-    """A twin whose versions say which one ran."""
+    """An operation whose versions return their own names."""
     monkeypatch.setattr("tinygrad_lite.functional.registry.REGISTRY", {})
 
     def which_composed(x, y=None):
@@ -155,7 +155,7 @@ def test_the_fused_version_runs_unless_switched_off(pair):
     assert pair(x) == "fused"
 
 
-def test_an_error_inside_leaves_the_switch_as_it_was(pair):
+def test_an_error_inside_restores_the_choice(pair):
     with pytest.raises(KeyError), composed():
         raise KeyError
     assert pair(Tensor([1.0])) == "fused"
@@ -172,22 +172,22 @@ def test_set_composed_stays_until_set_back(pair):
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("adamw", "linear_gelu")])
 def test_the_switch_changes_what_really_runs(name):
-    """Fused operations are one node that bears the operation's name, composed ones end in a primitive."""
+    """Fused operations are one node with the operation's name, composed ones end in a primitive."""
     _, arguments, *_ = CASES[name].values()
     assert getattr(F, name)(**tensors(arguments, np.float64)).op == name
     with composed():
         assert getattr(F, name)(**tensors(arguments, np.float64)).op != name
 
 
-def test_the_switch_reaches_the_optimizer():
+def test_composed_applies_to_the_optimizer():
     assert adamw.version_for("cpu") is adamw.fused["cpu"]
     with composed():
         assert adamw.version_for("cpu") is adamw.composed
 
 
 def test_a_device_without_a_fused_version_runs_the_composed_one():
-    for twin in REGISTRY.values():
-        assert twin.version_for("a device of tomorrow") is twin.composed
+    for operation in REGISTRY.values():
+        assert operation.version_for("a device of tomorrow") is operation.composed
 
 
 def test_arguments_may_be_given_by_name():
@@ -236,6 +236,6 @@ def test_a_call_without_tensors_says_so(call, message):
     assert str(caught.value) == message
 
 
-def test_a_twin_has_the_docstring_of_its_definition():
+def test_an_operation_has_the_docstring_of_its_reference_version():
     assert F.layer_norm.__doc__ == F.layer_norm.composed.__doc__
     assert "(..., C)" in F.layer_norm.__doc__

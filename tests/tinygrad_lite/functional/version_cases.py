@@ -26,7 +26,7 @@ def integers(high: int, *shape: int) -> np.ndarray:
 
 
 def tensors(arguments: Arguments, dtype: Any, strided: bool = False, device: str = "cpu") -> Arguments:
-    """The arguments with fresh tensors in place of arrays; `strided` ones have gaps between their elements."""
+    """The arguments with new tensors instead of arrays; `strided` ones have gaps between their elements."""
     made = {}
     for name, value in arguments.items():
         if isinstance(value, (np.ndarray, np.generic)):
@@ -106,7 +106,7 @@ def _attention() -> dict[str, Arguments]:
     some = _rng.random((2, 2, 4, 5)) < 0.6
     some[..., 0] = True
     blind = some.copy()
-    blind[0, 1, 2] = False  # this query may look nowhere
+    blind[0, 1, 2] = False  # this query may attend to no key
     blind[1, :, 0] = False
     padding = np.arange(5) < np.array([3, 5])[:, None, None, None]  # (B, 1, 1, S)
     return {

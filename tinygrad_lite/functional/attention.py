@@ -102,7 +102,7 @@ def scaled_dot_product_attention_fused(
     than a block this saves almost half of the work and of the memory.
 
     A softmax subtracts each row's largest score only to keep e^S from overflowing. If all scores are moderate, as they
-    nearly always are, nothing can overflow, and one pass that finds this out is far cheaper than a maximum per row.
+    nearly always are, nothing can overflow, and checking this is far cheaper than finding a maximum per row.
     """
     if query.dtype.kind != "f" or query.dtype != key.dtype or key.dtype != value.dtype:
         return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types
@@ -132,7 +132,7 @@ def scaled_dot_product_attention_fused(
 
     def backward(d_out):
         dq, dk, dv = np.empty_like(q), np.zeros_like(k), np.zeros_like(v)
-        row_sums = np.vecdot(d_out, out)[..., None]
+        dots = np.vecdot(d_out, out)[..., None]  # rowsum(dO * O)
         for (b, rows, end), p in zip(blocks, weights, strict=True):
             do = d_out[b, :, rows]
             ds = do @ v[b, :, :end].swapaxes(-1, -2)  # dP, and then in place
@@ -141,7 +141,7 @@ def scaled_dot_product_attention_fused(
                 ds *= kept[b, :, rows, :end]
                 dropped = p * kept[b, :, rows, :end]
             dv[b, :, :end] += dropped.swapaxes(-1, -2) @ do
-            ds -= row_sums[b, :, rows]
+            ds -= dots[b, :, rows]
             ds *= p
             ds *= scale
             np.matmul(ds, k[b, :, :end], out=dq[b, :, rows])

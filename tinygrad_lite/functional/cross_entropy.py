@@ -6,8 +6,8 @@ Gradient of one position, with q = softmax(z):
 
     dl/dz_v = d logsumexp(z) / dz_v - [v = t] = q_v - [v = t]
 
-because d/dz_v log(sum_j e^(z_j)) = e^(z_v) / sum_j e^(z_j). The predicted probability minus the
-wanted one: the prettiest gradient of all.
+because d/dz_v log(sum_j e^(z_j)) = e^(z_v) / sum_j e^(z_j). The predicted probability minus the wanted one: the
+prettiest gradient of all.
 
 Label smoothing mixes the target with the uniform distribution 1/V: the wanted probabilities are
 w_v = (1 - e) [v = t] + e / V, the loss is -sum_v w_v log q_v, and by the same steps dl/dz_v = q_v - w_v.

@@ -35,7 +35,7 @@ def layer_norm_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, e
     Args:
         x: (..., C) float tensor.
         weight, bias: (C,) learned gain and shift; bias may be None.
-        eps: added to the variance, in the unit of x squared; avoids division by 0.
+        eps: added to the variance, in units of x squared; avoids division by 0.
     Returns: (..., C), dtype of x.
     Raises: ValueError if weight or bias is not (C,).
     Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); biased variance as in torch.

@@ -49,7 +49,7 @@ def wants_tanh(approximate: str) -> bool:
 # --- the fused version ----------------------------------------------------------------------------------------
 #
 # GPT-2's form has u = x q(x^2), where the polynomial q has one power of x^2. With six powers, the same form gives P to
-# the last digit of float32, and faster than the erf of ops.py, which is used for float64 only. The coefficients were
+# the last digit of float32, and faster than the exact erf, which is used for float64 only. The coefficients were
 # found by weighted least squares, to make the largest error of P as small as possible. Beyond |x| = 6, where P is 0 or
 # 1 in float32, it only matters that q stays positive.
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinygrad_lite.cuda.dropout import Dropout, draw_dropout
+from tinygrad_lite.cuda.dropout import Dropout, next_dropout
 from tinygrad_lite.cuda.flash_attention import fits_flash_attention, flash_attention
 from tinygrad_lite.cuda.gemm import TYPES, gemm, laid_out
 from tinygrad_lite.cuda.launch import kernel, launch_rows, pack
@@ -43,7 +43,7 @@ def scaled_dot_product_attention_cuda(
     q, k, v = (x.data.astype(kind, copy=False) for x in (query, key, value))
     use_flash = kind.name == "bfloat16" and fits_flash_attention(query, key, mask)
     version = flash_attention if use_flash else attention_by_blocks
-    y, backward = version(q, k, v, None if mask is None else mask.data, is_causal, draw_dropout(dropout_p))
+    y, backward = version(q, k, v, None if mask is None else mask.data, is_causal, next_dropout(dropout_p))
 
     def backward_as_given(dy):
         return tuple(gradient.astype(given, copy=False) for gradient in backward(dy))

@@ -48,7 +48,7 @@ class Dropout:
     keep_scale: float  # factor of the kept elements: 1 / (1 - p)
 
 
-def draw_dropout(p: float) -> Dropout:
+def next_dropout(p: float) -> Dropout:
     """The next dropout mask; for p = 0 one that drops nothing, without using a key."""
     if p == 0:
         return Dropout(0, 0, 1.0)

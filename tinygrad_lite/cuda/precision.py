@@ -30,7 +30,7 @@ def set_precision(name: str) -> None:
     """Choose one of PRECISIONS for a GPU from now on; float64 tensors are always multiplied in float64."""
     global _precision
     if name not in PRECISIONS:
-        raise ValueError(f"precision {name!r}: there are {', '.join(PRECISIONS)}")
+        raise ValueError(f"precision {name!r}: must be one of {', '.join(PRECISIONS)}")
     if name == "bfloat16":
         bfloat16()  # if it is unavailable, say so now
     _precision = name

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from tinygrad_lite import Tensor
-from tinygrad_lite.cuda.attention import draw_dropout
+from tinygrad_lite.cuda.attention import next_dropout
 from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.device import random_key
 
@@ -35,7 +35,7 @@ def keep_scales(shape: tuple[int, ...], p: float, seed: int) -> np.ndarray:
     if p == 0:
         return np.ones(shape)
     with random_key(seed):
-        dropout = draw_dropout(p)
+        dropout = next_dropout(p)
     element = np.arange(np.prod(shape), dtype=np.uint64)
     bits = np.take_along_axis(philox(dropout.key, element // 4), (element % 4).astype(int)[:, None], -1)[:, 0]
     return np.where(bits >= dropout.drop_below, dropout.keep_scale, 0.0).reshape(shape)

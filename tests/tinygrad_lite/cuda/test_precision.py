@@ -28,7 +28,7 @@ def test_the_precision_is_restored():
     with pytest.raises(KeyError), precision("tf32"):
         raise KeyError
     assert get_precision() == "float32"
-    with pytest.raises(ValueError, match="precision 'half': there are float32, tf32, bfloat16"):
+    with pytest.raises(ValueError, match="precision 'half': must be one of float32, tf32, bfloat16"):
         set_precision("half")
 
 

@@ -6,12 +6,14 @@ What they share, and how their memory is laid out, is in `flat.py`.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.cuda.adamw import adamw_cuda
 from tinygrad_lite.flat import Optimizer
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.nn import Module
@@ -69,8 +71,9 @@ class AdamW(Optimizer):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: Any) -> None:
-        decay, eps = options["weight_decay"], options["eps"]
-        adamw(value, gradient, *states, step, lr, *options["betas"], eps, decay, self.guard)
+        # A guard is there on a GPU alone, and only its kernel obeys one.
+        update = adamw if self.guard is None else functools.partial(adamw_cuda, guard=self.guard)
+        update(value, gradient, *states, step, lr, *options["betas"], options["eps"], options["weight_decay"])
 
 
 class Adam(AdamW):
@@ -97,7 +100,6 @@ def adamw_composed(
     beta2: float,
     eps: float,
     weight_decay: float,
-    guard: Tensor | None = None,
 ) -> None:
     """One AdamW update of w, m and v in place.
 
@@ -106,21 +108,17 @@ def adamw_composed(
     w = w - lr (m' / (sqrt(v') + eps) + weight_decay w)
 
     with m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step): both averages started at 0, and after `step` updates
-    the weights of what they have seen sum to 1 - beta^step.
-
-    A guard (see cuda/guard.py) has the number by which g is multiplied first, and the step of a breakdown: if that is
-    not below 0, everything stays as it is.
+    the weights in them sum to 1 - beta^step.
     """
     with no_grad():
-        if guard is not None:
-            g = g * guard[0].cast(g.dtype)
-        new_m = m * beta1 + g * (1 - beta1)
-        new_v = v * beta2 + g * g * (1 - beta2)
-        m_hat = new_m / (1 - beta1**step)
-        v_hat = new_v / (1 - beta2**step)
-        new_w = w - (m_hat / (v_hat.sqrt() + eps) + w * weight_decay) * lr
-        for old, new in ((m, new_m), (v, new_v), (w, new_w)):
-            old[...] = new if guard is None else (guard[1] < 0).where(new, old)
+        m[...] = m * beta1 + g * (1 - beta1)
+        v[...] = v * beta2 + g * g * (1 - beta2)
+        m_hat = m / (1 - beta1**step)
+        v_hat = v / (1 - beta2**step)
+        w[...] = w - (m_hat / (v_hat.sqrt() + eps) + w * weight_decay) * lr
+
+
+# --- the fused version ----------------------------------------------------------------------------------------
 
 
 def adamw_fused(
@@ -134,15 +132,12 @@ def adamw_fused(
     beta2: float,
     eps: float,
     weight_decay: float,
-    guard: Tensor | None = None,
 ) -> None:
     """`adamw_composed` in blocks that stay in the cache, with every step in place.
 
     The corrections are folded into numbers: m' / (sqrt(v') + eps) = a m / (sqrt(v) b + eps) with
     a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step).
     """
-    if guard is not None:
-        return adamw_composed(w, g, m, v, step, lr, beta1, beta2, eps, weight_decay, guard)
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
     scratch = np.empty(min(BLOCK, w.numel()), w.dtype)
     for start in range(0, w.numel(), BLOCK):

@@ -1,4 +1,4 @@
-// One update of AdamW; formulas in optim.py, the guard's numbers in guard.py. Each thread takes one pack of elements.
+// One AdamW update; formulas in optim.py, the guard's numbers in guard.py. Each thread takes one pack of elements.
 // With a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step) the corrected means are a m and (b sqrt(v))^2.
 extern "C" __global__ void adamw(long long packs, X* w, const X* g, X* m, X* v, const double* guard, double lr,
                                  double beta1, double beta2, double a, double b, double eps, double weight_decay) {

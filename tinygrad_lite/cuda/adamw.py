@@ -21,7 +21,11 @@ def adamw_cuda(
     weight_decay: float,
     guard: Tensor | None = None,
 ) -> None:
-    """`adamw_composed` in one go; w, g, m and v are of one type and lie without gaps, as an optimizer has them."""
+    """`adamw_composed` in one pass; w, g, m and v have one type and are contiguous, as an optimizer keeps them.
+
+    With the numbers of a guard (guard.py), g is first multiplied by the factor there, and after a broken step nothing
+    is changed.
+    """
     arrays = [tensor.data.reshape(-1) for tensor in (w, g, m, v)]
     packed = pack(w.numel(), *arrays)
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)

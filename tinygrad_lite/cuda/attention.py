@@ -1,8 +1,8 @@
-"""`scaled_dot_product_attention` on a GPU: products by cuBLAS, between them one kernel for all that happens to a row.
+"""`scaled_dot_product_attention` on a GPU: products by cuBLAS, between them one kernel for mask, softmax and dropout.
 
-The weights P are a (T, S) array for each head, and writing and reading them is what takes the time. If attention is
-causal, the queries are taken in blocks, and each block is multiplied with only the keys that it can see: that saves
-almost half of the work and of the memory. In bfloat16 there is mostly a way without that array: flash_attention.py.
+The weights P are a (T, S) array for each head, and most of the time goes into writing and reading them. If attention is
+causal, the queries are taken in blocks, and each block is multiplied by only the keys that it can see: this saves
+almost half of the work and of the memory. In bfloat16, flash_attention.py usually does without that array.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinygrad_lite.cuda.dropout import Dropout, draw_dropout
+from tinygrad_lite.cuda.dropout import Dropout, next_dropout
 from tinygrad_lite.cuda.flash_attention import fits_flash_attention, flash_attention
 from tinygrad_lite.cuda.gemm import TYPES, gemm, laid_out
 from tinygrad_lite.cuda.launch import kernel, launch_rows, pack
-from tinygrad_lite.cuda.precision import flowing
+from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.attention import check_attention, scaled_dot_product_attention_composed
 from tinygrad_lite.tensor import Tensor, node
 
-QUERIES = 256  # in a causal block
+QUERIES = 256  # queries in a causal block
 
 
 def scaled_dot_product_attention_cuda(
@@ -32,18 +32,18 @@ def scaled_dot_product_attention_cuda(
     is_causal: bool = False,
     dropout_p: float = 0.0,
 ) -> Tensor:
-    """`scaled_dot_product_attention_composed` in one node; keeps the weights P, as far as the queries can see.
+    """`scaled_dot_product_attention_composed` in one node, in blocks of queries or by flash_attention.py.
 
-    Dropout drops others than on the CPU: see dropout.py.
+    Dropout drops other weights than on the CPU: see dropout.py.
     """
     if query.dtype.name not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
         return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types
     check_attention(query, key, value, mask, dropout_p)
-    given, kind = query.dtype, flowing(query.dtype)
+    given, kind = query.dtype, activation_type(query.dtype)
     q, k, v = (x.data.astype(kind, copy=False) for x in (query, key, value))
     use_flash = kind.name == "bfloat16" and fits_flash_attention(query, key, mask)
     version = flash_attention if use_flash else attention_by_blocks
-    y, backward = version(q, k, v, None if mask is None else mask.data, is_causal, draw_dropout(dropout_p))
+    y, backward = version(q, k, v, None if mask is None else mask.data, is_causal, next_dropout(dropout_p))
 
     def backward_as_given(dy):
         return tuple(gradient.astype(given, copy=False) for gradient in backward(dy))
@@ -54,34 +54,34 @@ def scaled_dot_product_attention_cuda(
 def attention_by_blocks(
     q: Array, k: Array, v: Array, mask: Array | None, is_causal: bool, dropout: Dropout
 ) -> tuple[Array, Callable]:
-    """The result (B, H, T, D), and the function that takes its gradient to those of q, k and v.
+    """The result (B, H, T, D), and the function that maps its gradient to those of q, k and v; keeps the weights P.
 
     Args:
         q, k, v: (B, H, T or S, D) of one float type, in any layout.
         mask: truth values that broadcast to (B, H, T, S).
     """
     xp, kind = xp_of(q), q.dtype
-    # cuBLAS wants to step from head to head, and from sequence to sequence, by one distance. Heads that are cut out of
-    # (B, T, C) do not lie so, and each of the products below would copy them.
+    # cuBLAS needs the same distance from each head to the next, across sequences too. Heads sliced from (B, T, C) lack
+    # it, and each of the products below would copy them.
     q, k, v = (laid_out(x)[0] for x in (q, k, v))
     (batch, heads, t, width), s = q.shape, k.shape[2]
     scale = 1 / math.sqrt(width)
     ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
-    looks = None if mask is None else xp.broadcast_to(mask, (batch, heads, t, s))
+    mask = None if mask is None else xp.broadcast_to(mask, (batch, heads, t, s))
     out = xp.empty((batch, heads, t, width), kind)
     blocks = causal_blocks(t, s) if is_causal else [(slice(0, t), s)]
     weights = []  # P, block by block
     for rows, end in blocks:
         p = gemm(q[:, :, rows], k[:, :, :end].swapaxes(-1, -2), scale=scale)  # S, and then in place
-        gemm(softmax(p, rows.start, t, s, ahead, looks, dropout), v[:, :, :end], out=out[:, :, rows])
+        gemm(softmax(p, rows.start, t, s, ahead, mask, dropout), v[:, :, :end], out=out[:, :, rows])
         weights.append(p)
 
     def backward(dy: Array) -> tuple[Array, Array, Array]:
         dy = laid_out(dy)[0]
         dq = xp.empty(q.shape, kind)
-        total = np.float32 if kind.name == "bfloat16" and len(blocks) > 1 else kind  # of sums over the blocks
+        total = np.float32 if kind.name == "bfloat16" and len(blocks) > 1 else kind  # the type of sums over blocks
         dk, dv = xp.empty(k.shape, total), xp.empty(v.shape, total)
-        # The last block sees all keys. It comes first, so that the others find something to add to.
+        # The last block sees all keys. It comes first and writes the sums, to which the others then add.
         for (rows, end), p in zip(reversed(blocks), reversed(weights), strict=True):
             ds = gemm(dy[:, :, rows], v[:, :, :end].swapaxes(-1, -2))  # dP, and then in place
             softmax_backward(p, ds, rows.start, ahead, dropout)
@@ -94,21 +94,21 @@ def attention_by_blocks(
     return out, backward
 
 
-def softmax(scores: Array, first: int, t: int, s: int, ahead: int, looks: Array | None, dropout: Dropout) -> Array:
-    """Scores (B, H, rows, keys) of the queries from `first` on become P, in place; returns P with dropout."""
+def softmax(scores: Array, first: int, t: int, s: int, ahead: int, mask: Array | None, dropout: Dropout) -> Array:
+    """Turn the scores (B, H, rows, keys) of the queries from `first` on into P, in place; returns P with dropout."""
     batch, heads, length, width = scores.shape
     dropped = xp_of(scores).empty(scores.shape, scores.dtype) if dropout.drop_below else None
     function = kernel("softmax", "softmax_forward", X=scores.dtype, PACK=pack(width, scores, dropped))
-    strides = (0, 0, 0, 0) if looks is None else looks.strides  # a truth value has one byte
+    strides = (0, 0, 0, 0) if mask is None else mask.strides  # a truth value has one byte
     launch_rows(
-        function, batch * heads * length, scores, dropped, looks, *strides, heads, t, s, first, length, width, ahead,
+        function, batch * heads * length, scores, dropped, mask, *strides, heads, t, s, first, length, width, ahead,
         dropout.key, dropout.drop_below, dropout.keep_scale,
     )  # fmt: skip
     return scores if dropped is None else dropped
 
 
 def softmax_backward(weights: Array, d_weights: Array, first: int, ahead: int, dropout: Dropout) -> None:
-    """dP (B, H, rows, keys) becomes dS, in place; with dropout, P becomes P with dropout."""
+    """Turn dP (B, H, rows, keys) into dS, in place; with dropout, also P into P with dropout."""
     batch, heads, length, width = weights.shape
     function = kernel("softmax", "softmax_backward", X=weights.dtype, PACK=pack(width, weights, d_weights))
     rows = batch * heads * length
@@ -116,6 +116,6 @@ def softmax_backward(weights: Array, d_weights: Array, first: int, ahead: int, d
 
 
 def causal_blocks(t: int, s: int) -> list[tuple[slice, int]]:
-    """The queries in blocks, each with the number of keys that its last query can see."""
+    """The queries of each block, and the number of keys that the last of them can see."""
     stops = [min(start + QUERIES, t) for start in range(0, max(t, 1), QUERIES)]
     return [(slice(start, stop), max(0, stop + s - t)) for start, stop in zip([0, *stops], stops, strict=False)]

@@ -1,4 +1,4 @@
-// y += bias for every row of y. Each thread takes one pack of one row; `width` counts the packs of a row.
+// y += bias for every row of y. Each thread takes one pack of one row; `width` is the number of packs in a row.
 extern "C" __global__ void add_bias(long long packs, long long width, X* y, const A* bias) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= packs) return;

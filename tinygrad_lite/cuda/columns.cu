@@ -1,7 +1,7 @@
 // Sums of the columns of a matrix (N, C), in two steps, always added in the same order.
 //
-// A block takes 32 columns and some of the rows; its 8 warps take every eighth of those and add up what they have found
-// through the memory that they share. Each block leaves one row of sums, and the second step adds up these rows.
+// A block takes 32 columns and some of the rows. Each of its 8 warps sums every eighth of those rows, and shared memory
+// brings the 8 sums together. Each block writes one row of sums, and the second step is the same kernel on these rows.
 
 extern "C" __global__ void column_sums(const X* x, A* sums, long long rows, long long width) {
     __shared__ A found[8][32];

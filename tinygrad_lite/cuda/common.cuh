@@ -1,5 +1,5 @@
-// What every source file begins with. launch.py puts it in front, and defines the types that a file is compiled for,
-// such as X and Y. A is the type in which is added up: float, or double where the arrays are double.
+// The beginning of every source file. launch.py prepends it, and defines the types for which a file is compiled, such
+// as X and Y. A is the accumulation type: float, or double if the arrays are double.
 
 #if __cplusplus < 201703L
 #error "these kernels are C++17"
@@ -14,13 +14,13 @@ struct bf16 {
     __device__ bf16(float x) {
         unsigned whole = __float_as_uint(x);
         if ((whole & 0x7fffffff) > 0x7f800000) bits = 0x7fff;                // NaN stays NaN
-        else bits = (whole + 0x7fff + ((whole >> 16) & 1)) >> 16;            // to the nearest; of two, the even one
+        else bits = (whole + 0x7fff + ((whole >> 16) & 1)) >> 16;            // to nearest, ties to even
     }
 
     __device__ operator float() const { return __uint_as_float((unsigned)bits << 16); }
 };
 
-// PACK neighbours, which a thread fetches in one go: 4 where the arrays allow it, else 1.
+// PACK neighbours, which a thread fetches at once: 4 if the arrays allow it, else 1.
 #ifdef PACK
 template <class T>
 struct alignas(sizeof(T) * PACK) Pack {
@@ -28,13 +28,14 @@ struct alignas(sizeof(T) * PACK) Pack {
 };
 #endif
 
-// The sum over the 32 threads of a warp; all of them get it. Each adds its partner's: 1, 2, 4, 8, 16 places away.
+// The sum over the 32 threads of a warp, returned to all of them. Each adds the sums of threads 1, 2, 4, 8, 16 away.
 template <class T>
 __device__ __forceinline__ T sum_of_warp(T x) {
     for (int distance = 1; distance < 32; distance *= 2) x += __shfl_xor_sync(~0u, x, distance);
     return x;
 }
 
+// The maximum over the 32 threads of a warp, in the same way.
 template <class T>
 __device__ __forceinline__ T max_of_warp(T x) {
     for (int distance = 1; distance < 32; distance *= 2) {

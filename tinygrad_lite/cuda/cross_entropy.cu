@@ -1,12 +1,12 @@
-// Cross-entropy; formulas and derivation in functional/cross_entropy.py. A warp takes one row: the V logits z of one
-// position, of which each thread has every 32nd pack. With m the largest logit and s the sum of all e^(z - m):
+// Cross-entropy; formulas and derivation in functional/cross_entropy.py. A warp takes one row, the V logits z of one
+// position; each thread has every 32nd pack of it. With m the largest logit and s the sum of all e^(z - m):
 //
 //     log q = z - m - log s        q = e^(z - m) / s
 
-// The loss of each row, and its m and 1/s for the way back, in one pass over the logits. m is not known before the end:
-// each thread takes the largest so far, and when it meets a larger one, it multiplies its sum by e^(old m - new m).
+// The loss of each row, and its m and 1/s for the backward pass, in one pass over the logits. m is only known at the
+// end, so each thread uses the largest so far, and when it finds a larger one, multiplies its sum by e^(old m - new m).
 //
-// A target outside of the vocabulary makes its row NaN, which ends a training. Rows that are ignored are not read.
+// A target outside the vocabulary makes the loss NaN, which stops training. Ignored rows are not read.
 extern "C" __global__ void cross_entropy_forward(long long rows, long long width, const X* __restrict__ z,
                                                  const long long* __restrict__ targets, long long ignore_index,
                                                  double smoothing, A* __restrict__ losses, A* __restrict__ largest,
@@ -25,11 +25,11 @@ extern "C" __global__ void cross_entropy_forward(long long rows, long long width
     }
     const Pack<X>* zs = (const Pack<X>*)(z + row * width);
     int packs = width / PACK;
-    const int loads = PACK == 1 ? 8 : 4;  // packs that a thread asks for before it waits for the first of them
+    const int loads = PACK == 1 ? 8 : 4;  // packs that a thread requests before it waits for the first
 
     A m = sizeof(A) == 8 ? -1e308 : -3e38;  // finite, because -infinity - -infinity would be NaN
     A s = 0;
-    double sum = 0;  // of the logits, for label smoothing; in double, since only what it has beyond V m will count
+    double sum = 0;  // of the logits, for label smoothing; double, because V m will be subtracted from it
     for (int first = threadIdx.x; first < packs; first += 32 * loads) {
         A v[loads * PACK];
         for (int j = 0; j < loads; j++) {
@@ -59,8 +59,8 @@ extern "C" __global__ void cross_entropy_forward(long long rows, long long width
     scales[row] = 1 / s;
 }
 
-// The sum of all losses, for the mean divided by the number of positions that count; and that divisor, for the way back.
-// One block does it, always in the same order.
+// The sum of all losses, for the mean divided by the number of positions not ignored; and that divisor, for the
+// backward pass. A single block computes it, always in the same order.
 extern "C" __global__ void cross_entropy_total(long long rows, const A* __restrict__ losses,
                                                const long long* __restrict__ targets, long long ignore_index,
                                                long long mean, A* total, A* divisor) {
@@ -88,7 +88,7 @@ extern "C" __global__ void cross_entropy_total(long long rows, const A* __restri
     }
 }
 
-// dz = (q - w) dy with the wanted probabilities w. Without a divisor each row has its own dy, else dy is one number.
+// dz = (q - w) dy with the wanted probabilities w. With a divisor dy is one number; without one, each row has its own.
 extern "C" __global__ void cross_entropy_backward(long long rows, long long width, const X* __restrict__ z,
                                                   const long long* __restrict__ targets, long long ignore_index,
                                                   double smoothing, const A* __restrict__ largest,

@@ -1,15 +1,19 @@
-"""`cross_entropy` on a GPU: the logits are read once on the way forward and once on the way back."""
+"""`cross_entropy` on a GPU: the logits are read once in the forward pass and once in the backward pass.
+
+Of each row only the largest logit and 1 / sum of e^(z - max) are kept. Backward computes the probabilities again,
+because on a GPU computing is cheaper than memory.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_rows, pack
-from tinygrad_lite.cuda.precision import summed_in
+from tinygrad_lite.cuda.precision import accumulation_type
 from tinygrad_lite.functional.cross_entropy import check_cross_entropy, cross_entropy_composed
 from tinygrad_lite.tensor import Tensor, node
 
-THREADS = 1024  # of the one block that adds up the losses
+THREADS = 1024  # of the single block that sums the losses
 
 
 def cross_entropy_cuda(
@@ -21,8 +25,7 @@ def cross_entropy_cuda(
 ) -> Tensor:
     """`cross_entropy_composed` in one node; keeps the logits, and two numbers for each row of them.
 
-    The loss of bfloat16 logits is float32. Nobody looks at the targets here: one outside the vocabulary makes the loss
-    NaN.
+    The loss of bfloat16 logits is float32. The targets are not checked: one outside the vocabulary makes the loss NaN.
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     if not are_known(logits) or logits.numel() == 0:
@@ -30,7 +33,7 @@ def cross_entropy_cuda(
     xp, shape, width = logits.xp, logits.shape, logits.shape[-1]
     rows = xp.ascontiguousarray(logits.data).reshape(-1, width)
     wanted = xp.ascontiguousarray(targets.data.reshape(-1).astype(np.int64))
-    count, total = len(rows), summed_in(logits.dtype)
+    count, total = len(rows), accumulation_type(logits.dtype)
     losses, largest, scales = (xp.empty(count, total) for _ in range(3))
     how = (wanted, ignore_index, float(label_smoothing))
     types = {"X": rows.dtype, "PACK": pack(width, rows)}

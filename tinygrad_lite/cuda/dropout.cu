@@ -1,5 +1,5 @@
-// Dropout; functional/dropout.py. Each thread takes one pack. An element is kept if its random word is not below
-// `threshold`, p in parts of 2^32. The gradient goes the same way: backward is this kernel on dy, with the same key.
+// Dropout; formulas in functional/dropout.py. Each thread takes one pack. An element is kept if its random word is not
+// below `threshold`, which is p times 2^32. Backward is this kernel applied to dy, with the same key.
 
 #include "philox.cuh"
 
@@ -13,7 +13,7 @@ extern "C" __global__ void dropout(long long packs, const X* x, X* y, long long 
     Words bits = {{random_bits(key, i)}};
 #endif
     Pack<X> p = ((const Pack<X>*)x)[i];
-    for (int k = 0; k < PACK; k++)  // times 0, not 0: a NaN shall be seen
+    for (int k = 0; k < PACK; k++)  // times 0, not 0, so that a NaN stays visible
         p.at[k] = (X)((A)p.at[k] * (bits.at[k] < threshold ? (A)0 : (A)scale));
     ((Pack<X>*)y)[i] = p;
 }

@@ -1,9 +1,9 @@
-"""`dropout` on a GPU: random numbers are made where they are needed, and no mask is kept.
+"""`dropout` on a GPU: random numbers are computed where they are needed, and no mask is kept.
 
-Drawing them on the host, as the CPU does, would leave the GPU waiting for masks as large as the arrays. Here the host
-draws 64 bits for each call, the key, from the same position in the run. From it and an element's number, each thread
-computes whether the element is kept (philox.cuh). So a step that is run again drops the same elements, on any GPU; but
-they are others than on the CPU, where also p is rounded to 1/65536, here to 1/2^32.
+If the host generated them, as for the CPU, the GPU would wait for masks as large as the arrays. Here the host generates
+a 64-bit key for each call, from the position in the run. Each thread computes from the key and the index of an element
+whether to keep it (philox.cuh). So a step that is run again drops the same elements, on any GPU. They are not those
+that the CPU drops; and p is rounded to a multiple of 1/2^32, on the CPU of 1/65536.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tinygrad_lite.tensor import Tensor, node
 
 
 def dropout_cuda(x: Tensor, p: float = 0.5) -> Tensor:
-    """`dropout_composed` in one node that keeps the key alone."""
+    """`dropout_composed` in one node that keeps only the key."""
     if p == 0 or not are_known(x):
         return dropout_composed(x, p)
     check_probability(p)
@@ -41,15 +41,15 @@ def dropped(x: Array, key: int, p: float) -> Array:
 
 @dataclass(frozen=True)
 class Dropout:
-    """One draw of dropout, as attention's kernels need it: elements whose random word is below `drop_below` go."""
+    """One dropout mask, as attention's kernels need it: they drop elements whose random word is below `drop_below`."""
 
     key: int
     drop_below: int
-    keep_scale: float  # for those that stay: 1 / (1 - p)
+    keep_scale: float  # factor of the kept elements: 1 / (1 - p)
 
 
-def draw_dropout(p: float) -> Dropout:
-    """The next draw; nothing is drawn for p = 0, and then nothing is dropped."""
+def next_dropout(p: float) -> Dropout:
+    """The next dropout mask; for p = 0 one that drops nothing, without using a key."""
     if p == 0:
         return Dropout(0, 0, 1.0)
     return Dropout(next_bits("dropout"), min(round(p * 2**32), 2**32 - 1), 1 / (1 - p))

@@ -1,11 +1,11 @@
-// Looking up rows of a table, and adding up what comes back for each of them; functional/embedding.py.
+// Rows of a table, and the sum of the gradients of each row; functional/embedding.py.
 //
-// Backward, the places in the text are sorted by their token, so that the rows of dy of one token form a *run*. Runs are
-// of very different lengths: a rare token is met once, the blank in every sixth place. So what a warp takes is not a run
-// but SEGMENT places of the sorted list, and it adds up each run in them. A run that lies within one segment is finished
-// then. Of one that crosses a border, each segment leaves a part: parts[segment][0] has that of the run which came in
-// from the segment before, parts[segment][1] that of a run which begins here and goes on in the next. A second kernel
-// adds these up. Every number is added in an order that depends on the tokens alone.
+// In the backward pass, the positions of the text are sorted by token, so that the rows of dy of one token form a
+// *run*. The lengths of runs vary widely: a rare token occurs once, the space at every sixth position. So a warp does
+// not take a run but SEGMENT positions of the sorted list, and sums each run in them. A run within one segment is then
+// complete. For a run across segments, each segment writes a part: parts[segment][0] belongs to the run continued from
+// the previous segment, parts[segment][1] to a run that begins here and continues in the next. A second kernel sums
+// these parts. The order of all additions depends on the tokens alone.
 
 // y[n] = weight[ids[n]]. A warp copies one row; for a token that is not in the table it writes NaN.
 extern "C" __global__ void embedding_forward(long long count, long long rows, long long width, const long long* ids,
@@ -16,12 +16,12 @@ extern "C" __global__ void embedding_forward(long long count, long long rows, lo
     bool known = id >= 0 && id < rows;
     const Pack<X>* from = (const Pack<X>*)(weight + (known ? id : 0) * width);
     Pack<X>* to = (Pack<X>*)(y + n * width);
-    Pack<X> nothing;
-    for (int k = 0; k < PACK; k++) nothing.at[k] = __uint_as_float(0x7fffffff);  // NaN
-    for (int i = threadIdx.x; i < width / PACK; i += 32) to[i] = known ? from[i] : nothing;
+    Pack<X> nans;
+    for (int k = 0; k < PACK; k++) nans.at[k] = __uint_as_float(0x7fffffff);  // NaN
+    for (int i = threadIdx.x; i < width / PACK; i += 32) to[i] = known ? from[i] : nans;
 }
 
-// A warp takes one segment and 32 packs of columns. `order` says where in the text the places of the sorted list are.
+// A warp takes one segment and 32 packs of columns. `order` maps the sorted list to positions in the text.
 extern "C" __global__ void embedding_backward(long long count, long long rows, long long width,
                                               const long long* sorted, const long long* order, const X* dy, X* table,
                                               X* parts) {
@@ -32,7 +32,7 @@ extern "C" __global__ void embedding_backward(long long count, long long rows, l
     bool came_in = first > 0 && sorted[first - 1] == sorted[first];
     Pack<X> sum = {};
     for (long long start = first; start < last; start += 4) {
-        Pack<X> fetched[4];  // all at once, since a warp that asks for one row after the other waits for each
+        Pack<X> fetched[4];  // requested together, because a warp that requests rows one by one waits for each
         for (int k = 0; k < 4; k++)
             if (start + k < last) fetched[k] = *(const Pack<X>*)(dy + order[start + k] * width + column);
         for (int k = 0; k < 4; k++) {
@@ -40,11 +40,11 @@ extern "C" __global__ void embedding_backward(long long count, long long rows, l
             if (i >= last) break;
             long long id = sorted[i];
             for (int j = 0; j < PACK; j++) sum.at[j] += fetched[k].at[j];
-            bool goes_on = i + 1 < count && sorted[i + 1] == id;
-            if (goes_on && i + 1 < last) continue;
+            bool run_continues = i + 1 < count && sorted[i + 1] == id;
+            if (run_continues && i + 1 < last) continue;
             X* out = table + id * width;
             if (came_in) out = parts + segment * 2 * width;
-            else if (goes_on) out = parts + (segment * 2 + 1) * width;
+            else if (run_continues) out = parts + (segment * 2 + 1) * width;
             if (id >= 0 && id < rows) *(Pack<X>*)(out + column) = sum;  // else the token is not in the table
             sum = {};
             came_in = false;
@@ -52,8 +52,8 @@ extern "C" __global__ void embedding_backward(long long count, long long rows, l
     }
 }
 
-// A block takes 32 columns of the run that begins in a segment and goes on in the next, if there is one; its 8 warps take
-// every eighth part of it.
+// A block takes 32 columns of the run that begins in a segment and continues in the next, if there is one; each of its
+// 8 warps sums every eighth part of it.
 extern "C" __global__ void embedding_backward_runs(long long count, long long rows, long long width,
                                                    const long long* sorted, const X* parts, X* table) {
     __shared__ X found[8][32];
@@ -61,7 +61,7 @@ extern "C" __global__ void embedding_backward_runs(long long count, long long ro
     if (next >= count) return;
     long long id = sorted[next], column = blockIdx.y * 32ll + threadIdx.x;
     bool begins_here = sorted[next - 1] == id && (first == 0 || sorted[first - 1] != id);
-    if (!begins_here || id < 0 || id >= rows) return;  // of all threads of the block alike
+    if (!begins_here || id < 0 || id >= rows) return;  // the same for all threads of the block
     X sum = 0;
     if (column < width) {
         if (threadIdx.y == 0) sum = parts[(segment * 2 + 1) * width + column];

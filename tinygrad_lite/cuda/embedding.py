@@ -1,7 +1,7 @@
-"""`embedding` on a GPU: rows are copied, and in backward sorted by their token and added up in float32.
+"""`embedding` on a GPU: rows are copied forward, and backward sorted by token and summed.
 
-Nobody looks at the tokens here (the host would have to wait for them): one that is not in the table gives a row of NaN,
-which the loss will show, and gets no gradient.
+The tokens are not checked, because the host would have to wait for them: one that is not in the table gives a row of
+NaN, so the loss becomes NaN, and gets no gradient.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.embedding import check_embedding, embedding_composed
 from tinygrad_lite.tensor import Tensor, node
 
-SEGMENT = 32  # places of the sorted list that a warp adds up
+SEGMENT = 32  # positions of the sorted list that a warp sums
 
 
 def embedding_cuda(weight: Tensor, ids: Tensor) -> Tensor:
@@ -35,7 +35,10 @@ def embedding_cuda(weight: Tensor, ids: Tensor) -> Tensor:
 
 
 def sums_by_token(ids: Array, dy: Array, rows: int, width: int) -> Array:
-    """For each of so many tokens the sum of its rows of dy: (N,) and (N, C) in rows of neighbours -> (rows, C)."""
+    """For each row of the table the sum of dy over the positions of its token: ids (N,), dy (N, C) -> (rows, C).
+
+    dy must be contiguous.
+    """
     xp, count = xp_of(dy), len(ids)
     table = xp.zeros((rows, width), dy.dtype)
     if count == 0:

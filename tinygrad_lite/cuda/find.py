@@ -1,7 +1,7 @@
-"""CuPy and the GPU, or one sentence about what is missing for them and how to get it.
+"""CuPy and the GPU, or one sentence that says what is missing and how to get it.
 
-Five things must fit: CuPy, which is made for one major version of CUDA; the libraries of that CUDA; the driver, which
-must not be older than it; a GPU; and its generation (*compute capability*), which the libraries must know.
+Five things must fit together: CuPy, which is built for one major version of CUDA; the libraries of that version; the
+driver, which must not be older; a GPU; and its generation (*compute capability*), which the libraries must support.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from typing import Any
 
 from tinygrad_lite.device import Device, DeviceError
 
-CUPYS = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")  # packages with one and the same module in them
+CUPYS = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")  # packages that all install a module `cupy`
 INSTALL = 'pip install -e ".[cuda13]" (".[cuda12]" if nvidia-smi names a CUDA Version below 13)'
 
 
 def find_cuda() -> Device:
-    """CuPy and the GPU, if they can work.
+    """The device cuda, if CuPy and a GPU are usable.
 
-    Raises: DeviceError with what was found, what is wrong with it, and what mends it.
+    Raises: DeviceError that says what was found, what is wrong with it, and how to fix it.
     """
     cupy = import_cupy()
     runtime = cupy.cuda.runtime
     driver, made_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()  # 12040 is CUDA 12.4
-    here = f"device cuda: CuPy {cupy.__version__} is made for CUDA {dotted(made_for)}"
+    here = f"device cuda: CuPy {cupy.__version__} is built for CUDA {dotted(made_for)}"
     if driver == 0:
         raise DeviceError(
             f"{here}, but there is no NVIDIA driver: install the one for your GPU (if this is a container, start it "
@@ -33,17 +33,17 @@ def find_cuda() -> Device:
         )
     here += f", the driver for CUDA {dotted(driver)}"
     if driver // 1000 < made_for // 1000:
-        older = f", or take the CuPy that fits the old one: {other_cupy(made_for, 12)}" if driver >= 12000 else ""
+        older = f", or install the CuPy for the old one: {other_cupy(made_for, 12)}" if driver >= 12000 else ""
         raise DeviceError(f"{here}, which is too old: update the driver{older}")
     known = known_to_libraries(here, made_for)
     try:
         count = runtime.getDeviceCount()
         if count:
-            runtime.memGetInfo()  # a GPU that is not to be had says so when it is first used
+            runtime.memGetInfo()  # an unavailable GPU raises its error at the first use
     except runtime.CUDARuntimeError as error:
         if "cudaErrorNoDevice" not in str(error):
             raise DeviceError(
-                f"{here}, but the GPU cannot be used ({first_line(error)}): nvidia-smi shows its state and who is "
+                f"{here}, but the GPU cannot be used ({first_line(error)}): nvidia-smi shows its state and what is "
                 "using it; or use --device cpu"
             ) from None
         count = 0
@@ -66,7 +66,7 @@ def find_cuda() -> Device:
 
 
 def import_cupy() -> ModuleType:
-    """CuPy, if it is installed once and can be imported."""
+    """CuPy, if exactly one package of it is installed and can be imported. Raises: DeviceError if not."""
     installed = [name for name in CUPYS if is_installed(name)]
     if len(installed) > 1:
         raise DeviceError(
@@ -75,47 +75,47 @@ def import_cupy() -> ModuleType:
         )
     try:
         import cupy
-    except Exception as error:  # of any kind; CuPy's own words are a page, and the reason is what they were caused by
+    except Exception as error:  # of any type; CuPy's message is a page long, and its cause has the reason
         if isinstance(error, ModuleNotFoundError) and error.name == "cupy":
             raise DeviceError(f"device cuda needs CuPy, which is not installed: {INSTALL}") from None
         raise DeviceError(
             f"device cuda: CuPy is installed but cannot be imported ({first_line(error.__cause__ or error)}); if "
-            f"libraries of CUDA are missing, this brings them: {INSTALL}"
+            f"libraries of CUDA are missing, install them: {INSTALL}"
         ) from None
     return cupy
 
 
 def known_to_libraries(here: str, made_for: int) -> list[int]:
-    """The generations of GPUs for which NVRTC compiles, once NVRTC and cuBLAS are found; 90 is 9.0."""
+    """The compute capabilities for which NVRTC compiles, 90 for 9.0. Raises: DeviceError without NVRTC or cuBLAS."""
     try:
         from cupy_backends.cuda.libs import cublas, nvrtc  # noqa: F401 (imported to see whether it is there)
 
         return list(nvrtc.getSupportedArchs())
     except Exception as error:  # ImportError, RuntimeError or OSError, depending on the library and on CuPy's version
         raise DeviceError(
-            f"{here}, but a library of CUDA is missing ({first_line(error)}); this brings them: "
+            f"{here}, but a library of CUDA is missing ({first_line(error)}); install it: "
             f'pip install -e ".[cuda{made_for // 1000}]"'
         ) from None
 
 
 def check_generation(here: str, gpu: dict[str, Any], known: list[int], made_for: int, driver: int) -> None:
-    """Raise DeviceError if the GPU is too old or too new for the libraries."""
-    generation = 10 * gpu["major"] + gpu["minor"]
+    """Raise DeviceError if the libraries do not support the GPU, because it is too old or too new."""
+    generation, cuda = 10 * gpu["major"] + gpu["minor"], f"CUDA {dotted(made_for)}"
     name = f"{gpu['name'].decode()} (compute capability {gpu['major']}.{gpu['minor']})"
     if generation < min(known):
         older = f": {other_cupy(made_for, 12)}" if made_for >= 13000 else "; use --device cpu"
-        raise DeviceError(f"{here}, but that knows the {name} no longer{older}")
+        raise DeviceError(f"{here}, but {cuda} no longer supports the {name}{older}")
     if gpu["major"] > max(known) // 10 and driver // 1000 > made_for // 1000:
-        raise DeviceError(f"{here}, but that does not know the {name} yet: {other_cupy(made_for, driver // 1000)}")
+        raise DeviceError(f"{here}, but {cuda} does not support the {name} yet: {other_cupy(made_for, driver // 1000)}")
 
 
 def other_cupy(made_for: int, major: int) -> str:
-    """The commands that put the CuPy for another CUDA in the place of this one."""
+    """The commands that replace CuPy by the one for another version of CUDA."""
     return f'pip uninstall -y cupy-cuda{made_for // 1000}x, and then pip install -e ".[cuda{major}]"'
 
 
 def is_installed(package: str) -> bool:
-    """Whether pip knows a package of this name here."""
+    """Whether a package of this name is installed."""
     try:
         metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -124,11 +124,11 @@ def is_installed(package: str) -> bool:
 
 
 def dotted(version: int) -> str:
-    """A version of CUDA as people write it: 12.4 for 12040."""
+    """A version of CUDA as it is usually written: 12.4 for 12040."""
     return f"{version // 1000}.{version % 1000 // 10}"
 
 
 def first_line(error: BaseException) -> str:
-    """The beginning of what an error says."""
+    """The first line of an error's message, cut off after 160 characters."""
     line = str(error).strip().split("\n")[0] or type(error).__name__
     return line if len(line) <= 160 else f"{line[:160]} ..."

@@ -1,16 +1,17 @@
-// The parts of which flash_forward.cu and flash_backward.cu consist.
+// The building blocks of flash_forward.cu and flash_backward.cu.
 //
-// A block has 4 warps and takes 64 rows of one matrix, 16 for each warp, which stay in registers: queries, say. The
-// rows of two other matrices (keys and values) pass by in tiles of STEP rows through shared memory: while one pair of
-// tiles is multiplied, the next pair is fetched. The products c[n][i] are spread over a warp as tensor_cores.cuh says,
-// n counting the matrices C side by side: their rows are the rows that stay, their columns the rows that pass by.
+// A block has 4 warps and takes 64 rows of one matrix (queries, say), 16 for each warp, which stay in registers. The
+// rows of two other matrices (keys and values) pass through shared memory in tiles of STEP rows: while one pair of
+// tiles is multiplied, the next pair is fetched. The products c[n][i] are spread over a warp as described in
+// tensor_cores.cuh, where n numbers the matrices C side by side: their rows are the rows that stay, their columns the
+// rows that pass.
 //
-// Powers of two instead of e: e^x = 2^(x log2(e)), and 2^x is what the GPU has an instruction for.
+// Powers of two instead of e: e^x = 2^(x log2(e)), and the GPU has an instruction for 2^x.
 //
 // Compiled for WIDTH (the head's D), STEP (16, 32 or 64), and DROPOUT (0 or 1).
 
 #define ROWS 64
-#define LENGTH (WIDTH + 8)  // of a row in shared memory: so shifted, 8 rows lie in different banks and come at once
+#define LENGTH (WIDTH + 8)  // of a row in shared memory; the padding puts 8 rows into different banks
 #define FOR_EACH_NUMBER(n, i)                            \
     _Pragma("unroll") for (int n = 0; n < STEP / 8; n++) \
         _Pragma("unroll") for (int i = 0; i < 4; i++)
@@ -23,11 +24,11 @@ __device__ __forceinline__ Row* tile(int pair, int which) { return tiles + (2 * 
 
 __device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000); }
 
-// Where the number c[n][i] of this thread stands.
+// The row and the column of this thread's number c[n][i].
 __device__ __forceinline__ int row_of(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i / 2 * 8; }
 __device__ __forceinline__ int column_of(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
-// Begin to fetch rows first to first + count - 1 of a matrix; zeros from row `end` on.
+// Begin to fetch `count` rows of a matrix, from `first` on; from row `end` on they are zeros.
 __device__ __forceinline__ void begin_rows(Row* to, int count, const bf16* matrix, long long stride, int first,
                                            int end) {
     for (int i = threadIdx.x; i < count * (WIDTH / 8); i += 128) {
@@ -37,7 +38,7 @@ __device__ __forceinline__ void begin_rows(Row* to, int count, const bf16* matri
     }
 }
 
-// Begin to fetch a pair of tiles of two matrices, if there is anything left.
+// Begin to fetch a pair of tiles of two matrices, if any rows are left.
 __device__ __forceinline__ void begin_pair(int pair, const bf16* x, long long x_stride, const bf16* y,
                                            long long y_stride, int first, int end) {
     if (first >= end) return;
@@ -45,7 +46,7 @@ __device__ __forceinline__ void begin_pair(int pair, const bf16* x, long long x_
     begin_rows(tile(pair, 1), STEP, y, y_stride, first, end);
 }
 
-// Fetch the 64 rows from `first` on that stay, 16 for each warp.
+// Fetch the 64 rows that stay, from `first` on, 16 for each warp.
 __device__ __forceinline__ void keep_rows(unsigned (*own)[4], const bf16* matrix, long long stride, int first,
                                           int end) {
     begin_rows(tiles, ROWS, matrix, stride, first, end);
@@ -56,7 +57,7 @@ __device__ __forceinline__ void keep_rows(unsigned (*own)[4], const bf16* matrix
     __syncthreads();
 }
 
-// c = (rows that stay) (rows of a tile)^T: each with each.
+// c = (rows that stay) (rows of a tile)^T: the dot products of all pairs.
 __device__ __forceinline__ void compare(float (*c)[4], const unsigned (*own)[4], const Row* rows) {
 #pragma unroll
     for (int n = 0; n < STEP / 8; n += 2) {
@@ -71,7 +72,7 @@ __device__ __forceinline__ void compare(float (*c)[4], const unsigned (*own)[4],
     }
 }
 
-// sums += c (rows of a tile): to each of the rows that stay, the rows of the tile with the weights c.
+// sums += c (rows of a tile): for each row that stays, the sum of the tile's rows weighted by c.
 __device__ __forceinline__ void add_weighted(float (*sums)[4], const float (*c)[4], const Row* rows) {
 #pragma unroll
     for (int k = 0; k < STEP / 16; k++) {
@@ -88,7 +89,7 @@ __device__ __forceinline__ void add_weighted(float (*sums)[4], const float (*c)[
     }
 }
 
-// Write the sums of this head, times a factor for each of a thread's two rows, to rows of an array (B, rows, H, D).
+// Write the sums of this head to an array (B, rows, H, D), multiplied by one factor for each of a thread's two rows.
 __device__ __forceinline__ void store_rows(bf16* out, const float (*sums)[4], float factor, float factor_8_below,
                                            long long head, long long heads, int first, int end) {
     out += (head / heads * end * heads + head % heads) * WIDTH;
@@ -103,7 +104,7 @@ __device__ __forceinline__ void store_rows(bf16* out, const float (*sums)[4], fl
     }
 }
 
-// What a query may look at, and what is dropped of it.
+// Which keys a query may attend to, and which weights are dropped.
 struct Rules {
     int keys, ahead;  // query t sees the keys s <= t + ahead
     const bool* mask;
@@ -111,12 +112,12 @@ struct Rules {
     unsigned long long first_element, random_key;
     unsigned drop_below;
 
-    __device__ __forceinline__ bool may_look(int query, int key) const {
+    __device__ __forceinline__ bool may_attend(int query, int key) const {
         return key < keys && key <= query + ahead && (!mask || mask[key * mask_s]);
     }
 
-    // Whether all of these queries may look at all of these keys.
-    __device__ __forceinline__ bool are_idle(int first_query, int last_key) const {
+    // Whether all queries from first_query on may attend to all keys up to last_key.
+    __device__ __forceinline__ bool allow_all(int first_query, int last_key) const {
         return !mask && last_key < keys && last_key <= first_query + ahead;
     }
 
@@ -127,8 +128,8 @@ struct Rules {
 
 // Which of a thread's numbers c[n][i] dropout keeps, as bits 4 n + i, where queries stay and keys pass by.
 //
-// Four neighbouring keys share one run of Philox (philox.cuh), if S is a multiple of 4. Two threads hold two rows of the
-// same four keys: each draws for one row, and gives the other what is its.
+// Four neighbouring keys share one call of Philox (philox.cuh), if S is a multiple of 4. Two threads hold two rows of
+// the same four keys: each computes the words of one row, and gives the other thread its half.
 __device__ __forceinline__ unsigned kept_of_queries(const Rules& rules, int first, int s) {
     unsigned kept = 0;
 #pragma unroll
@@ -154,18 +155,18 @@ __device__ __forceinline__ unsigned kept_of_queries(const Rules& rules, int firs
     return kept;
 }
 
-// The same where keys stay and queries pass by. Here the four threads that hold the same queries with four neighbouring
-// keys share their runs: each draws for one of their four numbers.
+// The same where keys stay and queries pass. Here the four threads that hold the same queries with four neighbouring
+// keys share their calls: each computes the words for one of their four numbers.
 __device__ __forceinline__ unsigned kept_of_keys(const Rules& rules, int first, int t) {
     unsigned kept = 0;
-    int own = threadIdx.x / 4 % 4;  // which of the four keys is this thread's, and for which number it draws
+    int own = threadIdx.x / 4 % 4;  // which of the four keys is this thread's, and the number whose words it computes
 #pragma unroll
     for (int n = 0; n < STEP / 8; n++) {
         if (rules.keys % 4 == 0) {
             int query = t + column_of(n, own), key = first + row_of(own) - own;
             Words drawn = random_bits_of_four(rules.random_key, rules.element(query, key) / 4);
 #pragma unroll
-            for (int apart = 0; apart < 4; apart++) {  // give one thread the word that is its, and get one from it
+            for (int apart = 0; apart < 4; apart++) {  // exchange a word with another thread
                 unsigned bits = __shfl_xor_sync(~0u, word(drawn, own ^ apart), 4 * apart);
                 kept |= (unsigned)(bits >= rules.drop_below) << (4 * n + (own ^ apart));
             }

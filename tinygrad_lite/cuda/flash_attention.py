@@ -1,19 +1,19 @@
-"""Attention in bfloat16 without the (T, S) array of weights: less memory, and far fewer bytes to write and to read.
+"""Attention in bfloat16 without the (T, S) array of weights: less memory, and far fewer bytes to write and read.
 
 The softmax of a row can be computed from its scores piece by piece. Let m be the largest score so far, z the sum of
-e^(S - m) so far, and o the sum of the values weighted by the same. A next piece brings a new largest score m'. Then
+e^(S - m) so far, and o the sum of e^(S - m) V so far. If m' is the largest score including the next piece, then
 
     z' = z e^(m - m') + sum e^(S - m')          o' = o e^(m - m') + sum e^(S - m') V
 
-and in the end O = o / z. So no score has to leave the chip. The backward pass computes the scores once more, and gets
-from them P = e^(S - L), with the one number L = m + log z that the forward pass has kept for each row.
+where the sums are over the next piece; in the end O = o / z. So no score has to leave the chip. The backward pass
+computes the scores again, and from them P = e^(S - L), with L = m + log z, the only number kept for each row.
 
-dQ is a sum over keys, dK and dV are sums over queries. A block that takes some keys can add up its own dK and dV, but
-all blocks would have to add to the same dQ, in whatever order they come, and floats added in another order give other
-bytes. So dQ has a kernel of its own, which computes the weights a third time: 7 products instead of 5, and the same
-bytes in each run.
+dQ is a sum over keys, dK and dV are sums over queries. A block that takes some of the keys can sum its own dK and dV,
+but all blocks would have to add to the same dQ, in no fixed order, and floats added in a different order give different
+bytes. So dQ has a kernel of its own, which computes the weights a third time: 7 products instead of 5, but the same
+bytes in every run.
 
-Reference: Dao et al. 2022 (arXiv:2205.14135), algorithms 1 and 4; Dao 2023 (arXiv:2307.08691) on which warp takes what.
+Reference: Dao et al. 2022 (arXiv:2205.14135), algorithms 1 and 4; Dao 2023 (arXiv:2307.08691) on the work of each warp.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from tinygrad_lite.cuda.launch import kernel, launch, launch_rows
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.tensor import Tensor
 
-ROWS = 64  # queries (or keys) that a block takes
-STEPS = {32: (64, 32), 64: (64, 32), 128: (32, 16)}  # by width: rows in a tile that passes by, forward and backward
+ROWS = 64  # queries (or keys) per block
+STEPS = {32: (64, 32), 64: (64, 32), 128: (32, 16)}  # by width D: rows of a tile, forward and backward
 
 
 def fits_flash_attention(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernels can do this: a head width that they know, and at most a mask of keys for each sequence."""
+    """Whether the kernels can do this: D is one of STEPS, and a mask is the same for all heads and queries."""
     by_sequence = mask is None or all(length == 1 for length in mask.shape[-3:-1])
     return query.shape[3] in STEPS and query.numel() > 0 and key.numel() > 0 and by_sequence
 
@@ -40,18 +40,18 @@ def fits_flash_attention(query: Tensor, key: Tensor, mask: Tensor | None) -> boo
 def flash_attention(
     q: Array, k: Array, v: Array, mask: Array | None, is_causal: bool, dropout: Dropout
 ) -> tuple[Array, Callable]:
-    """The result (B, H, T, D), laid out as (B, T, H, D), and the function that takes its gradient to those of q, k, v.
+    """The result (B, H, T, D), laid out as (B, T, H, D), and the function that maps its gradient to those of q, k, v.
 
     Args:
-        q, k, v: (B, H, T or S, D) of bfloat16, in any layout in which each row is in one piece.
+        q, k, v: (B, H, T or S, D) of bfloat16, in any layout; they are copied if their rows are not contiguous.
         mask: truth values that broadcast to (B, 1, 1, S).
     """
     xp = xp_of(q)
     q, k, v = in_rows(q), in_rows(k), in_rows(v)
     (batch, heads, t, width), s = q.shape, k.shape[2]
     every_head, padded = batch * heads, -(-t // ROWS) * ROWS
-    looks = None if mask is None else xp.broadcast_to(mask, (batch, 1, 1, s))
-    given = [*laid(q), *laid(k), *laid(v), looks, *((0, 0) if looks is None else (looks.strides[0], looks.strides[3]))]
+    mask = None if mask is None else xp.broadcast_to(mask, (batch, 1, 1, s))
+    given = [*laid(q), *laid(k), *laid(v), mask, *((0, 0) if mask is None else (mask.strides[0], mask.strides[3]))]
     ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
     numbers = (heads, t, s, ahead, 1 / math.sqrt(width), dropout.key, dropout.drop_below, dropout.keep_scale)
     steps, has_dropout = dict(zip(("forward", "backward"), STEPS[width], strict=True)), int(dropout.drop_below > 0)
@@ -81,12 +81,12 @@ def flash_attention(
 
 
 def in_rows(x: Array) -> Array:
-    """The array, or a copy if its rows are not in one piece, or do not begin at multiples of 16 bytes."""
+    """The array, or a copy if its rows are not contiguous or do not begin at multiples of 16 bytes."""
     begins = [stride for stride, length in zip(x.strides[:-1], x.shape[:-1], strict=True) if length > 1]
     fits = x.strides[-1] == x.dtype.itemsize and all(place % 16 == 0 for place in (x.data.ptr, *begins))
     return x if fits else xp_of(x).ascontiguousarray(x)
 
 
 def laid(x: Array) -> list[Any]:
-    """An array and how many elements lie between its sequences, its heads and its rows."""
+    """An array, and its strides in elements: from sequence to sequence, from head to head, from row to row."""
     return [x, *(stride // x.dtype.itemsize for stride in x.strides[:-1])]

@@ -1,11 +1,11 @@
 // Attention without a (T, S) array, backward; the formulas are in functional/attention.py, the idea in
-// flash_attention.py, the parts in flash_attention.cuh. P is computed again, as 2^(S log2(e) - L), with L from the
-// forward pass: infinite for rows that see nothing, so that their P is 0.
+// flash_attention.py, the building blocks in flash_attention.cuh. P is computed again as 2^(S log2(e) - L), with L from
+// the forward pass, which is infinite for rows that see no key, so that their P is 0.
 #include "philox.cuh"
 #include "tensor_cores.cuh"
 #include "flash_attention.cuh"
 
-// rowsum(dO * O) for each query, and 0 for those that fill up the last 64: `rows` counts them too.
+// rowsum(dO * O) for each query, and 0 for the padding of the last 64, which `rows` includes.
 extern "C" __global__ void flash_row_sums(long long rows, const bf16* dy, long long dy_b, long long dy_h,
                                           long long dy_t, const bf16* out, long long heads, long long queries,
                                           float* sums) {
@@ -23,7 +23,7 @@ extern "C" __global__ void flash_row_sums(long long rows, const bf16* dy, long l
     if (threadIdx.x == 0) sums[row] = sum;
 }
 
-// dQ = dS K / sqrt(D): queries stay, keys and values pass by.
+// dQ = dS K / sqrt(D): queries stay, keys and values pass.
 extern "C" __global__ void __launch_bounds__(128) flash_backward_query(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
@@ -53,13 +53,13 @@ extern "C" __global__ void __launch_bounds__(128) flash_backward_query(
         float c[STEP / 8][4], dp[STEP / 8][4];
         compare(c, own_q, tile(now, 0));
         compare(dp, own_dy, tile(now, 1));
-        bool is_idle = rules.are_idle(first, s + STEP - 1);
+        bool all_allowed = rules.allow_all(first, s + STEP - 1);
 #if DROPOUT
         unsigned kept = kept_of_queries(rules, first, s);
 #endif
         FOR_EACH_NUMBER(n, i) {
             int query = first + row_of(i), key = s + column_of(n, i);
-            float p = is_idle || rules.may_look(query, key) ? exp2f(c[n][i] * scale_2 - log[i / 2]) : 0;
+            float p = all_allowed || rules.may_attend(query, key) ? exp2f(c[n][i] * scale_2 - log[i / 2]) : 0;
 #if DROPOUT
             dp[n][i] = is_kept(kept, n, i) ? dp[n][i] * (float)keep_scale : 0;
 #endif
@@ -70,8 +70,8 @@ extern "C" __global__ void __launch_bounds__(128) flash_backward_query(
     store_rows(dq, sums, scale, scale, head, heads, first, queries);
 }
 
-// dV = P^T dO and dK = dS^T Q / sqrt(D): keys and values stay, queries and dO pass by. Everything is transposed: rows
-// are keys, columns queries.
+// dV = P^T dO and dK = dS^T Q / sqrt(D): keys and values stay, queries and dO pass. Everything is transposed: rows are
+// keys, columns are queries.
 extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 3) flash_backward_key_value(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 3) flash_back
     const float* row_sums, bf16* dk, bf16* dv, long long heads, long long queries, long long keys, long long ahead,
     double scale, long long random_key, long long drop_below, double keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
-    int first = blockIdx.y * ROWS;  // the first keys are seen by the most queries
+    int first = blockIdx.y * ROWS;  // the blocks of the first keys start first: most queries see them
     const float scale_2 = scale * LOG2_E;
     Rules rules = {(int)keys, (int)ahead, mask ? mask + b * mask_b : mask, mask_s,
                    (unsigned long long)(head * queries * keys), (unsigned long long)random_key, (unsigned)drop_below};
@@ -102,13 +102,13 @@ extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 3) flash_back
         float c[STEP / 8][4], dp[STEP / 8][4];
         compare(c, own_k, tile(now, 0));
         compare(dp, own_v, tile(now, 1));
-        bool is_idle = rules.are_idle(t, first + ROWS - 1);
+        bool all_allowed = rules.allow_all(t, first + ROWS - 1);
 #if DROPOUT
         unsigned kept = kept_of_keys(rules, first, t);
 #endif
         FOR_EACH_NUMBER(n, i) {
             int query = t + column_of(n, i), key = first + row_of(i);
-            float p = is_idle || rules.may_look(query, key) ? exp2f(c[n][i] * scale_2 - logs[query]) : 0;
+            float p = all_allowed || rules.may_attend(query, key) ? exp2f(c[n][i] * scale_2 - logs[query]) : 0;
             c[n][i] = p;
 #if DROPOUT
             if (!is_kept(kept, n, i)) c[n][i] = 0;

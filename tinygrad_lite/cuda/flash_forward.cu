@@ -1,17 +1,17 @@
 // Attention without a (T, S) array, forward; the formulas are in functional/attention.py, the idea in
-// flash_attention.py, the parts in flash_attention.cuh. A block takes 64 queries; the keys and values pass by.
+// flash_attention.py, the building blocks in flash_attention.cuh. A block takes 64 queries; keys and values pass.
 #include "philox.cuh"
 #include "tensor_cores.cuh"
 #include "flash_attention.cuh"
 
-// O, and log2(sum_s e^S) of each row, from which the backward pass gets P again; infinity for rows that see nothing.
+// O, and log2(sum_s e^S) of each row, from which backward computes P again; infinity for rows that see no key.
 extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 4 - DROPOUT) flash_forward(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, bf16* out, float* logs, long long heads, long long queries, long long keys, long long ahead,
     double scale, long long random_key, long long drop_below, double keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
-    int first = (gridDim.y - 1 - blockIdx.y) * ROWS;  // the last queries may see the most keys: they begin
+    int first = (gridDim.y - 1 - blockIdx.y) * ROWS;  // the last queries, which see the most keys, start first
     int end = min(keys, first + ROWS + ahead);
     const float scale_2 = scale * LOG2_E, minus_infinity = -infinity();
     Rules rules = {(int)keys, (int)ahead, mask ? mask + b * mask_b : mask, mask_s,
@@ -25,23 +25,23 @@ extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 4 - DROPOUT) 
     begin_pair(0, k, k_s, v, v_s, 0, end);
     for (int s = 0, now = 0; s < end; s += STEP, now ^= 1) {
         finish_copies();
-        __syncthreads();  // these tiles are here, all of them, and nobody uses the others any more
+        __syncthreads();  // all of this pair has arrived, and no thread still reads the other pair
         begin_pair(now ^ 1, k, k_s, v, v_s, s + STEP, end);
         float c[STEP / 8][4];
         compare(c, own, tile(now, 0));
-        if (!rules.are_idle(first, s + STEP - 1)) {
+        if (!rules.allow_all(first, s + STEP - 1)) {
             FOR_EACH_NUMBER(n, i)
-                if (!rules.may_look(first + row_of(i), s + column_of(n, i))) c[n][i] = minus_infinity;
+                if (!rules.may_attend(first + row_of(i), s + column_of(n, i))) c[n][i] = minus_infinity;
         }
 #pragma unroll
         for (int half = 0; half < 4; half += 2) {  // the two rows of this thread
-            float& most = largest[half / 2];
-            float before = most * scale_2;
+            float& top = largest[half / 2];
+            float before = top * scale_2;
 #pragma unroll
-            for (int n = 0; n < STEP / 8; n++) most = fmaxf(most, fmaxf(c[n][half], c[n][half + 1]));
-            most = max_of_row(most);
-            float shift = most == minus_infinity ? 0 : most * scale_2;
-            float shrink = exp2f(before - shift);  // what was added up so far was shifted by what was the largest then
+            for (int n = 0; n < STEP / 8; n++) top = fmaxf(top, fmaxf(c[n][half], c[n][half + 1]));
+            top = max_of_row(top);
+            float shift = top == minus_infinity ? 0 : top * scale_2;
+            float shrink = exp2f(before - shift);  // the sums so far were shifted by the previous maximum
             total[half / 2] *= shrink;
 #pragma unroll
             for (int n = 0; n < WIDTH / 8; n++) {

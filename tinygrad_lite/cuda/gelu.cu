@@ -1,9 +1,9 @@
-// GELU, with or without a bias that is added before; formulas in functional/gelu.py. Each thread takes one pack of one
-// row; `width` counts the packs of a row. TANH is 1 for the form of GPT-2, and 0 for the exact one.
+// GELU, with or without a bias that is added first; formulas in functional/gelu.py. Each thread takes one pack of one
+// row; `width` is the number of packs in a row. TANH is 1 for GPT-2's form, and 0 for the exact one.
 
 constexpr A ROOT_2_OVER_PI = 0.7978845608028654;
 
-// P(x), by which x is multiplied
+// P(x), the factor of x
 __device__ __forceinline__ A probability(A x) {
 #if TANH
     A u = x * (1 + (A)0.044715 * x * x) * ROOT_2_OVER_PI;

@@ -1,4 +1,4 @@
-"""`gelu` and `linear_gelu` on a GPU: one kernel forward and one backward, beside the products."""
+"""`gelu` and `linear_gelu` on a GPU: one kernel forward and one backward, besides the products."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def gelu_of_sum(x: Tensor, bias: Tensor | None, approximate: str) -> Tensor:
 
 
 def run(name: str, form: int, width: int, *arrays: Array | None) -> None:
-    """Start a kernel of gelu.cu on arrays, of which the last has as many elements as are to be computed."""
+    """Launch a kernel of gelu.cu on these arrays; the last of them is the result."""
     packed, out = pack(width, *arrays), arrays[-1]
     function = kernel("gelu", name, X=out.dtype, PACK=packed, TANH=form)
     launch_elements(function, out.size // packed, width // packed, *arrays)

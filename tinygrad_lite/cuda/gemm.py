@@ -1,12 +1,12 @@
 """Matrix products on a GPU, by NVIDIA's library cuBLAS.
 
-`cupy.matmul` copies every operand of more than two axes that does not lie row by row, and knows neither TF32 nor
-bfloat16. cuBLAS itself is content if one of the last two axes has neighbours for neighbours; the other may jump (by the
-*leading dimension*), and the matrices of a batch may lie at any distance from each other. So a transposed matrix, a few
-rows of one, or one head of many need no copy.
+`cupy.matmul` copies every operand of more than two axes that is not contiguous, and supports neither TF32 nor bfloat16.
+cuBLAS itself only requires that one of the last two axes is contiguous. The other may have any larger stride (the
+*leading dimension*), and so may the matrices of a batch. So a transposed matrix, a few rows of one, or one head of many
+need no copy.
 
-cuBLAS thinks in columns. A matrix whose rows lie one after the other in memory is for it the transposed one, whose
-columns do. Since (A B)^T = B^T A^T, it is asked for the product of the second factor with the first.
+cuBLAS stores matrices column by column: it takes a matrix stored row by row for its transpose. Since
+(A B)^T = B^T A^T, it is asked for the product of the second factor with the first.
 
 Reference: the manual of cuBLAS, cublasGemmEx and cublasGemmStridedBatchedEx.
 """
@@ -22,7 +22,7 @@ import numpy as np
 from tinygrad_lite.cuda.precision import bfloat16, get_precision
 from tinygrad_lite.device import Array, xp_of
 
-# cuBLAS's numbers for the type of an array, for the type in which is added up, and for "choose the algorithm".
+# cuBLAS's numbers for the type of an array, for the accumulation type, and for "choose the algorithm".
 TYPES = {"float32": 0, "float64": 1, "bfloat16": 14}
 IN_FLOAT32, IN_FLOAT64, IN_TF32 = 68, 70, 77
 CHOOSE = -1
@@ -31,13 +31,14 @@ CHOOSE = -1
 def gemm(
     a: Array, b: Array, out: Array | None = None, dtype: Any = None, scale: float = 1.0, add: bool = False
 ) -> Array:
-    """scale * (a @ b), over the last two axes; with `add`, added to what is in `out`.
+    """scale * (a @ b), over the last two axes; with `add`, added to `out`.
 
     Args:
-        a, b: (M, K) and (K, N), or (..., M, K) and (..., K, N) with the same axes in front. Of one type, which is
-            bfloat16 if that is the chosen precision and they are float32.
-        out: (..., M, N), rows of neighbours; made if it is not given.
-        dtype: the type of the result, float32 or that of a and b.
+        a, b: (M, K) and (K, N), or (..., M, K) and (..., K, N) with the same axes in front, of the same type. float32
+            is rounded to bfloat16 first if that is the precision in use.
+        out: (..., M, N), with contiguous rows; a new array if it is not given.
+        dtype: the type of a new array, float32 or that of a and b.
+    Raises: ValueError if the rows of `out` are not contiguous.
     """
     if get_precision() == "bfloat16" and a.dtype != np.float64:
         a, b = as_bfloat16(a), as_bfloat16(b)
@@ -53,7 +54,7 @@ def gemm(
     (a, a_turned, a_leading, a_apart), (b, b_turned, b_leading, b_apart) = laid_out(a), laid_out(b)
     result, out_turned, out_leading, out_apart = laid_out(out)
     if result is not out or out_turned:
-        raise ValueError("gemm: the rows of out must have neighbours for neighbours")
+        raise ValueError("gemm: the rows of out must be contiguous")
     count = math.prod(out.shape[:-2])
     exact = a.dtype == np.float64
     compute = IN_FLOAT64 if exact else IN_TF32 if get_precision() == "tf32" else IN_FLOAT32
@@ -76,14 +77,14 @@ def gemm(
 
 
 def as_bfloat16(x: Array) -> Array:
-    """A float32 array rounded to bfloat16; one that is bfloat16 already as it is."""
+    """A float32 array rounded to bfloat16; a bfloat16 array unchanged."""
     return x if x.dtype == bfloat16() else x.astype(bfloat16())
 
 
 def laid_out(x: Array) -> tuple[Array, int, int, int]:
-    """How the matrices of an array lie: (array, whether columns have the neighbours, leading dimension, distance).
+    """The layout of an array's matrices: (array, 1 if columns are contiguous else 0, leading dimension, distance).
 
-    An array that cuBLAS cannot take as it lies is copied, and then the array is the copy.
+    An array with a layout that cuBLAS cannot take is copied, and the copy is returned.
     """
     rows, columns = x.shape[-2:]
     size = x.dtype.itemsize
@@ -98,9 +99,9 @@ def laid_out(x: Array) -> tuple[Array, int, int, int]:
 
 
 def distance(x: Array, size: int) -> int | None:
-    """How many elements lie between the beginnings of neighbouring matrices; None if that is not always the same."""
+    """The number of elements from the beginning of each matrix to the next one; None if it varies."""
     apart = None
-    inner = 0  # how far the axes behind the one looked at reach, if they are walked through
+    inner = 0  # the bytes that the axes behind the current one span; a regular stride continues from there
     for length, stride in zip(reversed(x.shape[:-2]), reversed(x.strides[:-2]), strict=True):
         if length == 1:
             continue
@@ -116,7 +117,7 @@ def distance(x: Array, size: int) -> int | None:
 
 @functools.cache
 def scalar(value: float, kind: type) -> int:
-    """The address of a number on the host, where cuBLAS reads it; kept, because it must stay there."""
+    """The address of a number on the host, from which cuBLAS reads it; the number is never freed."""
     kept = np.array(value, kind)
     _scalars.append(kept)
     return kept.ctypes.data
@@ -126,7 +127,7 @@ _scalars: list[np.ndarray] = []
 
 
 def cublas() -> tuple[Any, int]:
-    """CuPy's binding of the library, and the handle for the GPU in use, which works in CuPy's current stream."""
+    """CuPy's binding of the library, and the handle for the current GPU and CuPy's current stream."""
     import cupy
     from cupy_backends.cuda.libs import cublas as library
 

@@ -1,16 +1,16 @@
-"""A guard that stands on the GPU: it clips gradients, and lets no broken step change the weights.
+"""A guard on the GPU: it clips gradients, and keeps a broken step from changing the weights.
 
-To clip gradients one needs their norm, and to stop at a NaN one needs the loss. If Python asked for them in every step,
-it would wait until the GPU is through, and then the GPU would wait for Python: each has nothing to do half of the time.
-So both decisions are made where the numbers are. The guard's four numbers
+Clipping gradients takes their norm, and stopping at NaN takes the loss. If Python read them in every step, it would
+block until the GPU is done, and then the GPU would wait for Python: each would be idle half of the time. So both
+decisions are made on the GPU. The guard's four numbers
 
-    0   what the gradients are to be multiplied by, so that their norm is at most the largest that is allowed
+    0   the factor for the gradients that brings their norm down to the largest one allowed
     1   the first step whose loss or norm was NaN or infinite; -1 as long as there is none
     2   the loss of the last step, or of the broken one
-    3   the norm of its gradients, before they are clipped
+    3   the norm of its gradients before clipping
 
-stay on the GPU, and the update of the weights reads them there: it multiplies by the first, and does nothing if the
-second is 0 or above. Python looks at them when it writes a line to the log anyway.
+stay there, and the kernel that updates the weights reads them (adamw.py): it multiplies by the first, and does nothing
+if the second is not negative. Python reads them only when it writes a line to the log.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tinygrad_lite.cuda.launch import kernel, launch, pack
 from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.tensor import Tensor
 
-BLOCKS = 1024  # that share the gradients
+BLOCKS = 1024  # blocks that share the gradients
 
 
 class Guard:
@@ -36,9 +36,13 @@ class Guard:
         self.numbers = Tensor.wrap(self.device.xp.array([1.0, -1.0, 0.0, 0.0], "float64"))
 
     def judge(self, losses: Sequence[Tensor], gradients: Array, max_norm: float, step: int) -> None:
-        """Work out the numbers for a step, from the parts of its loss and all gradients (N,); waits for nothing.
+        """Compute the four numbers of a step, without waiting for them.
 
-        max_norm 0 clips nothing.
+        Args:
+            losses: the parts whose sum is the loss.
+            gradients: all of them, (N,).
+            max_norm: the largest norm allowed; 0 means no clipping.
+            step: the number of the step.
         """
         loss = losses[0].data
         for part in losses[1:]:
@@ -53,6 +57,6 @@ class Guard:
         launch(kernel("guard", "judge", **types), (1,), (32,), sums, blocks, loss, float(max_norm), step, numbers)
 
     def look(self) -> tuple[float, float, int | None]:
-        """Loss, norm, and the broken step if there is one; waits until the GPU has done all that it was asked for."""
+        """Loss, norm, and the broken step or None; blocks until all queued work is done."""
         _, broken, loss, norm = self.device.to_host(self.numbers.data).tolist()
         return loss, norm, int(broken) if broken >= 0 else None

@@ -1,5 +1,5 @@
-// Layer normalisation; formulas and derivation in functional/layer_norm.py. A warp takes one row of C numbers, of which
-// each thread has every 32nd pack. The row is read again for the second and third use, but then it is still in the cache.
+// Layer normalisation; formulas and derivation in functional/layer_norm.py. A warp takes one row of C numbers; each
+// thread has every 32nd pack of it. The row is read three times, but only the first time from outside the cache.
 
 extern "C" __global__ void layer_norm_forward(long long rows, long long width, const X* x, const A* weight,
                                               const A* bias, double eps, Y* y, A* means, A* scales) {
@@ -78,8 +78,8 @@ extern "C" __global__ void layer_norm_backward(long long rows, long long width, 
     }
 }
 
-// dw = sum over rows of dy h and db = sum over rows of dy: the first of two steps, as in columns.cu. Each block leaves a
-// row of 2 C sums, first those for dw, then those for db.
+// dw = sum over rows of dy h and db = sum over rows of dy: the first of two steps, as in columns.cu. Each block writes
+// a row of 2 C sums, first those for dw, then those for db.
 extern "C" __global__ void layer_norm_backward_weight(long long rows, long long width, const Y* dy, const X* x,
                                                       const A* means, const A* scales, A* sums) {
     __shared__ A found_dw[8][32], found_db[8][32];

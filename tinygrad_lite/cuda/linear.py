@@ -6,7 +6,7 @@ from tinygrad_lite import autograd
 from tinygrad_lite.cuda.columns import column_sums
 from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
-from tinygrad_lite.cuda.precision import flowing
+from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.tensor import Tensor, gradient_memory, node
@@ -15,13 +15,13 @@ from tinygrad_lite.tensor import Tensor, gradient_memory, node
 def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`linear_composed` in one node."""
     if x.ndim < 2 or x.numel() == 0 or weight.numel() == 0 or not are_known(x, weight, bias):
-        return linear_composed(x, weight, bias)  # vectors, no numbers at all, and mixed types
+        return linear_composed(x, weight, bias)  # vectors, empty tensors, and mixed types
     check_linear(x, weight, bias)
     xp, shape = x.xp, x.shape
     before, x_needs, w_needs = x.dtype, x.requires_grad, weight.requires_grad
     rows = xp.ascontiguousarray(x.data).reshape(-1, shape[-1])
-    # Products of bfloat16: rounded once, for both passes.
-    rows, w = (factor.astype(flowing(before), copy=False) for factor in (rows, weight.data))
+    # If the products are bfloat16, x and weight are rounded once for both passes.
+    rows, w = (factor.astype(activation_type(before), copy=False) for factor in (rows, weight.data))
     y = gemm(rows, w.T)
     if bias is not None:
         add_bias(y, bias.data)
@@ -29,8 +29,8 @@ def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     def backward(dy):
         dy = xp.ascontiguousarray(dy).reshape(-1, len(w))
         dx = gemm(dy, w, dtype=before).reshape(shape) if x_needs else None
-        # A product may go into the memory where gradients are summed up at once: for a large matrix, writing it, then
-        # reading it and the sum and writing the sum, takes longer. Not while an observer wants to see each of them.
+        # cuBLAS can add the product to the weight's gradient itself: writing a large product, reading it again with the
+        # sum and writing the sum takes longer. But then no observer could see the product.
         is_leaf = w_needs and weight._is_leaf and not autograd.observers
         memory, add = gradient_memory(weight) if is_leaf else (None, False)
         dw = None

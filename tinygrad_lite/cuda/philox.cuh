@@ -1,9 +1,10 @@
-// Random numbers by counting. The bits of element i are computed from i and a key, with nothing in between: no thread
-// needs another's, and the backward pass finds the bits of the forward pass again instead of reading them.
+// Random numbers from a counter. The bits of element i are a function of i and a key, without any state: threads are
+// independent, and the backward pass computes the bits of the forward pass again instead of reading them.
 //
-// Philox4x32-10 makes four random words of four words that count. A round multiplies two of them by constants. The upper
-// half of a product depends on all bits of the factor: it goes, with a part of the key, into one of the two other words,
-// and the lower half takes its place. After ten such rounds no test of randomness has found a pattern.
+// Philox4x32-10 turns four words, the counter, into four random words. Each round multiplies two of them by constants.
+// The upper half of a product depends on all bits of the factor: it is mixed, with part of the key, into one of the
+// other two words, and the lower half takes the place of that word. After ten rounds no statistical test has found a
+// pattern.
 //
 // Reference: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3" (SC11), on Philox.
 
@@ -23,18 +24,18 @@ __device__ __forceinline__ Words philox(Words count, unsigned long long key) {
     return count;
 }
 
-// The random words of elements 4 quad to 4 quad + 3.
+// The random words of the elements 4 quad to 4 quad + 3.
 __device__ __forceinline__ Words random_bits_of_four(unsigned long long key, unsigned long long quad) {
     return philox({{(unsigned)quad, (unsigned)(quad >> 32), 0, 0}}, key);
 }
 
-// One of the words, if the compiler cannot know which.
+// One of the words, when `which` is not known at compile time.
 __device__ __forceinline__ unsigned word(const Words& words, int which) {
     unsigned low = which & 1 ? words.at[1] : words.at[0], high = which & 1 ? words.at[3] : words.at[2];
     return which & 2 ? high : low;
 }
 
-// The random word of one element; four neighbours together cost no more.
+// The random word of one element; the words of four neighbours together cost no more.
 __device__ __forceinline__ unsigned random_bits(unsigned long long key, unsigned long long element) {
     return word(random_bits_of_four(key, element / 4), (int)(element % 4));
 }

@@ -1,12 +1,12 @@
-"""In which precision a GPU multiplies matrices: one switch for the whole program, as for the composed operations.
+"""The precision in which a GPU multiplies matrices: one setting for the whole program.
 
     float32     as on the CPU: products of float32, exact to 24 bits
     tf32        the same arrays, but the matrix units read only 11 bits of each factor: up to 8 times as fast
-    bfloat16    what flows from layer to layer has 8 bits and half the bytes; sums, weights, their gradients, the
-                stream that the blocks add to, and the loss stay float32
+    bfloat16    activations inside a block have 8 bits and half the bytes; sums, weights, their gradients, the
+                residual stream, and the loss stay float32
 
-The range of all three is that of float32, so no loss needs scaling. The last is what PyTorch calls autocast: weights
-are rounded to bfloat16 each time they are used, and small updates are not lost, because they go to float32.
+All three have the range of float32, so the loss needs no scaling. The last is what PyTorch calls autocast: weights are
+rounded to bfloat16 each time they are used, and small updates are not lost, because they are made in float32.
 
 Reference: Micikevicius et al. 2018 (arXiv:1710.03740) on weights in float32; Kalamkar et al. 2019 (arXiv:1905.12322) on
 bfloat16.
@@ -27,17 +27,17 @@ _precision = "float32"
 
 
 def set_precision(name: str) -> None:
-    """Choose one of PRECISIONS for all that follows on a GPU; float64 tensors are always multiplied exactly."""
+    """Choose one of PRECISIONS for a GPU from now on; float64 tensors are always multiplied in float64."""
     global _precision
     if name not in PRECISIONS:
-        raise ValueError(f"precision {name!r}: there are {', '.join(PRECISIONS)}")
+        raise ValueError(f"precision {name!r}: must be one of {', '.join(PRECISIONS)}")
     if name == "bfloat16":
-        bfloat16()  # if it cannot be had, say so now
+        bfloat16()  # if it is unavailable, say so now
     _precision = name
 
 
 def get_precision() -> str:
-    """The precision that is chosen."""
+    """The precision in use."""
     return _precision
 
 
@@ -47,21 +47,21 @@ def check_precision(dtype: str, device: str) -> None:
         return
     if device != "cuda":
         raise OptionError(
-            f"--dtype {dtype} is a precision of a GPU's matrix units: give --device cuda too, or take float32"
+            f"--dtype {dtype} is a precision of a GPU's matrix units: give --device cuda too, or use float32"
         )
     capability = get_device(device).capability
     if capability < 8.0:
         raise OptionError(
-            f"--dtype {dtype}: this GPU's matrix units do not have it (its compute capability is {capability}, and 8.0 "
-            "is needed): take float32"
+            f"--dtype {dtype}: this GPU's matrix units do not support it (its compute capability is {capability}, and "
+            "8.0 is needed): use float32"
         )
     if dtype == "bfloat16":
-        bfloat16()  # if it is missing, better to know now
+        bfloat16()  # if it is unavailable, say so now
 
 
 @contextmanager
 def precision(name: str) -> Iterator[None]:
-    """Inside, products are computed in this precision."""
+    """Inside this context, products are computed in this precision."""
     before = _precision
     set_precision(name)
     try:
@@ -71,9 +71,9 @@ def precision(name: str) -> Iterator[None]:
 
 
 def bfloat16() -> np.dtype:
-    """The type of arrays of bfloat16: NumPy itself has none, `ml_dtypes` comes with the extras cuda12 and cuda13.
+    """The dtype bfloat16. NumPy has none; it is that of `ml_dtypes`, which the extras cuda12 and cuda13 install.
 
-    Raises: DeviceError if that is not installed.
+    Raises: DeviceError if `ml_dtypes` is not installed.
     """
     try:
         import ml_dtypes
@@ -85,11 +85,11 @@ def bfloat16() -> np.dtype:
     return np.dtype(ml_dtypes.bfloat16)
 
 
-def summed_in(dtype: np.dtype) -> np.dtype:
-    """The type in which numbers of this type are added up, and which the parameters beside them have."""
+def accumulation_type(dtype: np.dtype) -> np.dtype:
+    """The type in which numbers of this type are summed, and which parameters beside them have."""
     return np.dtype("float64" if dtype == np.float64 else "float32")
 
 
-def flowing(dtype: np.dtype) -> np.dtype:
-    """The type of what an operation hands on, if it was given this one: bfloat16 if that is chosen."""
+def activation_type(dtype: np.dtype) -> np.dtype:
+    """The type of an operation's result for an input of this type: bfloat16 if that is the precision in use."""
     return bfloat16() if _precision == "bfloat16" and dtype == np.float32 else dtype

@@ -1,14 +1,14 @@
 // The softmax inside attention, in place, and its gradient; the formulas are in functional/attention.py.
 //
 // The scores S of a block of queries are an array (B, H, length, width) without gaps: the queries t = first, first + 1,
-// ... of the block, and the keys s < width, which are all that they can see. A warp takes one row, that is one query.
-// With causal attention a query sees the keys s <= t + ahead, so the warp does not even read the others.
+// ... of the block, and the keys s < width, all that they can see. A warp takes one row, that is one query. With causal
+// attention a query sees the keys s <= t + ahead, and the warp does not even read the others.
 //
-// Dropout numbers the weights as if all T x S of them were there, so that a mask does not depend on the blocks. What is
-// kept of P says by its sign what was dropped (a weight is never negative), so the backward pass need not draw again.
+// Dropout numbers the weights as if all T x S of them existed, so that a mask does not depend on the blocks. The stored
+// P is negative where a weight was dropped (weights are never negative), so backward need not compute the random words.
 #include "philox.cuh"
 
-// The random words of a pack; if its first element is the first of four that share them, at the price of one.
+// The random words of a pack; one call of Philox gives all four if the pack begins at a multiple of 4.
 __device__ inline Words random_bits_of_pack(long long key, long long element) {
 #if PACK == 4
     if (element % 4 == 0) return random_bits_of_four(key, element / 4);
@@ -19,15 +19,15 @@ __device__ inline Words random_bits_of_pack(long long key, long long element) {
 #endif
 }
 
-// How many keys, from the first on, the query of a row can see.
+// The number of keys, from the first on, that the query of a row can see.
 __device__ inline int keys_seen(long long query, long long width, long long ahead) {
     long long seen = query + ahead + 1;
     return (int)(seen < 0 ? 0 : seen < width ? seen : width);
 }
 
-// P = softmax(S) where `mask` (with strides of its own; or none) is true, and 0 elsewhere; negative where it was
-// dropped. `dropped` (or none) becomes P * M: M is 0 where the random bits are below drop_below, else keep_scale =
-// 1 / (1 - p). A query that may look nowhere gets zeros.
+// P = softmax(S) where `mask` (with its own strides, or null) is true, and 0 elsewhere; negative where a weight was
+// dropped. `dropped` (or null) becomes P * M: M is 0 where the random word is below drop_below, else keep_scale =
+// 1 / (1 - p). A query that may attend to no key gets zeros.
 extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped, const bool* mask, long long mask_b,
                                            long long mask_h, long long mask_t, long long mask_s, long long heads,
                                            long long queries, long long keys, long long first, long long length,
@@ -37,7 +37,7 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
     if (row >= rows) return;
     long long head = row / length, query = first + row % length;  // head: b H + h
     int seen = keys_seen(query, width, ahead), packs = width / PACK;
-    const bool* looks = mask + head / heads * mask_b + head % heads * mask_h + query * mask_t;
+    const bool* allowed = mask + head / heads * mask_b + head % heads * mask_h + query * mask_t;
     Pack<X>* ps = (Pack<X>*)(scores + row * width);
     Pack<X>* ds = (Pack<X>*)(dropped + row * width);
 
@@ -47,7 +47,7 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
         Pack<X> p = ps[i];
         for (int k = 0; k < PACK; k++) {
             int s = i * PACK + k;
-            if (s < seen && (!mask || looks[s * mask_s]) && (A)p.at[k] > largest) largest = (A)p.at[k];
+            if (s < seen && (!mask || allowed[s * mask_s]) && (A)p.at[k] > largest) largest = (A)p.at[k];
         }
     }
     largest = max_of_warp(largest);
@@ -58,7 +58,7 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
         Pack<X> p = ps[i];
         for (int k = 0; k < PACK; k++) {
             int s = i * PACK + k;
-            if (s < seen && (!mask || looks[s * mask_s])) sum += exp((A)p.at[k] - largest);
+            if (s < seen && (!mask || allowed[s * mask_s])) sum += exp((A)p.at[k] - largest);
         }
     }
     sum = sum_of_warp(sum);
@@ -72,7 +72,7 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
         for (int k = 0; k < PACK; k++) {
             int s = i * PACK + k;
             A weight = 0;
-            if (s < seen && (!mask || looks[s * mask_s])) weight = exp((A)p.at[k] - largest) * share;
+            if (s < seen && (!mask || allowed[s * mask_s])) weight = exp((A)p.at[k] - largest) * share;
             bool kept = !dropped || weight == 0 || bits.at[k] >= drop_below;
             p.at[k] = (X)(kept ? weight : -weight);
             d.at[k] = (X)(kept ? weight * (A)keep_scale : (A)0);
@@ -82,8 +82,8 @@ extern "C" __global__ void softmax_forward(long long rows, X* scores, X* dropped
     }
 }
 
-// dS = P * (dP * M - rowsum(dP * M * P)), where dP = dO V^T would be the gradient of P if nothing were dropped. It
-// takes the place of dP. With dropout, P * M, which dV needs, takes the place of P.
+// dS = P * (dP * M - rowsum(dP * M * P)), where dP = dO V^T would be the gradient of P if nothing were dropped. dS
+// overwrites dP. With dropout, P * M, which dV needs, overwrites P.
 extern "C" __global__ void softmax_backward(long long rows, X* weights, X* d_weights, long long length, long long first,
                                             long long width, long long ahead, double keep_scale) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
@@ -97,7 +97,7 @@ extern "C" __global__ void softmax_backward(long long rows, X* weights, X* d_wei
         Pack<X> p = ps[i], d = ds[i];
         for (int k = 0; k < PACK; k++) {
             A weight = (A)p.at[k];
-            // Where the weight is 0, nothing may be added: not even 0 times an infinity that should not be seen.
+            // Where the weight is 0 nothing is added, not even 0 times an infinity, which would be NaN.
             if (weight != 0 && !(weight < 0)) sum += weight * (A)d.at[k] * (A)keep_scale;
         }
     }

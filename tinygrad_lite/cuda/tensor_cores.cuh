@@ -1,16 +1,16 @@
-// The instructions of the matrix units (tensor cores), and of copies that run beside the computation. A GPU of compute
-// capability 8.0 or more has them. There is no C++ for them but PTX, the assembler of NVIDIA; what follows the
-// functions of this first part needs none.
+// The instructions of the matrix units (tensor cores), and of copies that run in parallel with the computation. GPUs of
+// compute capability 8.0 or more have them. They are written in PTX, NVIDIA's assembly language, because C++ has no
+// names for them; the functions after this first part need none.
 //
-// The unit multiplies a 16 x 16 matrix A by a 16 x 8 matrix B of bfloat16, and adds the product to a 16 x 8 matrix C of
-// float. No thread has a whole matrix: the numbers of all three are spread over the 32 threads of a warp. Thread `lane`
-// holds, with row = lane / 4 and column = lane % 4 * 2, of C the numbers
+// A matrix unit multiplies a 16 x 16 matrix A by a 16 x 8 matrix B of bfloat16, and adds the product to a 16 x 8 matrix
+// C of float. No thread has a whole matrix: the numbers of all three are spread over the 32 threads of a warp. With
+// row = lane / 4 and column = lane % 4 * 2, thread `lane` holds these numbers of C,
 //
-//     c[0], c[1]: C[row][column], C[row][column + 1]          c[2], c[3]: the same of row + 8
+//     c[0], c[1]: C[row][column], C[row][column + 1]          c[2], c[3]: the same in row + 8
 //
-// and of A in the same way four pairs, a[0] at (row, column), a[1] at (row + 8, column), a[2] at (row, column + 8),
-// a[3] at (row + 8, column + 8); of B, with row and column exchanged, b[0] and, 8 rows further down, b[1]. So two C
-// side by side, rounded to bfloat16, are an A: the result of one product can be the first factor of the next.
+// four pairs of A: a[0] at (row, column), a[1] at (row + 8, column), a[2] at (row, column + 8), a[3] at
+// (row + 8, column + 8); and, with row and column exchanged, two pairs of B: b[0], and b[1] 8 rows below. So two C side
+// by side, rounded to bfloat16, have the layout of an A: the result of one product can be the first factor of the next.
 //
 // Reference: the PTX manual, "Matrix Fragments for mma.m16n8k16 with floating point type", ldmatrix, cp.async.
 
@@ -25,14 +25,14 @@ __device__ __forceinline__ void multiply_add(float* c, const unsigned* a, const 
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// Four 8 x 8 matrices at once, pairs of neighbours spread over the warp as above. Threads 8 i to 8 i + 7 say where the
-// rows of matrix i begin (multiples of 16 bytes in shared memory).
+// Load four 8 x 8 matrices, pairs of neighbours spread over the warp as above. Threads 8 i to 8 i + 7 give the
+// addresses of the rows of matrix i (multiples of 16 bytes in shared memory).
 __device__ __forceinline__ void load_matrices(unsigned* four, const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(four[0]), "=r"(four[1]), "=r"(four[2]), "=r"(four[3]) : "r"(on_chip(row)) : "memory");
 }
 
-// The same, but each matrix is transposed on its way.
+// The same, but each matrix is transposed.
 __device__ __forceinline__ void load_matrices_turned(unsigned* four, const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
                  : "=r"(four[0]), "=r"(four[1]), "=r"(four[2]), "=r"(four[3]) : "r"(on_chip(row)) : "memory");
@@ -45,36 +45,36 @@ __device__ __forceinline__ unsigned rounded(float first, float second) {
     return pair;
 }
 
-// Begin to copy 16 bytes into shared memory; or 16 zero bytes, and then `from` is not read.
+// Begin to copy 16 bytes into shared memory; if not is_there, 16 zero bytes, without reading `from`.
 __device__ __forceinline__ void begin_copy(void* to, const void* from, bool is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :: "r"(on_chip(to)), "l"(from), "r"(is_there ? 16 : 0) : "memory");
 }
 
-// Wait until the copies that this thread has begun are done (for those of others, wait at a barrier too).
+// Wait until the copies begun by this thread are done (for those of other threads, also wait at a barrier).
 __device__ __forceinline__ void finish_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 #endif
 
-// A 16 x 16 piece of a matrix in shared memory as a first factor; its rows lie `length` elements apart.
+// Load a 16 x 16 piece of a matrix in shared memory as a first factor; its rows are `length` elements apart.
 __device__ __forceinline__ void load_first(unsigned* a, const bf16* corner, int length) {
     int lane = threadIdx.x % 32;
     load_matrices(a, corner + lane % 16 * length + lane / 16 * 8);
 }
 
-// A 16 x 16 piece as two second factors side by side: b[0], b[1] for columns 0 to 7, b[2], b[3] for 8 to 15.
+// Load a 16 x 16 piece as two second factors side by side: b[0], b[1] for columns 0 to 7, b[2], b[3] for 8 to 15.
 __device__ __forceinline__ void load_second(unsigned* b, const bf16* corner, int length) {
     int lane = threadIdx.x % 32;
     load_matrices_turned(b, corner + lane % 16 * length + lane / 16 * 8);
 }
 
-// The transpose of a 16 x 16 piece as two second factors: its rows become their columns.
+// Load the transpose of a 16 x 16 piece as two second factors: its rows become their columns.
 __device__ __forceinline__ void load_second_turned(unsigned* b, const bf16* corner, int length) {
     int lane = threadIdx.x % 32;
     load_matrices(b, corner + (lane % 8 + lane / 16 * 8) * length + lane / 8 % 2 * 8);
 }
 
-// Sum and largest of the four threads that share two rows of a C.
+// Sum and maximum over the four threads that share two rows of a C.
 __device__ __forceinline__ float sum_of_row(float x) {
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);

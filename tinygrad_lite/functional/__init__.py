@@ -1,8 +1,19 @@
 """The heavy operations of a Transformer, one file each, to be read like short chapters.
 
-A chapter states the formula, derives the gradient, gives the *composed* version (a few lines over the primitives:
-the definition, and the oracle of the tests) and then the *fused* one (a single node whose backward follows the
-derivation), and pairs the two. `registry.py` says how the pair is chosen from.
+A chapter states the formula, derives the gradient, and gives the *reference version*, a few lines of primitives: it is
+the definition, and what the tests compare with. Below a line follows the *fused version*, a single node whose backward
+pass is the derivation. `registry.py` says which of them runs. Fused versions for GPUs are in tinygrad_lite/cuda/.
+
+Attention exists six times. The first four are versions of `scaled_dot_product_attention`; a call picks one of them.
+
+    what                       where                     when it runs
+    reference version          attention.py              --composed; queries, keys and values of different dtypes
+    fused version              attention.py              on the CPU
+    blocks of queries          cuda/attention.py         on a GPU, unless the next one can do it
+    without the (T, S) array   cuda/flash_attention.py   on a GPU in bfloat16, if D is 32, 64 or 128 and a mask, if any,
+                                                         is the same for all heads and queries of a sequence
+    one query                  gpt/fast_step.py          a small GPT on the CPU generates, a token at a time
+    only the weights P         transformer.py            MultiHeadAttention.weights, to show them
 """
 
 from typing import Any

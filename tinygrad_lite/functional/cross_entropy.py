@@ -1,4 +1,4 @@
-"""Cross-entropy: how many nats the model needs to name the token that really came.
+"""Cross-entropy: how surprised the model is by the token that really comes next, in nats.
 
     l = -log softmax(z)_t = logsumexp(z) - z_t        z: logits (V,), t: the target
 
@@ -6,18 +6,14 @@ Gradient of one position, with q = softmax(z):
 
     dl/dz_v = d logsumexp(z) / dz_v - [v = t] = q_v - [v = t]
 
-because d/dz_v log(sum_j e^(z_j)) = e^(z_v) / sum_j e^(z_j). Probability that is there minus probability that should
-be there: the prettiest gradient of all.
+because d/dz_v log(sum_j e^(z_j)) = e^(z_v) / sum_j e^(z_j). The predicted probability minus the wanted one: the
+prettiest gradient of all.
 
-Label smoothing mixes the target with the uniform distribution u = 1/V: the wanted probabilities are
+Label smoothing mixes the target with the uniform distribution 1/V: the wanted probabilities are
 w_v = (1 - e) [v = t] + e / V, the loss is -sum_v w_v log q_v, and by the same steps dl/dz_v = q_v - w_v.
 
 Positions whose target is `ignore_index` (padding) count neither in the loss nor in the mean. The mean over no
 positions at all is 0 here (torch gives NaN).
-
-The fused version turns the logits' copy into the gradient during the forward pass, row block by row block, and so
-keeps one array of the logits' size instead of several. The one for GPUs keeps only the largest logit of each row and
-its sum of e^(z - max), and computes q once more on the way back, because there computing is cheaper than memory.
 
 References: label smoothing in Szegedy et al. 2016, section 7 (arXiv:1512.00567), and Vaswani et al. 2017, section
 5.4 (arXiv:1706.03762); the formula is that of torch.nn.functional.cross_entropy.
@@ -27,10 +23,8 @@ import numpy as np
 
 from tinygrad_lite.device import is_float
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.functional.softmax import log_softmax
+from tinygrad_lite.functional.softmax import log_softmax_composed
 from tinygrad_lite.tensor import Tensor, node
-
-BLOCK = 1 << 18  # elements of a row block: 1 MiB in float32
 
 
 def cross_entropy_composed(
@@ -45,17 +39,17 @@ def cross_entropy_composed(
     Args:
         logits: (..., V) float tensor.
         targets: (...) integers in [0, V), or ignore_index.
-        ignore_index: the target that marks a position to leave out.
-        label_smoothing: how much of the target probability is spread evenly over all V tokens, in [0, 1].
-        reduction: "mean" over the positions that count, "sum", or "none".
-    Returns: a scalar, or (...) for "none" with 0 at positions left out.
-    Raises: ValueError for shapes that do not fit, or a target outside the vocabulary. (On a GPU nobody looks at the
-        targets, because the host would have to wait for them: there the fused version's loss is NaN.)
+        ignore_index: the target that marks a position to ignore.
+        label_smoothing: the share e of the target probability that is spread evenly over all V tokens, in [0, 1].
+        reduction: "mean" over the positions that are not ignored, "sum", or "none".
+    Returns: a scalar; for "none" (...), with 0 at ignored positions.
+    Raises: ValueError if shapes, types or options do not fit, or if a target is outside the vocabulary. (On a GPU the
+        targets are not checked, because the host would have to wait for them: the fused version's loss is NaN there.)
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     counts = targets.cast(np.int64) != ignore_index
     safe_targets = targets.masked_fill(~counts, 0)
-    log_probs = log_softmax(logits)
+    log_probs = log_softmax_composed(logits)
     losses = -log_probs.gather(-1, safe_targets.unsqueeze(-1)).squeeze(-1)
     if label_smoothing > 0:
         losses = losses * (1 - label_smoothing) - log_probs.mean(-1) * label_smoothing
@@ -66,6 +60,34 @@ def cross_entropy_composed(
     return total / counts.sum().maximum(1).cast(total.dtype) if reduction == "mean" else total
 
 
+def check_cross_entropy(
+    logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: float, reduction: str
+) -> None:
+    """Raise ValueError if shapes, types or options do not fit or, on the CPU, a target is outside the vocabulary."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+    if not 0 <= label_smoothing <= 1:
+        raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], not {label_smoothing}")
+    if not is_float(logits.dtype):
+        raise ValueError(f"cross_entropy: logits must be floats, not {logits.dtype}")
+    if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
+        raise ValueError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
+    if logits.shape[-1] == 0:
+        raise ValueError(f"cross_entropy: logits {logits.shape} have no token to choose from")
+    if targets.dtype.kind not in "iu":
+        raise ValueError(f"cross_entropy: targets must be integers, not {targets.dtype}")
+    if targets.device == "cpu":  # on a GPU, checking would make the host wait
+        vocab_size, numbers = logits.shape[-1], targets.data
+        bad = numbers[((numbers < 0) | (numbers >= vocab_size)) & (numbers != ignore_index)]
+        if bad.size:
+            raise ValueError(f"cross_entropy: target {bad[0]} is outside the vocabulary of {vocab_size} tokens")
+
+
+# --- the fused version ----------------------------------------------------------------------------------------
+
+BLOCK = 1 << 18  # elements of a block of rows: 1 MiB in float32
+
+
 def cross_entropy_fused(
     logits: Tensor,
     targets: Tensor,
@@ -73,7 +95,11 @@ def cross_entropy_fused(
     label_smoothing: float = 0.0,
     reduction: str = "mean",
 ) -> Tensor:
-    """`cross_entropy_composed` in one node that computes the gradient on the way forward."""
+    """`cross_entropy_composed` in one node that computes the gradient in the forward pass.
+
+    A copy of the logits becomes the gradient, one block of rows at a time, so only one array of that size is kept
+    instead of several.
+    """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     shape, vocab_size, dtype = logits.shape, logits.shape[-1], logits.dtype
     rows, flat_targets = logits.data.reshape(-1, vocab_size), targets.data.reshape(-1)
@@ -104,7 +130,7 @@ def cross_entropy_fused(
         if reduction == "none":
             d_logits = d_rows * dy.reshape(-1, 1)
         else:
-            # In place: the graph is walked only once, so nobody needs q - w again.
+            # In place: the graph is walked only once, so q - w is not needed again.
             d_logits = np.multiply(d_rows, dy / count if reduction == "mean" else dy, out=d_rows)
         return (d_logits.reshape(shape),)
 
@@ -113,29 +139,6 @@ def cross_entropy_fused(
     else:
         y = losses.sum() / dtype.type(count) if reduction == "mean" else losses.sum()
     return node(y, (logits,), backward, "cross_entropy")
-
-
-def check_cross_entropy(
-    logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: float, reduction: str
-) -> None:
-    """Raise ValueError if something cannot be: shapes, types, options, and on the CPU the targets."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
-    if not 0 <= label_smoothing <= 1:
-        raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], not {label_smoothing}")
-    if not is_float(logits.dtype):
-        raise ValueError(f"cross_entropy: logits must be floats, not {logits.dtype}")
-    if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
-        raise ValueError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
-    if logits.shape[-1] == 0:
-        raise ValueError(f"cross_entropy: logits {logits.shape} have no token to choose from")
-    if targets.dtype.kind not in "iu":
-        raise ValueError(f"cross_entropy: targets must be integers, not {targets.dtype}")
-    if targets.device == "cpu":  # on a GPU, looking would make the host wait
-        vocab_size, numbers = logits.shape[-1], targets.data
-        bad = numbers[((numbers < 0) | (numbers >= vocab_size)) & (numbers != ignore_index)]
-        if bad.size:
-            raise ValueError(f"cross_entropy: target {bad[0]} is outside the vocabulary of {vocab_size} tokens")
 
 
 cross_entropy = ReferenceAndFused(

@@ -1,17 +1,18 @@
-"""Dropout: in training, each element is set to zero with probability p, so that no unit can rely on another.
+"""Dropout: in training, each element is set to zero with probability p, so that no unit can rely on another one.
 
     y = x * mask / (1 - p)    mask is 1 with probability 1 - p, else 0
 
-Dividing by 1 - p keeps the expected value, so nothing has to change when dropout is switched off. The mask is a
-constant for the gradient: dx = dy * mask / (1 - p).
+Dividing by 1 - p keeps the expected value, so nothing has to change when dropout is switched off. The mask does not
+depend on x, so the gradient is dx = dy * mask / (1 - p).
 
-A 16-bit random number decides on each element, so p is rounded to a multiple of 1/65536: two bytes of raw generator
-output per element are several times cheaper than a float. The numbers come from the current position in the run
-(`random_key` in device.py), drawn on the host: the same mask on every device and in both versions. A GPU's own version
-is the exception. There only a key is drawn on the host, and each thread computes its random numbers from it: the same
-ones whenever the position in the run is the same, but others than on the CPU (see cuda/dropout.py).
+One 16-bit random number decides about each element, so p is rounded to a multiple of 1/65536: two bytes of raw
+generator output per element are several times cheaper than a float. The random numbers are those of the current
+position in the run (`random_key` in device.py) and are generated on the host, so the mask is the same on every device
+and in both versions. The GPU's own version is the exception: there the host generates only a key, from which each
+thread computes its random numbers. They too are the same at the same position in the run, but differ from the CPU's
+(see cuda/dropout.py).
 
-Reference: Srivastava et al. 2014, section 4 (JMLR 15); the "inverted" scaling at training time is today's custom.
+Reference: Srivastava et al. 2014, section 4 (JMLR 15); scaling in training ("inverted dropout") is today's practice.
 """
 
 import numpy as np
@@ -22,7 +23,7 @@ from tinygrad_lite.tensor import Tensor, node
 
 
 def keep_mask(shape: tuple[int, ...], p: float) -> np.ndarray:
-    """A truth value for each element: whether it is kept, with probability 1 - p."""
+    """A truth value for each element of the shape: whether it is kept, with probability 1 - p."""
     count = int(np.prod(shape))
     raw = next_rng("dropout").bit_generator.random_raw((count + 3) // 4).view(np.uint16)
     return (raw[:count] >= round(p * 65536)).reshape(shape)
@@ -43,6 +44,15 @@ def dropout_composed(x: Tensor, p: float = 0.5) -> Tensor:
     return x * keep.cast(x.dtype) * (1 / (1 - p))
 
 
+def check_probability(p: float) -> None:
+    """Raise ValueError if p is not in [0, 1): with p = 1, no factor could restore the expected value."""
+    if not 0 <= p < 1:
+        raise ValueError(f"dropout: p must be in [0, 1), not {p}")
+
+
+# --- the fused version ----------------------------------------------------------------------------------------
+
+
 def dropout_fused(x: Tensor, p: float = 0.5) -> Tensor:
     """`dropout_composed` in one node that keeps one array, mask / (1 - p)."""
     if p == 0 or x.dtype.kind != "f":
@@ -54,12 +64,6 @@ def dropout_fused(x: Tensor, p: float = 0.5) -> Tensor:
         return (dy * scale,)
 
     return node(x.data * scale, (x,), backward, "dropout")
-
-
-def check_probability(p: float) -> None:
-    """Raise ValueError if p is not in [0, 1): if all were dropped, nothing could make up for it."""
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout: p must be in [0, 1), not {p}")
 
 
 dropout = ReferenceAndFused(dropout_composed, cpu=dropout_fused, cuda="tinygrad_lite.cuda.dropout")

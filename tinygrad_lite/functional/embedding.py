@@ -1,13 +1,9 @@
-"""Embedding: token numbers become vectors, the rows of a learned table.
+"""Embedding: each token number becomes a vector, a row of a learned table.
 
     ids: (...) integers in [0, V)    weight: (V, C)    y = weight[ids]: (..., C)
 
-It is the product of one-hot rows with the table, y = onehot(ids) W, without the zeros. So the gradient is
-dW = onehot(ids)^T dy: row v of the table collects dy from every place where the token v stood. A token that occurs
-twice collects twice, which is why the gradient must be *added* into its rows.
-
-The composed version is the indexing primitive, which adds element by element; the fused one sums all rows of one
-token at a time (`add_rows` in device.py).
+It is the product of one-hot rows with the table, y = onehot(ids) W, without the multiplications by zero. So the
+gradient is dW = onehot(ids)^T dy: row v of dW is the sum of dy over all positions where token v occurs.
 """
 
 from tinygrad_lite.device import add_rows
@@ -16,20 +12,38 @@ from tinygrad_lite.tensor import Tensor, node
 
 
 def embedding_composed(weight: Tensor, ids: Tensor) -> Tensor:
-    """y = weight[ids], the rows of the table at these numbers.
+    """y = weight[ids], the rows of the table with these numbers.
 
     Args:
         weight: (V, C) float table.
         ids: (...) integer tensor.
     Returns: (..., C).
-    Raises: ValueError if a number is not in [0, V).
+    Raises: ValueError if ids are not integers or, on the CPU, not in [0, V).
     """
     check_embedding(weight, ids)
     return weight[ids]
 
 
+def check_embedding(weight: Tensor, ids: Tensor) -> None:
+    """Raise ValueError if ids are not integers or, on the CPU, not in the table."""
+    if ids.dtype.kind not in "iu":
+        raise ValueError(f"embedding: ids must be integers, not {ids.dtype}")
+    if ids.device == "cpu" and ids.numel():  # on a GPU, checking would make the host wait
+        low, high = int(ids.data.min()), int(ids.data.max())
+        if low < 0 or high >= len(weight):
+            bad = low if low < 0 else high
+            raise ValueError(f"embedding: token {bad} is outside the table of {len(weight)} rows")
+
+
+# --- the fused version ----------------------------------------------------------------------------------------
+
+
 def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
-    """`embedding_composed` with a faster sum over repeated tokens."""
+    """`embedding_composed` with a faster backward pass.
+
+    The primitive's backward adds the rows of dy one after the other; `add_rows` (device.py) sums all rows of a token at
+    a time.
+    """
     check_embedding(weight, ids)
     numbers, (vocab_size, width) = ids.data.copy(), weight.shape  # the caller may write into ids before backward
 
@@ -37,17 +51,6 @@ def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
         return (add_rows(numbers.reshape(-1), dy.reshape(numbers.size, width), vocab_size),)
 
     return node(weight.data[numbers], (weight,), backward, "embedding", linear=True)
-
-
-def check_embedding(weight: Tensor, ids: Tensor) -> None:
-    """Raise ValueError if ids are no integers or, on the CPU, not in the table."""
-    if ids.dtype.kind not in "iu":
-        raise ValueError(f"embedding: ids must be integers, not {ids.dtype}")
-    if ids.device == "cpu" and ids.numel():  # on a GPU, looking would make the host wait
-        low, high = int(ids.data.min()), int(ids.data.max())
-        if low < 0 or high >= len(weight):
-            bad = low if low < 0 else high
-            raise ValueError(f"embedding: token {bad} is outside the table of {len(weight)} rows")
 
 
 embedding = ReferenceAndFused(embedding_composed, cpu=embedding_fused, cuda="tinygrad_lite.cuda.embedding")

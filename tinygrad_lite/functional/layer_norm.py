@@ -14,8 +14,8 @@ h depends on x directly, through m and through v. Write u = x - m, so h = u r an
               = r ([i = j] - 1/C - h_i h_j / C)
     dx_i      = sum_j dh_j dh_j/dx_i = r (dh_i - mean(dh) - h_i mean(dh * h))
 
-In words: take from dh its mean and its component along h, because moving x along these two directions changes
-nothing in h.
+In words: subtract from dh its mean and its component along h, because moving x in either of these two directions
+leaves h unchanged.
 
 Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); the variance divides by C, not C - 1, as in torch.
 """
@@ -35,7 +35,7 @@ def layer_norm_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, e
     Args:
         x: (..., C) float tensor.
         weight, bias: (C,) learned gain and shift; bias may be None.
-        eps: added to the variance, in the unit of x squared; avoids division by 0.
+        eps: added to the variance, in units of x squared; avoids division by 0.
     Returns: (..., C), dtype of x.
     Raises: ValueError if weight or bias is not (C,).
     Reference: Ba, Kiros, Hinton 2016, eq. 4 (arXiv:1607.06450); biased variance as in torch.
@@ -47,14 +47,24 @@ def layer_norm_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, e
     return y if bias is None else y + bias
 
 
+def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Raise ValueError if weight and bias do not fit the width of x."""
+    for name, parameter in (("weight", weight), ("bias", bias)):
+        if parameter is not None and parameter.shape != x.shape[-1:]:
+            raise ValueError(f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}")
+
+
+# --- the fused version ----------------------------------------------------------------------------------------
+
+
 def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """`layer_norm_composed` in one node; keeps h and r for the backward pass."""
     if x.dtype.kind != "f" or x.numel() == 0 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
-        return layer_norm_composed(x, weight, bias, eps)  # mixed types, and no numbers at all
+        return layer_norm_composed(x, weight, bias, eps)  # mixed types, and empty tensors
     check_layer_norm(x, weight, bias)
     shape, width, w = x.shape, x.shape[-1], weight.data
     rows = x.data.reshape(-1, width)
-    # Row means as a product with a constant vector: the BLAS library reads the rows faster than np.mean does.
+    # Row means as a product with a constant vector: the BLAS library adds short rows faster than np.mean does.
     averaging = np.full(width, 1 / width, rows.dtype)
     h = rows - (rows @ averaging)[:, None]
     v = np.vecdot(h, h) * averaging[0]
@@ -66,25 +76,18 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
 
     def backward(dy):
         dy = dy.reshape(-1, width)
-        dx = dy * h  # not dx yet: the same memory serves for dy * h, then for dh, then for dx
+        dx = dy * h  # dx only in the end: the same memory holds dy * h, then dh, then dx
         dw = sum_over(dx, (0,))
         along_h = (dx @ w) * averaging[0]  # mean(dh * h)
         np.multiply(dy, w, out=dx)  # dh
         dx -= (dx @ averaging)[:, None]
-        np.multiply(h, along_h[:, None], out=h)  # the graph is walked only once, so nobody needs h again
+        np.multiply(h, along_h[:, None], out=h)  # the graph is walked only once, so h is not needed again
         dx -= h
         dx *= r[:, None]
         dx = dx.reshape(shape)
         return (dx, dw) if bias is None else (dx, dw, sum_over(dy, (0,)))
 
     return node(y.reshape(shape), (x, weight) if bias is None else (x, weight, bias), backward, "layer_norm")
-
-
-def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-    """Raise ValueError if weight and bias do not fit the width of x."""
-    for name, parameter in (("weight", weight), ("bias", bias)):
-        if parameter is not None and parameter.shape != x.shape[-1:]:
-            raise ValueError(f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}")
 
 
 layer_norm = ReferenceAndFused(layer_norm_composed, cpu=layer_norm_fused, cuda="tinygrad_lite.cuda.layer_norm")

@@ -1,18 +1,18 @@
-"""A linear map and GELU behind it: the first half of a Transformer's feed-forward layer.
+"""A linear map followed by GELU: the first half of a Transformer's feed-forward layer.
 
-    y = gelu(x W^T + b)    x: (..., C_in)    W: (C_out, C_in)    b: (C_out,)    y: (..., C_out)
+    z = x W^T + b    y = gelu(z)    x: (..., C_in)    W: (C_out, C_in)    b: (C_out,)    y: (..., C_out)
 
-Both parts have their own chapters. They stand together here for a GPU, where adding the bias and taking GELU each
-would send an array of all hidden units to memory and back. There the sum z = x W^T + b is not kept at all: the product
-x W^T is, and backward adds b to it a second time,
+Both parts have their own chapters, and by the chain rule
 
     dz = dy gelu'(z)    dx = dz W    dW = dz^T x    db = sum of the rows of dz
 
-On the CPU it is `linear`, then `gelu`, which works through blocks that stay in the cache anyway.
+They are one operation here for the sake of GPUs, where adding the bias and computing GELU would each move an array of
+all hidden units to memory and back. There z is not kept at all, but only the product x W^T, and the backward pass adds
+b to it again.
 """
 
-from tinygrad_lite.functional.gelu import gelu
-from tinygrad_lite.functional.linear import linear
+from tinygrad_lite.functional.gelu import gelu, gelu_composed
+from tinygrad_lite.functional.linear import linear, linear_composed
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor
 
@@ -28,7 +28,15 @@ def linear_gelu_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, 
     Returns: (..., C_out).
     Raises: ValueError if the shapes do not fit.
     """
+    return gelu_composed(linear_composed(x, weight, bias), approximate)
+
+
+# --- the fused version ----------------------------------------------------------------------------------------
+
+
+def linear_gelu_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, approximate: str = "none") -> Tensor:
+    """`linear_gelu_composed` in two nodes: on a CPU there is nothing to gain from one."""
     return gelu(linear(x, weight, bias), approximate)
 
 
-linear_gelu = ReferenceAndFused(linear_gelu_composed, cuda="tinygrad_lite.cuda.gelu")
+linear_gelu = ReferenceAndFused(linear_gelu_composed, cpu=linear_gelu_fused, cuda="tinygrad_lite.cuda.gelu")

@@ -1,11 +1,11 @@
-"""Each heavy operation in two kinds of versions, a reference and fused ones, and the switch that chooses.
+"""Each heavy operation has a reference version and fused versions; here they are registered, and one is chosen.
 
 The reference version is composed of primitives and runs on every device: it is the definition. A fused version
 computes the same in one node, with a gradient derived by hand, and is registered for the device it is written for.
-Where none is registered for a device, the reference runs. The tests go through `REGISTRY`, so no fused version exists
-that is not compared with its definition.
+On a device without one, the reference version runs. The tests go through `REGISTRY`, so every fused version is
+compared with its definition.
 
-What is fused for a GPU lies beside its CUDA source, in tinygrad_lite/cuda/, and is imported when it is first needed.
+The fused versions for GPUs are in tinygrad_lite/cuda/, beside their CUDA sources, and are imported on first use.
 """
 
 import functools
@@ -27,13 +27,13 @@ _composed_only = False
 
 
 class ReferenceAndFused:
-    """An operation in two versions; calling it runs the one that fits the data and the switch."""
+    """An operation with its versions; a call runs the one for the device of its tensors, unless `composed` is on."""
 
     def __init__(self, composed: Callable[..., Any], **fused: Callable[..., Any] | str) -> None:
-        """Register a reference version with fused ones by device: `ReferenceAndFused(gelu_composed, cpu=gelu_fused)`.
+        """Register a reference version, and fused ones by device: `ReferenceAndFused(gelu_composed, cpu=gelu_fused)`.
 
-        Instead of a function it may be the name of the module where the function is: for `layer_norm` and device cuda
-        that is `layer_norm_cuda`.
+        A fused version may also be given as the name of a module, which is imported on first use and has the function
+        under the names of operation and device, such as `layer_norm_cuda`.
         """
         functools.update_wrapper(self, composed)  # the docstring and signature of the definition
         self.name = self.__name__ = composed.__name__.removesuffix("_composed")
@@ -46,10 +46,11 @@ class ReferenceAndFused:
         REGISTRY[self.name] = self
 
     def __get__(self, x: Tensor | None, owner: type | None = None) -> Callable[..., Any]:
-        """As a function would be, it is a method where it stands in a class."""
+        """As an attribute of a class it becomes a method, as a function does."""
         return self if x is None else MethodType(self, x)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        """The result of the version that fits; numbers, lists and arrays beside a tensor become tensors."""
         for name in options:
             if name not in self.names:
                 options = respelled(self.composed, self.name, options)
@@ -71,8 +72,8 @@ class ReferenceAndFused:
             return self.version(tensors)(*args, **options)
 
     def _with_constants(self, args: tuple, options: dict[str, Any], tensors: list[Tensor]) -> tuple:
-        """The arguments of a call, and all tensors among them: a number, list or array beside a tensor becomes one."""
-        given = dict(zip(self.names, args, strict=False))  # further arguments are not of tensors
+        """The arguments of a call with constants made tensors (of the first tensor's device), and all tensors in it."""
+        given = dict(zip(self.names, args, strict=False))  # any further arguments are not tensors
         for name, value in (given | options).items():
             if self.names[name] and not isinstance(value, Tensor) and value is not None and tensors:
                 tensors.append(as_tensor(value, tensors[0]))
@@ -83,7 +84,7 @@ class ReferenceAndFused:
         return (*given.values(), *args[len(given) :]), options, tensors
 
     def version(self, tensors: list[Tensor]) -> Callable[..., Any]:
-        """The version that a call with these tensors runs: that of the device on which they are."""
+        """The version that a call with these tensors runs, which must all be on one device."""
         first = tensors[0]
         for other in tensors:
             if type(other.data) is not type(first.data):
@@ -94,7 +95,7 @@ class ReferenceAndFused:
         return self.version_for(first.device)
 
     def version_for(self, device: str) -> Callable[..., Any]:
-        """The version for a device: fused if there is one and the switch allows it."""
+        """The version for a device: the fused one, if there is one and `composed` is off."""
         if _composed_only:
             return self.composed
         version = self.fused.get(device, self.composed)
@@ -104,19 +105,19 @@ class ReferenceAndFused:
 
 
 def set_composed(on: bool) -> None:
-    """The switch: with True every operation runs in its composed version (`train.py --composed`)."""
+    """With True, every operation runs in its reference version from now on (`train.py --composed`)."""
     global _composed_only
     _composed_only = on
 
 
 def is_composed() -> bool:
-    """Whether the switch is set."""
+    """Whether every operation runs in its reference version."""
     return _composed_only
 
 
 @contextmanager
 def composed() -> Iterator[None]:
-    """Inside, every operation runs in its composed version."""
+    """Inside this context, every operation runs in its reference version."""
     before = _composed_only
     set_composed(True)
     try:

@@ -1,4 +1,4 @@
-"""Attention and its gradients written out in NumPy and float64, with the dropout that the kernels of the GPU draw."""
+"""Attention and its gradients written out in NumPy and float64, with the dropout masks of the GPU's kernels."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from tinygrad_lite import Tensor
-from tinygrad_lite.cuda.attention import draw_dropout
+from tinygrad_lite.cuda.attention import next_dropout
 from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.device import random_key
 
@@ -31,24 +31,24 @@ def philox(key: int, counter: np.ndarray) -> np.ndarray:
 
 
 def keep_scales(shape: tuple[int, ...], p: float, seed: int) -> np.ndarray:
-    """What dropout multiplies each weight by, if `random_key(seed)` was entered before."""
+    """The factor by which dropout multiplies each weight under `random_key(seed)`."""
     if p == 0:
         return np.ones(shape)
     with random_key(seed):
-        dropout = draw_dropout(p)
+        dropout = next_dropout(p)
     element = np.arange(np.prod(shape), dtype=np.uint64)
     bits = np.take_along_axis(philox(dropout.key, element // 4), (element % 4).astype(int)[:, None], -1)[:, 0]
     return np.where(bits >= dropout.drop_below, dropout.keep_scale, 0.0).reshape(shape)
 
 
 def attention(query, key, value, dy, mask=None, is_causal=False, dropout_p=0.0, seed=7) -> dict[str, np.ndarray]:
-    """The result and the three gradients, by the formulas of functional/attention.py, of arrays of any float type."""
+    """The result and the three gradients, by the formulas of functional/attention.py, for arrays of any float type."""
     q, k, v, dy = (np.asarray(x, np.float64) for x in (query, key, value, dy))
     t, s, scale = q.shape[2], k.shape[2], 1 / np.sqrt(q.shape[3])
-    looks = np.ones((*q.shape[:3], s), bool) if mask is None else np.broadcast_to(mask, (*q.shape[:3], s))
+    allowed = np.ones((*q.shape[:3], s), bool) if mask is None else np.broadcast_to(mask, (*q.shape[:3], s))
     if is_causal:
-        looks = looks & np.tril(np.ones((t, s), bool), s - t)
-    scores = np.where(looks, q @ k.swapaxes(2, 3) * scale, -np.inf)
+        allowed = allowed & np.tril(np.ones((t, s), bool), s - t)
+    scores = np.where(allowed, q @ k.swapaxes(2, 3) * scale, -np.inf)
     largest = np.max(scores, -1, keepdims=True, initial=-1e300)
     e = np.exp(scores - largest)
     total = e.sum(-1, keepdims=True)
@@ -63,7 +63,7 @@ def attention(query, key, value, dy, mask=None, is_causal=False, dropout_p=0.0, 
 def inputs(
     batch: int, heads: int, t: int, s: int, width: int, kind: str, of_heads: bool = False, seed: int = 0
 ) -> SimpleNamespace:
-    """Random q, k, v and upstream gradient, rounded to a type; cut out of (B, T, C) as in a model if `of_heads`."""
+    """Random q, k, v and upstream gradient, rounded to a type; sliced from (B, T, C) as in a model if `of_heads`."""
     rng, dtype = np.random.default_rng(seed), bfloat16() if kind == "bfloat16" else np.dtype(kind)
 
     def random(length: int) -> np.ndarray:
@@ -87,12 +87,12 @@ def outcome(
 
 
 def leaf(array: np.ndarray, device: str) -> Tensor:
-    """A tensor that collects gradients; of float32 if the array is bfloat16, which cannot collect any."""
+    """A leaf tensor that requires a gradient; float32 if the array is bfloat16, which cannot be a leaf's type."""
     return on_device(array if array.dtype.kind == "f" else array.astype(np.float32), device).requires_grad_()
 
 
 def on_device(array: np.ndarray, device: str) -> Tensor:
-    """A tensor whose array has the same strides (`to` would lay out its copy anew)."""
+    """A tensor whose array has the same strides (`to` would make a contiguous copy)."""
     order = sorted(range(array.ndim), key=lambda axis: -array.strides[axis])
     moved = Tensor.wrap(np.ascontiguousarray(array.transpose(order))).to(device)
     return Tensor.wrap(moved.data.transpose(*np.argsort(order).tolist()))

@@ -1,4 +1,4 @@
-"""Attention on a GPU by cuBLAS and the softmax kernels: what is particular to them."""
+"""Attention on a GPU by cuBLAS and the softmax kernels: what the comparison of versions does not cover."""
 
 import re
 
@@ -69,14 +69,14 @@ def test_a_mask_with_strides(cuda):
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize(("batch", "t", "s"), [(0, 3, 4), (2, 0, 4), (2, 3, 0), (2, 0, 0)])
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_no_numbers(cuda, kind, batch, t, s, is_causal):
+def test_empty_arrays(cuda, kind, batch, t, s, is_causal):
     arrays = inputs(batch, 2, t, s, 4, kind)
     for array in outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=is_causal, dropout_p=0.5).values():
         assert not array.any()
 
 
 @pytest.mark.parametrize("kind", TOLERANCE)
-def test_a_query_that_may_look_nowhere_gets_zeros(cuda, kind):
+def test_a_query_that_may_attend_to_no_key_gets_zeros(cuda, kind):
     mask = np.ones((2, 1, 5, 8), bool)
     mask[1, 0, 2] = False
     arrays = inputs(2, 2, 5, 8, 4, kind)
@@ -86,7 +86,7 @@ def test_a_query_that_may_look_nowhere_gets_zeros(cuda, kind):
     assert all(np.isfinite(array.astype(np.float64)).all() for array in found.values())
 
 
-def test_a_query_of_nan_spoils_no_other(cuda):
+def test_nan_in_a_query_reaches_no_other_query(cuda):
     arrays = inputs(1, 2, 6, 6, 4, "float32")
     expected = attention(**vars(arrays), is_causal=True)["result"]
     arrays.query[0, 0, 3] = np.nan
@@ -97,7 +97,7 @@ def test_a_query_of_nan_spoils_no_other(cuda):
     assert relative_error(found[others], expected[others]) < 2e-6
 
 
-def test_an_infinite_score_gives_nan_as_everywhere(cuda):
+def test_an_infinite_score_gives_nan_as_on_the_cpu(cuda):
     arrays = inputs(1, 2, 6, 8, 4, "float32")
     arrays.key[0, 1, 5] = np.inf
     found = outcome(F.scaled_dot_product_attention, arrays, cuda)["result"]
@@ -137,7 +137,7 @@ def test_other_precisions(cuda, name):
         assert relative_error(found[key], array) < (1e-2 if name == "bfloat16" else 2e-3)
 
 
-def test_mixed_types_are_left_to_the_definition(cuda):
+def test_mixed_types_run_the_reference_version(cuda):
     arrays = inputs(1, 2, 3, 3, 4, "float32")
     arrays.query = arrays.query.astype(np.float64)
     found = outcome(F.scaled_dot_product_attention, arrays, cuda)
@@ -152,7 +152,7 @@ def test_philox_gives_the_published_numbers():
     assert [f"{word:08x}" for word in philox(0, np.uint64([0]))[0]] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
 
 
-def test_dropout_drops_the_share_that_it_should(cuda):
+def test_the_share_of_dropped_weights(cuda):
     """Of weights that are all 1/S and values that are unit vectors, the result shows which were dropped."""
     s = 64
     query, key = np.zeros((2, 4, 50, s), np.float32), np.zeros((2, 4, s, s), np.float32)
@@ -161,7 +161,7 @@ def test_dropout_drops_the_share_that_it_should(cuda):
     with random_key(7):
         weights = F.scaled_dot_product_attention(*x, dropout_p=0.25).numpy() * s
     np.testing.assert_allclose(weights, keep_scales(weights.shape, 0.25, 7), rtol=1e-6)
-    assert abs((weights == 0).mean() - 0.25) < 0.01  # four standard deviations of 25,600 draws are 0.011
+    assert abs((weights == 0).mean() - 0.25) < 0.01  # four standard deviations of 25,600 random numbers are 0.011
 
 
 def test_the_same_bytes_in_each_run(cuda):
@@ -175,7 +175,7 @@ def test_the_same_bytes_in_each_run(cuda):
         assert first[name].tobytes() != other[name].tobytes()
 
 
-def test_headers_stand_where_they_are_included():
+def test_headers_replace_their_includes():
     text = source("softmax")
     assert "#include" not in text
     assert len(re.findall("random_bits\\(unsigned long long key", text)) == 1

@@ -1,4 +1,4 @@
-"""Every operation on bfloat16 tensors, such as lie between the layers of a model; CuPy does not have it everywhere."""
+"""Every operation on bfloat16 tensors, such as a model's activations; CuPy supports them only in part."""
 
 import numpy as np
 import pytest
@@ -39,13 +39,13 @@ def test_bfloat16_stays_bfloat16(name, cuda):
     assert y.dtype == bfloat16()
 
 
-def test_sums_of_picked_rows_are_added_up_in_float32(cuda):
+def test_gradients_of_indexed_rows_are_summed_in_float32(cuda):
     x = Tensor([[1.0], [2.0]], device=cuda, requires_grad=True)
     x.cast(bfloat16())[[0] * 1000].cast(np.float32).sum().backward()
-    assert x.grad.tolist() == [[1000.0], [0.0]]  # ones added up in bfloat16 stop at 256
+    assert x.grad.tolist() == [[1000.0], [0.0]]  # a sum of ones in bfloat16 stops at 256
 
 
-def test_the_checking_mode_looks_at_bfloat16_too(cuda):
+def test_the_checking_mode_checks_bfloat16_too(cuda):
     weight = Tensor([[1.0, 0.0]], device=cuda)
     with precision("bfloat16"), detect_anomaly(), pytest.raises(NonFiniteError, match="linear made an infinity"):
         Tensor([[3e38, 1.0]], device=cuda).linear(weight * 2)

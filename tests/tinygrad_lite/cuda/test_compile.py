@@ -1,7 +1,7 @@
-"""Every kernel, for all types for which the project asks for it, is compiled by NVIDIA's compiler; no GPU is needed.
+"""Every kernel, for all types that the project requests, is compiled by NVIDIA's compiler; no GPU is needed.
 
-For which types that is, nobody has written down: tiny models train, all operations run in all their cases, and what
-they ask for is noted. Nothing is computed meanwhile: the kernels that are handed out do nothing.
+The types are recorded: tiny models train, all operations run in all their cases, and the kernels that they get do
+nothing, so nothing is computed meanwhile.
 """
 
 import ast
@@ -15,7 +15,7 @@ import pytest
 
 from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
-from tests.tinygrad_lite.functional.twin_cases import CASES, tensors
+from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import flash_attention, launch
@@ -31,7 +31,7 @@ Compiled = tuple[str, tuple[str, ...]]  # a source and its options
 
 
 def use_everything(device: str) -> None:
-    """Call all that has a kernel, with all types for which there is one."""
+    """Call everything that has a kernel, with all types for which there is one."""
     for width in (64, 16, 6):
         for make in (tiny_gpt, tiny_seq2seq):
             for numbers in PRECISIONS:
@@ -56,8 +56,8 @@ def use_everything(device: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def asked_for() -> dict[Compiled, set[str]]:
-    """Which kernels of which sources are asked for, with which options."""
+def requested() -> dict[Compiled, set[str]]:
+    """Which kernels of which sources are requested, with which options."""
     found: dict[Compiled, set[str]] = {}
 
     def get_function(self, name):
@@ -71,17 +71,17 @@ def asked_for() -> dict[Compiled, set[str]]:
     return found
 
 
-def test_every_kernel_is_asked_for(asked_for):
-    """Or the test below would not see it (and nobody would miss it)."""
+def test_every_kernel_is_requested(requested):
+    """A kernel that is not would be dead code, and the test below would miss it."""
     kernels = {(path.stem, name) for path in SOURCES for name, _ in KERNEL.findall(launch.source(path.stem))}
     code = {launch.source(path.stem): path.stem for path in SOURCES}
-    assert {(code[text], name) for (text, _), names in asked_for.items() for name in names} == kernels
+    assert {(code[text], name) for (text, _), names in requested.items() for name in names} == kernels
 
 
-def variants(asked_for: dict[Compiled, set[str]]) -> Iterator[Compiled]:
-    """What was asked for, and the same with the other PACK: where an array begins decides about that."""
+def variants(requested: dict[Compiled, set[str]]) -> Iterator[Compiled]:
+    """What was requested, also with the other PACK, which depends on where an array begins."""
     seen = set()
-    for text, options in asked_for:
+    for text, options in requested:
         packs = [("-DPACK=4", one) for one in ("-DPACK=1", "-DPACK=4")] if "-DPACK=4" in options else [("", "")]
         for old, new in packs:
             variant = text, tuple(new if option == old else option for option in options)
@@ -106,14 +106,14 @@ def compiled(text: str, options: tuple[str, ...]) -> str:
 
 
 @pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90"])
-def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(asked_for, architecture):
-    """Numbers for which there are no registers would lie in memory, hundreds of times as far away.
+def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(requested, architecture):
+    """Numbers that do not fit into registers would go to memory, which is hundreds of times slower.
 
-    Four numbers of a thread may, in a kernel that limits its registers so that more blocks find room at once.
+    Up to four of a thread may, in a kernel that limits its registers so that more blocks fit at once.
     """
     pytest.importorskip("cupy")
-    work = [(text, (f"--gpu-architecture={architecture}", *options)) for text, options in variants(asked_for)]
-    logs = [compiled(*work[0])]  # alone, because the compiler loads a part of itself meanwhile
+    work = [(text, (f"--gpu-architecture={architecture}", *options)) for text, options in variants(requested)]
+    logs = [compiled(*work[0])]  # alone, because the compiler loads a library during its first run
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         logs += pool.map(lambda one: compiled(*one), work[1:])
     for (text, options), log in zip(work, logs, strict=True):
@@ -128,8 +128,8 @@ def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(asked_for, arc
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_parameters_are_whole_numbers_real_numbers_and_pointers(path):
-    """What launch() hands over is one of three types; sizes may exceed what an int holds."""
+def test_parameters_are_integers_doubles_and_pointers(path):
+    """launch() passes only these three types; sizes may exceed the range of an int."""
     text = launch.source(path.stem)
     kernels = KERNEL.findall(text)
     assert len(kernels) == len(re.findall(r"^[^/\n]*__global__", text, re.MULTILINE))
@@ -139,7 +139,7 @@ def test_parameters_are_whole_numbers_real_numbers_and_pointers(path):
 
 
 def test_every_source_is_used():
-    """By one of the modules beside it. (That every kernel in it is, too, the test above has shown.)"""
+    """By one of the modules beside it. (A test above checks the same for every kernel.)"""
     nodes = [node for tree in MODULES.values() for node in ast.walk(tree)]
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "kernel"]
     patterns = []

@@ -1,4 +1,4 @@
-"""Cross-entropy on a GPU: what the comparison of twins does not cover."""
+"""Cross-entropy on a GPU: what the comparison of versions does not cover."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
-from tests.tinygrad_lite.functional.twin_cases import CASES, tensors
+from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.precision import bfloat16
@@ -17,7 +17,7 @@ rng = np.random.default_rng(11)
 
 
 def loss_and_gradient(version, logits, targets, device, dy=None, **options):
-    """On a device, as host arrays."""
+    """The loss and its gradient on a device, as host arrays."""
     logits = Tensor(logits).to(device).requires_grad_()
     y = version(logits, Tensor(targets).to(device), **options)
     y.backward(None if dy is None else Tensor(np.asarray(dy, y.dtype)).to(device))
@@ -33,26 +33,26 @@ def assert_as_composed(logits, targets, cuda, tolerance, **options):
         np.testing.assert_allclose(mine, right, rtol=0, atol=tolerance * scale)
 
 
-# The case "several blocks" is about the CPU, and would take an emulated GPU long.
+# The case "several blocks" is about the CPU, and slow on an emulated GPU.
 @pytest.mark.parametrize("case", [case for case in CASES["cross_entropy"] if case != "several blocks"])
-def test_every_case_gives_what_the_composed_version_gives(case, cuda):
-    arguments, twin = CASES["cross_entropy"][case], REGISTRY["cross_entropy"]
+def test_every_case_equals_the_reference_version(case, cuda):
+    arguments, operation = CASES["cross_entropy"][case], REGISTRY["cross_entropy"]
     for dtype, tolerance in ((np.float64, 1e-10), (np.float32, 1e-5)):
-        expected = outcome(twin.composed, arguments, dtype)
-        assert_close(outcome(twin, arguments, dtype, device=cuda), expected, tolerance)
+        expected = outcome(operation.composed, arguments, dtype)
+        assert_close(outcome(operation, arguments, dtype, device=cuda), expected, tolerance)
     if "no rows" not in case:
-        assert twin(**tensors(arguments, np.float32, device=cuda)).op == "cross_entropy"
+        assert operation(**tensors(arguments, np.float32, device=cuda)).op == "cross_entropy"
 
 
 def test_logits_and_targets_need_not_be_contiguous(cuda):
-    arguments, twin = CASES["cross_entropy"]["mean, 0.1, ignored"], REGISTRY["cross_entropy"]
-    expected = outcome(twin.composed, arguments, np.float64)
-    assert_close(outcome(twin, arguments, np.float64, strided=True, device=cuda), expected, 1e-10)
+    arguments, operation = CASES["cross_entropy"]["mean, 0.1, ignored"], REGISTRY["cross_entropy"]
+    expected = outcome(operation.composed, arguments, np.float64)
+    assert_close(outcome(operation, arguments, np.float64, strided=True, device=cuda), expected, 1e-10)
 
 
 @pytest.mark.parametrize("width", [1, 2, 31, 33, 64, 65, 128, 255, 257, 1024, 1025, 4100])
-def test_all_widths_and_more_rows_than_a_block_takes(width, cuda):
-    """Packs of four and single numbers; rows that a warp fetches at once, and rows of which it fetches parts."""
+def test_all_widths_and_more_rows_than_one_block(width, cuda):
+    """Packs of four and single numbers; rows that a warp fetches at once, and longer rows."""
     logits, targets = rng.standard_normal((9, width)).astype(np.float32), rng.integers(0, width, 9)
     for smoothing in (0.0, 0.1):
         assert_as_composed(logits, targets, cuda, 1e-5, label_smoothing=smoothing, reduction="none", dy=np.arange(9))
@@ -76,7 +76,7 @@ def test_rows_that_do_not_begin_at_a_multiple_of_a_pack(cuda):
 
 
 def test_the_largest_logit_may_come_first_last_or_anywhere(cuda):
-    """The sum is started anew whenever a larger one is met, by each thread for itself."""
+    """Each thread rescales its sum whenever it finds a larger logit."""
     logits = np.zeros((6, 600), np.float32)
     logits[np.arange(6), [0, 599, 300, 31, 32, 256]] = 90.0
     logits[5] -= np.arange(600)
@@ -86,14 +86,14 @@ def test_the_largest_logit_may_come_first_last_or_anywhere(cuda):
     assert_as_composed(rising, np.array([10]), cuda, 1e-6, label_smoothing=0.1)
 
 
-def test_a_distance_from_large_logits_is_as_exact_as_in_the_composed_version(cuda):
+def test_large_logits_lose_no_more_digits_than_in_the_reference_version(cuda):
     logits = rng.standard_normal((5, 700)).astype(np.float32) + np.float32(1e4)
     for smoothing in (0.0, 0.2, 1.0):
         assert_as_composed(logits, rng.integers(0, 700, 5), cuda, 2e-6, label_smoothing=smoothing)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_nan_and_infinity_go_the_same_way(smoothing, cuda):
+def test_nan_and_infinity_as_in_the_reference_version(smoothing, cuda):
     logits = rng.standard_normal((7, 40)).astype(np.float32)
     logits[0, 3] = math.nan
     logits[1, 39] = math.inf
@@ -149,12 +149,12 @@ def test_bfloat16_logits_give_a_float32_loss_and_bfloat16_gradients(width, reduc
     np.testing.assert_allclose(logits.grad.numpy().astype(np.float32), d_expected, rtol=2**-8, atol=1e-7)
 
 
-def test_float16_is_refused_as_everywhere(cuda):
+def test_float16_is_rejected_as_on_the_cpu(cuda):
     with pytest.raises(TypeError, match="float16 is for storage only"):
         F.cross_entropy(Tensor.zeros(3, 4).to(cuda).cast(np.float16), Tensor([0, 1, 2]).to(cuda))
 
 
-def test_the_same_bytes_each_time_and_the_logits_as_they_were(cuda):
+def test_the_same_bytes_each_time_and_logits_unchanged(cuda):
     logits = rng.standard_normal((50, 77)).astype(np.float32)
     targets = rng.integers(0, 77, 50)
     first, again = (loss_and_gradient(F.cross_entropy, logits, targets, cuda) for _ in range(2))

@@ -1,4 +1,4 @@
-"""Dropout on a GPU: the random numbers bit for bit, and what is made of them."""
+"""Dropout on a GPU: the random numbers bit for bit, and the masks made of them."""
 
 import math
 
@@ -17,7 +17,7 @@ WORD = 0xFFFFFFFF
 
 
 def philox(count, key):
-    """Philox4x32-10: four words that count (arrays of any one shape) and two of the key -> four random words."""
+    """Philox4x32-10: four counter words (arrays of one shape) and two key words -> four random words."""
     c0, c1, c2, c3 = (np.asarray(word, np.uint64) for word in count)
     k0, k1 = key
     for _ in range(10):
@@ -36,17 +36,17 @@ def bits(elements, key):
 
 
 def key_of(*position):
-    """The key that the first call of dropout at a position of the run draws."""
+    """The key of the first dropout call at a position of the run."""
     with random_key(*position):
         return next_bits("dropout") % 2**64
 
 
 def mask(shape, p, key):
-    """What is kept."""
+    """Which elements are kept."""
     return (bits(np.arange(math.prod(shape)), key) >= round(p * 2**32)).reshape(shape)
 
 
-KNOWN = [  # published with the generator: all words that count and of the key, and what comes of them
+KNOWN = [  # published with the generator: counter and key words, and the random words they give
     (0x00000000, [0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8]),
     (0xFFFFFFFF, [0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD]),
 ]
@@ -119,7 +119,7 @@ def test_the_four_words_of_one_count_are_independent():
     np.testing.assert_allclose(np.corrcoef(quads.T), np.eye(4), atol=0.025)  # 5 standard deviations of 1/sqrt(50,000)
 
 
-def test_the_same_position_draws_the_same_mask_and_each_call_its_own(cuda):
+def test_each_call_has_its_own_mask_the_same_at_the_same_position(cuda):
     def two_masks(*key):
         with random_key(*key):
             return [F.dropout(Tensor.ones(2000, device=cuda), 0.5).numpy() for _ in range(2)]
@@ -130,7 +130,7 @@ def test_the_same_position_draws_the_same_mask_and_each_call_its_own(cuda):
         assert 0.4 < (first == other).mean() < 0.6
 
 
-def test_what_is_drawn_after_it_is_what_the_cpu_draws(cuda):
+def test_later_random_numbers_are_those_of_the_cpu(cuda):
     drawn = []
     for device in ("cpu", cuda):
         with random_key(4):
@@ -165,13 +165,13 @@ def test_bfloat16_stays_bfloat16(cuda):
     np.testing.assert_array_equal(y.numpy(), exact.astype(bfloat16()))
 
 
-def test_a_nan_is_seen_even_where_it_is_dropped(cuda):
+def test_nan_stays_nan_where_it_is_dropped(cuda):
     with random_key(1):
         y = F.dropout(Tensor([math.nan] * 20, device=cuda), 0.5).numpy()
     assert np.isnan(y).all()
 
 
-def test_no_dropout_is_the_input_itself_and_integers_become_floats(cuda):
+def test_p_0_returns_the_input_itself_and_integers_become_floats(cuda):
     x = Tensor([8] * 50, device=cuda)
     assert F.dropout(x, 0.0) is x
     y = F.dropout(x, 0.2)
@@ -185,7 +185,7 @@ def test_probabilities_out_of_range(cuda, p):
         F.dropout(Tensor.ones(3, device=cuda), p)
 
 
-def test_composed_it_is_the_mask_of_the_cpu(cuda):
+def test_the_reference_version_has_the_mask_of_the_cpu(cuda):
     masks = []
     for device in ("cpu", cuda):
         with random_key(3), composed():

@@ -1,10 +1,10 @@
-"""Embeddings on a GPU: rows copied, and gradients added up run by run."""
+"""Embeddings on a GPU: rows copied, and gradients summed run by run."""
 
 import numpy as np
 import pytest
 
 from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
-from tests.tinygrad_lite.functional.twin_cases import CASES
+from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.embedding import SEGMENT
@@ -30,7 +30,7 @@ def gradient(cuda, ids, dy, rows):
 
 
 def texts():
-    """Tokens whose runs, once sorted, begin and end at, before and behind the borders of segments."""
+    """Tokens whose runs, once sorted, begin and end at, before and after the borders of segments."""
     for lengths in ([1], [SEGMENT], [SEGMENT, SEGMENT], [SEGMENT - 1, 1], [SEGMENT - 1, 2], [SEGMENT + 1, SEGMENT - 1]):
         yield np.repeat(np.arange(len(lengths)), lengths)
     yield np.repeat([0, 1, 2, 3, 4, 6], [1, 3 * SEGMENT, SEGMENT - 2, 1, 2 * SEGMENT + 1, 1])
@@ -42,7 +42,7 @@ def texts():
 
 @pytest.mark.parametrize("width", [1, 4, 6, 132])
 def test_runs_of_every_length(cuda, width):
-    """dy are small whole numbers, so that sums in any order are exact."""
+    """dy are small integers, so sums in any order are exact."""
     for number, ids in enumerate(texts()):
         ids = rng.permutation(ids)
         dy = rng.integers(-8, 9, (len(ids), width)).astype(np.float32)
@@ -80,7 +80,7 @@ def test_the_sum_is_float32_in_every_precision_and_the_same_each_time(cuda):
 @pytest.mark.parametrize("outside", [-1, 5, 2**31, 2**40, -(2**40)])
 @pytest.mark.parametrize("repeated", [1, 3 * SEGMENT])
 def test_a_token_that_is_not_in_the_table(cuda, outside, repeated):
-    """Nobody looks, so there is no message: its row is NaN, and it takes part in no gradient."""
+    """It is not checked, so there is no message: its row is NaN, and it gets no gradient."""
     ids = np.array([4, 0, *[outside] * repeated, 4])
     weight = Tensor(np.arange(20.0, dtype=np.float32).reshape(5, 4), device=cuda, requires_grad=True)
     y = F.embedding(weight, Tensor(ids, device=cuda))
@@ -91,7 +91,7 @@ def test_a_token_that_is_not_in_the_table(cuda, outside, repeated):
     np.testing.assert_array_equal(weight.grad.numpy(), np.repeat([[1], [0], [0], [0], [2]], 4, axis=1))
 
 
-def test_a_table_of_no_rows(cuda):
+def test_a_table_without_rows(cuda):
     weight = Tensor.zeros(0, 4, device=cuda).requires_grad_()
     y = F.embedding(weight, Tensor([0, 1], device=cuda))
     assert np.isnan(y.numpy()).all()

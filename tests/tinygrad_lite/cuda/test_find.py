@@ -13,7 +13,7 @@ from tinygrad_lite.device import DeviceError, get_device, why_no_cuda, xp_of
 
 
 class CUDARuntimeError(RuntimeError):
-    """What CuPy raises when the runtime of CUDA refuses."""
+    """What CuPy raises on an error of the CUDA runtime."""
 
 
 def fail(error):
@@ -22,7 +22,7 @@ def fail(error):
 
 @pytest.fixture
 def pretend(monkeypatch):
-    """Put something in CuPy's place: a CuPy that works, but for what the arguments say."""
+    """Replace CuPy by an object that works, except as the arguments say."""
 
     def put(
         cupy="installed",
@@ -70,7 +70,7 @@ def pretend(monkeypatch):
 
 
 def sentence():
-    """What is said, in one line; the same as why_no_cuda()."""
+    """The message, in one line; the same as why_no_cuda()."""
     with pytest.raises(DeviceError) as caught:
         get_device("cuda")
     said = str(caught.value)
@@ -81,7 +81,7 @@ def sentence():
     return said
 
 
-HERE = "device cuda: CuPy 14.2.0 is made for CUDA 13.2, the driver for CUDA 13.0, but "
+HERE = "device cuda: CuPy 14.2.0 is built for CUDA 13.2, the driver for CUDA 13.0, but "
 
 
 def test_no_cupy(pretend):
@@ -97,7 +97,7 @@ def test_no_cupy(pretend):
 
 @pytest.mark.parametrize("wrapped", [True, False])
 def test_a_cupy_that_cannot_be_imported(pretend, monkeypatch, wrapped):
-    """CuPy wraps the reason into a page of advice; a module that it needs may be missing, too."""
+    """CuPy wraps the reason in a page of advice; or a module that it needs is missing."""
     pretend()
     monkeypatch.delitem(sys.modules, "cupy")
     real = builtins.__import__
@@ -129,18 +129,18 @@ def test_two_cupys(pretend):
 def test_no_driver(pretend):
     pretend(driver=0, count=lambda: fail(CUDARuntimeError("cudaErrorInsufficientDriver: ...")))
     said = sentence()
-    assert said.startswith("device cuda: CuPy 14.2.0 is made for CUDA 13.2, but there is no NVIDIA driver: install")
+    assert said.startswith("device cuda: CuPy 14.2.0 is built for CUDA 13.2, but there is no NVIDIA driver: install")
     assert "--device cpu" in said
 
 
 def test_an_old_driver(pretend):
     pretend(driver=12040)
     assert sentence() == (
-        "device cuda: CuPy 14.2.0 is made for CUDA 13.2, the driver for CUDA 12.4, which is too old: update the "
-        "driver, or take the CuPy that fits the old one: pip uninstall -y cupy-cuda13x, and then pip install -e "
+        "device cuda: CuPy 14.2.0 is built for CUDA 13.2, the driver for CUDA 12.4, which is too old: update the "
+        "driver, or install the CuPy for the old one: pip uninstall -y cupy-cuda13x, and then pip install -e "
         '".[cuda12]"'
     )
-    pretend(driver=11080)  # no CuPy of today is made for that
+    pretend(driver=11080)  # no CuPy of today is built for that
     assert sentence().endswith("the driver for CUDA 11.8, which is too old: update the driver")
 
 
@@ -152,7 +152,7 @@ def test_a_driver_may_be_newer_than_cupy_and_older_within_a_major_version(preten
 
 @pytest.mark.parametrize("made_for", [13020, 12090])
 def test_cublas_or_nvrtc_is_missing(made_for, pretend):
-    line = f'this brings them: pip install -e ".[cuda{made_for // 1000}]"'
+    line = f'install it: pip install -e ".[cuda{made_for // 1000}]"'
     pretend(made_for=made_for, libraries=("nvrtc",))
     said = sentence()
     assert "but a library of CUDA is missing (cannot import name 'cublas'" in said
@@ -183,14 +183,14 @@ def test_a_gpu_that_is_busy(pretend):
 def test_a_gpu_of_another_generation(pretend):
     pretend(capability=(6, 1))
     assert sentence() == (
-        f"{HERE}that knows the Big GPU (compute capability 6.1) no longer: pip uninstall -y cupy-cuda13x, and then pip "
-        'install -e ".[cuda12]"'
+        f"{HERE}CUDA 13.2 no longer supports the Big GPU (compute capability 6.1): pip uninstall -y cupy-cuda13x, and "
+        'then pip install -e ".[cuda12]"'
     )
     pretend(capability=(3, 7), made_for=12090, generations=lambda: (50, 90))
-    assert sentence().endswith("that knows the Big GPU (compute capability 3.7) no longer; use --device cpu")
+    assert sentence().endswith("CUDA 12.9 no longer supports the Big GPU (compute capability 3.7); use --device cpu")
     pretend(capability=(12, 0), made_for=12040, generations=lambda: (50, 90))
     said = sentence()
-    assert "that does not know the Big GPU (compute capability 12.0) yet: pip uninstall -y cupy-cuda12x" in said
+    assert "CUDA 12.4 does not support the Big GPU (compute capability 12.0) yet: pip uninstall -y cupy-cuda12x" in said
     assert said.endswith('pip install -e ".[cuda13]"')
     pretend(capability=(12, 0), made_for=12040, driver=12080, generations=lambda: (50, 90))
     assert why_no_cuda() == ""  # the driver can compile for it, and there is no newer CuPy for this driver
@@ -208,6 +208,6 @@ def test_a_gpu_is_registered_once(pretend):
     assert get_device("cpu").memory() is None
 
 
-def test_what_is_said_stays_short():
+def test_the_quoted_error_stays_short():
     assert find.first_line(RuntimeError("x" * 999)) == "x" * 160 + " ..."
     assert find.first_line(KeyError()) == "KeyError"

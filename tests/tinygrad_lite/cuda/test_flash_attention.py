@@ -16,7 +16,7 @@ rng = np.random.default_rng(6)
 
 @pytest.fixture
 def only_flash(monkeypatch):
-    """Nothing else may run."""
+    """Fail if any other version runs."""
     monkeypatch.setattr(chapter, "attention_by_blocks", None)
 
 
@@ -58,7 +58,7 @@ def test_masks_of_keys(cuda, only_flash, shape):
 
 
 @pytest.mark.parametrize(("width", "shape"), [(48, (5,)), (32, (3, 5)), (32, (2, 1, 3, 1)), (32, (2, 1, 1, 5))])
-def test_what_does_not_fit_goes_the_other_way(cuda, width, shape, monkeypatch):
+def test_what_does_not_fit_is_computed_in_blocks(cuda, width, shape, monkeypatch):
     taken = []
     by_blocks = chapter.attention_by_blocks
     monkeypatch.setattr(chapter, "attention_by_blocks", lambda *args: taken.append(1) or by_blocks(*args))
@@ -66,9 +66,9 @@ def test_what_does_not_fit_goes_the_other_way(cuda, width, shape, monkeypatch):
     assert bool(taken) == (shape != (2, 1, 1, 5))
 
 
-def test_queries_that_may_look_nowhere_get_zeros(cuda, only_flash):
+def test_queries_that_may_attend_to_no_key_get_zeros(cuda, only_flash):
     arrays = inputs(2, 2, 9, 6, 32, "bfloat16")
-    mask = np.array([True, False])[:, None, None, None]  # nobody of the second sequence
+    mask = np.array([True, False])[:, None, None, None]  # no query of the second sequence may attend
     found = outcome(F.scaled_dot_product_attention, arrays, cuda, mask=mask, is_causal=True)
     assert all(not array[1].any() for array in found.values())
     assert not found["result"][0, :, :3].any()  # they come before the first key
@@ -77,7 +77,7 @@ def test_queries_that_may_look_nowhere_get_zeros(cuda, only_flash):
 
 
 def test_one_query_and_a_cache_of_keys(cuda, only_flash):
-    """A cache has room for more than it holds, and holds keys and values side by side."""
+    """A cache has more room than it uses, and stores keys and values side by side."""
     arrays = inputs(2, 2, 1, 7, 32, "bfloat16")
     room = np.zeros((2, 2, 2, 10, 32), arrays.key.dtype)
     room[:, 0, :, :7], room[:, 1, :, :7] = arrays.key, arrays.value
@@ -99,7 +99,7 @@ def test_rows_that_begin_anywhere_are_copied(cuda, only_flash):
     assert relative_error(y.numpy(), expected) < TOLERANCE
 
 
-def test_heads_need_no_copy_on_their_way_in_and_out(cuda, only_flash):
+def test_heads_are_not_copied(cuda, only_flash):
     arrays = inputs(2, 3, 8, 8, 32, "bfloat16", of_heads=True)
     x = [leaf(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
     y = F.scaled_dot_product_attention(*(tensor.cast(arrays.dy.dtype) for tensor in x), is_causal=True)
@@ -108,7 +108,7 @@ def test_heads_need_no_copy_on_their_way_in_and_out(cuda, only_flash):
     assert all(tensor.grad.transpose(1, 2).data.flags.c_contiguous for tensor in x)
 
 
-def test_a_query_of_nan_spoils_no_other(cuda, only_flash):
+def test_nan_in_a_query_reaches_no_other_query(cuda, only_flash):
     arrays = inputs(1, 2, 6, 6, 32, "bfloat16")
     expected = attention(**vars(arrays), is_causal=True)["result"]
     arrays.query[0, 0, 3] = np.nan
@@ -136,7 +136,7 @@ def test_large_scores(cuda, only_flash):
     found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)
     for name in ("result", "value"):
         assert relative_error(found[name], expected[name]) < TOLERANCE
-    # dP - rowsum(dO * O) is near 0 for the one key that is looked at: the difference of two numbers of about 6, of
+    # dP - rowsum(dO * O) is near 0 for the one key with weight 1: the difference of two numbers of about 6, of
     # which the second comes from O, rounded to bfloat16. So fewer of its digits are right.
     for name in ("query", "key"):
         assert relative_error(found[name], expected[name]) < 5 * TOLERANCE
@@ -155,7 +155,7 @@ def test_the_same_bytes_in_each_run(cuda, only_flash):
 
 @pytest.mark.parametrize("order", ["1", "2"])
 def test_the_order_of_threads_does_not_matter(cuda, only_flash, order, monkeypatch):
-    """The emulator lets the threads take turns in another order; what lacks a barrier gives other numbers then."""
+    """The emulator runs the threads in a different order; a missing barrier then changes the result."""
     arrays = inputs(1, 1, 70, 150, 32, "bfloat16")
     expected = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.1)
     monkeypatch.setenv("CUDA_ON_CPU_ORDER", order)
@@ -164,7 +164,7 @@ def test_the_order_of_threads_does_not_matter(cuda, only_flash, order, monkeypat
         assert found[name].tobytes() == array.tobytes()
 
 
-def test_dropout_is_the_one_of_the_other_way(cuda, monkeypatch):
+def test_dropout_is_the_same_as_in_blocks(cuda, monkeypatch):
     """Values that are unit vectors show the weights: exactly the same ones are dropped."""
     arrays = inputs(1, 2, 40, 32, 32, "bfloat16")
     arrays.value[...] = np.eye(32)

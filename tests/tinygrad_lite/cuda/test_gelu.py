@@ -1,4 +1,4 @@
-"""GELU on a GPU, alone and behind a linear map."""
+"""GELU on a GPU, alone and after a linear map."""
 
 import math
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
-from tests.tinygrad_lite.functional.twin_cases import CASES
+from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.precision import bfloat16, precision
@@ -34,7 +34,7 @@ def test_it_equals_the_definition(cuda, dtype, tolerance, strided):
         assert_close(outcome(REGISTRY[name], arguments, dtype, device=cuda, strided=strided), expected, tolerance)
 
 
-def test_it_is_a_product_and_one_operation(cuda):
+def test_linear_gelu_is_a_product_and_one_operation(cuda):
     x, weight, bias = leaf(np.ones((2, 3)), cuda), leaf(np.ones((4, 3)), cuda), leaf(np.ones(4), cuda)
     y = F.linear_gelu(x, weight, bias)
     product, second = y._node.parents
@@ -47,7 +47,7 @@ def test_it_is_a_product_and_one_operation(cuda):
 
 @forms
 def test_float32_error(cuda, approximate):
-    """Within a few last digits of the definition in float64, where |x| <= 12 (half a last digit of 12 is 5e-7)."""
+    """Within a few units in the last place of the definition in float64, for |x| <= 12 (half a unit of 12 is 5e-7)."""
     numbers = np.linspace(-12, 12, 4801).astype(np.float32)
     x, exact = leaf(numbers, cuda), Tensor(numbers.astype(np.float64), requires_grad=True)
     y, z = F.gelu(x, approximate), F.gelu(exact, approximate)
@@ -61,7 +61,7 @@ def test_float32_error(cuda, approximate):
 @pytest.mark.parametrize("width", [8, 7])
 @pytest.mark.parametrize("with_bias", [True, False])
 def test_bfloat16_rounds_to_eight_bits(cuda, approximate, width, with_bias):
-    """What flows is rounded once per product and once per GELU, each by at most 2^-9 of a number."""
+    """Activations are rounded once per product and once per GELU, each by at most 2^-9 of a number."""
     arrays = [rng.standard_normal((2, 9, 16)), rng.standard_normal((width, 16)) / 4, rng.standard_normal(width)]
     arrays = arrays if with_bias else arrays[:2]
     names, dy = ("x", "weight", "bias"), rng.standard_normal((2, 9, width))
@@ -90,7 +90,7 @@ def test_gelu_of_bfloat16_is_bfloat16(cuda, approximate):
     np.testing.assert_allclose(y.numpy().astype(np.float64), exact, rtol=2**-8, atol=1e-6)
 
 
-def test_tf32_and_float32_differ_in_the_product_alone(cuda):
+def test_tf32_and_float32_differ_only_in_the_product(cuda):
     x, weight, bias = (leaf(rng.standard_normal(shape), cuda) for shape in ((5, 64), (8, 64), (8,)))
     exact = F.linear_gelu(x, weight, bias).numpy()
     with precision("tf32"):
@@ -117,7 +117,7 @@ def test_an_array_that_begins_between_packs(cuda):
 
 
 @forms
-def test_nan_and_infinity_are_handed_on(cuda, approximate):
+def test_nan_and_infinity_are_passed_on(cuda, approximate):
     x = leaf([math.nan, math.inf, 1.0, 0.0], cuda)
     y = F.gelu(x, approximate)
     y.backward(Tensor(np.ones(4, np.float32), device=cuda))
@@ -150,7 +150,7 @@ def test_mixed_types_give_float64_and_each_input_its_own_type(cuda, types):
     np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6, atol=1e-9)  # 1 + erf(z) of z = -5 has few digits
 
 
-def test_integers_count_as_float32_and_float16_is_refused(cuda):
+def test_integers_count_as_float32_and_float16_is_rejected(cuda):
     y = F.gelu(Tensor([0, 1], device=cuda))
     assert y.dtype == np.float32
     np.testing.assert_allclose(y.numpy(), [0, 0.841345], rtol=1e-6)

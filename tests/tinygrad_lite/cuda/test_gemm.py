@@ -1,4 +1,4 @@
-"""Products by cuBLAS: every way in which matrices can lie, without copies where none are needed."""
+"""Products by cuBLAS: every layout of matrices, without copies where none are needed."""
 
 import itertools
 
@@ -22,7 +22,7 @@ def on(place, *shape, dtype="float64"):
     return place.from_host(rng.standard_normal(shape).astype(dtype))
 
 
-# Ways in which a matrix (..., 4, 6) can lie: rows of neighbours, columns of them, a part of a larger one.
+# Layouts of a matrix (..., 4, 6): contiguous rows, contiguous columns, a part of a larger one.
 LAYOUTS = {
     "rows": lambda place, *front: on(place, *front, 4, 6),
     "columns": lambda place, *front: on(place, *front, 6, 4).swapaxes(-1, -2),
@@ -58,8 +58,8 @@ def test_heads_of_one_sequence_are_not_copied(place):
     assert (turned, leading, apart) == (0, 12, 4)
 
 
-def test_what_cannot_be_taken_as_it_lies_is_copied(place):
-    heads = on(place, 2, 5, 3, 4).swapaxes(1, 2)  # between the last head of one sequence and the next it is too far
+def test_layouts_that_cublas_cannot_take_are_copied(place):
+    heads = on(place, 2, 5, 3, 4).swapaxes(1, 2)  # the distance to the next sequence's first head is larger
     array, turned, leading, apart = laid_out(heads)
     assert array is not heads
     assert (turned, leading, apart) == (0, 4, 20)
@@ -86,13 +86,13 @@ def test_adding_scaling_and_a_part_of_a_larger_result(place):
     np.testing.assert_allclose(place.to_host(large), expected, rtol=1e-12)
 
 
-def test_what_was_in_the_result_does_not_matter(place):
+def test_old_contents_of_the_result_do_not_matter(place):
     out = place.xp.full((2, 2), np.nan)
     gemm(on(place, 2, 3), on(place, 3, 2), out=out)
     assert np.isfinite(place.to_host(out)).all()
 
 
-def test_a_result_that_cannot_be_written_so_is_refused(place):
+def test_a_result_without_contiguous_rows_is_rejected(place):
     with pytest.raises(ValueError, match="rows of out"):
         gemm(on(place, 2, 3), on(place, 3, 4), out=place.xp.empty((4, 2)).T)
     with pytest.raises(ValueError, match="rows of out"):

@@ -110,8 +110,8 @@ def test_nan_and_infinity_stay_in_their_row(cuda):
 
 
 @pytest.mark.parametrize("mode", ["float32", "bfloat16"])
-def test_gradients_are_added_to_those_that_are_there(cuda, mode):
-    """A product may add into an optimizer's memory at once, which must come to the same."""
+def test_gradients_are_added_to_existing_ones(cuda, mode):
+    """A product may be added directly to an optimizer's memory, with the same result."""
     x, _, _, weight, bias, _ = arrays(5, 8)
     found = []
     for start in (None, 0.0, 3.0):

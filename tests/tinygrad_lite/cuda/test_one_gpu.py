@@ -1,4 +1,4 @@
-"""A training run on a GPU: nobody waits, and a NaN between two looks at the numbers does no harm."""
+"""A training run on a GPU: Python does not wait, and a NaN before the numbers are read does no harm."""
 
 import dataclasses
 import math
@@ -74,16 +74,16 @@ def test_the_numbers_are_those_of_a_cpu(cuda, settings):
         np.testing.assert_allclose(found[1][1][name], weight, rtol=1e-7, atol=1e-9)
 
 
-def test_training_looks_only_when_a_row_is_due(cuda, monkeypatch):
-    """Each look makes Python wait; 12 updates with a row after every fourth, evaluated at 0 and 12."""
-    looks, look = [], Guard.look
-    monkeypatch.setattr(Guard, "look", lambda guard: looks.append(1) or look(guard))
+def test_training_reads_numbers_only_when_a_row_is_due(cuda, monkeypatch):
+    """Each reading makes Python wait; 12 updates with a row after every fourth, evaluated at 0 and 12."""
+    readings, look = [], Guard.look
+    monkeypatch.setattr(Guard, "look", lambda guard: readings.append(1) or look(guard))
     run_training(device=cuda, max_iters=12, eval_interval=12, log_interval=4)
-    assert len(looks) == 5
+    assert len(readings) == 5
     assert len(losses(RunFolder("run"))) == 3
 
 
-def test_a_broken_step_is_named_and_the_run_goes_on_from_before(cuda, monkeypatch):
+def test_a_broken_step_is_named_and_the_run_resumes_before_it(cuda, monkeypatch):
     run = {"device": cuda, "max_iters": 12, "eval_interval": 12, "log_interval": 6}
     with monkeypatch.context() as patch:
         patch.setattr(train, "SPECS", (dataclasses.replace(train.GPT, model=SickGPT),))

@@ -1,4 +1,4 @@
-"""The switch of precisions, and which options ask for something that is not there."""
+"""Choosing a precision, and options that ask for an unavailable one."""
 
 import dataclasses
 import sys
@@ -10,9 +10,9 @@ from tinygrad_lite import device
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cuda.precision import (
     PRECISIONS,
+    activation_type,
     bfloat16,
     check_precision,
-    flowing,
     get_precision,
     precision,
     set_precision,
@@ -20,7 +20,7 @@ from tinygrad_lite.cuda.precision import (
 from tinygrad_lite.device import DeviceError, is_float
 
 
-def test_the_switch_is_set_back():
+def test_the_precision_is_restored():
     assert get_precision() == "float32"
     for name in PRECISIONS:
         with precision(name):
@@ -28,7 +28,7 @@ def test_the_switch_is_set_back():
     with pytest.raises(KeyError), precision("tf32"):
         raise KeyError
     assert get_precision() == "float32"
-    with pytest.raises(ValueError, match="precision 'half': there are float32, tf32, bfloat16"):
+    with pytest.raises(ValueError, match="precision 'half': must be one of float32, tf32, bfloat16"):
         set_precision("half")
 
 
@@ -38,9 +38,9 @@ def test_only_float32_becomes_bfloat16():
     assert is_float(half)
     for name in PRECISIONS:
         with precision(name):
-            assert flowing(single) == (half if name == "bfloat16" else single)
-            assert flowing(double) == double
-            assert flowing(half) == half
+            assert activation_type(single) == (half if name == "bfloat16" else single)
+            assert activation_type(double) == double
+            assert activation_type(half) == half
 
 
 @pytest.mark.parametrize("name", PRECISIONS[1:])
@@ -55,12 +55,12 @@ def test_a_cpu_has_no_such_precision(name):
 def test_an_old_gpu_has_float32_alone(cuda, name, monkeypatch):
     check_precision(name, cuda)
     old = dataclasses.replace(device.get_device(cuda), capability=7.5)
-    with monkeypatch.context() as patch:  # the emulated GPU shall not outlive its own context
+    with monkeypatch.context() as patch:  # the emulated GPU must not outlive its own context
         patch.setitem(device._BY_NAME, cuda, old)
         if name == "float32":
             check_precision(name, cuda)
             return
-        with pytest.raises(OptionError, match=rf"--dtype {name}: .* is 7\.5, and 8\.0 is needed\): take float32"):
+        with pytest.raises(OptionError, match=rf"--dtype {name}: .* is 7\.5, and 8\.0 is needed\): use float32"):
             check_precision(name, cuda)
 
 

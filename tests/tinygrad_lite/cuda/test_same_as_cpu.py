@@ -63,7 +63,7 @@ def test_the_same_batches(cuda):
 
 @pytest.mark.parametrize("how", ["greedy", "drawn", "beam"])
 def test_the_same_text(how, cuda):
-    """Also beyond the end of the context, where the model starts anew."""
+    """Also beyond the end of the context, where the model starts again."""
     texts = []
     for device in ("cpu", cuda):
         model = lively(tiny_gpt(device, bias=True))
@@ -104,7 +104,7 @@ def test_losses_are_those_of_the_cpu(make, steps, cuda):
 @both
 @pytest.mark.slow
 @pytest.mark.parametrize(("numbers", "largest"), [("tf32", 0.01), ("bfloat16", 0.03)])
-def test_with_fewer_bits_the_loss_falls_alike(make, numbers, largest, cuda):
+def test_with_fewer_bits_the_loss_falls_as_well(make, numbers, largest, cuda):
     """What has been learned after 100 steps, the mean of the last ten losses, is within some roundings of a factor.
 
     (One is 2^-12 for TF32, 2^-9 for bfloat16.) Single losses wander further apart: a difference grows with each step.
@@ -123,7 +123,7 @@ def test_with_fewer_bits_the_loss_falls_alike(make, numbers, largest, cuda):
 @pytest.mark.usefixtures("workplace")
 @pytest.mark.parametrize("trained_on", ["cuda", "cpu"])
 def test_a_run_moves_between_devices(trained_on, cuda):
-    """Stopped on one device, it goes on on the other, from the same bytes and to the same losses."""
+    """Stopped on one device, it continues on the other, from the same bytes to the same losses."""
     places = (cuda, "cpu") if trained_on == "cuda" else ("cpu", cuda)
     whole = run_training(out_dir="whole", device="cpu", max_iters=8)
     run = run_training(device=places[0], max_iters=4, lr_decay_iters=8)
@@ -136,7 +136,7 @@ def test_a_run_moves_between_devices(trained_on, cuda):
 
 
 @both
-def test_weights_and_moments_survive_the_way_there_and_back(make, cuda):
+def test_weights_and_moments_survive_a_round_trip(make, cuda):
     model = make("cpu")
     before = bytes_of(model)
     assert bytes_of(model.to(cuda)) == before
@@ -177,11 +177,11 @@ def test_the_order_in_which_threads_run_makes_no_difference():
 @needs_compiler
 @pytest.mark.slow
 def test_kernels_stay_within_their_arrays():
-    """AddressSanitizer watches each byte that they read or write."""
+    """AddressSanitizer checks every byte that they read or write."""
     found = subprocess.run([COMPILER, "-print-file-name=libasan.so"], capture_output=True, encoding="utf-8", check=True)
     if not os.path.isabs(library := found.stdout.strip()):
         pytest.skip("g++ has come without AddressSanitizer")
-    sanitize = "-fsanitize=address --param=asan-stack=0"  # threads have stacks that it does not know
+    sanitize = "-fsanitize=address --param=asan-stack=0"  # it does not know the stacks of the threads
     process = start(LD_PRELOAD=library, ASAN_OPTIONS="detect_leaks=0", CUDA_ON_CPU_FLAGS=sanitize)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err

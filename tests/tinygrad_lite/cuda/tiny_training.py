@@ -41,7 +41,7 @@ def tiny_seq2seq(device: str, dtype: str = "float32", **changes: Any) -> Seq2Seq
 
 
 def batch_of(model: Module, device: str, step: int) -> tuple[Tensor, ...]:
-    """Something to learn: each token is 1 or 2 above the one before it; a translation is the source backwards."""
+    """Something to learn: each token is 1 or 2 above the previous one; a translation is the reversed source."""
     rng = keyed_rng(2, "tiny batch", step)
     rows = (rng.integers(0, 10, (4, 1)) + rng.integers(1, 3, (4, 8)).cumsum(1)) % 10 + 3
     if isinstance(model, GPT):
@@ -55,7 +55,7 @@ def batch_of(model: Module, device: str, step: int) -> tuple[Tensor, ...]:
 
 
 def train(model: Module, device: str, steps: int, lr: float = 3e-3) -> list[float]:
-    """The losses of so many updates, clipped as train.py does it: on a GPU without a look at the numbers."""
+    """The losses of N updates, clipped as in train.py: on a GPU without reading the numbers."""
     optimizer, losses = AdamW(decay_groups(model, 0.1), lr), []
     guard = Guard(optimizer.values.data) if device == "cuda" else None
     optimizer.guard = guard.numbers if guard else None
@@ -74,7 +74,7 @@ def train(model: Module, device: str, steps: int, lr: float = 3e-3) -> list[floa
 
 
 def fence(start: int, end: int) -> None:
-    """Let AddressSanitizer report whoever touches these bytes."""
+    """Let AddressSanitizer report any access to these bytes."""
     ctypes.CDLL(None).__asan_poison_memory_region(ctypes.c_void_p(start), ctypes.c_size_t(end - start))
 
 
@@ -86,7 +86,7 @@ def main() -> None:
         standin.fence = fence
     found = hashlib.sha256()
     with emulated_cuda() as device:
-        for width in (64, 16, 6):  # heads that flash attention knows, packs of 4, and one by one
+        for width in (64, 16, 6):  # a width for flash attention, packs of 4, and single numbers
             for numbers in ("float32", "bfloat16"):
                 for make in (tiny_gpt, tiny_seq2seq):
                     model = make(device, n_embd=width, dropout=0.1)

@@ -74,7 +74,7 @@ def test_any_division_into_blocks_gives_the_same(monkeypatch):
 @pytest.mark.parametrize("largest", [1, 39.5, 40.5, 300])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_large_scores_are_shifted_and_moderate_ones_need_not_be(largest, is_causal):
-    """The largest score just below and just above what exp takes as it is, and far above; some rows stay far below."""
+    """The largest score just below and just above the limit for a shift, and far above it; some rows stay far below."""
     query, key, value = qkv(batch=2, heads=2, t=5, s=5)
     scores = (query @ key.transpose(-2, -1)).numpy() / query.shape[-1] ** 0.5
     query = Tensor(query.numpy() * (largest / np.abs(scores).max()))
@@ -132,7 +132,7 @@ def test_queries_before_the_first_key_see_nothing(attention):
 
 @both
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_query_that_may_look_nowhere_gets_exactly_zero(attention, dtype):
+def test_a_query_that_may_attend_to_no_key_gets_exactly_zero(attention, dtype):
     query, key, value = qkv(dtype=dtype)
     mask = np.ones((2, 3, 5, 6), bool)
     mask[:, :, 2] = False
@@ -158,7 +158,7 @@ def test_heads_do_not_see_each_other(attention):
 
 @both
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_scores_of_ten_thousand_are_no_problem(attention, dtype):
+def test_scores_of_ten_thousand_do_not_overflow(attention, dtype):
     """Keys of +-1e4 along the query: the weights are 0 and 1, and everything stays finite."""
     query = Tensor(np.ones((1, 1, 2, 1), dtype), requires_grad=True)
     key = Tensor(np.array([-1e4, 1e4, 0.0], dtype).reshape(1, 1, 3, 1), requires_grad=True)
@@ -243,7 +243,7 @@ def test_torch_agrees(attention, t, s, is_causal, masked):
     torch = pytest.importorskip("torch")
     inputs = qkv(t=t, s=s)
     theirs = [torch.tensor(x.numpy().copy(), requires_grad=True) for x in inputs]
-    mask = np.arange(s) < rng.integers(1, s + 1, (2, 1, t, 1)) if masked else None  # every query may look somewhere
+    mask = np.arange(s) < rng.integers(1, s + 1, (2, 1, t, 1)) if masked else None  # every query may attend to some key
     y = attention(*inputs, None if mask is None else Tensor(mask), bool(is_causal))
     expected = torch.nn.functional.scaled_dot_product_attention(
         *theirs, attn_mask=None if mask is None else torch.tensor(mask), is_causal=bool(is_causal)
@@ -256,5 +256,5 @@ def test_torch_agrees(attention, t, s, is_causal, masked):
         np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), atol=1e-9)
 
 
-def test_the_twin_runs_the_fused_version_here():
+def test_the_cpu_runs_the_fused_version():
     assert F.scaled_dot_product_attention.version_for("cpu") is scaled_dot_product_attention_fused

@@ -18,7 +18,7 @@ def leaf(*shape):
 
 @both
 def test_by_hand(version):
-    """Probabilities 1/4 and 3/4; naming the first takes ln 4 nats, the second ln 4/3."""
+    """Probabilities 1/4 and 3/4; the loss is ln 4 nats for the first, ln 4/3 for the second."""
     logits = Tensor([[0.0, math.log(3)], [0.0, math.log(3)]], dtype="float64")
     assert version(logits, Tensor([0, 1]), reduction="none").tolist() == pytest.approx([math.log(4), math.log(4 / 3)])
     assert version(logits, Tensor([0, 1])).item() == pytest.approx(math.log(4 * 4 / 3) / 2)
@@ -35,7 +35,7 @@ def test_the_gradient_is_softmax_minus_one_hot(version):
 
 @both
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
-def test_the_gradient_of_each_position_adds_up_to_nothing(version, smoothing):
+def test_the_gradient_of_each_position_sums_to_zero(version, smoothing):
     """Adding a number to all logits changes no probability."""
     logits = leaf(7, 9)
     version(logits, Tensor(rng.integers(0, 9, 7)), label_smoothing=smoothing).backward()
@@ -43,7 +43,7 @@ def test_the_gradient_of_each_position_adds_up_to_nothing(version, smoothing):
 
 
 @both
-def test_knowing_nothing_costs_the_logarithm_of_the_vocabulary(version):
+def test_the_loss_of_equal_logits_is_the_logarithm_of_the_vocabulary(version):
     assert version(Tensor.zeros(4, 100), Tensor([0, 1, 50, 99])).item() == pytest.approx(math.log(100), rel=1e-6)
 
 
@@ -84,7 +84,7 @@ def test_all_ignored_is_zero_with_zero_gradients(version, reduction):
 
 @both
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_logits_of_ten_thousand_are_no_problem(version, dtype):
+def test_logits_of_ten_thousand_do_not_overflow(version, dtype):
     logits = Tensor([[1e4, -1e4], [-1e4, 1e4]], dtype=dtype, requires_grad=True)
     loss = version(logits, Tensor([0, 0]), reduction="none")
     assert loss.tolist() == [0.0, 2e4]
@@ -101,7 +101,7 @@ def test_any_division_into_blocks_gives_the_same(monkeypatch):
         np.testing.assert_allclose(y.numpy(), expected.numpy(), rtol=1e-13)
 
 
-def test_the_logits_stay_as_they_were():
+def test_the_logits_stay_unchanged():
     logits = leaf(4, 5)
     before = logits.numpy().copy()
     F.cross_entropy(logits, Tensor([0, 1, 2, 3])).backward()
@@ -109,7 +109,7 @@ def test_the_logits_stay_as_they_were():
 
 
 def test_logits_used_twice_get_both_gradients():
-    """The fused version hands on the array it worked in; the sum must not be made inside it."""
+    """The fused version returns the array that it worked in; the sum must not overwrite it."""
     logits, targets = leaf(4, 5), Tensor([0, 1, 2, 3])
     (F.cross_entropy(logits, targets) + F.cross_entropy(logits, targets) + logits.sum()).backward()
     twice = logits.grad.numpy().copy()

@@ -41,7 +41,7 @@ def test_the_gradient_goes_where_the_values_went(version):
 
 
 @both
-def test_no_dropout_is_the_input_itself(version):
+def test_p_0_returns_the_input_itself(version):
     x = Tensor(ONES)
     assert version(x, 0.0) is x
 
@@ -62,7 +62,7 @@ def test_both_versions_drop_the_same_elements():
 
 
 @both
-def test_the_same_key_draws_the_same_mask_and_each_call_site_its_own(version):
+def test_each_call_has_its_own_mask_the_same_under_the_same_key(version):
     def two_masks(*key):
         with random_key(*key):
             return version(Tensor(ONES), 0.5).numpy(), version(Tensor(ONES), 0.5).numpy()
@@ -76,7 +76,7 @@ def test_the_same_key_draws_the_same_mask_and_each_call_site_its_own(version):
         assert 0.45 < (first == other).mean() < 0.55  # independent masks agree on half of the elements
 
 
-def test_what_was_drawn_outside_does_not_matter():
+def test_earlier_random_numbers_do_not_matter():
     with random_key(5):
         expected = keep_mask((100,), 0.5)
     manual_seed(9)
@@ -85,7 +85,7 @@ def test_what_was_drawn_outside_does_not_matter():
         np.testing.assert_array_equal(keep_mask((100,), 0.5), expected)
 
 
-def test_seeding_starts_anew():
+def test_seeding_starts_again():
     manual_seed(9)
     first = keep_mask((100,), 0.5)
     second = keep_mask((100,), 0.5)
@@ -95,14 +95,14 @@ def test_seeding_starts_anew():
 
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (5, 3), (0, 2)])
-def test_masks_have_the_shape_asked_for(shape):
+def test_masks_have_the_shape_requested(shape):
     mask = keep_mask(shape, 0.5)
     assert mask.shape == shape
     assert mask.dtype == np.bool_
 
 
 def test_neighbours_are_independent():
-    """Four elements share one raw 64-bit number; no two of them may go together."""
+    """Four elements share one raw 64-bit number; no two of them may be correlated."""
     with random_key(2):
         quads = keep_mask((50_000, 4), 0.5)
     correlation = np.corrcoef(quads.T)

@@ -29,7 +29,7 @@ def test_it_is_the_product_of_one_hot_rows_with_the_table(version, rows):
 
 @both
 @pytest.mark.parametrize("rows", [4, 1500])
-def test_a_token_that_occurs_twice_collects_twice(version, rows):
+def test_gradients_of_repeated_tokens_are_added(version, rows):
     weight = Tensor.zeros(rows, 2).requires_grad_()
     version(weight, Tensor([3, 1, 3, 3])).backward(Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]))
     grad = weight.grad.numpy()

@@ -35,7 +35,7 @@ def test_the_two_forms_differ_by_less_than_a_thousandth(version):
 
 @both
 @forms
-def test_x_minus_its_mirror(version, approximate):
+def test_the_difference_of_x_and_minus_x(version, approximate):
     """x P(x) + x P(-x) = x, because P(x) + P(-x) = 1."""
     x = np.linspace(0, 8, 100)
     mirrored = version(Tensor(x), approximate).numpy() - version(Tensor(-x), approximate).numpy()
@@ -49,7 +49,7 @@ def test_far_from_zero_it_is_relu(version, approximate, dtype):
     x = Tensor([-1e4, -40.0, 40.0, 1e4], dtype=dtype, requires_grad=True)
     y = version(x, approximate)
     y.sum().backward()
-    # The error of erf times -1e4 is what may be left on the negative side.
+    # The error of erf times -1e4 may remain on the negative side.
     left = {"float32": 1e-3, "float64": 1e-11}[dtype]
     np.testing.assert_allclose(y.numpy(), [0, 0, 40, 1e4], rtol=1e-12, atol=left)
     np.testing.assert_allclose(x.grad.numpy(), [0, 0, 1, 1], atol=1e-7)
@@ -98,7 +98,7 @@ def test_integers_count_as_float32():
     np.testing.assert_allclose(y.numpy(), [0, 0.841345], rtol=1e-6)
 
 
-def test_the_tensor_method_is_the_twin():
+def test_the_tensor_method_is_the_function():
     x = Tensor([0.3, -2.0])
     np.testing.assert_array_equal(x.gelu("tanh").numpy(), F.gelu(x, "tanh").numpy())
 
@@ -118,8 +118,8 @@ def test_torch_agrees(version, approximate):
     np.testing.assert_allclose(x.grad.numpy(), theirs.grad.numpy(), atol=1e-9)
 
 
-def test_the_bend_that_turns_tanh_into_erf():
-    """P is off by less than float32's last digit, and far out the bend does not turn back."""
+def test_the_polynomial_that_turns_tanh_into_erf():
+    """P is off by less than float32's last digit, and far out the polynomial stays positive."""
     x = np.concatenate([np.linspace(0, 12, 12_001), np.geomspace(12, 1e18, 1000)]).astype(np.float32)
     p = np.empty_like(x)
     with np.errstate(over="ignore"):

@@ -36,7 +36,7 @@ def test_shift_and_scale_of_the_input_do_not_matter(version):
 
 
 @both
-def test_no_gradient_along_the_directions_that_change_nothing(version):
+def test_no_gradient_along_directions_that_leave_h_unchanged(version):
     """The derivation's last sentence: the gradient has no mean and no component along h."""
     x, weight = leaf(6, 10), leaf(10)
     version(x, weight, eps=0.0).backward(Tensor(rng.standard_normal((6, 10))))

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
+from tinygrad_lite.functional.softmax import log_softmax_composed, softmax_composed
 
 rng = np.random.default_rng(6)
 NAMES = ["softmax", "log_softmax", "logsumexp"]
@@ -22,7 +24,7 @@ def test_by_hand():
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2, -1])
-def test_it_is_a_distribution_along_the_axis(axis):
+def test_the_result_is_a_distribution_along_the_axis(axis):
     y = leaf(3, 4, 5).softmax(axis).numpy()
     assert (y > 0).all()
     np.testing.assert_allclose(y.sum(axis), 1, rtol=1e-14)
@@ -46,7 +48,7 @@ def test_logsumexp_over_several_axes():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_numbers_of_ten_thousand_are_no_problem(dtype):
+def test_logits_of_ten_thousand_do_not_overflow(dtype):
     x = Tensor([1e4, -1e4, 1e4], dtype=dtype, requires_grad=True)
     assert x.softmax().tolist() == [0.5, 0.0, 0.5]
     np.testing.assert_allclose(x.log_softmax().numpy(), [-math.log(2), -2e4 - math.log(2), -math.log(2)], rtol=1e-6)
@@ -55,7 +57,7 @@ def test_numbers_of_ten_thousand_are_no_problem(dtype):
     np.testing.assert_allclose(x.grad.numpy(), [-0.5, 0.0, 0.5])
 
 
-def test_adding_a_number_changes_nothing():
+def test_adding_a_constant_changes_nothing():
     x = leaf(4, 6)
     np.testing.assert_allclose((x + 123.0).softmax().numpy(), x.softmax().numpy(), rtol=1e-12)
 
@@ -66,17 +68,41 @@ def test_log_softmax_keeps_what_the_logarithm_of_softmax_loses():
     assert x.softmax().log().tolist()[0] == -math.inf
 
 
-def test_minus_infinity_is_probability_zero():
+both = pytest.mark.parametrize("softmax", [softmax_composed, F.softmax], ids=["composed", "fused"])
+log_both = pytest.mark.parametrize("log_softmax", [log_softmax_composed, F.log_softmax], ids=["composed", "fused"])
+
+
+@both
+def test_minus_infinity_is_probability_zero(softmax):
     x = Tensor([0.0, -math.inf, 0.0], requires_grad=True)
-    y = x.softmax()
+    y = softmax(x)
     assert y.tolist() == [0.5, 0.0, 0.5]
     (y * Tensor([1.0, 5.0, 3.0])).sum().backward()
     assert x.grad.tolist() == [-0.5, 0.0, 0.5]
 
 
-def test_a_row_of_nothing_but_minus_infinity():
+@log_both
+def test_its_logarithm_is_minus_infinity(log_softmax):
+    x = Tensor([0.0, -math.inf, 0.0], dtype="float64", requires_grad=True)
+    y = log_softmax(x)
+    np.testing.assert_allclose(y.numpy(), [-math.log(2), -math.inf, -math.log(2)])
+    y[0].backward()
+    np.testing.assert_allclose(x.grad.numpy(), [0.5, 0.0, -0.5])
+
+
+@log_both
+def test_the_logarithm_of_a_row_of_minus_infinity_is_not_a_number(log_softmax):
+    x = Tensor([[-math.inf, -math.inf], [0.0, 0.0]], dtype="float64", requires_grad=True)
+    y = log_softmax(x)
+    assert np.isnan(y.numpy()[0]).all()
+    y[1, 0].backward()
+    np.testing.assert_allclose(x.grad.numpy()[1], [0.5, -0.5])
+
+
+@both
+def test_a_row_of_minus_infinity_gives_zeros(softmax):
     x = Tensor([[-math.inf, -math.inf], [0.0, 0.0]], requires_grad=True)
-    y = x.softmax()
+    y = softmax(x)
     assert y.tolist() == [[0.0, 0.0], [0.5, 0.5]]
     (y * Tensor([1.0, 2.0])).sum().backward()
     assert x.grad.tolist() == [[0.0, 0.0], [-0.25, 0.25]]
@@ -87,6 +113,11 @@ def test_a_row_of_nothing_but_minus_infinity():
 @pytest.mark.parametrize("axis", [0, -1])
 def test_gradcheck(name, axis):
     gradcheck(lambda x: getattr(x, name)(axis), [leaf(3, 4, scale=2.0)])
+
+
+@both
+def test_integers_as_logits(softmax):
+    assert softmax(Tensor([1, 1])).tolist() == [0.5, 0.5]
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,4 +1,4 @@
-"""For every twin, the calls on which its composed and its fused version are compared: name -> case -> arguments.
+"""For every operation, the calls on which its versions are compared: name -> case -> arguments.
 
 Arrays become tensors: floats of the type that the test asks for, which need gradients; integers and truth values as
 they are. All other arguments are passed on unchanged. `test_registry.py` walks through these tables and fails if an
@@ -26,7 +26,7 @@ def integers(high: int, *shape: int) -> np.ndarray:
 
 
 def tensors(arguments: Arguments, dtype: Any, strided: bool = False, device: str = "cpu") -> Arguments:
-    """The arguments with fresh tensors in place of arrays; `strided` ones have gaps between their elements."""
+    """The arguments with new tensors instead of arrays; `strided` ones have gaps between their elements."""
     made = {}
     for name, value in arguments.items():
         if isinstance(value, (np.ndarray, np.generic)):
@@ -106,7 +106,7 @@ def _attention() -> dict[str, Arguments]:
     some = _rng.random((2, 2, 4, 5)) < 0.6
     some[..., 0] = True
     blind = some.copy()
-    blind[0, 1, 2] = False  # this query may look nowhere
+    blind[0, 1, 2] = False  # this query may attend to no key
     blind[1, :, 0] = False
     padding = np.arange(5) < np.array([3, 5])[:, None, None, None]  # (B, 1, 1, S)
     return {
@@ -135,6 +135,29 @@ def _attention() -> dict[str, Arguments]:
         "causal blocks, mask, dropout": qkv(2, 2, 130, 140)
         | {"mask": _rng.random((2, 1, 130, 140)) < 0.5, "is_causal": True, "dropout_p": 0.2},
     }
+
+
+def _softmax() -> dict[str, Arguments]:
+    masked = normal(3, 5)
+    masked[0, 1:3] = masked[2] = -math.inf  # some elements, and a whole row
+    return {
+        "vector": {"x": normal(5)},
+        "rows": {"x": normal(4, 6)},
+        "first axis": {"x": normal(3, 4), "axis": 0},
+        "middle axis": {"x": normal(2, 3, 4), "axis": 1},
+        "one class": {"x": normal(4, 1)},
+        "apart": {"x": normal(3, 5) * 5},
+        "minus infinity": {"x": masked},
+        "no rows": {"x": normal(0, 4)},
+        "no classes": {"x": normal(2, 0)},
+        "wide": {"x": normal(3, 7, 300)},
+    }
+
+
+def _log_softmax() -> dict[str, Arguments]:
+    cases = _softmax()
+    del cases["minus infinity"]  # a result of -inf has no gradient to check; see test_softmax.py
+    return cases
 
 
 def _cross_entropy() -> dict[str, Arguments]:
@@ -218,6 +241,8 @@ CASES: dict[str, dict[str, Arguments]] = {
     "gelu": _gelu(),
     "linear_gelu": _linear_gelu(),
     "scaled_dot_product_attention": _attention(),
+    "softmax": _softmax(),
+    "log_softmax": _log_softmax(),
     "cross_entropy": _cross_entropy(),
     "embedding": _embedding(),
     "dropout": _dropout(),

@@ -2,14 +2,12 @@
 
 import gc
 import os
-import sys
 from contextlib import contextmanager
 
 # Before NumPy is imported: the tests' matrices are so small that threads which share them only get in each other's way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # Python keeps what it has compiled, even where that is switched off: the tests start train.py a hundred times.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-sys.dont_write_bytecode = False
 
 import pytest
 

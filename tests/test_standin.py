@@ -1,5 +1,7 @@
 """The stand-in refuses what CuPy refuses, and a whole model trains and writes on it."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -153,6 +155,7 @@ def make(device, dtype="float64", **changes):
     return GPT(GPTConfig(**settings)).to(device, dtype)
 
 
+@functools.cache  # one run on the CPU is compared with those of all devices
 def trained(device, dtype, kind, steps=3, **changes):
     """The parameters after a few steps exactly as train.py makes them, in composed operations."""
     model, batches = make(device, dtype, **changes), np.random.default_rng(5)

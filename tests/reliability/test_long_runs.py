@@ -110,7 +110,7 @@ def check_metrics(run: RunFolder, count: int) -> None:
         assert all(math.isfinite(float(row[name])) for name in names)
 
 
-@pytest.mark.parametrize(("count", "workers"), [(200, 1), *(slow(4000, workers) for workers in (1, 2))])
+@pytest.mark.parametrize(("count", "workers"), [(100, 1), *(slow(4000, workers) for workers in (1, 2))])
 def test_nothing_is_left_over(count, workers, report, monkeypatch):
     """Steps, logging, evaluation, checkpoints: memory comes free at once, not when a search for circles finds time.
 

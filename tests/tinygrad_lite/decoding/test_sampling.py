@@ -135,7 +135,7 @@ def test_a_token_of_probability_zero_is_never_drawn(weights, uniform):
     ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 5, 1.0), (1.3, 7, 0.8)]
 )
 def test_frequencies_are_those_of_the_filtered_softmax(temperature, top_k, top_p):
-    n = 20_000
+    n = 10_000
     log_probs = random_table(8, seed=3)[:1]
     drawn = next(
         generate(
@@ -165,7 +165,7 @@ def test_frequencies_are_those_of_the_filtered_softmax(temperature, top_k, top_p
 def test_draws_are_independent_of_their_position_and_of_the_token_before():
     """In a long text of one row, each pair of tokens occurs as often as the Markov chain says."""
     table = np.log(np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3], [0.3, 0.3, 0.4]]))
-    n = 20_000
+    n = 10_000
     text = tokens_of(table, [0], max_new_tokens=n, seed=2)[0]
     for token in range(3):
         after = np.bincount(text[1:][text[:-1] == token], minlength=3)

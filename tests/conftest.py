@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 # Before NumPy is imported: the tests' matrices are so small that threads which share them only get in each other's way.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+# Python keeps what it has compiled, even where that is switched off: the tests start train.py a hundred times.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
 
@@ -106,6 +108,7 @@ def one_core():
     """Runs take one process unless they ask for more: starting others would take most of the tests' time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start, "available_cores", lambda: 1)
+        patch.setattr(os, "fsync", lambda file: None)  # no test cuts the power: waiting for the disk proves nothing
         yield
 
 

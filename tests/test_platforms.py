@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 
 import train
-from tests.test_layers import FILES, TREES, calls
+from tests.test_layers import FILES, calls, tree
 from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.console import wants_colour
@@ -47,29 +47,29 @@ NOT_ON_WINDOWS = {
 }
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_no_module_needs_what_one_system_lacks(module):
-    for statement in TREES[module].body:  # inside a function that asks for the system first, it may
-        modules = []
-        if isinstance(statement, ast.Import):
-            modules = [alias.name for alias in statement.names]
-        elif isinstance(statement, ast.ImportFrom):
-            modules = [statement.module]
-        assert not {m.split(".")[0] for m in modules} & (POSIX_ONLY | WINDOWS_ONLY), FILES[module]
-    for node in ast.walk(TREES[module]):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-            assert node.attr not in NOT_ON_WINDOWS.get(node.value.id, ()), f"{FILES[module]}:{node.lineno}"
+def test_no_module_needs_what_one_system_lacks():
+    for module in FILES:
+        for statement in tree(module).body:  # inside a function that asks for the system first, it may
+            modules = []
+            if isinstance(statement, ast.Import):
+                modules = [alias.name for alias in statement.names]
+            elif isinstance(statement, ast.ImportFrom):
+                modules = [statement.module]
+            assert not {m.split(".")[0] for m in modules} & (POSIX_ONLY | WINDOWS_ONLY), FILES[module]
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                assert node.attr not in NOT_ON_WINDOWS.get(node.value.id, ()), f"{FILES[module]}:{node.lineno}"
 
 
-@pytest.mark.parametrize("module", FILES)
-def test_every_text_file_is_written_with_the_same_ends_of_lines(module):
+def test_every_text_file_is_written_with_the_same_ends_of_lines():
     """Without `newline`, Windows would write others, and the bytes would depend on the system."""
-    for owner, function, call in calls(module):
-        modes = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
-        to_write = any(set(mode) <= set("rwaxt+") and set(mode) & set("wax+") for mode in modes)
-        if function == "write_text" or (function == "open" and owner not in ("os", "tarfile") and to_write):
-            named = any(keyword.arg == "newline" for keyword in call.keywords)
-            assert named, f"{FILES[module]}:{call.lineno} writes the system's own ends of lines"
+    for module in FILES:
+        for owner, function, call in calls(module):
+            modes = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+            to_write = any(set(mode) <= set("rwaxt+") and set(mode) & set("wax+") for mode in modes)
+            if function == "write_text" or (function == "open" and owner not in ("os", "tarfile") and to_write):
+                named = any(keyword.arg == "newline" for keyword in call.keywords)
+                assert named, f"{FILES[module]}:{call.lineno} writes the system's own ends of lines"
 
 
 # --- Windows: locks, renaming, pipes, colours -----------------------------------------------------------------

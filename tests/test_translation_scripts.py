@@ -53,14 +53,15 @@ def test_a_run_learns_and_shows_translations(capsys):
 
 
 @pytest.mark.parametrize("settings", [{"dropout": 0.2, "gradient_accumulation_steps": 2}, {"dataset": "numbers"}])
-@pytest.mark.parametrize("stop", [3, 8])
-def test_a_stopped_run_goes_on_bit_for_bit(settings, stop, monkeypatch):
+def test_a_stopped_run_goes_on_bit_for_bit(settings, monkeypatch):
     whole = run_training(out_dir="whole", **settings)
-    with monkeypatch.context() as patch:
-        stop_after(patch, stop)
-        assert train.main(arguments(**settings)) == 130
-    assert train.main(["reverse", "--resume", "--out_dir=run"]) == 0
-    same(RunFolder("run"), whole)
+    for stop in (3, 8):
+        run = f"stopped after {stop}"
+        with monkeypatch.context() as patch:
+            stop_after(patch, stop)
+            assert train.main(arguments(**settings, out_dir=run)) == 130
+        assert train.main(["reverse", "--resume", f"--out_dir={run}"]) == 0
+        same(RunFolder(run), whole)
 
 
 def test_pairs_from_a_file_are_found_again(workplace):

@@ -3,6 +3,7 @@
 A row says how an operation is called, what it should give, and on which arrays to try it.
 """
 
+import functools
 import itertools
 import math
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tinygrad_lite import Tensor
 
@@ -454,3 +456,24 @@ CASES += [
         each((3,), (5,)),
     ),
 ]
+
+
+def each_of(cases: list[Case]) -> Callable:
+    """One test per operation, which goes through the operation's cases and names the one that fails."""
+    groups: dict[str, list[Case]] = {}
+    for case in cases:
+        groups.setdefault(case.op, []).append(case)
+
+    def decorate(test: Callable) -> Callable:
+        @functools.wraps(test)
+        def go_through(case: list[Case], **fixtures: Any) -> None:
+            for one in case:
+                try:
+                    test(one, **fixtures)
+                except Exception as error:
+                    error.add_note(f"case: {one.label}")
+                    raise
+
+        return pytest.mark.parametrize("case", groups.values(), ids=groups)(go_through)
+
+    return decorate

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.op_cases import CASES
+from tests.tinygrad_lite.op_cases import CASES, each_of
 from tinygrad_lite import Tensor
 from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
@@ -11,7 +11,7 @@ from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 FLOATS = [case for case in CASES if case.gradient and all(x.dtype.kind == "f" for xs in case.samples for x in xs)]
 
 
-@pytest.mark.parametrize("case", FLOATS, ids=lambda case: case.label)
+@each_of(FLOATS)
 def test_values_and_gradients(case, cuda):
     for arrays in case.samples:
         leaves = [Tensor(x.astype(np.float32), device=cuda, requires_grad=True) for x in arrays]

@@ -35,11 +35,13 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("front", [(), (3,), (2, 3)])
-@pytest.mark.parametrize(("first", "second"), list(itertools.product(LAYOUTS, LAYOUTS)))
-def test_every_layout(place, first, second, front):
-    a, b = LAYOUTS[first](place, *front), LAYOUTS[second](place, *front).swapaxes(-1, -2)
-    host = [place.to_host(x) for x in (a, b)]
-    np.testing.assert_allclose(place.to_host(gemm(a, b)), host[0] @ host[1], rtol=1e-12, atol=1e-12)
+@pytest.mark.parametrize("first", LAYOUTS)
+def test_every_layout(place, first, front):
+    for second, lay_out in LAYOUTS.items():
+        a, b = LAYOUTS[first](place, *front), lay_out(place, *front).swapaxes(-1, -2)
+        host = [place.to_host(x) for x in (a, b)]
+        product = place.to_host(gemm(a, b))
+        np.testing.assert_allclose(product, host[0] @ host[1], rtol=1e-12, atol=1e-12, err_msg=second)
 
 
 @pytest.mark.parametrize("m", [1, 3])

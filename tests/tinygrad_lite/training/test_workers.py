@@ -142,18 +142,9 @@ def test_processes_agree_on_which_parameters_were_reached(late, monkeypatch):
     assert optimizer.skipped == {"unused": 2} | ({"frozen": 2} if late else {})
 
 
-def test_the_number_of_workers_is_part_of_a_run():
-    """With dropout each has its own masks; a run that goes on has as many as before."""
-    settings = {"workers": 2, "dropout": 0.2}
-    whole = run_training(out_dir="whole", **settings)
-    assert load_checkpoint(whole.last).training["workers"] == 2
-    assert run_training(out_dir="again", **settings).last.read_bytes() == whole.last.read_bytes()
-    other = run_training(out_dir="other", dropout=0.2, workers=1)
-    assert losses(other)[2] != losses(whole)[2]
-
-
 @pytest.mark.parametrize("stop", [pytest.param(3, marks=SLOW), 8])
 def test_a_stopped_run_goes_on_bit_for_bit(stop, monkeypatch):
+    """With as many workers as before: with dropout each has its own masks."""
     settings = {"workers": 2, "dropout": 0.2}
     whole = run_training(out_dir="whole", **settings)
     with monkeypatch.context() as patch:
@@ -161,6 +152,9 @@ def test_a_stopped_run_goes_on_bit_for_bit(stop, monkeypatch):
         assert train.main(arguments(**settings)) == 130
     assert train.main(["--resume", "--out_dir=run"]) == 0
     same(RunFolder("run"), whole)
+    assert load_checkpoint(whole.last).training["workers"] == 2
+    other = run_training(out_dir="other", dropout=0.2, workers=1)
+    assert losses(other)[2] != losses(whole)[2]
 
 
 def test_a_batch_with_fewer_pairs_than_workers():
@@ -215,10 +209,13 @@ def meet(options, task, model, optimizer, comm):
 
 
 def test_processes_end_with_the_block_and_after_an_error():
+    """Inside, each multiplies matrices on one thread; afterwards on as many as before."""
+    before = [library["num_threads"] for library in threadpool_info()]
     for error in (None, KeyError("x")):
         try:
             with start_processes(meet, *parts(workers=2)) as comm:
                 processes = comm.processes
+                assert {library["num_threads"] for library in threadpool_info()} == {1}
                 assert all(process.is_alive() for process in processes)
                 assert comm.gather(5) == [5, None]
                 if error:
@@ -227,6 +224,7 @@ def test_processes_end_with_the_block_and_after_an_error():
             assert raised is error  # noqa: PT017 (the block must let it through)
         assert not any(process.is_alive() for process in processes)
         assert [process.exitcode for process in processes] == [0]
+        assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 def test_a_process_that_was_killed_is_named():
@@ -257,13 +255,6 @@ def test_processes_that_cannot_start_leave_none_behind(monkeypatch):
     with pytest.raises(Exception, match="pickle"), start_processes(meet, options, task, model, optimizer):
         pass
     assert children_of(os.getpid()) == before
-
-
-def test_each_process_multiplies_matrices_on_one_thread():
-    before = [library["num_threads"] for library in threadpool_info()]
-    with start_processes(meet, *parts(workers=2)):
-        assert {library["num_threads"] for library in threadpool_info()} == {1}
-    assert [library["num_threads"] for library in threadpool_info()] == before
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc"), reason="Linux's list of processes")

@@ -36,6 +36,9 @@ from tinygrad_lite.cli.errors import CheckpointError
 POSIX = os.name == "posix"  # Linux and macOS
 FORMAT_VERSION = 1
 KEY = "tinygrad_lite"
+# Settings of the model and of the run that once had another name: old name -> name today. No setting has been renamed
+# since version 0.1.0.
+RENAMED: dict[str, str] = {}
 
 
 @dataclass
@@ -200,6 +203,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     for name, kind in kinds.items():
         if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
             raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")
+    info |= {name: by_new_names(info[name]) for name in ("model", "training")}
     if info["step"] < 0:
         raise CheckpointError(f"{path}: its step is {info['step']}")
     if not 0 <= (info["best_loss"] or 0) < math.inf:  # after NaN, no later loss would be the best
@@ -217,6 +221,11 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     if len({array.dtype for array in parts["model"].values()}) > 1:  # one would lose digits, or become infinite
         raise CheckpointError(f"{path}: its weights are of several types")
     return Checkpoint(weights=parts["model"], optimizer=parts["optimizer"], **{name: info[name] for name in kinds})
+
+
+def by_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Saved settings under the names that they have today."""
+    return {RENAMED.get(name, name): value for name, value in settings.items()}
 
 
 def describe(checkpoint: Checkpoint) -> str:

@@ -14,7 +14,7 @@ import pytest
 from benchmarks import __main__ as command
 from benchmarks import our_side, rows
 from benchmarks.children import start
-from benchmarks.memory import Peak, family_of, memory_of, is_measurable
+from benchmarks.memory import Peak, family_of, is_measurable, memory_of
 from benchmarks.rows import NUMBERS, ROWS, BenchmarkOptions, Finding, measure, rows_asked_for
 from benchmarks.shapes import BATCHES, SHAPES, SPECIALS, MadeUpTask
 from gpt.trained import load_trained

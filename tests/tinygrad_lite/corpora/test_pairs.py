@@ -297,6 +297,6 @@ def test_the_hash_depends_on_order_and_part():
 
 
 @pytest.mark.parametrize("line", ["", "pairs", "pairs\tHallo!", "pairs\ta\tb\tc", "names\ta\tb", "Pairs\ta\tb"])
-def test_a_line_that_is_no_pair_is_named(line):
+def test_the_error_names_a_line_that_is_not_a_pair(line):
     with pytest.raises(CorpusError, match=r"^line 2 of the cache is not a pair: "):
         from_table(f"pairs\tJa.\tYes.\n{line}\n")

@@ -206,7 +206,7 @@ def test_a_row_does_not_depend_on_its_neighbours():
     assert not np.array_equal(together[1], together[3])  # same first token, but each row has its own draws
 
 
-def test_the_seed_decides():
+def test_the_seed_determines_the_text():
     table = random_table(12, seed=6)
     texts = [tokens_of(table, [0, 0], max_new_tokens=30, seed=seed) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(texts[0], texts[1])

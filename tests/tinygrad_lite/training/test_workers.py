@@ -153,7 +153,7 @@ def test_the_number_of_workers_is_part_of_a_run():
 
 
 @pytest.mark.parametrize("stop", [pytest.param(3, marks=SLOW), 8])
-def test_a_stopped_run_goes_on_bit_for_bit(stop, monkeypatch):
+def test_a_stopped_run_resumes_bit_for_bit(stop, monkeypatch):
     settings = {"workers": 2, "dropout": 0.2}
     whole = run_training(out_dir="whole", **settings)
     with monkeypatch.context() as patch:

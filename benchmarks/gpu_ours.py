@@ -35,6 +35,7 @@ class Ours(Side):
         self.shape: Shape | None = None
 
     def facts(self) -> dict[str, Any]:
+        """The GPU, and the amount of work in each task."""
         amounts = {"product": 2 * self.size**3, "copy": 2 * self.bytes, "write": self.tokens}
         trained = {
             name: {"tokens": shape.target_tokens, "flop": shape.target_tokens * shape.blueprint.flops_per_token()}
@@ -43,17 +44,21 @@ class Ours(Side):
         return {"about": gpu_model(), "amounts": amounts, "shapes": trained}
 
     def in_precision(self, name: str) -> contextlib.AbstractContextManager:
+        """Inside, matrix products are computed in this precision."""
         return precision(name)
 
     def synchronize(self) -> None:
+        """Wait for the GPU."""
         self.device.synchronize()
 
     def release(self) -> None:
+        """Drop the model, and free its memory."""
         self.shape = self.model = self.learn = self.batches = None
         gc.collect()
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def check(self, shape: Shape, work: str) -> dict[str, list[float]]:
+        """Make the model; returns its results in float32."""
         self.shape = shape
         self.model = make_model(shape)
         self.model.to("cuda")
@@ -83,6 +88,7 @@ class Ours(Side):
         return self.learn(batch, number).data
 
     def work(self, work: str, precision: str, variant: str) -> Step:
+        """The function that does a task once."""
         if work == "train":
             return self.train
         if work == "write":
@@ -155,6 +161,7 @@ class Ours(Side):
         return step
 
     def kernels_of(self, step: Step) -> tuple[list[tuple[str, float]], str]:
+        """The kernels of a step with their microseconds, and how they were measured."""
         by: dict[str, Callable[[Step], list[tuple[str, float]]]] = {"CUPTI": seen_by_cupti, "events": self.by_events}
         for source, measure in by.items():
             try:

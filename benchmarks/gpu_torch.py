@@ -34,6 +34,7 @@ class Torch(Side):
         self.has_compiled = False
 
     def facts(self) -> dict[str, Any]:
+        """The versions and the GPU."""
         about = f"torch {torch.__version__}"
         if self.device.type == "cuda":
             torch.cuda.init()
@@ -42,6 +43,7 @@ class Torch(Side):
 
     @contextlib.contextmanager
     def in_precision(self, name: str) -> Iterator[None]:
+        """Inside, matrix products are computed in this precision."""
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
         try:
@@ -50,10 +52,12 @@ class Torch(Side):
             torch.set_float32_matmul_precision(before)
 
     def synchronize(self) -> None:
+        """Wait for the GPU."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
     def release(self) -> None:
+        """Drop the models, and free their memory."""
         self.shape = self.model = self.torch_model = self.optimizer = self.batches = None
         if self.has_compiled:
             torch.compiler.reset()
@@ -62,6 +66,7 @@ class Torch(Side):
             torch.cuda.empty_cache()
 
     def check(self, shape: Shape, work: str) -> dict[str, list[float]]:
+        """Make the models; returns the results in float32."""
         self.shape, self.model = shape, make_model(shape)
         self.torch_model = (seq2seq_from_ours if shape.translates else gpt_from_ours)(self.model).to(self.device)
         with self.in_precision("float32"):
@@ -107,6 +112,7 @@ class Torch(Side):
         return torch.randn(*size, device=self.device)
 
     def work(self, work: str, precision: str, variant: str) -> Step:
+        """The function that does a task once."""
         if work == "train":
             loss_of = self.torch_model.loss
             if variant == "compiled":
@@ -188,4 +194,5 @@ class Torch(Side):
         return step
 
     def kernels_of(self, step: Step) -> tuple[list[tuple[str, float]], str]:
+        """The kernels of a step with their microseconds, and how they were measured."""
         return seen_by_cupti(step), "CUPTI"

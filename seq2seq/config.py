@@ -45,7 +45,11 @@ class Seq2SeqConfig(ModelConfig):
     )
 
     def activations(self, batch_tokens: int) -> int:
-        """About how many numbers a training micro-step keeps for its backward pass: see `GPTConfig.activations`."""
+        """An estimate of the numbers that a training micro-step keeps for its backward pass.
+
+        It counts the arrays that each layer's derivatives keep, as `GPTConfig.activations` does, for equally long
+        source and target. tests/test_train.py compares it with the memory that a step takes.
+        """
         c, f = self.n_embd, self.n_hidden
         per_target = self.n_layer * (14 * c + 2 * f) + self.vocab_size
         return batch_tokens // 2 * (self.n_layer * (8 * c + 2 * f) + per_target)

@@ -294,10 +294,10 @@ def broken(path: Path, how: str) -> None:
         ("pickle", "not a readable checkpoint"),
         ("foreign", "not a checkpoint of this project"),
         ("mis-shaped", "mis-shaped: position_embedding.weight"),
-        ("missing", "parameters, there are"),
+        ("missing", "parameters, but the weights have"),
         ("nan", "NaN or infinity"),
         ("tokenizer", "tokens, its model"),
-        ("settings", "cannot be|parameters, there are"),
+        ("settings", "cannot be|parameters, but the weights have"),
         ("family", "'rnn', not 'gpt'"),
     ],
 )

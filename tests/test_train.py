@@ -549,7 +549,7 @@ def test_the_operation_that_made_the_first_nan_is_named(monkeypatch):
         return (loss(self, batch) * 1e30).exp() if sum(calls) > 5 and self.training else loss(self, batch)
 
     monkeypatch.setattr(GPT, "loss", overflowing)
-    with pytest.raises(UserError, match=r"step 5: the loss is inf .*exp made an infinity"):
+    with pytest.raises(UserError, match=r"step 5: the loss is inf .*exp produced an infinity"):
         train.main(arguments())
 
 

@@ -77,7 +77,7 @@ def test_a_run_can_start_from_another_run():
         name: TINY[name] for name in ("batch_tokens", "toy_size", "eval_pairs", "eval_interval", "log_interval")
     }
     words = [f"--{name}={value}" for name, value in settings.items()]
-    # Another preset was asked for by name, so its shape must fit; every option of shape is said again here.
+    # Another preset was requested by name, so its shape must fit; every option of shape is said again here.
     shape = {name: TINY[name] for name in ("n_layer", "n_head", "n_embd", "tokenizer")} | {"positions": "learned"}
     shape |= {"block_size": 40}
     words += [f"--{name}={value}" for name, value in shape.items()]

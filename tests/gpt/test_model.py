@@ -301,7 +301,7 @@ def test_a_model_is_restored_from_its_weights():
 
 def test_weights_of_another_model():
     model = small()
-    with pytest.raises(CheckpointError, match=r"make a GPT of 1,\d+,\d+ parameters, there are 3,\d+"):
+    with pytest.raises(CheckpointError, match=r"describe a GPT of 1,\d+,\d+ parameters, but the weights have 3,\d+"):
         GPT.from_weights(replace(model.config, n_layer=900), model.state_dict())
     renamed = {name.replace("mixer", "mixture"): array for name, array in model.state_dict().items()}
     with pytest.raises(CheckpointError, match=r"do not fit the model's settings: missing: .*mixer"):

@@ -294,7 +294,7 @@ def test_weights_that_are_missing_are_not_drawn_anew(run):
     checkpoint.weights = {}
     save_checkpoint(path, checkpoint)
     for use in (lambda: sampled(path), lambda: resume("--text=text.txt")):
-        with pytest.raises(CheckpointError, match="parameters, there are 0"):
+        with pytest.raises(CheckpointError, match="parameters, but the weights have 0"):
             use()
 
 

@@ -291,7 +291,7 @@ def test_the_value_of_an_option_is_not_a_preset(capsys):
     assert train.main([*arguments(out_dir=None, max_iters=1), "--out_dir", "reverse", "--overwrite"]) == 0
     assert load_checkpoint(run.last).family == "gpt"
     assert said_to("--dataset", "reverse") == (
-        "--dataset reverse belongs to translation: python train.py translate-de-en --dataset reverse"
+        "--dataset reverse belongs to translation: use python train.py translate-de-en --dataset reverse"
     )
     for words in (["--help", "reverse"], ["--max_iters", "3", "reverse", "-h"]):
         with pytest.raises(SystemExit):
@@ -343,9 +343,9 @@ def test_options_of_the_same_name_have_the_same_type():
         ("a/b.safetensors", "a/b.safetensors is not a preset; did you mean: python train.py --init_from a/b"),
         (".", ". is not a preset; did you mean: python train.py --init_from ."),
         ("goethe", "no preset goethe: did you mean goethe-bpe? (there are baby-gpt, goethe-bpe"),
-        ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: choose one of them"),
+        ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: omit one of them"),
         ("--init_from resume --overwrite", "--resume continues a run and --overwrite starts it again"),
-        ("--resume --init_from a", "--resume continues a run and --init_from a starts another: choose one"),
+        ("--resume --init_from a", "--resume continues a run and --init_from a starts a new one: omit one"),
     ],
 )
 def test_options_of_other_programs_get_the_name_used_here(words, answer):
@@ -403,7 +403,7 @@ def test_a_missing_file_is_reported_before_an_occupied_folder(workplace):
     for changes in ({"text": "gone.txt"}, {"init_from": "gone.safetensors"}):
         with pytest.raises(UserError, match=r"there is no (such )?file"):
             train.main(arguments(**changes))
-    with pytest.raises(UserError, match=r"there is no file gone\.tsv, which --pairs names"):
+    with pytest.raises(UserError, match=r"--pairs gone\.tsv: there is no such file"):
         train.main(["reverse", "--out_dir=run", "--pairs=gone.tsv"])
     with pytest.raises(OptionError, match="already holds"):
         train.main(arguments())
@@ -426,7 +426,7 @@ def test_an_unusable_text_is_one_sentence(content, sentence, workplace):
 
 
 def test_a_missing_text_is_one_sentence():
-    with pytest.raises(CorpusError, match=r"there is no file nowhere\.txt"):
+    with pytest.raises(CorpusError, match=r"--text nowhere\.txt: there is no such file"):
         train.main(arguments(text="nowhere.txt"))
 
 
@@ -511,7 +511,7 @@ def test_the_process_ends_with_a_status_and_one_sentence():
 @pytest.mark.parametrize("eval_interval", [1, 4, 100])
 def test_a_diverging_run_stops_and_spares_the_checkpoints(eval_interval):
     """The check comes before every save: neither file ever holds the broken model."""
-    with pytest.raises(UserError, match=r"step 1: the loss is .*gradient of layer_norm made .*are from before"):
+    with pytest.raises(UserError, match=r"step 1: the loss is .*gradient of layer_norm produced .*are from before"):
         train.main(arguments(learning_rate=1e30, warmup_iters=0, eval_interval=eval_interval))
     run = RunFolder("run")
     assert load_checkpoint(run.last).step == load_checkpoint(run.best).step == 0
@@ -608,7 +608,10 @@ def test_a_dry_run_is_accurate_and_writes_nothing(workplace, capsys, monkeypatch
 def test_a_dry_run_of_characters_says_that_the_text_decides(capsys):
     assert train.main(arguments(text=None, dry_run=True)) == 0
     config, said = GPTConfig(100, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
-    assert f"{GPT.blueprint(config).num_parameters():,} with 100 different characters; the text decides" in said
+    assert (
+        f"{GPT.blueprint(config).num_parameters():,} with 100 different characters; the actual number depends on the text"
+        in said
+    )
     assert re.search(r"time +at least .*; not measured, because goethe is not in the cache yet\n", said)
 
 
@@ -621,13 +624,18 @@ def test_a_dry_run_reads_an_available_text_and_measures_some_steps(text, capsys,
     config, said = GPTConfig(vocab_size, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
     assert f"parameters       {GPT.blueprint(config).num_parameters():,}\n" in said
     assert f"an epoch is {-(-round(0.9 * len(made_up_text())) // 32)} steps" in said
-    assert re.search(r"time +about \S+ s: 10 steps of \d+ ms and 4 evaluations of \S+ s and what they write\n", said)
+    assert re.search(
+        r"time +about \S+ s: 10 steps of \d+ ms and 4 evaluations of \S+ s, plus samples and checkpoints\n", said
+    )
     assert not (workplace / "run").exists()
 
 
 def test_a_dry_run_says_what_is_wrong_with_the_text(workplace):
     (workplace / "short.txt").write_text("too short", encoding="utf-8")
-    for name, reason in (("gone.txt", r"there is no file gone\.txt"), ("short.txt", "the text is too short: 8 tokens")):
+    for name, reason in (
+        ("gone.txt", r"--text gone\.txt: there is no such file"),
+        ("short.txt", "the text is too short: 8 tokens"),
+    ):
         with pytest.raises(CorpusError, match=reason):
             train.main(arguments(text=name, dry_run=True))
 
@@ -636,7 +644,7 @@ def test_a_dry_run_measures_no_step_that_takes_too_long_or_too_much_memory(capsy
     monkeypatch.setattr(train, "measure", lambda *_: pytest.fail("measured"))
     for name, value, reason in (
         ("TOO_LONG", 0.0, r"a step takes 0\.0 s or more"),
-        ("free_memory", lambda device: 1 << 20, "only 1 MiB of memory are free"),
+        ("free_memory", lambda device: 1 << 20, "only 1 MiB of memory is free"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(size, name, value)

@@ -157,7 +157,7 @@ def test_a_changed_text_gives_a_warning(workplace, capsys):
     run_training(max_iters=2)
     (workplace / "text.txt").write_text(made_up_text(seed=2), encoding="utf-8")
     assert train.main([*RESUME, "--max_iters=4"]) == 0
-    assert "warning: this is not the text that the run was trained on so far" in capsys.readouterr().err
+    assert "warning: this is not the text on which the run was trained so far" in capsys.readouterr().err
 
 
 def test_a_named_text_instead_of_the_files(workplace, capsys):

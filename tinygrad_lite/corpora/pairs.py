@@ -63,7 +63,7 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
     expected = RECIPES[name].expected
     if expected not in (None, corpus.sha256):
         found = f"its sha256 is {corpus.sha256}, not {expected}"
-        say(f"warning: the parallel corpus {name} has changed since the documented results were measured: {found}")
+        say(f"warning: the parallel corpus {name} has changed since numbers were measured on it: {found}")
     words = f", {len(corpus.words):,} dictionary entries" if corpus.words else ""
     own = f", {len(corpus.validation):,} pairs for validation" if corpus.validation else ""
     say(f"parallel corpus {name}: {len(corpus.pairs):,} pairs{words}{own}, from {corpus.source}")

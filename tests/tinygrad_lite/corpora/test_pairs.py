@@ -247,7 +247,7 @@ def test_another_hash_than_the_known_one_is_a_warning_each_time(monkeypatch):
         said = []
         corpus = load_parallel("tatoeba", said.append)
         assert [line for line in said if "warning" in line] == [
-            "warning: the parallel corpus tatoeba has changed since the documented results were measured: "
+            "warning: the parallel corpus tatoeba has changed since numbers were measured on it: "
             f"its sha256 is {corpus.sha256}, not {'ab' * 32}"
         ]
         assert not any("no known one" in line for line in said)

@@ -608,10 +608,8 @@ def test_a_dry_run_is_accurate_and_writes_nothing(workplace, capsys, monkeypatch
 def test_a_dry_run_of_characters_says_that_the_text_decides(capsys):
     assert train.main(arguments(text=None, dry_run=True)) == 0
     config, said = GPTConfig(100, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
-    assert (
-        f"{GPT.blueprint(config).num_parameters():,} with 100 different characters; the actual number depends on the text"
-        in said
-    )
+    parameters = f"{GPT.blueprint(config).num_parameters():,}"
+    assert f"{parameters} with 100 different characters; the actual number depends on the text" in said
     assert re.search(r"time +at least .*; not measured, because goethe is not in the cache yet\n", said)
 
 

@@ -108,7 +108,7 @@ def test_only_weights_that_are_loaded_choose_the_model(capsys):
     """The output folder of a new run does not."""
     run_training(max_iters=1)
     for words in (["--out_dir=run"], ["--overwrite", "--dry_run", "--out_dir", "run"]):
-        with pytest.raises(UserError, match=r"there is no file gone\.txt, which --text names"):
+        with pytest.raises(UserError, match=r"--text gone\.txt: there is no such file"):
             train.main([*words, "--text=gone.txt"])
     for words in (["--resume", "--out_dir=run"], ["--init_from=run", "--out_dir=new"]):
         with pytest.raises(OptionError, match=r"--text belongs to the GPT: python train\.py --text"):

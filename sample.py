@@ -4,16 +4,16 @@
     python sample.py out/goethe-char/best.safetensors  with this checkpoint
     python sample.py out/reverse --start abcdefghij    translate, with a translation model; --beam 5 --n_best 3
     python sample.py gpt2/                             with pretrained weights in Hugging Face's GPT-2 layout
-    python sample.py --start FILE:prompt.txt           the prompt from a file; --start - reads it from stdin
+    python sample.py --start FILE:prompt.txt           read the prompt from a file; --start - reads stdin
     python sample.py --greedy                          always the most probable token
     python sample.py --beam 4 --n_best 3               search for the most probable continuations
     python sample.py --stop . !                        stop before the first of these strings
-    python sample.py --interactive                     take turns with the model; settings can be changed in between
-    python sample.py --score my.txt                    the loss on a text in bits per character, instead of writing one
-    python sample.py --start "Ja." --attention a.svg   the attention weights of a translation, as a picture
+    python sample.py --interactive                     write in turns with the model; commands change settings
+    python sample.py --score my.txt                    the loss on a text in bits per character; nothing is generated
+    python sample.py --start "Ja." --attention a.svg   plot the attention weights of a translation
     python sample.py --help                            all options
 
-The prompt and the text go to stdout (with --score, its numbers), everything else to stderr.
+The prompt and the generated text go to stdout (with --score, the loss), everything else to stderr.
 """
 
 import os
@@ -60,7 +60,7 @@ OUT = Path("out")
 EXAMPLES = {
     'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",
     "python sample.py out/goethe-char": "generate text with the model of this run",
-    "python sample.py --interactive": "take turns with the model",
+    "python sample.py --interactive": "write in turns with the model",
 }
 
 
@@ -72,11 +72,11 @@ def main(argv: list[str]) -> int:
         SampleOptions,
         argv,
         prog="sample.py",
-        description="Let a trained model continue a prompt, or translate.",
+        description="Continue a prompt, or translate, with a trained model.",
         examples=EXAMPLES,
         positional="checkpoint",
-        about_positional="a checkpoint, a run's folder, or a folder in Hugging Face's GPT-2 layout (default the newest "
-        f"checkpoint under {OUT}/)",
+        about_positional="a checkpoint, a run's folder, or a folder in Hugging Face's GPT-2 layout (default: the "
+        f"newest checkpoint under {OUT}/)",
         common=("start", "max_new_tokens", "num_samples", "temperature", "seed"),
         ignored=dict.fromkeys(("compile",), "this project has no such feature"),
         hints=HINTS,
@@ -103,10 +103,10 @@ def main(argv: list[str]) -> int:
 
 
 def write_or_translate(options: SampleOptions, given: dict, trained: Trained, device: str) -> int:
-    """Use a model as the options ask; returns the exit status.
+    """Generate, translate or score, as the options say; returns the exit status.
 
     Args:
-        given: the options that the command line names.
+        given: the options on the command line.
     """
     tokenizer, model = trained.tokenizer, trained.make_model(device)
     if isinstance(model, Seq2Seq):
@@ -116,7 +116,7 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         speaking.speak(options, given, model, tokenizer, text)
         return 0
     if options.attention:
-        raise OptionError(f"--attention draws the attention of a translation, but {trained.path} continues a text")
+        raise OptionError(f"--attention plots the attention of a translation, but {trained.path} continues a text")
     if options.score:
         show_score(options, model, tokenizer)
         return 0
@@ -124,11 +124,11 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         say("note: --show_probs does nothing here: stdout is not a terminal")
     elif options.show_probs and wants_colour():
         say(LEGEND)
-    prompt = normalise(read_prompt(options.start))  # like the text that the model was trained on
+    prompt = normalise(read_prompt(options.start))  # as the training text was
     if options.interactive:
         show_conversation(options, model, tokenizer, prompt if "start" in given else "")
         return 0
-    if "start" in given:  # the default prompt, the end of a line, needs no warning
+    if "start" in given:  # the default prompt, a line break, needs no warning
         warn_of_unknown(tokenizer, prompt)
     ids = encode(tokenizer, prompt)
     if options.beam:
@@ -139,7 +139,7 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
 
 
 def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
-    """The file or folder named on the command line, or the folder whose newest checkpoint is taken."""
+    """The file or folder on the command line, or the folder in which to find the newest checkpoint."""
     if named and options.out_dir:
         raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
     return Path(named or options.out_dir or OUT)
@@ -159,7 +159,7 @@ def load_any(path: Path) -> Trained:
 
 
 def read_prompt(start: str) -> str:
-    """The prompt itself, from the argument, a file, or stdin."""
+    """The text of the prompt, from the argument, a file, or stdin."""
     try:
         if start == "-":
             return sys.stdin.buffer.read().decode("utf-8")
@@ -174,19 +174,19 @@ def read_prompt(start: str) -> str:
 
 
 def encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
-    """The prompt's tokens, at least one, because the model cannot start from none."""
+    """The prompt's tokens: at least one, because the model needs one to start from."""
     return tokenizer.encode(prompt) or tokenizer.encode("\n") or [0]
 
 
 def warn_of_unknown(tokenizer: Tokenizer, text: str) -> None:
-    """Print the characters, or words, that the model never saw."""
+    """Warn of characters, or words, that are not in the vocabulary."""
     if unknown := tokenizer.unknown(text):
         shown = " ".join(reprlib.repr(piece) for piece in sorted(unknown)[:20]) + (" ..." if len(unknown) > 20 else "")
         say(f"warning: the model never saw {shown}; it reads them as unknown")
 
 
 def show_samples(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
-    """Write the continuations, each as it is generated."""
+    """Write each continuation while it is generated."""
     for number in range(options.num_samples):
         if options.num_samples > 1:
             say(f"--- sample {number + 1} of {options.num_samples}")
@@ -198,7 +198,7 @@ def show_samples(options: SampleOptions, model: GPT, tokenizer: Tokenizer, promp
 def write_continuation(
     options: SampleOptions, model: GPT, tokenizer: Tokenizer, ids: list[int], number: int
 ) -> Iterator[str]:
-    """Write one continuation as it is generated, and give each piece of it, without colours, once it is written."""
+    """Write one continuation while it is generated, and yield each piece of it, without colours."""
     log_probs, state = model.start(np.array([ids]), options.use_cache)
     step, paint, probabilities = model.step, shown, None
     if options.show_probs and sys.stdout.isatty():
@@ -216,7 +216,7 @@ def write_continuation(
         min_p=options.min_p,
         repetition_penalty=options.repetition_penalty,
         no_repeat_ngram_size=options.no_repeat_ngram_size,
-        prompt=np.array([ids[-model.config.block_size :]]),  # what the model has read of it
+        prompt=np.array([ids[-model.config.block_size :]]),  # the part of it that the model reads
         seed=options.seed,
         first_row=number,  # each continuation has its own random numbers
         forbidden=tokenizer.textless,
@@ -239,7 +239,7 @@ def write_continuation(
 
 
 def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
-    """Write the best continuations that a beam search finds, with their scores."""
+    """Write the best continuations found by beam search, with their scores."""
     log_probs, state = model.start(np.array([ids]), options.use_cache)
     (hypotheses,) = beam_search(
         model.step,
@@ -260,7 +260,7 @@ def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: 
 
 
 def show_conversation(options: SampleOptions, model: GPT, tokenizer: Tokenizer, start: str) -> None:
-    """Take turns with a user who types lines."""
+    """Continue the lines that the user types, in turns."""
 
     def reply(settings: SampleOptions, text: str, turn: int) -> Iterator[str]:
         return write_continuation(settings, model, tokenizer, encode(tokenizer, text), turn)
@@ -272,7 +272,7 @@ def show_conversation(options: SampleOptions, model: GPT, tokenizer: Tokenizer, 
 
 
 def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None:
-    """Print the model's loss on a text, and the characters that the model never saw."""
+    """Print the model's loss on a text, and a warning of unknown characters."""
     corpus = load_files([options.score])
     warn_of_unknown(tokenizer, corpus.text)
     found = score(model, tokenizer, corpus)

@@ -4,10 +4,10 @@
     python train.py baby-gpt --device cuda
     python train.py --text my.txt         any UTF-8 text; the run is in out/my
     python train.py --resume              continue where the last run stopped
-    python train.py --init_from PATH      start from trained weights: a checkpoint of ours, or GPT-2's
+    python train.py --init_from PATH      start from trained weights: a checkpoint of this project, or GPT-2
     python train.py --help                all options
 
-What a model wrote goes to stdout, everything else to stderr.
+Generated text goes to stdout, everything else to stderr.
 """
 
 import sys
@@ -47,7 +47,7 @@ PROFILED, MEASURED = 10, 5  # steps
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
-    np.seterr(all="ignore")  # the loop looks for NaN and infinity itself, and says where they came from
+    np.seterr(all="ignore")  # the loop itself checks for NaN and infinity, and reports where they arose
     setup = read_setup(argv, SPECS)
     set_composed(setup.options.composed)
     if setup.options.dtype in PRECISIONS:
@@ -58,11 +58,11 @@ def main(argv: list[str]) -> int:
         if not is_shortage(error):
             raise
         explained = too_little_to_train(setup, error)
-    raise explained  # here, where nothing holds the arrays and the progress bar of the loop any more
+    raise explained  # here, where the arrays and the progress bar of the loop have been released
 
 
 def run(setup: RunSetup) -> int:
-    """Data, model, optimizer, loop; returns the exit status."""
+    """Make data, model and optimizer, then train; returns the exit status."""
     options, folder = setup.options, setup.folder
     task = setup.make_task()
     if options.profile:
@@ -86,22 +86,22 @@ def run(setup: RunSetup) -> int:
         return stop.exit_status
     chosen = folder.average if options.average else folder.best
     prompt = f' --start "{task.example}"' if task.example else ""
-    say(f"\nNow let it write:\n  python sample.py {quoted(chosen)}{prompt}")
+    say(f"\nGenerate text with:\n  python sample.py {quoted(chosen)}{prompt}")
     return 0
 
 
 def train(
     options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess, log: RunLog | None = None
 ) -> None:
-    """The training loop. Several processes run it side by side, each on its part of every batch.
+    """The training loop. Several processes run it at the same time, each on its part of every batch.
 
-    An update is called step n if n updates were made before it; each happens exactly once.
+    Step n is the update that is made after n others; each is made exactly once.
 
     Args:
-        comm: how this process meets the others, if there are any (tinygrad_lite/training/processes.py).
-        log: the files and the progress bar of the run, which only process 0 has.
+        comm: the communication with other processes, if there are any (tinygrad_lite/training/processes.py).
+        log: the files and the progress bar of the run; None in all processes but process 0.
     """
-    rounds = options.max_iters + (0 if options.profile else 1)  # the last one makes no update; it checks and evaluates
+    rounds = options.max_iters + (0 if options.profile else 1)  # the last one only checks and evaluates
     for step in range(optimizer.steps, rounds):
         is_last = step == options.max_iters
         is_evaluated = (is_last or step % options.eval_interval == 0) and not options.profile
@@ -110,8 +110,8 @@ def train(
         optimizer.zero_grad()
         losses = []
         for micro_step, (batch, share) in enumerate(task.batches(step, comm.rank, comm.size)):
-            with random_key(options.seed, step, micro_step, comm.rank):  # dropout can be drawn again
-                loss = model.loss(batch) * share  # share: the tokens of this part, divided by all tokens of the update
+            with random_key(options.seed, step, micro_step, comm.rank):  # dropout is reproducible
+                loss = model.loss(batch) * share  # share: target tokens of this part / all target tokens of the update
             loss.backward()
             losses.append(loss.detach())
         comm.sum_gradients(optimizer, step, losses)
@@ -122,7 +122,7 @@ def train(
 
         if is_evaluated:
             if log:
-                log.save(step)  # before evaluating: if the evaluation fails, the work is not lost
+                log.save(step)  # before evaluating, so that nothing is lost if the evaluation fails
             val_loss = evaluate(task, model, comm)
             has_ended = log is not None and log.evaluated(step, val_loss)
             if any(comm.gather(has_ended)):
@@ -131,7 +131,7 @@ def train(
             break
 
         optimizer.lr = options.learning_rate_at(step)
-        optimizer.step()  # of several processes each updates its own slice of the weights
+        optimizer.step()  # with several processes, each updates its own slice of the weights
         comm.share_weights(optimizer)
         if log:
             log.updated(step, numbers if is_logged else None)
@@ -148,7 +148,7 @@ def train(
 
 
 def evaluate(task: Task, model: Module, comm: OneProcess) -> float:
-    """Mean loss on what is held out, in nats per target token; always the same data, without dropout."""
+    """Mean loss on the held-out data, in nats per target token, without dropout; the data are always the same."""
     model.eval()
     nats, count = 0.0, 0
     with no_grad():
@@ -161,9 +161,9 @@ def evaluate(task: Task, model: Module, comm: OneProcess) -> float:
 
 
 def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) -> None:
-    """Raise UserError that says where the first NaN or infinity arose, if these numbers are not finite."""
+    """Raise a UserError that says where the first NaN or infinity arose, if these numbers are not finite."""
     if numbers and not numbers.are_finite:
-        raise UserError(log.explain(numbers, comm.size) if log else "process 0 says it")
+        raise UserError(log.explain(numbers, comm.size) if log else "see the message of process 0")
 
 
 # --- instead of training ------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) 
 def profile(
     options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
 ) -> tuple[float, str]:
-    """Time the operations of a training step; returns its seconds, and a table of what process 0 does."""
+    """Time the operations of a training step; returns its seconds, and a table of the operations in process 0."""
     train(replace(options, max_iters=1), task, model, optimizer, comm)  # only warms up
     with Profile(device_of(optimizer.values.data).synchronize) as measured:
         train(replace(options, max_iters=1 + PROFILED), task, model, optimizer, comm)
@@ -182,7 +182,7 @@ def profile(
 def measure(
     options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
 ) -> tuple[float, float]:
-    """The seconds of a training step, the mean of a few, and of an evaluation without its samples."""
+    """Seconds per training step, averaged over a few, and seconds per evaluation, without its samples."""
     options = replace(options, profile=True)
     train(replace(options, max_iters=1), task, model, optimizer, comm)  # only warms up
     began = time.perf_counter()
@@ -193,14 +193,14 @@ def measure(
 
 
 def show_profile(setup: RunSetup, task: Task) -> int:
-    """Print where the time and the memory of a training step go, and train nothing."""
+    """Print the time and memory of each operation of a training step, without training."""
     options, model = setup.options, setup.make_model(task.tokenizer)
     optimizer, rate = options.make_optimizer(model), matmul_rate(options.device, options.dtype)
     with start_processes(profile, options, task, model, optimizer) as comm:
         seconds, table = profile(options, task, model, optimizer, comm)
     tokens = task.target_tokens(1)
     operations = model.flops_per_token() * tokens
-    print(f"operations of one training step, as process 0 of {comm.size} sees them:\n\n{table}\n")
+    print(f"operations of one training step in process 0 of {comm.size}:\n\n{table}\n")
     print(
         f"{seconds * 1e3:.1f} ms for {tokens:,} tokens; its matrix products, {operations / 1e9:.2f} GFLOP, would take "
         f"{operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches here: "

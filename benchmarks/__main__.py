@@ -2,8 +2,8 @@
 
     python -m benchmarks                       all rows, about a quarter of an hour
     python -m benchmarks --rows 1,2,5          some of them
-    python -m benchmarks --quick               few turns, to check that everything runs
-    python -m benchmarks --out table.md        also to a file, which grows row by row
+    python -m benchmarks --quick               few turns: checks that everything runs
+    python -m benchmarks --out table.md        also to a file, row by row
 
 The table goes to stdout, everything else to stderr. README.md in this folder says what each row means.
 """
@@ -23,7 +23,7 @@ from tinygrad_lite.cli.options import build
 
 
 def main(argv: list[str]) -> int:
-    """Measure the rows asked for, and write the table after each."""
+    """Measure the chosen rows, and write the table after each."""
     parsed = parse_command_line(BenchmarkOptions, argv, prog="python -m benchmarks", description=__doc__.split("\n")[0])
     options = build(BenchmarkOptions, ("command line", parsed.values))
     rows = rows_asked_for(options.rows)
@@ -48,7 +48,7 @@ def check_libraries(rows: list[Row]) -> None:
                 free = ",".join(str(number) for number in sorted({r.number for r in ROWS if not r.needs}))
                 raise UserError(
                     f'row {row.number} needs {library}, which is not installed: pip install -e ".[bench]"; '
-                    f"without it there are --rows {free}"
+                    f"--rows {free} run without it"
                 )
 
 

@@ -1,10 +1,10 @@
 """Two programs timed side by side: each in a process of its own, started once, taking turns.
 
 The parent sends a line of JSON to a child's stdin and waits for the line of JSON that the child prints. The other
-child sleeps, waiting for its stdin. So both meet the same busy and quiet moments of the machine, neither takes cores
-from the other, and the ratio of a turn's times is meaningful.
+child sleeps, waiting for its stdin. So both are affected alike by other load on the machine, neither takes cores from
+the other, and the ratio of a turn's times is meaningful.
 
-In one process it would not be: the idle threads of either library spin for a while and keep the cores busy.
+In one process it would not be: idle threads of each library spin for a while and keep the cores busy.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 
 from tinygrad_lite.cli.errors import UserError
 
-# How many threads: read by the libraries when they start.
+# The number of threads; the libraries read these when they start.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-PAUSE = 0.05  # seconds between turns, in which the threads of the side before stop spinning and fall asleep
+PAUSE = 0.05  # seconds between turns, in which the other side's threads stop spinning and fall asleep
 
 Child = subprocess.Popen
 
@@ -35,21 +35,21 @@ def limits(threads: int | None) -> dict[str, str]:
 
 
 def start(command: Sequence[str], environment: Mapping[str, str]) -> Child:
-    """Start a child with these environment variables besides our own. In a `with` statement, the child ends with it."""
+    """Start a child with these environment variables besides our own. A `with` statement ends the child."""
     pipe = subprocess.PIPE
     environment = {**os.environ, **environment}
     return subprocess.Popen(list(command), stdin=pipe, stdout=pipe, text=True, encoding="utf-8", env=environment)
 
 
 def ask(child: Child, question: dict[str, Any]) -> dict[str, Any]:
-    """Ask a child one question and wait for the answer.
+    """Ask a child one question and wait for the reply.
 
     Raises: SystemExit if the child failed and printed the reason; UserError if it was killed.
     """
     try:
         child.stdin.write(json.dumps(question) + "\n")
         child.stdin.flush()
-    except BrokenPipeError:  # it has ended, so there is no answer either
+    except BrokenPipeError:  # it has ended, so there is no reply either
         with contextlib.suppress(BrokenPipeError):  # closing tries again to send what was written
             child.stdin.close()
     line = child.stdout.readline()
@@ -62,7 +62,7 @@ def ask(child: Child, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
-    """In a child: reply to each question until stdin ends. Ctrl-C is the parent's business."""
+    """In a child: reply to each question until stdin ends. Ctrl-C is left to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         print(json.dumps(reply(json.loads(line))), flush=True)
@@ -71,8 +71,8 @@ def serve(reply: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
 def take_turns(children: Mapping[str, Child], turns: int, repeats: int, begin: int = 0) -> dict[str, list[float]]:
     """Let each child do its work in turns.
 
-    A child gets {"begin": b, "repeats": r} and answers {"values": [...]}, one number for each time it did the work.
-    It may count the times: those of a turn are b, b + 1, ... Who goes first changes from turn to turn.
+    A child gets {"begin": b, "repeats": r} and replies {"values": [...]}, one number for each of the r repeats, which
+    are numbered b, b + 1, ... The order of the children alternates from turn to turn.
 
     Returns: by child, the median of each turn.
     """

@@ -1,12 +1,12 @@
-"""Train our GPT and its PyTorch twin from the same weights on the same batches, and compare losses and times.
+"""Train our GPT and its PyTorch counterpart from the same weights on the same batches, and compare losses and times.
 
     python -m benchmarks.compare_torch                      the default recipe, 2,000 steps
     python -m benchmarks.compare_torch --max_iters 200      the same with 200 steps
 
-Each side runs in a process of its own, as its user would run it: ours with the memory settings that train.py makes,
-PyTorch with the system's. They take turns, 50 steps each, and the one that waits sleeps; so a busy moment of the
-machine affects both, and the ratio of the medians is meaningful. In one process the idle threads of either library
-would take cores from the other.
+Each side runs in a process of its own, as its users would run it: ours with the memory settings of train.py, PyTorch
+with the system's. They take turns, 50 steps each, and the one that waits sleeps; so a busy moment of the
+machine affects both, and the ratio of the medians is meaningful. In one process the idle threads of one
+library would take cores from the other.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
     """Run both sides in turns and print the comparison."""
     options = read_options(argv)
     if options.side:
-        return be_a_side(options)
+        return run_side(options)
     losses: dict[str, list[float]] = {name: [] for name in SIDES}
     seconds: dict[str, list[float]] = {name: [] for name in SIDES}
     with contextlib.ExitStack() as open_processes:  # at its end their stdin is closed, which ends them
@@ -79,7 +79,7 @@ def main(argv: list[str]) -> int:
 
 
 def read_options(argv: list[str]) -> CompareOptions:
-    """The options, if they ask for something that both sides can do.
+    """The options, if both sides support them.
 
     Raises: OptionError or UserError if not.
     """
@@ -89,7 +89,9 @@ def read_options(argv: list[str]) -> CompareOptions:
     options = build(CompareOptions, ("command line", parsed.values))
     for name, value in FIXED.items():
         if getattr(options, name) != value:
-            raise OptionError(f"--{name} {getattr(options, name)}: the twin supports only {value}; omit the option")
+            raise OptionError(
+                f"--{name} {getattr(options, name)}: the PyTorch model supports only {value}; omit the option"
+            )
     if options.max_iters == 0:
         raise OptionError("--max_iters 0: without an update there is nothing to compare; use 1 or more")
     if find_spec("torch") is None:
@@ -128,7 +130,7 @@ def report(
 # --- one of the two processes ----------------------------------------------------------------------------------
 
 
-def be_a_side(options: CompareOptions) -> int:
+def run_side(options: CompareOptions) -> int:
     """One side: make the model, then train and evaluate as asked until stdin ends."""
     if options.side == "ours":
         tune_memory()
@@ -189,19 +191,19 @@ def torch_side(options: GPTOptions, model: GPT) -> tuple[Update, Evaluate]:
     from benchmarks.torch_gpt import from_ours
     from benchmarks.torch_side import torch_optimizer, torch_update
 
-    twin = from_ours(model)
-    optimizer = torch_optimizer(options, twin)
+    torch_model = from_ours(model)
+    optimizer = torch_optimizer(options, torch_model)
 
     def update(batch: Batch, lr: float) -> float:
         for group in optimizer.param_groups:
             group["lr"] = lr
-        return torch_update(options, twin, optimizer, [torch.tensor(part.numpy()) for part in batch])
+        return torch_update(options, torch_model, optimizer, [torch.tensor(part.numpy()) for part in batch])
 
     def evaluate(batch: Batch) -> float:
-        twin.eval()
+        torch_model.eval()
         with torch.no_grad():
-            loss = twin.loss(*(torch.tensor(part.numpy()) for part in batch)).item()
-        twin.train()
+            loss = torch_model.loss(*(torch.tensor(part.numpy()) for part in batch)).item()
+        torch_model.train()
         return loss
 
     return update, evaluate

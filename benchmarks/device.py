@@ -1,9 +1,9 @@
-"""From which size on is the GPU faster, and by how much? A training step of GPTs of many widths, on CPU and GPU.
+"""From which width is the GPU faster, and by how much? A training step of GPTs of many widths, on CPU and GPU.
 
     python -m benchmarks.device                        a table on stdout, about two minutes
-    python -m benchmarks.device --out device.svg       and a picture
-    python -m benchmarks.device --dtype bfloat16       the GPU with products of bfloat16; the CPU stays at float32
-    python -m benchmarks.device --cpu-only             without a GPU: the times of the CPU
+    python -m benchmarks.device --out device.svg       also a plot
+    python -m benchmarks.device --dtype bfloat16       matrix products in bfloat16 on the GPU; the CPU stays at float32
+    python -m benchmarks.device --cpu-only             the CPU alone, if there is no GPU
 
 Everything but the width stays the same: layers, context, batch. Both devices run the same code on the same batches from
 the same weights, in one process, and take turns; their first losses must agree.
@@ -51,15 +51,15 @@ class DeviceOptions:
     batch_size: int = option(16, "batch", unit="sequences", low=1)
     dtype: str = option("float32", "precision of the GPU's products; the CPU's is float32", choices=PRECISIONS)
     turns: int = option(5, "turns of each device", unit="turns", low=1)
-    seconds: float = option(0.3, "length of a turn, if a step is not longer", unit="seconds", above=0.0)
-    longest: float = option(3.0, "longest CPU step before wider models are left out", unit="seconds", above=0.0)
+    seconds: float = option(0.3, "minimum length of a turn", unit="seconds", above=0.0)
+    longest: float = option(3.0, "wider models skip the CPU once a step takes longer", unit="seconds", above=0.0)
     cpu_only: bool = option(False, "measure the CPU alone")
-    out: str = option("", "picture to write: .svg, .png or .pdf", unit="file")
+    out: str = option("", "plot to write: .svg, .png or .pdf", unit="file")
 
 
 @dataclass
 class Width:
-    """What was measured for one width: milliseconds of a step, by device, one number for each turn."""
+    """The results for one width: by device, the milliseconds of a step in each turn."""
 
     width: int
     parameters: int
@@ -67,12 +67,12 @@ class Width:
 
     @property
     def ratios(self) -> list[float]:
-        """How many times as fast as the CPU the GPU was, turn by turn; empty without both."""
+        """The speed of the GPU as a multiple of the CPU's, turn by turn; empty without both."""
         return [cpu / gpu for cpu, gpu in zip(self.turns.get("cpu", []), self.turns.get("cuda", []), strict=False)]
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print the table and what it says, draw."""
+    """Measure, print the table with its conclusions, plot."""
     parsed = parse_command_line(
         DeviceOptions, argv, prog="python -m benchmarks.device", description=__doc__.split("\n")[0]
     )
@@ -93,7 +93,7 @@ def main(argv: list[str]) -> int:
             say(f"width {one.width}: " + ", ".join(f"{name} {spread(ms)} ms" for name, ms in one.turns.items()))
             if options.out:  # after each width, so that an interrupted run leaves a picture
                 with own_style():
-                    save(draw(measured), Path(options.out))
+                    save(plot(measured), Path(options.out))
     print(table(measured, options, widths[-1]), end="")
     return 0
 
@@ -101,7 +101,7 @@ def main(argv: list[str]) -> int:
 def read_widths(options: DeviceOptions) -> list[int]:
     """The widths as numbers.
 
-    Raises: OptionError if they are none, or not ascending.
+    Raises: OptionError if there are none, or if they are not ascending.
     """
     text = " ".join(options.widths)
     widths = [int(part) if part.isascii() and part.isdigit() else 0 for part in text.replace(",", " ").split()]
@@ -114,14 +114,14 @@ def read_widths(options: DeviceOptions) -> list[int]:
 
 
 def shape_of(options: DeviceOptions, width: int) -> Shape:
-    """The GPT of this width: with as many heads of head_width as fit, and divide it."""
+    """The GPT of this width, with as many heads of about head_width as divide it."""
     heads = next(n for n in range(max(1, width // options.head_width), 0, -1) if width % n == 0)
     sizes = {"n_layer": options.n_layer, "block_size": options.block_size, "batch_size": options.batch_size}
     return Shape(GPTOptions(n_embd=width, n_head=heads, **sizes), VOCABULARY, options.block_size)
 
 
 def sweep(options: DeviceOptions, widths: Sequence[int]) -> Iterator[Width]:
-    """Measure width after width; each device until it is too slow, or its memory is full."""
+    """Measure one width after the other, on each device until it is too slow or its memory is full."""
     devices = ["cpu"] if options.cpu_only else ["cpu", "cuda"]
     for width in widths:
         shape = shape_of(options, width)
@@ -132,7 +132,7 @@ def sweep(options: DeviceOptions, widths: Sequence[int]) -> Iterator[Width]:
                 steps[name], losses[name] = prepare(shape, name)
                 _, repeats[name] = warm_up(steps[name], get_device(name).synchronize, options.seconds)
             except MemoryError:  # CuPy's is one, too
-                say(f"width {width}: the memory of device {name} is full; it takes no wider models")
+                say(f"width {width}: the memory of device {name} is full; it skips wider models")
                 devices.remove(name)
                 steps.pop(name, None)
         check_losses(width, losses, SAME_LOSS[options.dtype])
@@ -146,7 +146,7 @@ def sweep(options: DeviceOptions, widths: Sequence[int]) -> Iterator[Width]:
 
 
 def prepare(shape: Shape, name: str) -> tuple[Step, float]:
-    """A training step on this device, and the loss before the first."""
+    """A training step on this device, and the loss before the first step."""
     model = make_model(shape)
     model.to(name)
     optimizer = shape.options.make_optimizer(model)
@@ -164,12 +164,12 @@ def check_losses(width: int, losses: Mapping[str, float], tolerance: float) -> N
     first = list(losses.values())
     if not all(math.isclose(loss, first[0], rel_tol=tolerance) for loss in first):
         raise UserError(
-            f"width {width}: the devices begin with different losses, so their times are meaningless: {losses}"
+            f"width {width}: the initial losses of the devices differ, so their times are meaningless: {losses}"
         )
 
 
 def take_turns(steps: Mapping[str, Step], repeats: Mapping[str, int], options: DeviceOptions) -> dict[str, list[float]]:
-    """By device, the milliseconds of a step in each turn. A device slower than `longest` has one turn."""
+    """By device, the milliseconds of a step in each turn. A device whose steps exceed `longest` gets one turn."""
     turns: dict[str, list[float]] = {name: [] for name in steps}
     for turn in range(options.turns):
         for name, step in steps.items():
@@ -183,33 +183,37 @@ def take_turns(steps: Mapping[str, Step], repeats: Mapping[str, int], options: D
 
 
 def table(measured: Sequence[Width], options: DeviceOptions, widest: int) -> str:
-    """The page: what was measured on, a line for each width up to the widest asked for, and the conclusions."""
+    """The page: machine and settings, a line for each width, and the conclusions.
+
+    Args:
+        widest: the widest model that was asked for.
+    """
     threads = os.environ.get("OPENBLAS_NUM_THREADS", "one per core")
     lines = [
         "# A training step on CPU and GPU",
         "",
         f"- {options.n_layer} layers, heads of {options.head_width}, context {options.block_size}, "
         f"batch {options.batch_size}, vocabulary {VOCABULARY}; turns: {options.turns}",
-        f"- CPU: {cpu_model()}, {available_cores()} cores, float32, one process, threads of products: {threads}, "
-        f"numpy {installed('numpy')}",
+        f"- CPU: {cpu_model()}, {available_cores()} cores, float32, one process, "
+        f"threads for matrix products: {threads}, numpy {installed('numpy')}",
     ]
     if not options.cpu_only:
         lines.append(f"- GPU: {gpu_model()}, {options.dtype}")
     lines += [
         "",
-        "| width | parameters | CPU, ms | GPU, ms | times as fast on the GPU |",
+        "| width | parameters | CPU, ms | GPU, ms | speed-up on the GPU |",
         "|---|---|---|---|---|",
     ]
     for one in measured:
         cells = [spread(one.turns[name]) if name in one.turns else "–" for name in ("cpu", "cuda")]
         cells.append(f"**{spread(one.ratios)}**" if one.ratios else "–")
         lines.append(f"| {one.width} | {one.parameters:,} | " + " | ".join(cells) + " |")
-    lines += ["", "Numbers are medians of the turns, in brackets the quartiles.", ""]
+    lines += ["", "Numbers are medians over the turns, with quartiles in brackets.", ""]
     return "\n".join([*lines, *conclusions(measured, options, widest)]) + "\n"
 
 
 def conclusions(measured: Sequence[Width], options: DeviceOptions, widest: int) -> list[str]:
-    """The sentences below the table: where the curves cross, the largest speed-up, what was left out."""
+    """The sentences below the table: where the curves cross, the largest speed-up, what was skipped."""
     said = []
     ratios = {one.width: statistics.median(one.ratios) for one in measured if one.ratios}
     if ratios:
@@ -221,35 +225,35 @@ def conclusions(measured: Sequence[Width], options: DeviceOptions, widest: int) 
     if on_cpu and on_cpu[-1].width < widest:
         seconds = statistics.median(on_cpu[-1].turns["cpu"]) / 1e3
         said.append(
-            f"The CPU was left out beyond a width of {on_cpu[-1].width}, where a step took {shown(seconds)} s "
+            f"The CPU was skipped beyond a width of {on_cpu[-1].width}, where a step took {shown(seconds)} s "
             f"(--longest {options.longest:g})."
         )
     return said
 
 
 def crossing(ratios: Mapping[int, float]) -> str:
-    """The sentence about the width from which on the GPU is faster.
+    """The sentence about the width from which the GPU is faster.
 
     Between two widths it is interpolated on logarithmic scales, on which the ratio is nearly a straight line.
 
     >>> crossing({32: 0.5, 128: 2.0})
-    'The GPU is faster from a width of about 64 on.'
+    'The GPU is faster from a width of about 64.'
     """
     widths = sorted(ratios)
     slower = [width for width in widths if ratios[width] < 1]
     if not slower:
-        return f"The GPU is faster at every width measured, from {widths[0]} on."
+        return f"The GPU is faster at every width measured, from {widths[0]}."
     if len(slower) == len(widths):
         return f"The CPU is faster at every width measured, up to {widths[-1]}."
     if slower[-1] == widths[-1]:
-        return f"There is no width from which on the GPU is faster: at the largest, {widths[-1]}, the CPU is."
+        return f"There is no width from which the GPU is faster: at the largest, {widths[-1]}, the CPU is."
     below, above = slower[-1], widths[widths.index(slower[-1]) + 1]
     share = math.log(1 / ratios[below]) / math.log(ratios[above] / ratios[below])
-    return f"The GPU is faster from a width of about {below * (above / below) ** share:.0f} on."
+    return f"The GPU is faster from a width of about {below * (above / below) ** share:.0f}."
 
 
-def draw(measured: Sequence[Width]):
-    """Above the milliseconds of both, below how many times as fast the GPU is; bars from quartile to quartile."""
+def plot(measured: Sequence[Width]):
+    """Top: the milliseconds of both; bottom: the speed-up on the GPU. Bars show the quartiles."""
     figure = new_figure(7.2, 6)
     above, below = figure.subplots(2, 1, sharex=True, height_ratios=(3, 2))
     names = {"cpu": "CPU", "cuda": "GPU"}
@@ -271,7 +275,7 @@ def draw(measured: Sequence[Width]):
         axes.grid(color="#dddddd", linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)
     above.set_ylabel("ms per training step")
-    below.set_ylabel("times as fast as the CPU")
+    below.set_ylabel("speed-up over the CPU")
     below.set_xlabel("width (n_embd)")
     above.legend(frameon=False)
     return figure

@@ -1,13 +1,14 @@
-"""Measure this project beside PyTorch on one GPU: training steps, generation, and what they are made of.
+"""Measure this project beside PyTorch on one GPU: training steps, generation, and their parts.
 
-    python -m benchmarks.gpu --quick                              tiny models, to check in a minute that everything runs
+    python -m benchmarks.gpu --quick                              tiny models: checks in a minute that everything runs
     python -m benchmarks.gpu --out results                        all rows, at most nine minutes
     python -m benchmarks.gpu --rows baby,gpt2 --profile           some rows, and the GPU's time by kernel
     python -m benchmarks.gpu --rows write --precisions bfloat16
 
-Each side is a process of its own, and they take turns on the GPU. A row that fails is reported; the others continue.
-The table goes to stdout at the end, everything else to stderr; with --out, a folder gets the tables after each row, and
-all numbers as a line of JSON for each row (results.jsonl). README.md in this folder says what each row means.
+Each side is a process of its own; they take turns on the GPU. A row that fails is reported, and the others continue.
+The table goes to stdout at the end, everything else to stderr. With --out, the tables are also written to a folder
+after each row, and all numbers as a line of JSON for each row (results.jsonl). README.md in this folder says what each
+row means.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ class GpuOptions:
 
     rows: str = option("", f"rows by name, such as baby,gpt2; empty: all ({','.join(GROUPS)})")
     precisions: str = option("", f"precisions, such as bfloat16; empty: all ({','.join(ALL)})")
-    compiled: str = option("bfloat16", "precisions in which PyTorch is compiled, too, which takes a minute; or none")
-    profile: bool = option(False, "for training steps: a table of the GPU's time by kernel, of both sides")
+    compiled: str = option("bfloat16", "precisions in which PyTorch is also compiled, which takes a minute; or none")
+    profile: bool = option(False, "a table of the GPU's time by kernel, for each training step of both sides")
     turns: int = option(5, "turns of each side", unit="turns", low=1)
-    seconds: float = option(0.4, "length of a turn, if a step is not longer", unit="seconds", above=0.0)
-    minutes: float = option(9.0, "time limit; rows that have not begun by then are left out", unit="minutes", above=0.0)
-    patience: float = option(120.0, "time limit for one answer of a side", unit="seconds", above=0.0)
+    seconds: float = option(0.4, "minimum length of a turn", unit="seconds", above=0.0)
+    minutes: float = option(9.0, "time limit; rows that have not begun by then are skipped", unit="minutes", above=0.0)
+    patience: float = option(120.0, "time limit for one reply of a side", unit="seconds", above=0.0)
     quick: bool = option(False, f"tiny models and {QUICK_TURNS} turns, to check that everything runs")
     out: str = option("", "folder for table.md, kernels.md and results.jsonl")
     torch_device: str = option("cuda", "where PyTorch computes, for tests", choices=("cuda", "cpu"), hidden=True)
@@ -58,7 +59,7 @@ class GpuOptions:
 
 
 def main(argv: list[str]) -> int:
-    """Measure what is asked for, and write the table after each row."""
+    """Measure the chosen rows, and write the table after each."""
     began = time.monotonic()
     parsed = parse_command_line(GpuOptions, argv, prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
     options = build(GpuOptions, ("command line", parsed.values))
@@ -83,7 +84,7 @@ def main(argv: list[str]) -> int:
                         Finding(
                             row,
                             precision,
-                            failed={"row": f"left out: the time limit of {options.minutes:g} minutes is over"},
+                            failed={"row": f"skipped: the time limit of {options.minutes:g} minutes is over"},
                         )
                     )
                     continue
@@ -98,7 +99,7 @@ def main(argv: list[str]) -> int:
 
 
 def meet(sides: dict[str, Handle], report: Report) -> None:
-    """Start both sides at once and ask for their facts; if PyTorch's fails, continue without it.
+    """Start both sides at the same time and ask for their facts; if PyTorch's fails, continue without it.
 
     Raises: UserError if ours cannot be started.
     """
@@ -115,7 +116,7 @@ def meet(sides: dict[str, Handle], report: Report) -> None:
 
 
 def profile(row: GpuRow, precision: str, sides: dict[str, Handle], report: Report) -> None:
-    """Write the GPU's time in a step by kernel, for each side that can tell."""
+    """Write the GPU's time in a step by kernel, for each side that can measure it."""
     for name, side in sides.items():
         try:
             side.prepare(row)
@@ -135,15 +136,15 @@ class Report:
         self.findings: list[Finding] = []
         self.kernels: list[str] = []
         self.facts: dict[str, Any] = {}
-        asked = "Made with --quick: its numbers are no result" if options.quick else f"Turns: {options.turns}"
+        asked = "Made with --quick: the numbers are meaningless" if options.quick else f"Turns: {options.turns}"
         versions = ", ".join(f"{name} {installed(name)}" for name in ("numpy", "torch", "transformers", "ml_dtypes"))
         self.about = [
             f"Machine: {cpu_model()}, {available_cores()} cores; Python {platform.python_version()}, {versions}"
         ]
         self.about += [
             asked,
-            "Precision: float32 without TF32; tf32 in products of float32; bfloat16 in products, with weights of "
-            "float32 (torch: autocast in training, weights of bfloat16 in generation); torch's AdamW is the fused one",
+            "Precision: float32 without TF32; tf32 for matrix products of float32; bfloat16 for matrix products, with "
+            "float32 weights (torch: autocast in training, bfloat16 weights in generation); torch uses its fused AdamW",
         ]
         if self.folder is not None:
             try:
@@ -155,7 +156,7 @@ class Report:
 
     @property
     def measured(self) -> bool:
-        """Whether anything of ours was."""
+        """Whether this project has a result."""
         return any("ours" in finding.turns for finding in self.findings)
 
     def know(self, side: str, facts: dict[str, Any]) -> None:
@@ -196,7 +197,7 @@ class Report:
         return render(self.findings, self.about, self.facts)
 
     def show(self) -> None:
-        """Print everything, the table last, where it is seen first."""
+        """Print everything, the table last, so that it is on the screen at the end."""
         for page in self.kernels:
             print(page)
         if self.findings:

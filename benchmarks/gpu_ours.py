@@ -26,7 +26,7 @@ from tinygrad_lite.tensor import Tensor
 
 
 class Ours(Side):
-    """Our models on device cuda. Weights stay float32; the precision is that of the products."""
+    """Our models on device cuda. Weights stay float32; the precision is that of the matrix products."""
 
     def __init__(self, quick: bool) -> None:
         super().__init__(quick)
@@ -35,6 +35,7 @@ class Ours(Side):
         self.shape: Shape | None = None
 
     def facts(self) -> dict[str, Any]:
+        """The GPU, and the amount of work in each task."""
         amounts = {"product": 2 * self.size**3, "copy": 2 * self.bytes, "write": self.tokens}
         trained = {
             name: {"tokens": shape.target_tokens, "flop": shape.target_tokens * shape.blueprint.flops_per_token()}
@@ -43,17 +44,21 @@ class Ours(Side):
         return {"about": gpu_model(), "amounts": amounts, "shapes": trained}
 
     def in_precision(self, name: str) -> contextlib.AbstractContextManager:
+        """Inside, matrix products are computed in this precision."""
         return precision(name)
 
     def synchronize(self) -> None:
+        """Wait for the GPU."""
         self.device.synchronize()
 
     def release(self) -> None:
+        """Drop the model, and free its memory."""
         self.shape = self.model = self.learn = self.batches = None
         gc.collect()
         self.xp.get_default_memory_pool().free_all_blocks()
 
     def check(self, shape: Shape, work: str) -> dict[str, list[float]]:
+        """Make the model; returns its results in float32."""
         self.shape = shape
         self.model = make_model(shape)
         self.model.to("cuda")
@@ -70,7 +75,7 @@ class Ours(Side):
         return {"losses": losses}
 
     def loss(self) -> float:
-        """Of the first batch, without dropout."""
+        """The loss on the first batch, without dropout."""
         self.model.eval()
         with no_grad():
             loss = self.model.loss(self.batches[0]).item()
@@ -83,6 +88,7 @@ class Ours(Side):
         return self.learn(batch, number).data
 
     def work(self, work: str, precision: str, variant: str) -> Step:
+        """The function that does a task once."""
         if work == "train":
             return self.train
         if work == "write":
@@ -96,6 +102,7 @@ class Ours(Side):
         }[work](precision)
 
     def write(self, number: int) -> None:
+        """Generate a text from token `number` on."""
         greedy(self.model, number % self.shape.vocab_size, self.tokens)
 
     def random(self, *size: int) -> Array:
@@ -103,6 +110,7 @@ class Ours(Side):
         return self.device.from_host(keyed_rng(1, "benchmark").standard_normal(size, dtype=np.float32))
 
     def product(self, precision: str) -> Step:
+        """Multiply two large matrices."""
         a = self.random(self.size, self.size)
         a = as_bfloat16(a) if precision == "bfloat16" else a
         out = self.xp.empty(a.shape, a.dtype)
@@ -113,6 +121,7 @@ class Ours(Side):
         return step
 
     def copy(self, precision: str) -> Step:
+        """Copy a large array on the GPU."""
         a = self.xp.tile(self.random(1024), self.bytes // 4096)
         b = self.xp.empty(a.shape, a.dtype)
 
@@ -122,6 +131,7 @@ class Ours(Side):
         return step
 
     def launch(self, precision: str) -> Step:
+        """Launch a small kernel, which adds a bias."""
         y, bias = self.random(4, 32), self.random(32)
         function = kernel("bias", "add_bias", X=y.dtype, PACK=1)
 
@@ -131,6 +141,7 @@ class Ours(Side):
         return step
 
     def small_product(self, precision: str) -> Step:
+        """Multiply two small matrices."""
         a = self.random(64, 64)
         out = self.xp.empty(a.shape, a.dtype)
 
@@ -140,6 +151,7 @@ class Ours(Side):
         return step
 
     def linear(self, precision: str) -> Step:
+        """Apply a small linear map, with its node in the graph."""
         x, weight, bias = (Tensor.wrap(self.random(*size)) for size in ((64, 64), (64, 64), (64,)))
         weight.requires_grad_()
 
@@ -149,26 +161,28 @@ class Ours(Side):
         return step
 
     def kernels_of(self, step: Step) -> tuple[list[tuple[str, float]], str]:
+        """The kernels of a step with their microseconds, and how they were measured."""
         by: dict[str, Callable[[Step], list[tuple[str, float]]]] = {"CUPTI": seen_by_cupti, "events": self.by_events}
-        for source, look in by.items():
+        for source, measure in by.items():
             try:
-                if spent := look(step):
+                if spent := measure(step):
                     return spent, source
                 say(f"no kernels were seen by {source}")
-            except Exception as error:  # another library's profiler may raise anything; there is another way
+            except Exception as error:  # a profiler may raise anything; the other way is tried next
                 say(f"kernels could not be seen by {source}: {type(error).__name__}: {error}")
         raise RuntimeError("no kernel was seen")
 
     def by_events(self, step: Step) -> list[tuple[str, float]]:
+        """The kernels of a step, measured with events."""
         return between_events(step, self.synchronize, head_start=self.head_start())
 
     def head_start(self) -> Callable[[], None]:
-        """Queue work for about 100 ms, so that the GPU stays behind Python and does not wait for it."""
+        """A function that queues about 100 ms of work, so that the GPU stays behind Python and does not wait for it."""
         a = self.random(self.size, self.size)
         out = self.xp.empty(a.shape, a.dtype)
 
-        def ask() -> None:
+        def queue() -> None:
             for _ in range(5):
                 gemm(a, a, out=out)
 
-        return ask
+        return queue

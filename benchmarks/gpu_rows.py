@@ -25,9 +25,9 @@ class GpuRow:
     Attributes:
         group: its name for --rows; several rows may have one.
         what: for the reader.
-        work, shape: what the sides are asked to do (`gpu_side.py`).
-        unit: of the numbers: "ms", "µs" of Python's, or of a speed.
-        precisions: in which it makes sense.
+        work, shape: the task and the model (`gpu_side.py`).
+        unit: of the numbers: "ms", "µs" of Python's time, or that of a speed.
+        precisions: those in which the row makes sense.
         beside: PyTorch's second variant, "compiled" or "hugging-face".
         floor: the ratio to reach against eager PyTorch; 0: none.
         aim: the ratio to reach against the compiled variant; 0: none.
@@ -70,8 +70,8 @@ class Finding:
 
     Attributes:
         turns: by variant, one answer for each turn: {"ms", "asked_ms", "loss"}.
-        failed: by variant, or by "row" where nothing could be compared, why there are no numbers.
-        check: what the sides computed before anything was timed.
+        failed: by variant, or by "row" if nothing could be compared, the reason why there are no numbers.
+        check: the results of the sides before anything was timed.
     """
 
     row: GpuRow
@@ -82,7 +82,7 @@ class Finding:
 
 
 def chosen(text: str, known: Sequence[str], name: str) -> list[str]:
-    """The names in a text like "baby,gpt2", in the order in which they are known; all, if it is empty.
+    """The names in a text like "baby,gpt2", in the order of `known`; all if it is empty.
 
     Raises: OptionError for anything else.
     """
@@ -106,22 +106,22 @@ class Handle:
         """A side by its name.
 
         Args:
-            deadline: when all must be over (time.monotonic).
-            patience: seconds that an answer may take.
+            deadline: the end of all measurements (time.monotonic).
+            patience: time limit for a reply, in seconds.
         """
         self.name, self.device, self.quick = name, device, quick
         self.deadline, self.patience = deadline, patience
         self.process: Child | None = None
         self.prepared: tuple[str, str] | None = None
         self.check: dict[str, Any] = {}
-        self.impossible: dict[tuple[str, str], str] = {}  # what could not be prepared, and why
+        self.impossible: dict[tuple[str, str], str] = {}  # models that could not be prepared, and why
 
     def start(self) -> None:
-        """Start the process, which takes a while."""
+        """Start the process, which takes some time."""
         self.process = start_side(self.name, self.device, self.quick)
 
     def ask(self, **question: Any) -> dict[str, Any]:
-        """Ask a question, and wait for the answer.
+        """Ask a question, and wait for the reply.
 
         Raises: SideFailed with the reason if there is none.
         """
@@ -148,9 +148,9 @@ class Handle:
         return answer
 
     def prepare(self, row: GpuRow) -> None:
-        """Have the model of a row made, unless it exists already.
+        """Let the side make the model of a row, unless it already has it.
 
-        Raises: SideFailed if that is impossible; it is not tried again for the row's other precisions.
+        Raises: SideFailed if that fails; it is not tried again for the row's other precisions.
         """
         wanted = row.work, row.shape
         if wanted in self.impossible:
@@ -189,8 +189,8 @@ def measure(
     """Measure one row in one precision. Errors are stored in the finding.
 
     Args:
-        sides: "ours", and "torch" if it is there.
-        compiled: the precisions in which PyTorch is to be compiled, too.
+        sides: "ours", and "torch" if it is installed.
+        compiled: the precisions in which PyTorch is also compiled.
         seconds: length of a turn.
     """
     finding = Finding(row, precision)
@@ -201,19 +201,19 @@ def measure(
         except SideFailed as failure:
             finding.failed[name] = str(failure)
     if difference := differs(finding.check):
-        finding.failed["row"] = f"refused: {difference}"
+        finding.failed["row"] = f"not measured: {difference}"
         return finding
     names = variants_of(row, precision, compiled)
     variants = {variant: sides[name] for variant, name in names if name in finding.check}
     repeats: dict[str, int] = {}
     for variant, side in variants.items():
-        with noted(finding, variant):
+        with recorded(finding, variant):
             side.prepare(row)  # again, if another variant has ended the process
             answer = side.ask(do="begin", work=row.work, precision=precision, variant=variant, seconds=seconds)
             repeats[variant] = answer["repeats"]
     for turn in range(turns):
         for variant in list(repeats) if turn % 2 else list(repeats)[::-1]:
-            with noted(finding, variant):
+            with recorded(finding, variant):
                 begin = turn * repeats[variant]
                 answer = variants[variant].ask(do="turn", variant=variant, repeats=repeats[variant], begin=begin)
                 finding.turns.setdefault(variant, []).append(answer)
@@ -223,8 +223,8 @@ def measure(
 
 
 @contextlib.contextmanager
-def noted(finding: Finding, variant: str) -> Iterator[None]:
-    """Inside, a failure is noted, and not raised."""
+def recorded(finding: Finding, variant: str) -> Iterator[None]:
+    """Inside, a failure is recorded and not raised."""
     try:
         yield
     except SideFailed as failure:
@@ -238,12 +238,12 @@ def variants_of(row: GpuRow, precision: str, compiled: Sequence[str]) -> list[tu
 
 
 def differs(check: dict[str, Any]) -> str:
-    """In what two sides differ that should compute the same; empty if they agree, or if there is only one."""
+    """How the results of the two sides differ; empty if they agree, or if there is only one side."""
     if len(check) < 2:
         return ""
     ours, theirs = check["ours"], check["torch"]
     if ours.get("tokens") != theirs.get("tokens"):
-        return f"the sides write different tokens in float32: {ours['tokens']} and {theirs['tokens']}"
+        return f"the sides generate different tokens in float32: {ours['tokens']} and {theirs['tokens']}"
     allowed = (SAME_LOSS, SAME_AFTER)
     losses = list(zip(ours.get("losses", []), theirs.get("losses", []), allowed, strict=False))
     if not all(math.isclose(a, b, rel_tol=tolerance) for a, b, tolerance in losses):

@@ -1,4 +1,4 @@
-"""From what was measured on a GPU to the table: numbers in units, ratios, shares, Markdown."""
+"""The table of the GPU's measurements: numbers with units, ratios, shares, Markdown."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SECOND = {"compiled": "torch.compile", "hugging-face": "Hugging Face"}
 
 
 def values(finding: Finding, variant: str, facts: dict[str, Any]) -> list[float]:
-    """The numbers of the turns in the row's unit."""
+    """One number for each turn, in the row's unit."""
     row, turns = finding.row, finding.turns[variant]
     if row.unit == "ms":
         return [turn["ms"] for turn in turns]
@@ -26,14 +26,14 @@ def values(finding: Finding, variant: str, facts: dict[str, Any]) -> list[float]
 
 
 def ratios(finding: Finding, variant: str) -> list[float]:
-    """How many times as fast as that variant we are, turn by turn."""
+    """The other variant's time divided by ours, turn by turn."""
     part = "asked_ms" if finding.row.unit == "µs" else "ms"
     pairs = zip(finding.turns.get("ours", []), finding.turns.get(variant, []), strict=False)
     return [theirs[part] / ours[part] for ours, theirs in pairs]
 
 
 def product_rate(findings: Sequence[Finding], precision: str, facts: dict[str, Any]) -> float:
-    """TFLOP/s of one large product in this precision, by whoever is faster; 0 if it was not measured."""
+    """TFLOP/s of one large product in this precision, on the faster side; 0 if it was not measured."""
     there = [f for f in findings if f.row.work == "product" and f.precision == precision]
     rates = [statistics.median(values(f, variant, facts)) for f in there for variant in f.turns]
     return max(rates, default=0.0)
@@ -52,7 +52,7 @@ def speed(finding: Finding, findings: Sequence[Finding], facts: dict[str, Any]) 
 
 
 def verdict(finding: Finding) -> str:
-    """What the medians of the ratios reach: the aim, the floor, or neither."""
+    """Whether the median ratios reach the aim, the floor, or neither."""
     row = finding.row
     if row.aim and (found := ratios(finding, "compiled")) and statistics.median(found) >= row.aim:
         return "aim"
@@ -92,10 +92,10 @@ def render(findings: Sequence[Finding], about: Sequence[str], facts: dict[str, A
     lines += [f"- {line}" for line in about]
     lines += [
         "",
-        "Numbers are medians of the turns, in brackets the quartiles. A ratio is taken in each turn, PyTorch's time by "
-        "ours: above 1 this project is faster. Speed: target tokens, the rate of the step's matrix products, and its "
-        "share of the rate of one large product in the same precision, in this run. `reached` refers to the "
-        "floor, parity with eager torch, and to the aim, which is about torch.compile.",
+        "Numbers are medians over the turns, with quartiles in brackets. A ratio is PyTorch's time divided by ours, in "
+        "each turn: above 1 this project is faster. Speed: target tokens, the rate of the step's matrix products, "
+        "and its share of the rate of one large product in the same precision, in this run. `reached` refers to the "
+        "floor, parity with eager torch, and to the aim, a ratio to torch.compile.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),

@@ -1,6 +1,6 @@
-"""PyTorch's side of the rows on a GPU, works as in `gpu_ours.py`: from the same weights, on the same batches.
+"""PyTorch's side of the rows on a GPU: the tasks of `gpu_ours.py`, from the same weights, on the same batches.
 
-PyTorch is used as is usual there: attention by `scaled_dot_product_attention`, its fused AdamW, autocast for
+PyTorch is used in the usual way: attention by `scaled_dot_product_attention`, its fused AdamW, autocast for
 bfloat16 in training, bfloat16 weights for writing, and `set_float32_matmul_precision("high")` for TF32.
 """
 
@@ -25,7 +25,7 @@ from benchmarks.torch_side import greedily, hugging_face, torch_optimizer, torch
 
 
 class Torch(Side):
-    """The twins. Variants: "eager", "compiled" by torch.compile, and for writing "hugging-face"."""
+    """The PyTorch models. Variants: "eager", "compiled" by torch.compile, and for writing "hugging-face"."""
 
     def __init__(self, quick: bool, device: str = "cuda") -> None:
         super().__init__(quick)
@@ -34,6 +34,7 @@ class Torch(Side):
         self.has_compiled = False
 
     def facts(self) -> dict[str, Any]:
+        """The versions and the GPU."""
         about = f"torch {torch.__version__}"
         if self.device.type == "cuda":
             torch.cuda.init()
@@ -42,6 +43,7 @@ class Torch(Side):
 
     @contextlib.contextmanager
     def in_precision(self, name: str) -> Iterator[None]:
+        """Inside, matrix products are computed in this precision."""
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
         try:
@@ -50,11 +52,13 @@ class Torch(Side):
             torch.set_float32_matmul_precision(before)
 
     def synchronize(self) -> None:
+        """Wait for the GPU."""
         if self.device.type == "cuda":
             torch.cuda.synchronize()
 
     def release(self) -> None:
-        self.shape = self.model = self.twin = self.optimizer = self.batches = None
+        """Drop the models, and free their memory."""
+        self.shape = self.model = self.torch_model = self.optimizer = self.batches = None
         if self.has_compiled:
             torch.compiler.reset()
         gc.collect()
@@ -62,27 +66,31 @@ class Torch(Side):
             torch.cuda.empty_cache()
 
     def check(self, shape: Shape, work: str) -> dict[str, list[float]]:
+        """Make the models; returns the results in float32."""
         self.shape, self.model = shape, make_model(shape)
-        self.twin = (seq2seq_from_ours if shape.translates else gpt_from_ours)(self.model).to(self.device)
+        self.torch_model = (seq2seq_from_ours if shape.translates else gpt_from_ours)(self.model).to(self.device)
         with self.in_precision("float32"):
             if work == "write":
                 count = min(FIRST_TOKENS, self.tokens)
-                return {"tokens": self.twin.eval().generate_cached(self.prompt(1), count)[0, 1:].tolist()}
+                return {"tokens": self.torch_model.eval().generate_cached(self.prompt(1), count)[0, 1:].tolist()}
             fused = self.device.type == "cuda"
-            self.optimizer = torch_optimizer(shape.options, self.twin, fused=fused)
+            self.optimizer = torch_optimizer(shape.options, self.torch_model, fused=fused)
             batches = shape.batches()
             self.batches = [tuple(torch.tensor(part, device=self.device) for part in batch) for batch in batches]
             losses = [self.loss()]
             if not shape.options.dropout:
-                self.train("float32", self.twin.loss, 0)
+                self.train("float32", self.torch_model.loss, 0)
                 losses.append(self.loss())
         return {"losses": losses}
 
     def loss(self) -> float:
-        """Of the first batch, without dropout. With gradients, since without them nn.Transformer uses another path."""
-        self.twin.eval()
-        loss = self.twin.loss(*self.batches[0]).item()
-        self.twin.train()
+        """The loss on the first batch, without dropout.
+
+        The graph is recorded, since without it nn.Transformer uses another implementation.
+        """
+        self.torch_model.eval()
+        loss = self.torch_model.loss(*self.batches[0]).item()
+        self.torch_model.train()
         return loss
 
     def train(self, precision: str, loss_of: Any, number: int) -> torch.Tensor:
@@ -93,17 +101,20 @@ class Torch(Side):
                 return loss_of(*batch)
 
         batch = self.batches[number % len(self.batches)]
-        return torch_step(self.shape.options, self.twin, self.optimizer, in_autocast, batch)
+        return torch_step(self.shape.options, self.torch_model, self.optimizer, in_autocast, batch)
 
     def prompt(self, number: int) -> torch.Tensor:
+        """A prompt of one token, (1, 1)."""
         return torch.tensor([[number % self.shape.vocab_size]], device=self.device)
 
     def random(self, *size: int) -> torch.Tensor:
+        """Random numbers; with zeros a GPU would be faster."""
         return torch.randn(*size, device=self.device)
 
     def work(self, work: str, precision: str, variant: str) -> Step:
+        """The function that does a task once."""
         if work == "train":
-            loss_of = self.twin.loss
+            loss_of = self.torch_model.loss
             if variant == "compiled":
                 self.has_compiled, loss_of = True, torch.compile(loss_of)
             return lambda number: self.train(precision, loss_of, number)
@@ -118,6 +129,7 @@ class Torch(Side):
         }[work](precision)
 
     def writes(self, dtype: torch.dtype, variant: str) -> Step:
+        """Greedy generation, by our PyTorch model or by Hugging Face's, with weights of this dtype."""
         if variant == "hugging-face":
             theirs = hugging_face(self.model).to(self.device, dtype)
 
@@ -125,14 +137,15 @@ class Torch(Side):
                 theirs.generate(self.prompt(number), **greedily(self.tokens))
 
             return write
-        twin = copy.deepcopy(self.twin).to(dtype)
+        torch_model = copy.deepcopy(self.torch_model).to(dtype)
 
         def step(number: int) -> None:
-            twin.generate_cached(self.prompt(number), self.tokens).tolist()
+            torch_model.generate_cached(self.prompt(number), self.tokens).tolist()
 
         return step
 
     def product(self, precision: str) -> Step:
+        """Multiply two large matrices."""
         a = self.random(self.size, self.size)
         a = a.bfloat16() if precision == "bfloat16" else a
         out = torch.empty_like(a)
@@ -143,6 +156,7 @@ class Torch(Side):
         return step
 
     def copy(self, precision: str) -> Step:
+        """Copy a large array on the GPU."""
         a = self.random(self.bytes // 4)
         b = torch.empty_like(a)
 
@@ -152,6 +166,7 @@ class Torch(Side):
         return step
 
     def launch(self, precision: str) -> Step:
+        """Launch a small kernel, which adds a bias."""
         y, bias = self.random(4, 32), self.random(32)
 
         def step(number: int) -> None:
@@ -160,6 +175,7 @@ class Torch(Side):
         return step
 
     def small_product(self, precision: str) -> Step:
+        """Multiply two small matrices."""
         a = self.random(64, 64)
         out = torch.empty_like(a)
 
@@ -169,6 +185,7 @@ class Torch(Side):
         return step
 
     def linear(self, precision: str) -> Step:
+        """Apply a small linear map, with its node in the graph."""
         x, weight, bias = self.random(64, 64), self.random(64, 64).requires_grad_(), self.random(64)
 
         def step(number: int) -> None:
@@ -177,4 +194,5 @@ class Torch(Side):
         return step
 
     def kernels_of(self, step: Step) -> tuple[list[tuple[str, float]], str]:
+        """The kernels of a step with their microseconds, and how they were measured."""
         return seen_by_cupti(step), "CUPTI"

@@ -1,9 +1,9 @@
 """The GPU's time in a step, kernel by kernel: two ways to measure it, and a table.
 
 1. CUPTI, NVIDIA's interface for such tools, sees every kernel and every copy of this process, whoever started them,
-   with its exact time. PyTorch's profiler reads it.
-2. Where that is unavailable, an event (a mark with the time, set by the GPU) before and after each of our kernels and
-   each product of cuBLAS. CuPy's own kernels are not among them: the rest of the step's time includes them.
+   with its exact time. PyTorch's profiler uses it.
+2. Where that is unavailable, an event (a time stamp that the GPU records) before and after each of our kernels and
+   each product of cuBLAS. CuPy's own kernels are not covered: they are part of the remaining time.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ def between_events(step: Step, synchronize: Callable[[], None], head_start: Call
     """Our kernels and the products of one step.
 
     Args:
-        head_start: asks the GPU for something long. Without it an event would be set, and then the GPU would wait for
-            Python to ask for the kernel.
+        head_start: queues work that keeps the GPU busy. Without it the GPU would record an event and then wait for
+            Python to launch the kernel.
     """
     cupy = get_device("cuda").xp
 
     marks: list[tuple[str, Any, Any]] = []
     with watched(marks):
-        step(0)  # asks for the kernels once, which compiles them
+        step(0)  # compiles the kernels
         synchronize()
         marks.clear()
         head_start()
@@ -57,7 +57,7 @@ def between_events(step: Step, synchronize: Callable[[], None], head_start: Call
 
 @contextmanager
 def watched(marks: list[tuple[str, Any, Any]]) -> Iterator[None]:
-    """Inside, each start of a kernel or product adds (name, event before, event after) to the list."""
+    """Inside, each kernel or product adds (name, event before, event after) to the list."""
     cupy = get_device("cuda").xp
 
     def marked(name: str, function: Callable[..., Any], *arguments: Any) -> Any:
@@ -104,11 +104,11 @@ def watched(marks: list[tuple[str, Any, Any]]) -> Iterator[None]:
         kernel.cache_clear()
 
 
-def kernel_table(title: str, answer: dict[str, Any], most: int = 25) -> str:
-    """The page for one step: its kernels by name, those with the most time first.
+def kernel_table(title: str, answer: dict[str, Any], limit: int = 25) -> str:
+    """The page for one step: its kernels by name, the longest times first.
 
     Args:
-        answer: of a side to the question "kernels".
+        answer: a side's reply to the question "kernels".
     """
     spent: Sequence[tuple[str, float]] = answer["kernels"]
     sums: dict[str, list[float]] = {}
@@ -119,16 +119,16 @@ def kernel_table(title: str, answer: dict[str, Any], most: int = 25) -> str:
     lines = [
         f"## {title}",
         "",
-        f"A step takes {answer['ms']:.2f} ms, of which Python needs {answer['asked_ms']:.2f} ms to ask for it. "
-        f"{len(spent)} kernels and copies, seen by {answer['source']}, take {total / 1e3:.2f} ms on the GPU.",
+        f"A step takes {answer['ms']:.2f} ms, of which Python needs {answer['asked_ms']:.2f} ms to launch it. "
+        f"{len(spent)} kernels and copies, measured with {answer['source']}, take {total / 1e3:.2f} ms on the GPU.",
         "",
         "| kernel | times | µs | share |",
         "|---|---|---|---|",
     ]
     lines += [
-        f"| `{name}` | {len(us)} | {sum(us):.1f} | {sum(us) / total:.1%} |" for name, us in ordered[:most] if total
+        f"| `{name}` | {len(us)} | {sum(us):.1f} | {sum(us) / total:.1%} |" for name, us in ordered[:limit] if total
     ]
-    if rest := ordered[most:]:
+    if rest := ordered[limit:]:
         us = sum(sum(each) for _, each in rest)
         lines.append(f"| {len(rest)} others | {sum(len(each) for _, each in rest)} | {us:.1f} | {us / total:.1%} |")
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The conditions of a measurement: the processors, how busy they were, the versions of the libraries."""
+"""The conditions of a measurement: the processors, their load, the versions of the libraries."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def gpu_model() -> str:
 
 
 def load() -> str:
-    """The number of programs that want a core, on average over the last minute; empty if unknown."""
+    """The load average of the last minute: processes that run or wait for a core; empty if unknown."""
     with contextlib.suppress(OSError):
         return Path("/proc/loadavg").read_text(encoding="ascii").split()[0]
     return ""
 
 
 def installed(library: str) -> str:
-    """The version of a library, or that there is none."""
+    """The version of a library, or "not installed"."""
     try:
         return version(library)
     except PackageNotFoundError:
@@ -48,7 +48,7 @@ def installed(library: str) -> str:
 
 
 def numpy_blas() -> str:
-    """The library that multiplies NumPy's matrices, and the processor kernels that it chose here."""
+    """The library that multiplies NumPy's matrices, and the kernels that it chose for this processor."""
     blas = np.show_config(mode="dicts").get("Build Dependencies", {}).get("blas", {})
     about = f"{blas.get('name', 'unknown')} {blas.get('version', '')}".strip()
     with contextlib.suppress(ImportError):

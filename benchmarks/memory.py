@@ -1,7 +1,7 @@
 """The memory that a process and its descendants use together, now and at its peak.
 
-Counted is the proportional set size (PSS): every page of memory counts once, in equal shares for the processes that
-have it. So shared memory is not counted twice. Linux reports it in /proc/PID/smaps_rollup, see proc(5).
+It is the proportional set size (PSS): every page of memory counts once, in equal shares for the processes that map
+it. So shared memory is not counted twice. Linux reports it in /proc/PID/smaps_rollup, see proc(5).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ INTERVAL = 0.01  # seconds between two measurements
 
 
 def is_measurable() -> bool:
-    """Whether this system reports it."""
+    """Whether this system reports the proportional set size."""
     return (PROC / "self" / "smaps_rollup").is_file()
 
 
@@ -35,7 +35,7 @@ def family_of(pid: int) -> list[int]:
     return family
 
 
-def held(pid: int) -> float:
+def memory_of(pid: int) -> float:
     """The memory of a process and its descendants now, in megabytes (10^6 bytes)."""
     kibibytes = 0
     for member in family_of(pid):
@@ -64,6 +64,6 @@ class Peak:
 
     def _watch(self) -> None:
         while True:
-            self.megabytes = max(self.megabytes, held(self.pid))
+            self.megabytes = max(self.megabytes, memory_of(self.pid))
             if self._over.wait(INTERVAL):
                 return

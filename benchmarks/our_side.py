@@ -1,7 +1,7 @@
 """This project's side of every row, each as its scripts run it.
 
-A work is a function that prepares something, untimed, and returns a function that does it: `repeat(number)` does the
-work once and returns a number in the row's unit, and for a training step its loss.
+A task is a function that prepares something, untimed, and returns a function that does it: `repeat(number)` does the
+task once and returns a number in the row's unit, and for a training step its loss.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ ROOT = Path(__file__).parent.parent
 MEGABYTE = 1_000_000  # bytes
 MERGES = 1000
 BYTES = 256  # tokens before the first merge
-MALLOC = {True: "malloc keeps freed memory (mallopt)", False: "malloc as the system has it"}
+MALLOC = {True: "malloc keeps freed memory (mallopt)", False: "the system's malloc"}
 
 Repeat = Callable[[int], dict[str, float]]  # number -> {"value": ..., maybe "loss": ...}
 
 
 def prepare(work: str, shape: str, workers: int, until_end: ExitStack) -> tuple[Repeat, list[str]]:
-    """What does this work, and facts for the reader: as the scripts set it up.
+    """The function that does this task as the scripts do, and facts for the reader.
 
     Args:
         workers: processes that share a training step; 0: as many as train.py starts.
-        until_end: collects what is to be cleaned up when the work is over.
+        until_end: collects what must be cleaned up at the end.
     """
     kept = tune_memory()
     np.seterr(all="ignore")
@@ -77,7 +77,7 @@ def make_model(shape: Shape) -> GPT | Seq2Seq:
 
 
 def updates_of(shape: Shape, workers: int, until_end: ExitStack) -> tuple[Callable[[int], float], OneProcess]:
-    """What makes update number `step` by the loop of train.py, and returns the loss before it; and its communicator.
+    """A function that makes update `step` by the loop of train.py and returns the loss before it; the communicator.
 
     Args:
         workers: processes; 0: as many as train.py starts.
@@ -131,7 +131,7 @@ def greedy(model: GPT, first: int, count: int) -> list[int]:
 
 
 def run_import() -> Repeat:
-    """A fresh Python that imports NumPy and then this project: the seconds of the latter."""
+    """A fresh Python imports NumPy and then this project: the seconds of the second import."""
     program = "import time, numpy; t = time.perf_counter(); import tinygrad_lite; print(time.perf_counter() - t)"
 
     def repeat(number: int) -> dict[str, float]:
@@ -143,7 +143,7 @@ def run_import() -> Repeat:
 
 
 def first_character(shape: Shape, until_end: ExitStack) -> Repeat:
-    """`python sample.py` from its start to the first character that the model wrote, in seconds."""
+    """`python sample.py` from its start to the first generated character, in seconds."""
     folder = until_end.enter_context(tempfile.TemporaryDirectory(prefix="tinygrad_lite-"))
     save_checkpoint(Path(folder) / "best.safetensors", fresh_checkpoint(shape))
     prompt = len(SampleOptions.start.encode("utf-8"))  # it is written first
@@ -164,7 +164,7 @@ def first_character(shape: Shape, until_end: ExitStack) -> Repeat:
 
 
 def fresh_checkpoint(shape: Shape) -> Checkpoint:
-    """What train.py would save of this shape before the first update: weights, and the optimizer's state."""
+    """The checkpoint that train.py would save for this shape before the first update."""
     model = make_model(shape)
     others = range(shape.vocab_size - 2)  # beside the end of a line and the unknown character, which is always there
     alphabet = "\n" + "".join(chr(ord("!") + i) for i in others)
@@ -186,7 +186,7 @@ def fresh_checkpoint(shape: Shape) -> Checkpoint:
 
 
 def german_text() -> tuple[str, str]:
-    """A megabyte of German and where it is from: Goethe as often as needed if at hand, otherwise numbers in words."""
+    """A megabyte of German and its source: Goethe, repeated, if it is in the cache, otherwise numbers in words."""
     corpus = from_cache("goethe", say)
     if corpus:
         repeated = corpus.text * (MEGABYTE // len(corpus.text.encode("utf-8")) + 1)

@@ -1,10 +1,10 @@
-"""Measure what an operation costs besides its arithmetic, beside PyTorch: ten operations on 4 × 4 numbers.
+"""Measure the overhead of an operation, beside PyTorch: ten operations on 4 × 4 numbers.
 
     python -m benchmarks.overhead             a table on stdout, about a minute
-    python -m benchmarks.overhead --quick     few turns, to check that everything runs
+    python -m benchmarks.overhead --quick     few turns: checks that everything runs
 
-Each is measured forward alone, which makes a node of the graph, and forward and backward, which also leaves gradients.
-A time is that of the fastest group of calls: whatever else the machine does only makes a group slower.
+Each is measured forward, which makes a node of the graph, and forward and backward, which also computes gradients. A
+time is that of the fastest group of calls: other load on the machine only makes a group slower.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from tinygrad_lite.device import keyed_rng
 
 SIDES = ("ours", "torch")
 WAYS = ("forward", "forward and backward")
-CALLS, GROUPS = 200, 10  # calls that are timed together, and how often in a turn
-OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {  # written alike with either library
+CALLS, GROUPS = 200, 10  # calls that are timed together; such groups in a turn
+OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {  # the same in both libraries
     "x + y": lambda x, y: x + y,
     "x * y": lambda x, y: x * y,
     "y + 1": lambda x, y: y + 1,
@@ -59,7 +59,7 @@ class OverheadOptions:
 
 
 def main(argv: list[str]) -> int:
-    """Measure and print the table; or be a side."""
+    """Measure and print the table; with --side, answer as a child process."""
     parsed = parse_command_line(
         OverheadOptions, argv, prog="python -m benchmarks.overhead", description=__doc__.split("\n")[0]
     )
@@ -89,7 +89,7 @@ def main(argv: list[str]) -> int:
 
 
 class Side:
-    """What answers in a child process: first to which operation it is, then how long a call takes."""
+    """One side in its child process: it prepares an operation, then times its calls."""
 
     def __init__(self, name: str) -> None:
         arrays = keyed_rng(1, "benchmark").uniform(1, 2, (2, 4, 4)).astype(np.float32)
@@ -104,13 +104,13 @@ class Side:
         self.call: Callable[[], Any] = lambda: None
 
     def reply(self, question: dict[str, Any]) -> dict[str, Any]:
-        """The numbers that an operation gives, or the microseconds of a call in the fastest group."""
+        """The results of an operation, or the microseconds of a call in the fastest group."""
         if "operation" in question:
             return {"values": self.prepare(OPERATIONS[question["operation"]], question["way"])}
         return {"values": [min(time_calls(self.call) for _ in range(question["repeats"]))]}
 
     def prepare(self, operation: Callable[[Any, Any], Any], way: str) -> list[float]:
-        """Make `call`, and do it once; returns the sums of the result and of the gradients that it leaves."""
+        """Make `call`, and call it once; returns the sums of its result and of the gradients."""
         x, y = self.x, self.y
         dz = self.ones_like(operation(x, y).detach())
 
@@ -135,9 +135,9 @@ def time_calls(call: Callable[[], Any]) -> float:
 
 
 def table(found: dict[str, list[Turns]], about: Sequence[str]) -> str:
-    """The page: what was measured on, and a line for each operation."""
+    """The page: machine and settings, and a line for each operation."""
     columns = "this project, µs | torch, µs | ratio"
-    lines = ["# What an operation on 4 × 4 numbers costs", "", *(f"- {line}" for line in about), ""]
+    lines = ["# The cost of an operation on 4 × 4 numbers", "", *(f"- {line}" for line in about), ""]
     lines += [f"| | {WAYS[0]}: {columns} | {WAYS[1]}: {columns} |", "|" + "---|" * 7]
     for operation, ways in found.items():
         cells = [f"`{operation}`"]

@@ -13,9 +13,9 @@ from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import option
 
 QUICK = 2  # turns
-SAME_LOSS = 1e-3  # two sides whose first losses differ by more do not compute the same
+SAME_LOSS = 1e-3  # sides whose initial losses differ by more do not compute the same function
 MEMORY_TURNS = 5  # at most; memory differs less from turn to turn than time
-OWN_WORK = ("import", "first-character", "learn", "encode")  # nothing to compare with
+OWN_WORK = ("import", "first-character", "learn", "encode")  # compared with nothing
 
 
 @dataclass
@@ -23,7 +23,7 @@ class MeasureOptions:
     """How to measure."""
 
     turns: int = option(15, "turns of each side", unit="turns", low=1)
-    quick: bool = option(False, f"only {QUICK} turns of one piece of work each, to check that everything runs")
+    quick: bool = option(False, f"only {QUICK} turns of one repeat each, to check that everything runs")
     threads: int | None = option(2, "threads of PyTorch; none: its default", low=1)
     workers: int = option(0, "processes of this project for a training step; 0: as many as train.py starts", low=0)
 
@@ -42,14 +42,14 @@ class BenchmarkOptions(MeasureOptions):
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table. Several may have one number, which then stands for all of them.
+    """One line of the table. Several may share a number, which then stands for all of them.
 
     Attributes:
         what: for the reader.
-        work, shape: what the children are asked to do (`side.py`).
-        unit: of the sides' numbers. Of "ms", "s" and "MB" less is better, of all others more.
-        floor, aim: the bounds to reach: ratios, or without another side numbers in the unit.
-        repeats: times per turn.
+        work, shape: the task and the model (`side.py`).
+        unit: of the sides' numbers. Less is better for "ms", "s" and "MB", more for all others.
+        floor, aim: the bounds to reach: ratios, or numbers in the unit if there is no other side.
+        repeats: of the task in a turn.
     """
 
     number: int
@@ -63,7 +63,7 @@ class Row:
 
     @property
     def sides(self) -> tuple[str, ...]:
-        """Who does it. Memory settings change what a process holds, so memory is compared with default torch."""
+        """The sides that take part. Memory is compared with default torch alone, since malloc settings change it."""
         if self.work in OWN_WORK:
             return ("ours",)
         return ("ours", "torch") if self.unit == "MB" else ("ours", "torch", "torch-malloc")
@@ -77,19 +77,21 @@ class Row:
 
     @property
     def less_is_better(self) -> bool:
-        """Whether a side is better with a smaller number."""
+        """Whether a smaller number is better."""
         return self.unit in ("ms", "s", "MB")
 
     @property
     def is_at_most(self) -> bool:
-        """Whether floor and aim are upper bounds. Ratios of speeds are above 1 where we are faster; that of memory is
-        ours divided by theirs."""
+        """Whether floor and aim are upper bounds.
+
+        Ratios of speeds are above 1 where this project is faster; the ratio of memory is ours divided by theirs.
+        """
         return self.unit == "MB" or (self.work in OWN_WORK and self.less_is_better)
 
 
 @dataclass
 class Finding:
-    """What was measured for a row: by side, one number for each turn; and facts about the sides."""
+    """The results for a row: by side, one number for each turn; and facts about the sides."""
 
     row: Row
     turns: dict[str, list[float]]
@@ -113,7 +115,7 @@ ROWS = (
     Row(8, f"peak memory of a training step: {SMALL}, batch 12", "train-alone", "small", "MB", 1.0, 0.6, repeats=20),
     Row(8, f"peak memory of a training step: {BABY}, batch 8", "train-alone", "baby", "MB", 1.0, 0.6, repeats=2),
     Row(8, f"peak memory of a training step: {GPT2}", "train-alone", "gpt2", "MB", 1.0, 0.6, repeats=2),
-    Row(9, "`import tinygrad_lite`, NumPy being imported", "import", "", "s", 0.15, 0.05),
+    Row(9, "`import tinygrad_lite`, after NumPy", "import", "", "s", 0.15, 0.05),
     Row(10, "`python sample.py` to its first character", "first-character", "small", "s", 0.6, 0.3),
     Row(11, "learning 1,000 BPE merges on 1 MB of German", "learn", "", "s", 5, 2),
     Row(11, "encoding it", "encode", "", "MB/s", 1, 3),
@@ -131,7 +133,7 @@ def rows_asked_for(text: str) -> list[Row]:
     parts = [part.strip() for part in text.split(",")] if text else [str(number) for number in NUMBERS]
     known = {str(number): number for number in NUMBERS}
     if unknown := [part for part in parts if part not in known]:
-        raise OptionError(f"--rows {text}: {unknown[0]!r} is no row; there are 1 to {NUMBERS[-1]}, written like 1,2,5")
+        raise OptionError(f"--rows {text}: there is no row {unknown[0]!r}, only 1 to {NUMBERS[-1]}, written like 1,2,5")
     numbers = {known[part] for part in parts}
     return [row for row in ROWS if row.number in numbers]
 
@@ -149,7 +151,7 @@ def measure(row: Row, options: MeasureOptions) -> Finding:
         for name in row.sides:
             children[name] = running.enter_context(start_side(name, row, options))
             facts[name] = ask(children[name], {})["facts"]
-            # Once untimed, for whatever a library does only the first time.
+            # Once untimed, for what a library does only the first time.
             losses[name] = ask(children[name], {"begin": 0, "repeats": 1})["losses"]
         check_losses(row, losses)
         return Finding(row, take_turns(children, options.turns, repeats, begin=1), facts)
@@ -162,27 +164,28 @@ def start_side(name: str, row: Row, options: MeasureOptions) -> Child:
 
 
 def check_losses(row: Row, losses: dict[str, list[float]]) -> None:
-    """Raise UserError if the first losses differ: then the sides do not have the same model, weights and batch.
+    """Raise UserError if the initial losses differ: then the sides do not have the same model, weights and batch.
 
-    With dropout they always do, as no two libraries drop the same elements.
+    With dropout they always differ, since the libraries drop different elements.
     """
     if not losses["ours"] or SHAPES[row.shape].options.dropout:
         return
     first = {name: values[0] for name, values in losses.items()}
     if max(first.values()) - min(first.values()) > SAME_LOSS:
         raise UserError(
-            f"row {row.number}: the sides begin with different losses, so their times are meaningless: {first}"
+            f"row {row.number}: the initial losses of the sides differ, so their times are meaningless: {first}"
         )
 
 
 def measure_memory(row: Row, options: MeasureOptions, repeats: int) -> Finding:
-    """The most memory during each turn, all processes of a side together. One side after the other: both at once
-    would share the pages of the libraries that both have, and each count only half of them.
+    """The peak memory in each turn, all processes of a side together.
+
+    The sides run one after the other: at the same time, pages of libraries that both use would count half for each.
 
     Raises: UserError if the system does not report it.
     """
     if not is_measurable():
-        raise UserError(f"row {row.number}: this system has no /proc/PID/smaps_rollup (Linux has); leave out the row")
+        raise UserError(f"row {row.number}: this needs /proc/PID/smaps_rollup, which only Linux has; leave out the row")
     finding = Finding(row, {})
     for name in row.sides:
         with start_side(name, row, options) as child:

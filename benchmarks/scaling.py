@@ -1,9 +1,9 @@
-"""Measure how the speed of a training step changes with context, width and batch, beside PyTorch, and draw it.
+"""Measure how the speed of a training step changes with context, width and batch, beside PyTorch, and plot it.
 
     python -m benchmarks.scaling                          a table on stdout, about five minutes
-    python -m benchmarks.scaling --out docs/scaling.svg   and a picture
+    python -m benchmarks.scaling --out docs/scaling.svg   also a plot
 
-Everything but the varied measure is as in the table's first row. The sides take turns as there.
+Everything but the varied size is as in the table's first row. The sides take turns as there.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class ScalingOptions(MeasureOptions):
     """The options of `python -m benchmarks.scaling`."""
 
     turns: int = option(7, "turns of each side", unit="turns", low=1)
-    out: str = option("", "picture to write: .svg, .png or .pdf", unit="file")
+    out: str = option("", "plot to write: .svg, .png or .pdf", unit="file")
 
 
 def main(argv: list[str]) -> int:
-    """Measure, print the table, draw."""
+    """Measure, print the table, plot."""
     parsed = parse_command_line(
         ScalingOptions, argv, prog="python -m benchmarks.scaling", description=__doc__.split("\n")[0]
     )
@@ -56,7 +56,7 @@ def main(argv: list[str]) -> int:
     print(table(findings, about), end="")
     if options.out:
         with own_style():
-            save(draw(findings), Path(options.out))
+            save(plot(findings), Path(options.out))
     return 0
 
 
@@ -67,7 +67,7 @@ def tokens_per_second(finding: Finding, side: str) -> list[float]:
 
 
 def table(findings: dict[tuple[str, int], Finding], about: Sequence[str]) -> str:
-    """The page: what was measured on, and a line for each shape."""
+    """The page: machine and settings, and a line for each shape."""
     lines = ["# Training speed with context, width and batch", ""]
     lines += [f"- {line}" for line in (*about, *facts(list(findings.values())[:1]))]
     lines += ["", "| | | this project, tokens/s | torch, tokens/s | ratio |", "|---|---|---|---|---|"]
@@ -77,8 +77,8 @@ def table(findings: dict[tuple[str, int], Finding], about: Sequence[str]) -> str
     return "\n".join(lines) + "\n"
 
 
-def draw(findings: dict[tuple[str, int], Finding]):
-    """Above the speeds of both, below their ratio, a column for each measure; bars from quartile to quartile."""
+def plot(findings: dict[tuple[str, int], Finding]):
+    """Top: the speeds of both; bottom: their ratio; a column for each varied size. Bars show the quartiles."""
     figure = new_figure(9.6, 5)
     axes = figure.subplots(2, len(SCALES), sharey="row", sharex="col")
     for column, (name, values) in enumerate(SCALES.items()):
@@ -98,7 +98,7 @@ def draw(findings: dict[tuple[str, int], Finding]):
             part.grid(color="#dddddd", linewidth=0.6)
             part.spines[["top", "right"]].set_visible(False)
     axes[0, 0].set_ylabel("tokens per second")
-    axes[1, 0].set_ylabel("times as fast as PyTorch")
+    axes[1, 0].set_ylabel("speed-up over PyTorch")
     axes[0, 0].legend(frameon=False)
     return figure
 

@@ -1,6 +1,6 @@
-"""The models that are timed, and the batches that both sides learn from.
+"""The models that are timed, and the batches that both sides train on.
 
-The batches are made up: how long a step takes does not depend on what the text says. As in a text, few tokens are
+The batches are synthetic: the time of a step does not depend on the content of the text. As in a text, few tokens are
 frequent and many are rare.
 """
 
@@ -23,8 +23,8 @@ from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
 
 PRESETS = Path(__file__).parent.parent / "presets"
-BATCHES = 8  # different ones, which repeat
-PAIRS, LONGEST = 64, 16  # sentences of a translation batch on a CPU, and the tokens of the longest
+BATCHES = 8  # different ones, used in turn
+PAIRS, LONGEST = 64, 16  # sentence pairs of a translation batch on a CPU, and the tokens of the longest sentence
 SPECIALS = {"<pad>": 0, "<bos>": 1, "<eos>": 2}
 
 
@@ -36,7 +36,7 @@ class Shape:
         options: settings of the model and of the optimizer.
         vocab_size: V.
         tokens: the length T of a training sequence, at most block_size; of a translation batch the longest.
-        pairs: sentences of a translation batch.
+        pairs: sentence pairs of a translation batch.
     """
 
     options: GPTOptions | Seq2SeqOptions
@@ -70,7 +70,7 @@ class Shape:
 
 
 class MadeUpTask:
-    """The batches of a shape as the work of training: a Task (training/model_spec.py), as far as it is needed."""
+    """The batches of a shape as a Task (training/model_spec.py), with the methods that are needed here."""
 
     def __init__(self, shape: Shape) -> None:
         self.arrays, self.ignored = shape.batches(), SPECIALS["<pad>"] if shape.translates else None
@@ -89,19 +89,19 @@ class MadeUpTask:
 
 
 def made_up_ids(rng: np.random.Generator, first: int, vocab_size: int, size: tuple[int, ...]) -> np.ndarray:
-    """Token ids from `first` on, the lower the more frequent: half of the draws fall into the lowest eighth."""
+    """Token ids from `first` on, lower ones more frequent: half of them fall into the lowest eighth."""
     return first + ((vocab_size - first) * rng.random(size) ** 3).astype(np.int64)
 
 
 def made_up_windows(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and targets (B, T): the targets are the ids moved on by one."""
+    """Ids and targets (B, T): the targets are the ids shifted by one."""
     rng = keyed_rng(shape.options.seed, "benchmark", number)
     windows = made_up_ids(rng, 0, shape.vocab_size, (shape.options.batch_size, shape.tokens + 1))
     return windows[:, :-1], windows[:, 1:]
 
 
 def made_up_pairs(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
-    """Source (B, S) and target (B, T + 1) of like length, the target from <bos> to <eos>; padded at the end.
+    """Source (B, S) and target (B, T + 1) of similar lengths, the target from <bos> to <eos>; padded at the end.
 
     The shortest sentences are three quarters as long as the longest.
     """
@@ -133,7 +133,7 @@ GPT2 |= {"bias": True, "activation": "gelu_tanh", "learning_rate": 3e-4}
 VOCABULARY = 84  # the 83 characters of the text that the default preset learns from, and the unknown one
 
 SMALL = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size": 12}
-# One measure of the small shape at a time, from small to large.
+# One size of the small shape is varied at a time.
 SCALES = {"block_size": (32, 64, 128, 256, 512), "n_embd": (64, 128, 256, 512), "batch_size": (2, 6, 12, 24, 48)}
 
 SHAPES = {
@@ -146,7 +146,7 @@ SHAPES = {
 
 
 def scaled(measure: str, value: int) -> str:
-    """The name of the shape that differs from the small one in this measure."""
+    """The name of the shape that differs from the small one in this size."""
     return f"{measure}-{value}"
 
 
@@ -156,7 +156,7 @@ for measure, values in SCALES.items():
         SHAPES[scaled(measure, value)] = Shape(GPTOptions(**settings), VOCABULARY, settings["block_size"])
 
 # For a GPU. The base Transformer of Vaswani et al. 2017, table 3, with about half of the paper's batch of 25,000 source
-# and as many target tokens: as many as a step of GPT-2 has here.
+# and 25,000 target tokens: the same number as in a step of GPT-2 here.
 BASE = {"n_layer": 6, "n_head": 8, "n_embd": 512, "norm_first": False, "dropout": 0.1}
 GPU_BABY, GPU_GPT2 = GPTOptions(**BABY | {"batch_size": 64}), GPTOptions(**GPT2 | {"batch_size": 12})
 GPU_SHAPES = {
@@ -165,7 +165,7 @@ GPU_SHAPES = {
     "gpt2": Shape(GPU_GPT2, 50257, 1024),
     "translation": Shape(Seq2SeqOptions(**BASE), 37000, 32, pairs=384),
 }
-# The same models, too small to measure speed, but quick to check that everything runs.
+# The same models with tiny sizes, only to check that everything runs.
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 32}
 QUICK_SHAPES = {
     name: replace(

@@ -1,9 +1,9 @@
-"""A child process of the benchmarks: one side at one work, which answers questions on its stdin.
+"""A child process of the benchmarks: one side with one task, which answers questions on its stdin.
 
     python -m benchmarks.side ours train small 2
     python -m benchmarks.side torch-malloc write baby 0
 
-`rows.py` starts these. The first question is {}: answered, with facts for the reader, when everything is prepared.
+`rows.py` starts these. The first question is {}; the reply, facts for the reader, comes when everything is ready.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tinygrad_lite.cli.console import run_command
 
 
 def main(argv: list[str]) -> int:
-    """Prepare, then answer until stdin ends. The arguments: side, work, shape, workers of our side."""
+    """Prepare, then answer until stdin ends. The arguments: side, task, shape, workers of our side."""
     side, work, shape, workers = argv
     with ExitStack() as until_end:
         if side == "ours":
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
 
 
 def answer(repeat: Callable[[int], dict[str, float]], facts: list[str]) -> None:
-    """Do the work as often as asked."""
+    """Do the task as often as asked."""
 
     def reply(question: dict[str, Any]) -> dict[str, Any]:
         if not question:

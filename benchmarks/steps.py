@@ -1,7 +1,7 @@
-"""A training step on any device, and how long it takes.
+"""A training step on any device, and its time.
 
-Python only queues work for a GPU and continues at once. So the clock is read only when the GPU has caught up
-(`synchronize`), and not after each step but after a group of them, since training does not wait between steps either.
+Python only queues work for a GPU and continues at once. So the clock is read when the GPU has finished (`synchronize`),
+and only after a group of steps, since training does not wait between steps either.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.options import TrainOptions
 
-MOST_REPEATS = 200  # a GPU queues about 1,000 kernels; then Python waits
+MAX_REPEATS = 200  # a GPU queues about 1,000 kernels; then Python waits
 
-Step = Callable[[int], Any]  # does piece of work number n; on a GPU it only queues it
+Step = Callable[[int], Any]  # does repeat number n of a task; on a GPU it only queues the work
 
 
 def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Callable[[Any, int], Tensor]:
-    """Makes a function that learns from a batch: forward, backward, clipping, update, as train.py does on this device.
+    """Make a function that trains on a batch: forward, backward, clipping, update, as train.py does on this device.
 
     It takes the batch and the number of the step, and returns the loss before the update, not yet fetched.
     """
@@ -46,9 +46,9 @@ def trainer(options: TrainOptions, model: Module, optimizer: Optimizer) -> Calla
 
 
 def time_group(step: Step, synchronize: Callable[[], None], repeats: int, begin: int = 0) -> tuple[float, float, Any]:
-    """Do `repeats` steps in a row, numbered from `begin`.
+    """Do `repeats` consecutive steps, numbered from `begin`.
 
-    Returns: milliseconds of a step; those that Python needed to queue it; and the result of the last step.
+    Returns: milliseconds of a step; those in which Python queued it; and the result of the last step.
     """
     synchronize()
     began = time.perf_counter()
@@ -60,8 +60,10 @@ def time_group(step: Step, synchronize: Callable[[], None], repeats: int, begin:
     return (done - began) * 1e3 / repeats, (asked - began) * 1e3 / repeats, result
 
 
-def warm_up(step: Step, synchronize: Callable[[], None], seconds: float, most: int = MOST_REPEATS) -> tuple[float, int]:
-    """Do a few untimed steps: the first one compiles kernels, the next allocates memory.
+def warm_up(
+    step: Step, synchronize: Callable[[], None], seconds: float, max_repeats: int = MAX_REPEATS
+) -> tuple[float, int]:
+    """Do a few untimed steps: the first compiles kernels, the next allocates memory.
 
     Returns: milliseconds of the first step, and the number of steps that take about `seconds`.
     """
@@ -69,4 +71,4 @@ def warm_up(step: Step, synchronize: Callable[[], None], seconds: float, most: i
     ms, _, _ = time_group(step, synchronize, 1, 1)
     if ms < 1e3 * seconds:  # a long step needs no others
         ms, _, _ = time_group(step, synchronize, 2, 2)
-    return first, max(1, min(most, round(1e3 * seconds / ms)))
+    return first, max(1, min(max_repeats, round(1e3 * seconds / ms)))

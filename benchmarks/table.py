@@ -1,4 +1,4 @@
-"""From measured numbers to the table: ratios turn by turn, their median and quartiles, Markdown."""
+"""The table of the measurements: ratios turn by turn, their medians and quartiles, Markdown."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ SIDES = {"ours": "This project", "torch": "torch", "torch-malloc": "torch, same 
 
 
 def ratios(finding: Finding, other: str) -> list[float]:
-    """How much better we are than another side, turn by turn: above 1 where we are faster.
+    """This project compared with another side, turn by turn: above 1 where this project is faster.
 
-    That is theirs / ours for times and ours / theirs for speeds. For memory it is ours / theirs too, so there a
-    small number is good.
+    That is theirs / ours for times and ours / theirs for speeds. For memory it is ours / theirs too, so a small ratio
+    is good.
     """
     ours_on_top = finding.row.unit == "MB" or not finding.row.less_is_better
     pairs = zip(finding.turns["ours"], finding.turns[other], strict=True)
@@ -28,7 +28,7 @@ def ratios(finding: Finding, other: str) -> list[float]:
 def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
     """Lower quartile, median, upper quartile: a quarter, half and three quarters of the values lie below.
 
-    Between two values it is interpolated, so that the least and the greatest are the quantiles 0 and 1.
+    Quantiles are interpolated linearly between values; the smallest and largest value are the quantiles 0 and 1.
     """
     if len(values) == 1:
         return values[0], values[0], values[0]
@@ -36,12 +36,12 @@ def quartiles(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def judged(finding: Finding) -> list[float]:
-    """What is compared with floor and aim: the ratios to default torch, or without torch the numbers."""
+    """The numbers to compare with floor and aim: the ratios to default torch, or our own without torch."""
     return ratios(finding, "torch") if "torch" in finding.turns else finding.turns["ours"]
 
 
 def verdict(finding: Finding) -> str:
-    """What the median reaches: the aim, the floor, or neither."""
+    """Whether the median reaches the aim, the floor, or neither."""
     median = quartiles(judged(finding))[1]
     for name, bound in (("aim", finding.row.aim), ("floor", finding.row.floor)):
         if median <= bound if finding.row.is_at_most else median >= bound:
@@ -50,7 +50,7 @@ def verdict(finding: Finding) -> str:
 
 
 def shown(value: float) -> str:
-    """Three digits, or all of a number from 100 on."""
+    """Three significant digits; from 100 on, all digits before the point."""
     return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
 
 
@@ -85,8 +85,8 @@ def conditions(options: MeasureOptions, load_before: str) -> list[str]:
         f"Turns: {options.turns}, of memory at most {MEMORY_TURNS}",
     ]
     if options.quick:
-        lines.append("Made with --quick: not a result")
-    return lines + ([f"Load in the minute before (programs that wanted a core): {load_before}"] if load_before else [])
+        lines.append("Made with --quick: the numbers are meaningless")
+    return lines + ([f"Load average of the minute before: {load_before}"] if load_before else [])
 
 
 def facts(findings: Sequence[Finding]) -> list[str]:
@@ -104,9 +104,9 @@ def render(findings: Sequence[Finding], about: Sequence[str]) -> str:
     lines += [f"- {line}" for line in (*about, *facts(findings))]
     lines += [
         "",
-        "Numbers are medians of the turns, in brackets the quartiles. A ratio is taken in each turn: torch's time by "
-        "ours, or our speed by torch's, so above 1 this project is faster; for memory ours by torch's. Floor, aim and "
-        "`reached` refer to torch with its default settings.",
+        "Numbers are medians over the turns, with quartiles in brackets. A ratio is taken in each turn: torch's time "
+        "divided by ours, or our speed divided by torch's, so above 1 this project is faster; for memory ours divided "
+        "by torch's. Floor, aim and `reached` refer to torch with its default settings.",
         "",
         "| " + " | ".join(COLUMNS) + " |",
         "|" + "---|" * len(COLUMNS),

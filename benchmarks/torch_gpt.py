@@ -1,7 +1,7 @@
-"""The same GPT written with PyTorch: to check every gradient, and as the baseline of the timings.
+"""The same GPT written in PyTorch: to check every gradient, and as the baseline of the timings.
 
 It is the model of `gpt/model.py` in PyTorch's own idiom. `from_ours` copies the weights by name, so both can start
-from the same point and learn from the same batches.
+from the same point and train on the same batches.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class TorchBlock(nn.Module):
         self.down = nn.Linear(config.n_hidden, c, bias=bias)
 
     def forward(self, x: torch.Tensor, cache: TorchCache | None = None) -> torch.Tensor:
+        """(B, T, C) -> (B, T, C); with a cache, x follows the positions in it."""
         b, t, c = x.shape
         p = self.dropout if self.training else 0.0
         q, k, v = (
@@ -49,7 +50,7 @@ class TorchBlock(nn.Module):
 
 
 class TorchCache:
-    """The keys and values of the positions already seen, of one layer, in memory that is taken once."""
+    """The keys and values of the positions already seen, of one layer, in memory allocated once."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity, self.length = capacity, 0
@@ -65,7 +66,7 @@ class TorchCache:
 
 
 class TorchGPT(nn.Module):
-    """A decoder-only Transformer with a tied head, as `gpt.model.GPT`."""
+    """A decoder-only Transformer with a tied head, like `gpt.model.GPT`."""
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()
@@ -77,7 +78,7 @@ class TorchGPT(nn.Module):
         self.final_norm = nn.LayerNorm(config.n_embd, config.norm_eps, bias=config.bias)
 
     def hidden(self, ids: torch.Tensor, caches: list[TorchCache] | None = None) -> torch.Tensor:
-        """What the head scores: (B, T) integers -> (B, T, C). With caches, of tokens after those that they hold."""
+        """The input of the head: (B, T) integers -> (B, T, C). With caches, the ids follow the tokens in them."""
         past, c = caches[0].length if caches else 0, self.config.n_embd
         end = past + ids.shape[1]
         x = self.token_embedding(ids)
@@ -100,8 +101,10 @@ class TorchGPT(nn.Module):
 
     @torch.no_grad()
     def generate(self, ids: torch.Tensor, new_tokens: int) -> torch.Tensor:
-        """Greedily append tokens to ids (B, n) as nanoGPT's sample.py does: without a cache, so for each token the
-        whole text is read again, but only its last position is scored."""
+        """Greedily append tokens to ids (B, n) as nanoGPT's sample.py does: without a cache.
+
+        For each token the whole text is read again, but logits are computed for its last position only.
+        """
         for _ in range(new_tokens):
             x = self.hidden(ids[:, -self.config.block_size :])
             logits = F.linear(x[:, -1], self.token_embedding.weight)
@@ -110,7 +113,7 @@ class TorchGPT(nn.Module):
 
     @torch.no_grad()
     def generate_cached(self, ids: torch.Tensor, new_tokens: int) -> torch.Tensor:
-        """The same with a key-value cache, so that each token is read once; at most until the context is full."""
+        """The same with a key-value cache, so each token is read once; at most until the context is full."""
         caches = [TorchCache(self.config.block_size) for _ in self.blocks]
         written = [ids]
         for _ in range(new_tokens):
@@ -121,7 +124,10 @@ class TorchGPT(nn.Module):
 
 
 def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:
-    """Each parameter of the twin, and the names of ours that it consists of (queries, keys and values are packed)."""
+    """Each parameter of the PyTorch model, and the names of ours that it consists of.
+
+    PyTorch packs queries, keys and values into one parameter.
+    """
     kinds = ("weight", "bias") if config.bias else ("weight",)
     names = {"token_embedding.weight": ("token_embedding.weight",)}
     if config.positions == "learned":
@@ -139,15 +145,15 @@ def our_names(config: GPTConfig) -> dict[str, tuple[str, ...]]:
     return names
 
 
-def with_weights(twin: nn.Module, model: Module, names: dict[str, tuple[str, ...]]) -> nn.Module:
-    """The twin with the weights and dtype of our model, whose parameters `names` maps to the twin's."""
+def with_weights(torch_model: nn.Module, model: Module, names: dict[str, tuple[str, ...]]) -> nn.Module:
+    """The PyTorch model with the weights and dtype of our model, whose parameters `names` maps to its."""
     state = model.state_dict()
     packed = {name: torch.cat([torch.tensor(state[ours]) for ours in parts]) for name, parts in names.items()}
-    twin = twin.to(next(iter(packed.values())).dtype)
-    twin.load_state_dict(packed)
-    return twin
+    torch_model = torch_model.to(next(iter(packed.values())).dtype)
+    torch_model.load_state_dict(packed)
+    return torch_model
 
 
 def from_ours(model: GPT) -> TorchGPT:
-    """The twin of one of our models, with the same weights and dtype."""
+    """The PyTorch counterpart of one of our models, with the same weights and dtype."""
     return with_weights(TorchGPT(model.config), model, our_names(model.config))

@@ -1,7 +1,7 @@
 """The translation model around PyTorch's own `nn.Transformer`, with the weights of ours.
 
-`nn.Transformer` is the encoder and the decoder; the embedding, the positions and the tied head are around it, as in
-`seq2seq/model.py`. In its feed-forward it has one more dropout than ours, between the two maps: it is taken out.
+`nn.Transformer` is the encoder and the decoder; embedding, positions and tied head are added around it, as in
+`seq2seq/model.py`. Its feed-forward part has one more dropout than ours, between the two maps, which is removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class TorchSeq2Seq(nn.Module):
     def __init__(self, config: Seq2SeqConfig) -> None:
         super().__init__()
         if config.positions != "sinusoidal":
-            raise ValueError("the twin supports only sinusoidal positions")
+            raise ValueError("the PyTorch model supports only sinusoidal positions")
         self.config = config
         width, bias = config.n_embd, config.bias
         settings = {"dropout": config.dropout, "activation": config.activation, "bias": bias}
@@ -71,7 +71,10 @@ class TorchSeq2Seq(nn.Module):
 
 
 def our_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
-    """Each parameter of the twin, and the names of ours that it consists of (queries, keys and values are packed)."""
+    """Each parameter of the PyTorch model, and the names of ours that it consists of.
+
+    PyTorch packs queries, keys and values into one parameter.
+    """
     names = {"token_embedding.weight": ("token_embedding.weight",)}
     for kind in ("weight", "bias") if config.bias else ("weight",):
         for stack in ("encoder", "decoder"):
@@ -94,5 +97,5 @@ def our_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
 
 
 def from_ours(model: Seq2Seq) -> TorchSeq2Seq:
-    """The twin of one of our models, with the same weights and dtype."""
+    """The PyTorch counterpart of one of our models, with the same weights and dtype."""
     return with_weights(TorchSeq2Seq(model.config), model, our_names(model.config))

@@ -1,4 +1,4 @@
-"""PyTorch's side of the rows, works as in `our_side.py`: from the same weights, on the same batches.
+"""PyTorch's side of the rows: the tasks of `our_side.py`, from the same weights, on the same batches.
 
 PyTorch runs with its defaults: eagerly, with its default AdamW.
 """
@@ -23,72 +23,72 @@ from tinygrad_lite.training.run_folder import tune_memory
 
 
 def prepare(work: str, shape: str, tuned: bool) -> tuple[Repeat, list[str]]:
-    """What does this work, and facts for the reader.
+    """The function that does this work, and facts for the reader.
 
     Args:
-        tuned: with the memory settings that our scripts make, instead of the system's.
+        tuned: with the memory settings of our scripts, instead of the system's.
     """
     kept = tune_memory() if tuned else False
     return WORKS[work](SHAPES[shape]), [f"threads: {torch.get_num_threads()}", MALLOC[kept]]
 
 
-def twin_of(shape: Shape) -> torch.nn.Module:
-    """The model in PyTorch with the first weights of ours."""
+def torch_model_of(shape: Shape) -> torch.nn.Module:
+    """The model in PyTorch with the initial weights of ours."""
     return (seq2seq_from_ours if shape.translates else gpt_from_ours)(make_model(shape))
 
 
 def train(shape: Shape) -> Repeat:
     """Training steps, in milliseconds."""
-    return steps_of(shape, twin_of(shape))
+    return steps_of(shape, torch_model_of(shape))
 
 
 def train_alone(shape: Shape) -> Repeat:
-    """The same from PyTorch's own first weights, so that its process never holds a model of ours."""
+    """The same from PyTorch's own initial weights, so that its process never holds a model of ours."""
     return steps_of(shape, TorchGPT(shape.config))
 
 
-def steps_of(shape: Shape, twin: torch.nn.Module) -> Repeat:
+def steps_of(shape: Shape, torch_model: torch.nn.Module) -> Repeat:
     """The training steps of a model."""
     batches = [tuple(torch.from_numpy(part.copy()) for part in batch) for batch in shape.batches()]
-    optimizer = torch_optimizer(shape.options, twin)
+    optimizer = torch_optimizer(shape.options, torch_model)
 
     def repeat(step: int) -> dict[str, float]:
         began = time.perf_counter()
-        loss = torch_update(shape.options, twin, optimizer, batches[step % len(batches)])
+        loss = torch_update(shape.options, torch_model, optimizer, batches[step % len(batches)])
         return {"value": (time.perf_counter() - began) * 1e3, "loss": loss}
 
     return repeat
 
 
 def torch_update(
-    options: TrainOptions, twin: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Sequence[torch.Tensor]
+    options: TrainOptions, torch_model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Sequence[torch.Tensor]
 ) -> float:
-    """Learn from one batch with a model that has `loss(*batch)`; returns the loss before the update."""
-    return torch_step(options, twin, optimizer, twin.loss, batch).item()
+    """Train on one batch, with a model that has `loss(*batch)`; returns the loss before the update."""
+    return torch_step(options, torch_model, optimizer, torch_model.loss, batch).item()
 
 
 def torch_step(
     options: TrainOptions,
-    twin: torch.nn.Module,
+    torch_model: torch.nn.Module,
     optimizer: torch.optim.Optimizer,
     loss_of: Callable[..., torch.Tensor],
     batch: Sequence[torch.Tensor],
 ) -> torch.Tensor:
-    """The same without waiting for the loss; `loss_of` is the model's `loss`, as it is or compiled."""
+    """The same without waiting for the loss; `loss_of` is the model's `loss`, compiled or not."""
     optimizer.zero_grad()
     loss = loss_of(*batch)
     loss.backward()
     if options.grad_clip:
-        torch.nn.utils.clip_grad_norm_(twin.parameters(), options.grad_clip)
+        torch.nn.utils.clip_grad_norm_(torch_model.parameters(), options.grad_clip)
     optimizer.step()
     return loss.detach()
 
 
-def torch_optimizer(options: TrainOptions, twin: torch.nn.Module, **settings: Any) -> torch.optim.AdamW:
-    """AdamW with nanoGPT's groups: what has two axes or more decays, the rest does not."""
+def torch_optimizer(options: TrainOptions, torch_model: torch.nn.Module, **settings: Any) -> torch.optim.AdamW:
+    """AdamW with nanoGPT's groups: parameters with two or more axes decay, the others do not."""
     groups = [
-        {"params": [p for p in twin.parameters() if p.ndim >= 2], "weight_decay": options.weight_decay},
-        {"params": [p for p in twin.parameters() if p.ndim < 2], "weight_decay": 0.0},
+        {"params": [p for p in torch_model.parameters() if p.ndim >= 2], "weight_decay": options.weight_decay},
+        {"params": [p for p in torch_model.parameters() if p.ndim < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), **settings)
 
@@ -107,7 +107,7 @@ def write(shape: Shape) -> Repeat:
 
 
 def hugging_face(model: GPT) -> Any:
-    """Hugging Face's GPT-2 with our weights, and without a token that ends a text."""
+    """Hugging Face's GPT-2 with our weights, and without an end-of-text token."""
     import transformers
 
     transformers.logging.set_verbosity_error()
@@ -125,12 +125,12 @@ def greedily(count: int) -> dict[str, Any]:
 
 def write_uncached(shape: Shape) -> Repeat:
     """Greedy generation without a cache, as nanoGPT samples, in tokens per second."""
-    twin, count = twin_of(shape).eval(), shape.options.block_size - 1
+    torch_model, count = torch_model_of(shape).eval(), shape.options.block_size - 1
 
     def repeat(number: int) -> dict[str, float]:
         prompt = torch.tensor([[number % shape.vocab_size]])
         began = time.perf_counter()
-        tokens = twin.generate(prompt, count)
+        tokens = torch_model.generate(prompt, count)
         return {"value": (tokens.shape[1] - 1) / (time.perf_counter() - began)}
 
     return repeat

@@ -1,14 +1,14 @@
 """The GPT's data: a text becomes tokens, the tokens become batches of (ids, targets).
 
-A language model's teacher is the text itself: at every position the target is the next token. So a batch is cut from
-the text as windows of T + 1 tokens, whose first T are the ids and whose last T, the same moved on by one, the targets:
+The text itself provides the targets: at every position the target is the next token. So a batch consists of windows
+of T + 1 tokens, cut from the text, whose first T are the ids and whose last T, shifted by one, are the targets:
 
     window    H  a  b  e  _  n  u  n
     ids       H  a  b  e  _  n  u
     targets   a  b  e  _  n  u  n
 
-The last tenth of the text is held out: the model never learns from it, and how well it predicts it is the honest
-measure of what it has learned.
+The last tenth of the text is held out: the model is never trained on it, so the loss there measures how well the model
+generalises.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
 
 @dataclass
 class TextData:
-    """A tokenized text, split into what is learned from and what is held out.
+    """A tokenized text, split into a training part and a held-out part.
 
     Attributes:
         train, held_out: token ids, one long array each.
-        chars_per_token: characters of the held-out text by its tokens; turns nats per token into bits per character.
+        chars_per_token: of the held-out text; converts nats per token into bits per character.
     """
 
     corpus: Corpus
@@ -55,7 +55,7 @@ class TextData:
     device: str = "cpu"
 
     def batch(self, step: int, sequences: int) -> tuple[np.ndarray, np.ndarray]:
-        """The windows of one update, (sequences, T) ids and targets, at places drawn with the key (seed, step).
+        """The windows of one update, (sequences, T) ids and targets, at positions drawn with the key (seed, step).
 
         All sequences of an update are drawn at once, so cutting them into micro-steps does not change them.
         """
@@ -72,9 +72,9 @@ class TextData:
             yield self._tensors(ids[part], targets[part])
 
     def validation_batches(self, batch_size: int, eval_iters: int) -> Iterator[Batch]:
-        """The held-out text in consecutive windows, each token the target once; always the same.
+        """The held-out text in consecutive windows, in which each token is a target once; always the same.
 
-        With eval_iters > 0 only that many windows, evenly spaced.
+        With eval_iters > 0, only N windows of it, evenly spaced.
         """
         starts = np.arange(0, len(self.held_out) - 1, self.block_size)
         if 0 < eval_iters < len(starts):
@@ -88,7 +88,7 @@ class TextData:
             yield self._tensors(rest[:, :-1], rest[:, 1:])
 
     def bits_per_character(self, nats_per_token: float) -> float:
-        """A loss in the unit in which tokenizers can be compared: 1 nat is 1/ln 2 bits."""
+        """A loss in the unit that is comparable across tokenizers; 1 nat is 1/ln 2 bits."""
         return nats_per_token / math.log(2) / self.chars_per_token
 
     def _tensors(self, ids: np.ndarray, targets: np.ndarray) -> Batch:
@@ -96,7 +96,7 @@ class TextData:
 
 
 def split(text: str) -> tuple[str, str]:
-    """The part of a text to learn from, and the part that is held out."""
+    """The training part of a text, and the held-out part."""
     cut = round(len(text) * (1 - HELD_OUT))
     return text[:cut], text[cut:]
 
@@ -105,7 +105,7 @@ def learn_tokenizer(options: GPTOptions, text: str) -> Tokenizer:
     """The tokenizer that the options ask for.
 
     Words and merges are learned from the part of the text that is not held out. The character vocabulary is that of
-    the whole text: which letters there are is no knowledge about the held-out part worth speaking of.
+    the whole text, since the set of letters reveals next to nothing about the held-out part.
     """
     if options.tokenizer == "char":
         return CharTokenizer.train(text)
@@ -132,7 +132,7 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
     train = np.array(tokenizer.encode(train_text), kind)
     held_out = np.array(tokenizer.encode(held_out_text), kind)
     if len(train) <= options.block_size or len(held_out) < 2:
-        # Characters that would do, if they were tokens as those of the text are; a tenth of 20 is held out.
+        # The length that would suffice, at this number of characters per token; a tenth of 20 tokens is 2.
         tokens = max((options.block_size + 1) / (1 - HELD_OUT), 2 / HELD_OUT)
         longer = math.ceil(tokens * len(corpus.text) / (len(train) + len(held_out)))
         smaller = f"--block_size {len(train) - 1} or smaller, or " if min(len(train), len(held_out)) > 1 else ""

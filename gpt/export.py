@@ -1,21 +1,21 @@
-"""Give a trained GPT away: write it in the layout in which Hugging Face keeps GPT-2, which many programs read.
+"""Export a trained GPT in Hugging Face's GPT-2 layout, which many programs read.
 
     python -m gpt.export out/goethe-char/best.safetensors goethe-gpt2
 
 The folder then holds
 
-    config.json                       the settings, by GPT-2's names
-    model.safetensors                 the weights, by GPT-2's names and in its orientation (`gpt/pretrained.py`)
+    config.json                       the settings, under GPT-2's names
+    model.safetensors                 the weights, under GPT-2's names and in its orientation (`gpt/pretrained.py`)
     tinygrad_lite_tokenizer.json      our tokenizer
-    tokenizer.json                    only if the model began as a GPT-2 that came with one
+    tokenizer.json                    only if the model was fine-tuned from a GPT-2 that has one
 
 transformers' `GPT2LMHeadModel.from_pretrained("goethe-gpt2")` computes the same logits from it. GPT-2 has a bias in
 every linear map and norm; a model without them gets zeros there. It has learned positions only, so a model with
-sinusoidal ones cannot be exported, nor one with another setting that GPT-2 has no name for.
+sinusoidal positions, or with another setting that GPT-2 lacks, cannot be exported.
 
 Our own byte-level BPE is not written as a `tokenizer.json`: the two programs would cut text into words by regular
-expressions whose classes of Unicode characters are not exactly the same, so some text would get other tokens.
-Encode with our tokenizer and hand over ids, as with the other kinds.
+expressions whose classes of Unicode characters differ slightly, so some text would get different tokens. Encode with
+our tokenizer and pass ids, as with the other kinds.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ USAGE = "usage: python -m gpt.export CHECKPOINT DIR    (a .safetensors file or a
 
 
 def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
     if argv in (["--help"], ["-h"]):
         print(__doc__)
         return 0
@@ -48,16 +49,16 @@ def main(argv: list[str]) -> int:
     source, folder = map(Path, argv)
     trained = load_trained(source)
     export(trained, folder)
-    say(f"{trained.about}; now in the layout of GPT-2 in {folder}/")
+    say(f"{trained.about}; exported in GPT-2's layout to {folder}/")
     return 0
 
 
 def export(trained: Trained, folder: Path) -> None:
     """Write a trained GPT into a new or empty folder.
 
-    Raises: CheckpointError if it has positions that GPT-2 has not, or if the folder cannot be written.
+    Raises: CheckpointError if GPT-2 lacks one of its settings, or if the folder cannot be written.
     """
-    model, tokenizer = trained.make_model(), trained.tokenizer  # which checks that settings and weights fit together
+    model, tokenizer = trained.make_model(), trained.tokenizer  # this checks that weights and settings agree
     dtype = model.token_embedding.weight.dtype.name
     end = tokenizer.specials.get("<eos>", tokenizer.specials.get(GPT2_SPECIAL))
     settings = gpt2_config(trained.config, dtype, end)
@@ -65,14 +66,14 @@ def export(trained: Trained, folder: Path) -> None:
     files = {
         "config.json": _as_json(settings),
         OWN_TOKENIZER: _as_json(tokenizer.to_json()),
-        WEIGHTS: to_bytes(weights, {"format": "pt"}),  # transformers refuses a file that does not say which program's
+        WEIGHTS: to_bytes(weights, {"format": "pt"}),  # transformers requires this entry
     }
     if isinstance(tokenizer, HFTokenizer):
         files["tokenizer.json"] = tokenizer.definition.encode("utf-8")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
-            raise CheckpointError(f"{folder} is not empty: name a new folder, so that nothing in it is overwritten")
+            raise CheckpointError(f"{folder} is not empty: name a new folder, so that nothing is overwritten")
         for name, data in files.items():
             (folder / name).write_bytes(data)
     except OSError as error:
@@ -80,12 +81,12 @@ def export(trained: Trained, folder: Path) -> None:
 
 
 def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any]:
-    """Our settings by GPT-2's names.
+    """Our settings under GPT-2's names.
 
     Args:
-        dtype: of the weights.
+        dtype: that of the weights.
         end: the id of the token that ends a text, None if there is none.
-    Raises: CheckpointError if GPT-2 has no name for one of them, which is found out by reading them back.
+    Raises: CheckpointError if GPT-2 lacks one of them, that is, if reading them back gives other settings.
     """
     theirs = {
         "architectures": ["GPT2LMHeadModel"],
@@ -102,22 +103,22 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
         "attn_pdrop": config.dropout,
         "resid_pdrop": config.dropout,
         "tie_word_embeddings": True,
-        "bos_token_id": end,  # left out, it would be GPT-2's 50256
+        "bos_token_id": end,  # without it, it would be GPT-2's 50256
         "eos_token_id": end,
         "dtype": dtype,
     }
     read = own_config(theirs)
-    for name in config.shape() - {"bias"}:  # a bias of zeros is none
+    for name in config.shape() - {"bias"}:  # a bias of zeros is equivalent to no bias
         if getattr(read, name) != getattr(config, name):
             raise CheckpointError(
-                f"the model has {name} {getattr(config, name)}, but the layout of GPT-2 has room for "
-                f"{getattr(read, name)} only: train one with --{name} {getattr(read, name)} to export it"
+                f"the model has {name} {getattr(config, name)}, but GPT-2's layout allows only "
+                f"{getattr(read, name)}: train one with --{name} {getattr(read, name)} to export it"
             )
     return theirs
 
 
 def to_gpt2_weights(model: GPT) -> dict[str, np.ndarray]:
-    """The weights by GPT-2's names, in its orientation, with zeros for the biases that a model without has not."""
+    """The weights under GPT-2's names, in its orientation, with zeros for missing biases."""
     ours = model.state_dict()
     dtype = ours["token_embedding.weight"].dtype
     parts = layer_names(model.config.n_layer)

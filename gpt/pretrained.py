@@ -1,13 +1,13 @@
-"""Weights that others trained: a folder in Hugging Face's GPT-2 layout becomes our settings, weights and tokenizer.
+"""Pretrained weights: a folder in Hugging Face's GPT-2 layout becomes our settings, weights and tokenizer.
 
     config.json          n_layer, n_head, n_embd, n_positions (our block_size), ...
-    model.safetensors    the weights, by GPT-2's names (`layer_names` translates them)
+    model.safetensors    the weights, under GPT-2's names (`layer_names` translates them)
     tokenizer.json       or vocab.json and merges.txt; or the file that `gpt/export.py` writes
 
 GPT-2 has the same layers as our GPT with bias=True. Its files differ from ours in two ways:
 
-    orientation    a linear map is kept as (in, out), y = x W + b; ours as (out, in), y = x W^T + b
-    packing        queries, keys and values are one map h.N.attn.c_attn of (C, 3 C); ours are three of (C, C)
+    orientation    a linear map is stored as (in, out), y = x W + b; ours as (out, in), y = x W^T + b
+    packing        queries, keys and values are one map h.N.attn.c_attn, (C, 3C); ours are three maps, (C, C)
 
 Reference: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
 Format: the class GPT2LMHeadModel of https://huggingface.co/docs/transformers.
@@ -34,7 +34,7 @@ from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 WEIGHTS = "model.safetensors"
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
 OUR_ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
-# What each setting must be, if it is there, for the model to be the one that we compute.
+# The values that these settings must have, if they are given, for the model to be ours.
 REQUIRED = {
     "model_type": "gpt2",
     "tie_word_embeddings": True,
@@ -42,7 +42,7 @@ REQUIRED = {
     "scale_attn_by_inverse_layer_idx": False,
     "add_cross_attention": False,
 }
-# GPT-2 small, which a config.json means where it says nothing.
+# GPT-2 small: the values of settings that a config.json omits.
 DEFAULTS = {
     "vocab_size": 50257,
     "n_positions": 1024,
@@ -53,16 +53,16 @@ DEFAULTS = {
     "activation_function": "gelu_new",
     "layer_norm_epsilon": 1e-5,
 }
-# Not learned: the causal mask, which older files hold as if it were a weight.
+# The causal mask, which older files store like a weight.
 BUFFER = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
 
 
 def load_gpt2(folder: Path) -> tuple[GPTConfig, dict[str, np.ndarray], Tokenizer | None]:
     """Read a folder in Hugging Face's GPT-2 layout.
 
-    Returns: the settings, the weights by our names (float16 becomes float32), and the tokenizer, None if there is
+    Returns: the settings, the weights under our names (float16 becomes float32), and the tokenizer, None if there is
         no file of one.
-    Raises: CheckpointError if a file is missing or damaged, or describes a model that ours is not; TokenizerError if
+    Raises: CheckpointError if a file is missing or damaged, or describes a different kind of model; TokenizerError if
         the tokenizer cannot be used.
     """
     config = read_config(folder / "config.json")
@@ -73,7 +73,7 @@ def load_gpt2(folder: Path) -> tuple[GPTConfig, dict[str, np.ndarray], Tokenizer
 def read_config(path: Path) -> GPTConfig:
     """Our settings from GPT-2's.
 
-    Raises: CheckpointError if the file is missing, no JSON, or describes a model that ours is not.
+    Raises: CheckpointError if the file is missing, is not JSON, or describes a different kind of model.
     """
     try:
         theirs = json.loads(path.read_text(encoding="utf-8"))
@@ -82,9 +82,9 @@ def read_config(path: Path) -> GPTConfig:
             f"there is no {path}: a pretrained GPT-2 is a folder with config.json and {WEIGHTS}"
         ) from None
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no readable JSON ({error})") from None
+        raise CheckpointError(f"{path} is not readable JSON ({error})") from None
     if not isinstance(theirs, dict):
-        raise CheckpointError(f"{path} holds no JSON object")
+        raise CheckpointError(f"{path} does not hold a JSON object")
     try:
         return own_config(theirs)
     except CheckpointError as error:
@@ -92,20 +92,18 @@ def read_config(path: Path) -> GPTConfig:
 
 
 def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
-    """Our settings from GPT-2's by their names in config.json.
+    """Our settings from those in a config.json.
 
-    Raises: CheckpointError if they describe a model that ours is not.
+    Raises: CheckpointError if they describe a different kind of model.
     """
     for name, value in REQUIRED.items():
         if theirs.get(name, value) != value:
-            raise CheckpointError(
-                f"{name} is {theirs[name]!r}, but this program computes only models where it is {value!r}"
-            )
+            raise CheckpointError(f"{name} is {theirs[name]!r}, but this program supports only {value!r}")
     theirs = DEFAULTS | theirs
     activation = theirs["activation_function"]
     if not isinstance(activation, str) or activation not in OUR_ACTIVATION:
         raise CheckpointError(
-            f"activation_function is {activation!r}, but this program knows only {', '.join(OUR_ACTIVATION)}"
+            f"activation_function is {activation!r}, but this program supports only {', '.join(OUR_ACTIVATION)}"
         )
     return GPTConfig.from_json(
         {
@@ -125,7 +123,7 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
 
 
 def layer_names(n_layer: int) -> dict[str, str]:
-    """Our name of each part, by GPT-2's. Two parts differ in more than the name: `c_attn` is three of ours.
+    """GPT-2's name of each part -> ours. `c_attn` also differs in structure: it packs three of our parts.
 
     >>> layer_names(1)["h.0.mlp.c_fc"]
     'blocks.0.mlp.up'
@@ -145,7 +143,7 @@ def layer_names(n_layer: int) -> dict[str, str]:
 
 
 def gpt2_shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight of such a model, by GPT-2's names."""
+    """The shape of every weight of such a model, under GPT-2's names."""
     c, f = config.n_embd, config.n_hidden
     maps = {"attn.c_attn": (c, 3 * c), "attn.c_proj": (c, c), "mlp.c_fc": (c, f), "mlp.c_proj": (f, c)}
     shapes: dict[str, tuple[int, ...]] = {"wte.weight": (config.vocab_size, c), "wpe.weight": (config.block_size, c)}
@@ -159,11 +157,11 @@ def gpt2_shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
 
 
 def to_own_weights(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
-    """The weights by our names and in our orientation, of those by GPT-2's names.
+    """The weights under our names and in our orientation, from those under GPT-2's names.
 
-    Raises: CheckpointError that names what is missing, unexpected, or of another shape than the settings say.
+    Raises: CheckpointError that names missing or unexpected weights, or a shape that contradicts the settings.
     """
-    if config.n_layer > len(theirs):  # before their names are listed: a damaged config.json may claim millions
+    if config.n_layer > len(theirs):  # checked before listing names: a damaged config.json may claim millions of layers
         raise CheckpointError(f"{WEIGHTS} holds {len(theirs)} tensors, too few for n_layer {config.n_layer}")
     _check_names_and_shapes(theirs, gpt2_shapes(config))
     ours = {}
@@ -173,7 +171,7 @@ def to_own_weights(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[
             if array is None:  # embeddings have no bias
                 continue
             if "c_" in their_name:  # a linear map
-                array = array.T  # (in, out) -> (out, in); a bias is a vector and stays what it is
+                array = array.T  # (in, out) -> (out, in); the bias, a vector, is unchanged
             if their_name.endswith("c_attn"):
                 for part, piece in zip(("query", "key", "value"), np.split(array, 3), strict=True):
                     ours[f"{our_name}.{part}.{kind}"] = np.ascontiguousarray(piece)
@@ -195,12 +193,12 @@ def _check_names_and_shapes(theirs: Mapping[str, np.ndarray], shapes: Mapping[st
 
 
 def _read_weights(folder: Path) -> dict[str, np.ndarray]:
-    """What model.safetensors holds, without the prefix `transformer.`, the mask, and the tied output matrix."""
+    """The tensors of model.safetensors, without the prefix `transformer.`, the mask, and the tied output matrix."""
     path = folder / WEIGHTS
     if not path.is_file():
         raise CheckpointError(
-            f"{folder} has no {WEIGHTS}, the only format that is read: where transformers and torch are installed, "
-            f'convert it by GPT2LMHeadModel.from_pretrained("{folder}").save_pretrained("NEW_FOLDER", '
+            f"{folder} has no {WEIGHTS}, the only supported format: where transformers and torch are installed, "
+            f'convert it with GPT2LMHeadModel.from_pretrained("{folder}").save_pretrained("NEW_FOLDER", '
             'max_shard_size="100GB")'
         )
     weights = {}
@@ -213,14 +211,16 @@ def _read_weights(folder: Path) -> dict[str, np.ndarray]:
                 if not BUFFER.fullmatch(short):
                     weights[short] = _as_float(path, name, file.get_tensor(name))
     except (safetensors.SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
-        # The last three come of types that NumPy does not have, such as bfloat16.
+        # The last three are for types that NumPy does not have, such as bfloat16.
         raise CheckpointError(
-            f"{path} cannot be read ({error}): it is damaged, or of a type that NumPy does not have; for bfloat16 "
+            f"{path} cannot be read ({error}): it is damaged, or has a type that NumPy lacks; for bfloat16, "
             "pip install ml_dtypes, or save it as float32"
         ) from None
     head = weights.pop("lm_head.weight", None)
     if head is not None and not np.array_equal(head, weights.get("wte.weight", np.empty(0))):
-        raise CheckpointError(f"{path}: lm_head.weight is not wte.weight, but here the output matrix is always tied")
+        raise CheckpointError(
+            f"{path}: lm_head.weight differs from wte.weight, but this program supports only a tied output matrix"
+        )
     return weights
 
 
@@ -228,7 +228,7 @@ def _as_float(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     if array.dtype.name in ("float16", "bfloat16"):
         array = array.astype(np.float32)
     if array.dtype not in (np.float32, np.float64):
-        raise CheckpointError(f"{path}: {name} is of the type {array.dtype}, not of floating-point numbers")
+        raise CheckpointError(f"{path}: {name} has the type {array.dtype}, which is not floating-point")
     if not np.isfinite(array).all():
         raise CheckpointError(f"{path}: {name} holds NaN or infinity")
     return array
@@ -241,7 +241,7 @@ def _read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer | None:
     try:
         tokenizer = tokenizer_from_json(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is no readable JSON ({error})") from None
+        raise CheckpointError(f"{path} is not readable JSON ({error})") from None
     if tokenizer.vocab_size != vocab_size:
         raise CheckpointError(f"{path} has {tokenizer.vocab_size} tokens, the model of config.json {vocab_size}")
     return tokenizer

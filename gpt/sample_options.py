@@ -1,4 +1,4 @@
-"""What `sample.py` can be asked for, and which of it does not go together.
+"""The options of `sample.py`, and which of them cannot be combined.
 
 The names are nanoGPT's wherever nanoGPT has one, and otherwise those of Hugging Face's transformers.
 """
@@ -16,38 +16,50 @@ from tinygrad_lite.cuda.precision import PRECISIONS
 
 @dataclass
 class SampleOptions:
-    """Everything that `sample.py` can be asked for."""
+    """The options of `sample.py`."""
 
     start: str = option("\n", "the prompt; FILE:path reads it from a file, - from stdin", group="text")
     max_new_tokens: int = option(500, "length of the continuation", unit="tokens", low=0, high=10_000_000, group="text")
-    num_samples: int = option(1, "continuations to write, one after the other", low=1, high=1_000_000, group="text")
-    seed: int = option(1337, "random seed; the same seed writes the same text", low=0, group="text")
-    stop: list[str] = option([], "strings, \\n is a line break: the text ends before the first of them", group="text")
-    show_probs: bool = option(
-        False, "colour tokens by their probability, list the entropy of each position; on a terminal", group="text"
+    num_samples: int = option(1, "number of continuations", low=1, high=1_000_000, group="text")
+    seed: int = option(1337, "random seed; the same seed gives the same text", low=0, group="text")
+    stop: list[str] = option(
+        [], "strings at the first of which the text ends, before it; \\n is a line break", group="text"
     )
-    interactive: bool = option(False, "write by turns; every line typed is added to the text", group="text")
+    show_probs: bool = option(
+        False, "colour tokens by probability and list the entropy of each position, on a terminal", group="text"
+    )
+    interactive: bool = option(
+        False, "write in turns with the model: each line typed is appended to the text", group="text"
+    )
     score: str = option(
-        "", "measure the bits per character of this text instead of writing", is_path=True, group="text"
+        "", "file whose loss to measure, in bits per character, instead of generating", is_path=True, group="text"
     )
 
     temperature: float = option(
-        0.8, "below 1 the probable becomes more probable, above 1 less; 0: greedy", low=0.0, group="sampling"
+        0.8, "below 1 sharpens the distribution, above 1 flattens it; 0: greedy", low=0.0, group="sampling"
     )
     top_k: int = option(
         200, "sample from the N most probable tokens only; 0: all", unit="tokens", low=0, group="sampling"
     )
     top_p: float = option(
-        1.0, "sample from the smallest set of tokens with this probability", above=0.0, high=1.0, group="sampling"
+        1.0,
+        "sample from the smallest set of tokens with at least this total probability",
+        above=0.0,
+        high=1.0,
+        group="sampling",
     )
     min_p: float = option(
-        0.0, "sample from tokens with this share of the largest probability", low=0.0, high=1.0, group="sampling"
+        0.0,
+        "sample from tokens with at least this fraction of the largest probability",
+        low=0.0,
+        high=1.0,
+        group="sampling",
     )
     repetition_penalty: float = option(
-        1.0, "power to which the probability of old tokens is raised; 1: none", above=0.0, high=100.0, group="sampling"
+        1.0, "exponent for the probability of tokens that occurred; 1: none", above=0.0, high=100.0, group="sampling"
     )
     no_repeat_ngram_size: int = option(
-        0, "no sequence of N tokens comes twice; 0: any may", unit="tokens", low=0, group="sampling"
+        0, "no sequence of N tokens occurs twice; 0: off", unit="tokens", low=0, group="sampling"
     )
     greedy: bool = option(False, "always take the most probable token", group="sampling")
 
@@ -57,15 +69,11 @@ class SampleOptions:
     length_penalty: float = option(
         0.6, "exponent that favours longer hypotheses; 0: none", low=0.0, high=10.0, group="beam"
     )
-    n_best: int = option(1, "hypotheses to show, at most the beam's width", unit="hypotheses", low=1, group="beam")
+    n_best: int = option(1, "hypotheses to show, at most --beam", unit="hypotheses", low=1, group="beam")
 
-    attention: str = option(
-        "", "picture of the attention weights to draw: .svg, .png or .pdf", is_path=True, group="translation"
-    )
+    attention: str = option("", "plot of the attention weights: .svg, .png or .pdf", is_path=True, group="translation")
 
-    out_dir: str = option(
-        "", "folder of the run to take; empty: the newest checkpoint under out/", is_path=True, group="run"
-    )
+    out_dir: str = option("", "folder of a run; empty: the newest checkpoint under out/", is_path=True, group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
     dtype: str = option(
         "float32",
@@ -73,12 +81,10 @@ class SampleOptions:
         choices=PRECISIONS,
         group="run",
     )
-    use_cache: bool = option(
-        True, "keep keys and values of earlier tokens; without, the same text, slower", group="run"
-    )
+    use_cache: bool = option(True, "cache keys and values of earlier tokens; false: the same text, slower", group="run")
 
     def stop_strings(self) -> list[str]:
-        r"""The stop strings in the form of the text that the model learned from; a written \n is a line break.
+        r"""The stop strings, normalised as the training text was; a written \n is a line break.
 
         >>> SampleOptions(stop=["Ende", r"\n"]).stop_strings()
         ['Ende', '\n']
@@ -86,7 +92,7 @@ class SampleOptions:
         return [normalise(text.replace(r"\n", "\n")) for text in self.stop]
 
 
-# What the options of other programs are called here.
+# The names here of other programs' options.
 HINTS = answers(
     {
         "--start": "prompt p text input context prefix begin beginning sentence source",
@@ -117,53 +123,61 @@ HINTS = answers(
         ),
         "is not needed: the text goes to stdout, so python sample.py > FILE keeps it": "o out output output_file save",
         "is for train.py": "learning_rate lr max_iters batch_size epochs dataset block_size n_layer overwrite",
-        "is a variable of the environment: OPENBLAS_NUM_THREADS": "threads num_threads n_threads workers num_workers",
+        "is an environment variable here: OPENBLAS_NUM_THREADS": "threads num_threads n_threads workers num_workers",
     }
 )
-# Options that only a text drawn token by token takes.
-DRAWING = (
+# Options of text that is generated token by token.
+SAMPLING = (
     *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size", "greedy"),
     *("num_samples", "stop", "show_probs", "interactive"),
 )
-# What means nothing where there is no choice.
-CHOOSING = ("temperature", "top_k", "top_p", "min_p")
-MOST_BEAM_MEMORY = 4 * 2**30  # bytes
+# Options of random sampling, which --greedy excludes.
+RANDOM = ("temperature", "top_k", "top_p", "min_p")
+MAX_BEAM_MEMORY = 4 * 2**30  # bytes
 
 
 def check_combination(options: SampleOptions, given: dict) -> None:
-    """Refuse options that contradict each other."""
-    writing = [f"--{name}" for name in given if name not in ("score", "out_dir", "device", "dtype")]
-    if options.score and writing:
-        raise OptionError(f"--score measures a text and writes none, {writing[0]} is for writing one: choose")
+    """Raise OptionError if options contradict each other."""
+    others = [f"--{name}" for name in given if name not in ("score", "out_dir", "device", "dtype")]
+    if options.score and others:
+        raise OptionError(
+            f"--score cannot be combined with {others[0]}, because it generates no text: omit one of them"
+        )
     if "" in options.stop_strings():
-        raise OptionError("--stop '': an empty string stands everywhere: give at least one character")
+        raise OptionError("--stop '': an empty string occurs everywhere; give at least one character")
     if options.interactive and (options.start == "-" or "num_samples" in given):
         clash = "--start -" if options.start == "-" else "--num_samples"
-        raise OptionError(f"--interactive answers each line from stdin once, so {clash} does not go with it")
-    drawing = [f"--{name}" for name in DRAWING if name in given]
-    if options.beam and drawing:
-        raise OptionError(f"--beam searches for the most probable text, {drawing[0]} is for drawing one: choose")
-    choosing = [f"--{name}" for name in CHOOSING if name in given]
-    if options.greedy and choosing:
-        raise OptionError(f"--greedy leaves no choice, {choosing[0]} is for choosing at random: take one of them")
+        raise OptionError(
+            f"--interactive cannot be combined with {clash}: it reads stdin and replies to each line once"
+        )
+    sampling = [f"--{name}" for name in SAMPLING if name in given]
+    if options.beam and sampling:
+        raise OptionError(f"--beam cannot be combined with {sampling[0]}: search for the best text, or sample one")
+    random = [f"--{name}" for name in RANDOM if name in given]
+    if options.greedy and random:
+        raise OptionError(
+            f"--greedy cannot be combined with {random[0]}, an option of random sampling: omit one of them"
+        )
     searching = [f"--{name}" for name in ("length_penalty", "n_best") if name in given]
     if not options.beam and searching:
-        raise OptionError(f"{searching[0]} is for beam search: give --beam too, for example --beam 4")
+        raise OptionError(f"{searching[0]} is an option of beam search: add --beam, for example --beam 4")
     if options.beam and options.n_best > options.beam:
-        raise OptionError(f"--n_best {options.n_best}: a beam of {options.beam} keeps no more than {options.beam}")
+        raise OptionError(
+            f"--n_best {options.n_best}: a beam search with --beam {options.beam} finds at most {options.beam}"
+        )
 
 
 def check_beam(options: SampleOptions, config: Any) -> None:
-    """Refuse a beam that would fill the memory: each of its hypotheses has keys and values for a whole context.
+    """Raise OptionError if a beam would fill the memory: each hypothesis has keys and values for a whole context.
 
     Args:
         config: the model's settings.
     """
-    needed = options.beam * 2 * 4 * config.n_layer * config.block_size * config.n_embd  # of four bytes each
-    needed *= 2  # after each token, the hypotheses that stay are copied
-    if needed > MOST_BEAM_MEMORY:
+    needed = options.beam * 2 * 4 * config.n_layer * config.block_size * config.n_embd  # float32
+    needed *= 2  # after each token, the remaining hypotheses are copied
+    if needed > MAX_BEAM_MEMORY:
         gib = 2**30
         raise OptionError(
             f"--beam {options.beam}: the hypotheses' keys and values would take {needed / gib:.1f} GiB of memory, "
-            f"and {MOST_BEAM_MEMORY // gib} are the most: take a smaller beam"
+            f"more than the {MAX_BEAM_MEMORY // gib} GiB allowed: use a smaller beam"
         )

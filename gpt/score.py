@@ -1,13 +1,13 @@
-"""How well does a model know a text? Its loss on any text, as training measures it on the held-out one.
+"""A model's loss on any text, measured as training measures it on the held-out text.
 
-The text is read in windows as long as the model's context, one after the other, and every token but the first is
-predicted once, from those before it in its window. The mean of -ln p(token) is the loss in nats per token; it depends
-on how the tokenizer cuts the text. Bits per character do not, so they can be compared:
+The text is cut into consecutive windows as long as the model's context, and every token but the first is predicted
+once, from those before it in its window. The mean of -ln p(token) is the loss in nats per token; it depends
+on the tokenizer. Bits per character are comparable across tokenizers:
 
     bits per character = nats per token / ln 2 / characters per token
 
-A character that the model never saw counts as the token <unk>, that is, with the probability that *something* unknown
-comes; which character it is would cost more. A text with many of them seems easier than it is.
+An unknown character counts as the token <unk>, that is, with the probability of *any* unknown character; to tell which
+one it is would cost more bits. So a text with many of them seems easier than it is.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from tinygrad_lite.cli.errors import CheckpointError, CorpusError
 from tinygrad_lite.corpora.texts import Corpus
 from tinygrad_lite.tokenizers.base import Tokenizer
 
-BATCH_SIZE = 16  # windows that the GPT reads at once; the result depends on it by rounding only
+BATCH_SIZE = 16  # windows per batch; it affects the result by rounding only
 
 
 @dataclass(frozen=True)
 class Score:
-    """What a text costs a model."""
+    """The loss of a model on a text."""
 
     characters: int
     tokens: int
@@ -40,14 +40,12 @@ class Score:
 def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus) -> Score:
     """The loss of a model on a whole text.
 
-    Raises: CorpusError if the text has less than two tokens, so that there is none to predict; CheckpointError if the
+    Raises: CorpusError if the text has fewer than two tokens, so that there is none to predict; CheckpointError if the
         model's loss is not a number.
     """
     tokens = np.array(tokenizer.encode(corpus.text))
     if len(tokens) < 2:
-        raise CorpusError(
-            f"{corpus.name} is one token long, and it takes two to predict one from the other: take a longer text"
-        )
+        raise CorpusError(f"{corpus.name} has fewer than two tokens, so there is none to predict: use a longer text")
     data = TextData(
         corpus=corpus,
         tokenizer=tokenizer,
@@ -66,5 +64,5 @@ def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus) -> Score:
             count += targets.numel()
     nats_per_token = nats / count
     if not math.isfinite(nats_per_token):
-        raise CheckpointError(f"the model's loss on {corpus.name} is {nats_per_token}: its training has diverged")
+        raise CheckpointError(f"the model's loss on {corpus.name} is {nats_per_token}: its training diverged")
     return Score(len(corpus.text), len(tokens), nats_per_token, data.bits_per_character(nats_per_token))

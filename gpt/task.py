@@ -1,4 +1,4 @@
-"""What a GPT does in training: predict a text, token by token, and now and then write one."""
+"""The GPT's training task: predict a text token by token, and generate samples at evaluations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tinygrad_lite.training.model_spec import ModelSpec, Report
 
 
 class TextTask:
-    """A text to learn from, its held-out part, and samples of what was learned."""
+    """A training text, its held-out part, and samples by the model."""
 
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
@@ -29,7 +29,7 @@ class TextTask:
         self.example = first_words(self.data.corpus.text) if options.text else "Habe nun, ach!"
 
     def describe(self) -> str:
-        """One line on the tokens."""
+        """One line about the tokens."""
         data = self.data
         return (
             f"{data.tokenizer.kind} tokenizer with {data.tokenizer.vocab_size:,} tokens, "
@@ -42,7 +42,7 @@ class TextTask:
         return self.tokenizer.unknown(self.data.corpus.text)
 
     def target_tokens(self, step: int) -> int:
-        """The number of tokens that an update learns to predict."""
+        """The number of target tokens of an update."""
         options = self.options
         return options.batch_size * options.gradient_accumulation_steps * options.block_size
 
@@ -55,7 +55,7 @@ class TextTask:
             yield (ids[own], targets[own]), targets[own].numel() / tokens
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
-        """The held-out text in windows; of several processes each has every n-th batch."""
+        """The held-out text in windows; with several processes, each has every n-th batch."""
         batches = self.data.validation_batches(self.options.batch_size, self.options.eval_iters)
         for batch in itertools.islice(batches, rank, None, size):
             yield batch, batch[1].numel()
@@ -67,7 +67,7 @@ class TextTask:
         return Report({"bits_per_char": bits}, f"{bits:.3f} bits per character", text)
 
     def sample(self, model: GPT) -> str:
-        """A short text by the model as it is; the same random numbers each time, so samples can be compared."""
+        """A short text by the current model; always with the same random numbers, so that samples are comparable."""
         prompt = self.tokenizer.encode("\n") or [0]
         model.eval()
         log_probs, state = model.start(np.array([prompt]))
@@ -87,7 +87,7 @@ class TextTask:
 
 
 def first_words(text: str) -> str:
-    r"""The first words of a line of the text, to let a model continue them; empty if no line begins plainly.
+    r"""The first words of the first suitable line of a text, as an example of a prompt; empty if there is none.
 
     >>> first_words("* * *\n\nEs irrt der Mensch, so lang er strebt.")
     'Es irrt der'
@@ -102,7 +102,7 @@ SPEC = ModelSpec(
     about="Train a GPT on text. Without options: the preset goethe-char.",
     examples={
         "python train.py": "the preset goethe-char: two minutes on two cores",
-        "python train.py --text my.txt": "a text of your own; the run is in out/my",
+        "python train.py --text my.txt": "your own text; the run is in out/my",
         "python train.py --resume": "continue the run in out/goethe-char",
     },
     preset="goethe-char",

@@ -1,4 +1,4 @@
-"""A trained GPT, wherever it is from: one of our checkpoints, a run's folder, or a folder in GPT-2's layout."""
+"""Load a trained GPT from a checkpoint, a run's folder, or a folder in GPT-2's layout."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def load_trained(path: Path) -> Trained:
     """Read a trained GPT.
 
     Args:
-        path: a checkpoint; a folder with a config.json, which is one in GPT-2's layout; or any other folder, of which
-            the newest checkpoint is taken.
+        path: a checkpoint; a folder in GPT-2's layout, which has a config.json; or any other folder, whose newest
+            checkpoint is read.
     Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
     """
     if is_gpt2(path):
@@ -32,5 +32,5 @@ def load_trained(path: Path) -> Trained:
 
 
 def is_gpt2(path: Path) -> bool:
-    """Whether this is a folder in GPT-2's layout, or one that was meant to be."""
+    """Whether this is a folder in GPT-2's layout, perhaps with weights in an unsupported format."""
     return (path / "config.json").is_file() or any(path.glob("pytorch_model*.bin"))

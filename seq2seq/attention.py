@@ -1,13 +1,13 @@
-"""What does the decoder attend to while it writes? The weights of the cross-attention, as numbers and as a picture.
+"""What does the decoder attend to? The weights of the cross-attention, as numbers and as a plot.
 
-Each head of each layer has, for every token it helps to write, weights over the tokens of the source that add up to
-1. With the words of both sentences along the edges they make a chart: bright squares say which German word stands
-behind which English one, and where the word order turns.
+For every target token, each head of each layer has weights over the source tokens, which sum to 1. With the words of
+both sentences along the axes they make a chart: dark squares show which German word corresponds to which English one,
+and where the word order changes.
 
     found = cross_attention(model, tokenizer, "Der Mann liest.", tokens)
     found.weights[0, 2]      # (T, S): layer 0, head 2
 
-The pieces of a sentence that stand in the middle of a word or of a letter are shown as they are, with · for a space.
+Tokens that are parts of words or of characters are shown as they are, with · for a space.
 
 Reference: Bahdanau, Cho, Bengio 2015 (arXiv:1409.0473), figure 3; Vaswani et al. 2017, section 3.2.3.
 """
@@ -33,18 +33,18 @@ from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.plot import METADATA, new_figure, own_style, save
 from tinygrad_lite.transformer import MultiHeadAttention
 
-FORMATS = tuple(METADATA)  # suffixes of pictures
-MOST_INCHES = 100  # beyond, a picture takes minutes and gigabytes
+FORMATS = tuple(METADATA)  # suffixes of plots
+MAX_INCHES = 100  # a larger plot takes minutes and gigabytes
 
 
 @dataclass(frozen=True)
 class CrossAttention:
-    """Which piece of the source each written piece attends to.
+    """Which source tokens each target token attends to.
 
     Attributes:
-        source: the S pieces of the source sentence.
-        target: the T pieces of its translation, the last of which is its end.
-        weights: (layers, heads, T, S); the weights with which a piece was written add up to 1 over S.
+        source: the S tokens of the source sentence, as text.
+        target: the T tokens of its translation, as text, the last of which is <eos>.
+        weights: (layers, heads, T, S), the weights for each target token, which sum to 1 over S.
     """
 
     source: list[str]
@@ -53,10 +53,10 @@ class CrossAttention:
 
 
 def cross_attention(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, translation: Sequence[int]) -> CrossAttention:
-    """The cross-attention of each layer and head when `model` writes this translation of the sentence.
+    """The cross-attention of each layer and head when the model produces this translation of the sentence.
 
     Args:
-        translation: its tokens, as in `Translation.tokens`; <eos> is added if it is missing.
+        translation: the tokens, as in `Translation.tokens`; <eos> is added if it is missing.
     Raises: ValueError if the sentence has no token.
     """
     block_size, eos = model.config.block_size, tokenizer.specials[EOS]
@@ -67,7 +67,7 @@ def cross_attention(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, transla
     device = model.token_embedding.weight.device
     model.eval()
     with no_grad(), watching(model) as heads:
-        # The token written at place t is chosen when the decoder reads the one before it, so <bos> stands first.
+        # Token t is predicted when the decoder reads token t - 1, so the input begins with <bos>.
         target = [tokenizer.specials[BOS], *written]
         model(*(Tensor(np.array([ids]), device=device) for ids in (source, target)))
     weights = np.stack([one.weights.numpy()[0] for one in heads])
@@ -75,20 +75,21 @@ def cross_attention(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, transla
 
 
 class Watched(Module):
-    """Computes what an attention computes, and records its weights."""
+    """Wraps an attention, and records its weights."""
 
     def __init__(self, attention: MultiHeadAttention) -> None:
         super().__init__()
         self.attention = attention
 
     def forward(self, x: Tensor, memory: Tensor, mask: Tensor, cache: None = None) -> Tensor:
+        """The output of the attention: x (B, T, C), memory (B, S, C) -> (B, T, C)."""
         self.weights = self.attention.weights(x, memory, mask)
         return self.attention(x, memory, mask)
 
 
 @contextmanager
 def watching(model: Seq2Seq) -> Iterator[list[Watched]]:
-    """Inside, every layer's cross-attention is watched."""
+    """Inside, the cross-attention of every layer records its weights."""
     watched = [Watched(block.cross) for block in model.decoder]
     try:
         for block, one in zip(model.decoder, watched, strict=True):
@@ -105,18 +106,18 @@ def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
     return [visible(tokenizer.decode([token])).translate(shown) for token in tokens]
 
 
-def draw_attention(found: CrossAttention, path: Path) -> None:
-    """Write a picture, .svg, .png or .pdf, with a chart for each layer (rows) and head (columns).
+def plot_attention(found: CrossAttention, path: Path) -> None:
+    """Write a plot, .svg, .png or .pdf, with a chart for each layer (rows) and head (columns).
 
-    Raises: UserError if matplotlib is not installed, if the picture would be too large, or if the file cannot be
+    Raises: UserError if matplotlib is not installed, if the plot would be too large, or if the file cannot be
         written.
     """
     layers, heads, t, s = found.weights.shape
     width, height = 1.0 + heads * (0.6 + 0.17 * s), 0.6 + layers * (0.5 + 0.17 * t)  # inches
-    if max(width, height) > MOST_INCHES:
+    if max(width, height) > MAX_INCHES:
         raise OptionError(
-            f"--attention {path}: with {s} pieces in the sentence and {t} in its translation the picture would have "
-            f"{width:.0f} by {height:.0f} inches, and {MOST_INCHES} are the most: take a shorter sentence"
+            f"--attention {path}: with {s} tokens in the sentence and {t} in its translation the plot would measure "
+            f"{width:.0f} by {height:.0f} inches, more than {MAX_INCHES}: use a shorter sentence"
         )
     with own_style():
         figure = new_figure(width, height)
@@ -127,14 +128,14 @@ def draw_attention(found: CrossAttention, path: Path) -> None:
                 axes.imshow(found.weights[layer, head], cmap="Greys", vmin=0, vmax=1, aspect="equal")
                 axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
                 axes.tick_params(length=0)
-        # All charts share these, and they are written at the outer edges only.
+        # All charts share the axes; labels are shown at the outer edges only.
         charts[0, 0].set_xticks(range(s), found.source, fontsize=7, rotation=90)
         charts[0, 0].set_yticks(range(t), found.target, fontsize=7)
         for axes in charts.flat:
             for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
-                label.set_parse_math(False)  # a dollar sign is a dollar sign
+                label.set_parse_math(False)  # a dollar sign does not begin a formula
             axes.tick_params(axis="x", labelsize=7, labelrotation=90)
             axes.tick_params(axis="y", labelsize=7)
-        with warnings.catch_warnings():  # a letter that matplotlib's own font lacks, an SVG shows all the same
+        with warnings.catch_warnings():  # an SVG can show letters that matplotlib's font lacks
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
             save(figure, path)

@@ -12,29 +12,31 @@ from tinygrad_lite.transformer import ACTIVATIONS
 
 @dataclass(frozen=True)
 class Seq2SeqConfig(ModelConfig):
-    """The settings of an encoder-decoder. A field is everything that a new one needs: see `training/model_config.py`.
+    """The settings of an encoder-decoder. A new setting needs only a field here: see `training/model_config.py`.
 
-    `transformer_base` and `transformer_big` are those of Vaswani et al. 2017, table 3.
+    `transformer_base` and `transformer_big` have the settings of Vaswani et al. 2017, table 3.
     """
 
-    vocab_size: int = option(MISSING, "V, tokens of both languages together", low=1, high=MOST_TOKENS)
-    pad: int = option(MISSING, "id of the token that fills a batch", low=0, high=MOST_TOKENS)
-    bos: int = option(MISSING, "id of the token with which every translation begins", low=0, high=MOST_TOKENS)
-    eos: int = option(MISSING, "id of the token with which it ends", low=0, high=MOST_TOKENS)
-    n_layer: int = option(3, "blocks of the encoder, and as many of the decoder", low=1, high=1000, group="model")
+    vocab_size: int = option(MISSING, "V, size of the vocabulary of both languages", low=1, high=MOST_TOKENS)
+    pad: int = option(MISSING, "id of the padding token", low=0, high=MOST_TOKENS)
+    bos: int = option(MISSING, "id of the token that begins every translation", low=0, high=MOST_TOKENS)
+    eos: int = option(MISSING, "id of the token that ends it", low=0, high=MOST_TOKENS)
+    n_layer: int = option(3, "blocks in the encoder, and in the decoder", low=1, high=1000, group="model")
     n_head: int = option(4, "attention heads per block", low=1, group="model")
     n_embd: int = option(256, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
-    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
+    n_inner: int = option(
+        0, "hidden width of the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model"
+    )
     block_size: int = option(256, "longest sentence", unit="tokens", low=4, high=1_000_000, group="model")
     bias: bool = option(True, "whether linear maps and norms have a bias", group="model")
-    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
-    activation: str = option("relu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
-    positions: str = option(
-        "sinusoidal", "how a token knows its place", choices=("sinusoidal", "learned"), group="model"
+    norm_first: bool = option(
+        True, "norm before each part of a block (pre-norm); false: after it, as in 2017", group="model"
     )
-    dropout: float = option(0.1, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
+    activation: str = option("relu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
+    positions: str = option("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned"), group="model")
+    dropout: float = option(0.1, "probability of zeroing an element in training", low=0.0, below=1.0, group="training")
     label_smoothing: float = option(
-        0.1, "share of the target's probability spread over all tokens", low=0.0, below=1.0, group="training"
+        0.1, "probability that is spread over all tokens", low=0.0, below=1.0, group="training"
     )
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
@@ -43,7 +45,11 @@ class Seq2SeqConfig(ModelConfig):
     )
 
     def activations(self, batch_tokens: int) -> int:
-        """About how many numbers a training micro-step keeps for its backward pass: see `GPTConfig.activations`."""
+        """An estimate of the numbers that a training micro-step keeps for its backward pass.
+
+        It counts the arrays that each layer's derivatives keep, as `GPTConfig.activations` does, for equally long
+        source and target. tests/test_train.py compares it with the memory that a step takes.
+        """
         c, f = self.n_embd, self.n_hidden
         per_target = self.n_layer * (14 * c + 2 * f) + self.vocab_size
         return batch_tokens // 2 * (self.n_layer * (8 * c + 2 * f) + per_target)
@@ -60,7 +66,7 @@ def transformer_big(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: in
 
 
 def _paper(vocab_size: int, pad: int, bos: int, eos: int, n_head: int, n_embd: int, dropout: float) -> Seq2SeqConfig:
-    """What both have in common: six layers, the norm after the sum; the rest is the default."""
+    """The settings that both share: six layers, post-norm, and the defaults."""
     return Seq2SeqConfig(
         vocab_size,
         pad,

@@ -1,6 +1,6 @@
-"""Sentence pairs to learn from and held-out ones, so that nothing of a held-out pair was seen in either language.
+"""Training pairs and held-out pairs of sentences, which share no sentence in either language.
 
-The pairs are those of a named corpus (tinygrad_lite/corpora/pairs.py), of files, or of a toy task.
+The pairs come from a named corpus (tinygrad_lite/corpora/pairs.py), from files, or from a toy task.
 """
 
 from __future__ import annotations
@@ -21,11 +21,10 @@ SentencePair = tuple[str, str]
 
 @dataclass
 class PairCorpus:
-    """Sentence pairs to learn from and held-out ones.
+    """Training pairs and held-out pairs.
 
     Attributes:
-        left_out: what was not taken and why, in words.
-        sha256: the hash of all pairs, as lines of text.
+        left_out: the numbers of pairs that are not used, each with the reason.
     """
 
     name: str
@@ -35,17 +34,18 @@ class PairCorpus:
 
     @property
     def sha256(self) -> str:
+        """The hash of all pairs, as lines of text."""
         parts = (self.train, self.held_out)
         lines = "".join(f"{source}\t{target}\n" for part in parts for source, target in [*part, ("", "")])
         return hashlib.sha256(lines.encode("utf-8")).hexdigest()
 
 
 def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
-    """The pairs that the options ask for, in the direction that they ask for.
+    """The pairs that the options name, in the direction that they name.
 
-    Raises: CorpusError if a file cannot be read, if sides do not fit together, or if there is too little.
+    Raises: CorpusError if a file cannot be read, if its two sides differ in length, or if there are too few pairs.
     """
-    words: list[SentencePair] = []  # of a dictionary: learned from, never held out
+    words: list[SentencePair] = []  # from a dictionary: trained on, never held out
     held_out: list[SentencePair] = []
     if options.pairs:
         name, pairs = Path(options.pairs).name, read_table(Path(options.pairs))
@@ -71,7 +71,7 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
         left_out.append(f"{seen:,} that share a sentence with a held-out pair")
     if not train or not held_out:
         raise CorpusError(
-            f"{name} has too few pairs: {len(train):,} to learn from and {len(held_out):,} held out; take more, or "
+            f"{name} has too few pairs: {len(train):,} to learn from and {len(held_out):,} held out; use more, or "
             "name held-out ones with --val_src and --val_tgt"
         )
     if options.swap:
@@ -80,7 +80,7 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
 
 
 def without_empty(pairs: Sequence[SentencePair]) -> tuple[list[SentencePair], int]:
-    """The pairs with something on both sides, and the number of the others."""
+    """The pairs without an empty side, and the number of the others."""
     full = [pair for pair in pairs if all(pair)]
     return full, len(pairs) - len(full)
 
@@ -95,7 +95,7 @@ def without_sentences_of(
 
 
 def read_table(path: Path) -> list[SentencePair]:
-    """The pairs of a file with source TAB target in each line; further columns and blank lines are passed over.
+    """The pairs of a file with source TAB target in each line; further columns and blank lines are ignored.
 
     Raises: CorpusError with the number of a line that has no tab.
     """
@@ -140,18 +140,18 @@ def read_lines(path: Path) -> list[str]:
 
 
 def split(pairs: Sequence[SentencePair], held_out: int) -> tuple[list[SentencePair], list[SentencePair]]:
-    """Hold out about N pairs, so that none of their sentences, in either language, is learned from.
+    """Hold out about N pairs, so that none of their sentences, in either language, is trained on.
 
-    Pairs that share a sentence go the same way, all of them: they form groups, found by joining each pair's source to
-    its target (union-find). Which groups are held out depends on their sentences only, by way of a hash, not on the
-    order of the pairs; and in the order of that hash they are given, so that the first few stand for all.
+    Pairs that share a sentence stay together: they form groups, found by joining each pair's source to its target
+    (union-find). The groups are held out in the order of a hash of their sentences, so that the choice does not depend
+    on the order of the pairs, and the first few held-out pairs are representative.
     """
     parent: dict[tuple[int, str], tuple[int, str]] = {}
 
     def root(sentence: tuple[int, str]) -> tuple[int, str]:
         parent.setdefault(sentence, sentence)
         while parent[sentence] != sentence:
-            parent[sentence] = parent[parent[sentence]]  # halves the way for the next time
+            parent[sentence] = parent[parent[sentence]]  # halves the path
             sentence = parent[sentence]
         return sentence
 
@@ -163,14 +163,14 @@ def split(pairs: Sequence[SentencePair], held_out: int) -> tuple[list[SentencePa
         groups.setdefault(root((0, key_of(source))), []).append(i)
     chosen: dict[int, None] = {}  # a set that keeps its order
     for _, group in sorted((hashlib.sha256(repr(name).encode()).digest(), group) for name, group in groups.items()):
-        if len(chosen) < held_out and len(group) <= max(1, held_out // 10):  # no group may fill it
+        if len(chosen) < held_out and len(group) <= max(1, held_out // 10):  # no group may dominate
             chosen.update(dict.fromkeys(group))
     learned = [pair for i, pair in enumerate(pairs) if i not in chosen]
     return learned, [pairs[i] for i in chosen]
 
 
 def key_of(sentence: str) -> str:
-    """What counts as the same sentence: upper and lower case and what stands at its end make no difference.
+    """A key that is equal for equal sentences; case, spaces and final punctuation make no difference.
 
     >>> key_of("Guten Tag!") == key_of("guten  Tag")
     True

@@ -1,14 +1,14 @@
-"""The translation model's data: sentence pairs become batches of about equally many tokens.
+"""The translation model's data: sentence pairs become batches with about the same number of tokens.
 
-A batch is two rectangles, one of source and one of target tokens, and what a short sentence does not fill is padding,
-computed for nothing. So sentences of like length go together: all pairs are put in the order of their lengths (equal
-ones in another random order in each epoch), cut into batches, and the batches are shuffled.
+A batch is two rectangles, one of source and one of target tokens. Short sentences are padded, and computing padding is
+wasted. So sentences of similar length go together: all pairs are sorted by length (pairs of equal length in a new
+random order in each epoch), cut into batches, and the batches are shuffled.
 
     order     I go .  |  He sleeps .  |  The man reads a book .  |  A dog runs over the wet grass .  | ...
     batches  [I go .  ;  He sleeps .]   [The man reads a book .  ;  A dog runs over the wet grass .]   ...
 
 A batch holds at most `batch_tokens` tokens of source and target together, padding included: many short sentences, or
-few long ones. So every update costs about the same, and weighs every target token alike.
+few long ones. So every update costs about the same; within it, all target tokens have the same weight.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ Pair = tuple[list[int], list[int]]  # source ids; target ids from <bos> to <eos>
 
 @dataclass
 class PairData:
-    """Tokenized sentence pairs, split into what is learned from and what is held out.
+    """Tokenized sentence pairs, split into a training part and a held-out part.
 
     Attributes:
         train, held_out: pairs of token ids, the target from <bos> to <eos>.
-        batch_tokens: most tokens of a batch, source and target and padding.
+        batch_tokens: maximum number of tokens in a batch: source, target and padding.
         micro_steps: batches whose gradients make one update.
     """
 
@@ -52,16 +52,17 @@ class PairData:
 
     @property
     def pad(self) -> int:
+        """The id of <pad>."""
         return self.tokenizer.specials[PAD]
 
     @property
     def epoch_steps(self) -> int:
-        """The updates of the first pass over the training pairs; a later one may have a few more or less."""
+        """The number of updates in the first epoch; later epochs may have a few more or less."""
         self.update(0)
         return self._ends[0]
 
     def update(self, step: int) -> list[np.ndarray]:
-        """The batches of one update, as numbers of pairs. An epoch's last update may have fewer micro-steps."""
+        """The batches of one update, as indices of pairs. An epoch's last update may have fewer micro-steps."""
         while not self._ends or step >= self._ends[-1]:
             batches = self.epoch(len(self._ends))
             self._epochs = [batches]
@@ -79,13 +80,13 @@ class PairData:
         return [batches[i] for i in rng.permutation(len(batches))]
 
     def target_tokens(self, step: int) -> int:
-        """The number of tokens that an update learns to predict: those of the targets, and an end for each."""
+        """The number of target tokens of an update, each target's <eos> included."""
         return sum(len(self.train[i][1]) - 1 for part in self.update(step) for i in part)
 
     def micro_batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
-        """The batches of one update, each with its number of target tokens, no two of which need be equal.
+        """The batches of one update, each with its number of target tokens, which may differ.
 
-        The pairs of a batch are in order of length, and of several processes each has every n-th of them.
+        The pairs of a batch are sorted by length; with several processes, each has every n-th pair.
         """
         for part in self.update(step):
             if pairs := [self.train[i] for i in part[rank::size]]:
@@ -115,11 +116,11 @@ def area(pairs: Sequence[Pair]) -> int:
 
 
 def batches_of(pairs: Sequence[Pair], batch_tokens: int, order: np.ndarray) -> list[np.ndarray]:
-    """Cut pairs, sorted by length, into batches of at most `batch_tokens` tokens; a longer pair goes alone.
+    """Cut pairs, sorted by length, into batches of at most `batch_tokens` tokens; a longer pair is a batch of its own.
 
     Args:
-        order: the order (n,) of pairs of equal length.
-    Returns: the numbers of the pairs of each batch; every pair is in one of them.
+        order: (n,), the order of pairs of equal length.
+    Returns: the indices of the pairs of each batch; every pair is in exactly one batch.
     """
     lengths = np.array([(len(source), len(target)) for source, target in pairs]).reshape(-1, 2)[order]
     by_length = order[np.lexsort((lengths[:, 0], lengths[:, 1]))]  # by target, then by source; stable

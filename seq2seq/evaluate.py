@@ -1,13 +1,13 @@
-"""How well does a model translate? Its translations of held-out sentences, scored by sacrebleu.
+"""Measure how well a model translates: held-out sentences are translated, and scored with sacrebleu.
 
     python -m seq2seq.evaluate out/translate-de-en                       the run's own held-out pairs
     python -m seq2seq.evaluate out/translate-de-en --beam 1              greedily
     python -m seq2seq.evaluate out/translate-de-en --pairs test.tsv      other pairs: source TAB target in each line
     python -m seq2seq.evaluate out/translate-de-en --src a.de --tgt a.en
-    python -m seq2seq.evaluate out/translate-de-en --out written.txt     keep the translations, a line for each source
+    python -m seq2seq.evaluate out/translate-de-en --out written.txt     save the translations, one per line
 
-The held-out pairs are found as in training, by the settings in the checkpoint; the paths of a run's own files are in
-the options.json beside it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout.
+The held-out pairs are those of the training, found by the settings in the checkpoint; the paths of the run's files are
+in the options.json beside it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from tinygrad_lite.training.run_folder import RunFolder, tune_memory
 
 @dataclasses.dataclass
 class EvaluateOptions:
-    """Everything that the evaluation can be asked for."""
+    """The options of the evaluation."""
 
     beam: int = option(5, "hypotheses of the search; 1: greedy", unit="hypotheses", low=1, high=1000)
-    length_penalty: float = option(0.6, "exponent that makes longer hypotheses cheaper; 0: none", low=0.0, high=10.0)
+    length_penalty: float = option(0.6, "exponent that favours longer hypotheses; 0: none", low=0.0, high=10.0)
     pairs: str = option("", "file to translate instead: source TAB target in each line", is_path=True)
     src: str = option("", "file to translate instead: a source sentence in each line", is_path=True)
-    tgt: str = option("", "its right translations, line by line", is_path=True)
-    swap: bool = option(False, "the pairs of these files are target first")
+    tgt: str = option("", "its reference translations, line by line", is_path=True)
+    swap: bool = option(False, "the files have the target first")
     max_pairs: int = option(0, "evaluate the first N pairs only; 0: all", unit="pairs", low=0)
     out: str = option("", "file for the translations", is_path=True)
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
@@ -75,12 +75,12 @@ def main(argv: list[str]) -> int:
 
 
 def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[SentencePair]:
-    """The pairs of the files that the options name, or else those that the run held out.
+    """The pairs of the files that the options name, otherwise the held-out pairs of the run.
 
     Raises: CorpusError if there are none, or if they cannot be read.
     """
     if bool(options.src) != bool(options.tgt):
-        raise OptionError("--src and --tgt go together: sentences and translations come in two files")
+        raise OptionError("--src and --tgt must be given together: sentences and translations are in two files")
     if options.pairs:
         pairs = read_table(Path(options.pairs))
     elif options.src:
@@ -95,7 +95,7 @@ def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[SentencePai
         pairs = [(target, source) for source, target in pairs]
     pairs, empty = without_empty(pairs)
     if empty:
-        say(f"{empty:,} pairs with an empty side are left out")
+        say(f"{empty:,} pairs with an empty side are skipped")
     if not pairs:
         raise CorpusError("there are no pairs to translate")
     return pairs[: options.max_pairs or None]
@@ -109,7 +109,7 @@ def write_lines(path: Path, lines: list[str]) -> None:
     try:
         path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     except OSError as error:
-        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another place") from None
+        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
 
 
 if __name__ == "__main__":

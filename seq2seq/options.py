@@ -1,4 +1,4 @@
-"""What a training run of the translation model can be asked for."""
+"""The options of a training run of the translation model."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ TOKENIZERS = ("bpe", "char", "byte")
 
 @dataclass
 class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
-    """Everything that `train.py` can be asked for when it trains a translation model."""
+    """The options of `train.py` for a translation model."""
 
-    dataset: str = option("everyday", "pairs to learn from, by name", choices=DATASETS, group="data")
+    dataset: str = option("everyday", "name of the sentence pairs to train on", choices=DATASETS, group="data")
     pairs: str = option(
-        "", "file to learn from instead of dataset: source TAB target in each line", is_path=True, group="data"
+        "", "file to train on instead of dataset: source TAB target in each line", is_path=True, group="data"
     )
     src: str = option("", "or a file with a source sentence in each line, ...", is_path=True, group="data")
     tgt: str = option("", "... and one with their translations, line by line", is_path=True, group="data")
     val_src: str = option("", "held-out source sentences; none: some pairs are held out", is_path=True, group="data")
     val_tgt: str = option("", "their translations", is_path=True, group="data")
-    swap: bool = option(False, "the other direction: English to German, target to source", group="data")
+    swap: bool = option(False, "the opposite direction: English to German, target to source", group="data")
     held_out: int = option(1000, "pairs to hold out, at most a tenth of all", unit="pairs", low=1, group="data")
-    toy_size: int = option(20_000, "pairs to make of a toy task", unit="pairs", low=20, high=10_000_000, group="data")
+    toy_size: int = option(20_000, "pairs of a toy task", unit="pairs", low=20, high=10_000_000, group="data")
     tokenizer: str = option("bpe", "what a token is, in both languages", choices=TOKENIZERS, group="data")
     vocab_size: int = option(6000, "size of a learned vocabulary", unit="tokens", low=2, high=1_000_000, group="data")
 
@@ -45,7 +45,7 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     )
     translations: int = option(3, "translations to show at each evaluation", low=0, group="evaluation")
 
-    BATCH: ClassVar[str] = "batch_tokens"  # the option that says how much is computed at once
+    BATCH: ClassVar[str] = "batch_tokens"  # the option for the size of a batch
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {
@@ -60,17 +60,17 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     )
 
     def check(self, learns_tokenizer: bool) -> None:
-        """Refuse what cannot be computed, before any text is fetched.
+        """Check that the options can be used together, before any text is fetched.
 
-        Raises: OptionError.
+        Raises: OptionError if not.
         """
         self.model_config(3)
         for one, other in (("src", "tgt"), ("val_src", "val_tgt")):
             if bool(getattr(self, one)) != bool(getattr(self, other)):
                 there, missing = (one, other) if getattr(self, one) else (other, one)
-                raise OptionError(f"--{there} needs --{missing}: sentences and translations come in two files")
+                raise OptionError(f"--{there} needs --{missing}: sentences and translations are in two files")
         if self.pairs and self.src:
-            raise OptionError("--pairs and --src are both given: which sentences are to be learned?")
+            raise OptionError("--pairs and --src cannot be combined: give one file of pairs, or two files of sentences")
 
     def is_at_hand(self) -> bool:
         """Whether the pairs can be read without a network."""
@@ -79,11 +79,11 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
         return from_cache(self.dataset, say=lambda line: None) is not None
 
     def most_workers(self) -> int:
-        """How many processes there is work for: each should have some pairs of most batches."""
+        """The maximum number of processes: each should have some pairs of most batches."""
         return max(1, self.batch_tokens // 100)
 
     def sizes(self, config: Seq2SeqConfig) -> tuple[int, int, str]:
-        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
+        """Numbers kept for the backward pass of a micro-step, tokens of a step, and the factors of the latter."""
         micro_steps = self.gradient_accumulation_steps
         factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
         factors += [f"{self.batch_tokens} tokens of source and target"]

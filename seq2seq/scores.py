@@ -1,8 +1,8 @@
-"""How good are translations? BLEU and chrF, computed by the package sacrebleu, and the share that is exactly right.
+"""Scores of translations: BLEU and chrF, computed by the package sacrebleu, and the share of exact matches.
 
-BLEU counts which runs of one to four words a translation has in common with a reference, chrF which runs of one to
-six characters. Both go from 0 to 100. The numbers mean something only together with how they were computed, which
-sacrebleu's signature says. It is an extra: pip install -e ".[translate]"
+BLEU counts the n-grams of one to four words that a translation shares with its reference, chrF those of one to six
+characters. Both range from 0 to 100. Scores are comparable only if they were computed in the same way, which
+sacrebleu's signature states. sacrebleu is an extra: pip install -e ".[translate]"
 
 References: Papineni et al. 2002 (BLEU); Popović 2015 (chrF); Post 2018, "A call for clarity in reporting BLEU scores".
 """
@@ -14,13 +14,13 @@ from collections.abc import Sequence
 from tinygrad_lite.cli.errors import UserError
 
 INSTALL = 'for BLEU and chrF: pip install -e ".[translate]"'
-SAMPLES = 1000  # drawn for a confidence interval
+SAMPLES = 1000  # of the bootstrap, for a confidence interval
 
 
 def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str, float], str]:
-    """Numbers by their names, and the same in words.
+    """The scores by name, and the same in words.
 
-    BLEU and chrF are there only where sacrebleu is installed, BLEU only if there is a reference of four words.
+    BLEU and chrF need sacrebleu, and BLEU a reference of at least four words.
     """
     measures = {}
     exact = sum(one == other for one, other in zip(written, references, strict=True)) / len(written)
@@ -41,8 +41,8 @@ def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str,
 def scores_with_confidence(written: Sequence[str], references: Sequence[str]) -> list[str]:
     """BLEU and chrF as sacrebleu prints them: with their parts, 95 % confidence intervals, and signatures.
 
-    The interval says how far the number would move with other sentences of the same kind: sacrebleu draws as many
-    sentences as there are, with repetition, SAMPLES times, always the same way (the bootstrap of Koehn 2004).
+    The interval estimates how the score would vary with other sentences of the same kind: sacrebleu resamples all
+    sentences with replacement, SAMPLES times, with a fixed seed (the bootstrap of Koehn 2004).
 
     Raises: UserError if sacrebleu is not installed.
     """

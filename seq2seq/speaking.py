@@ -1,6 +1,6 @@
-"""What `sample.py` does with a translation model: a sentence, a file, stdin or a conversation in, translations out.
+"""`sample.py` with a translation model: translate a sentence, a file, stdin, or lines as they are typed.
 
-Every line is a sentence and gives a line on stdout, an empty one an empty one, whichever way it comes in.
+Each line is a sentence and gives a line on stdout; an empty line gives an empty line.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from seq2seq.attention import FORMATS, cross_attention, draw_attention
+from seq2seq.attention import FORMATS, cross_attention, plot_attention
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, translate
 from tinygrad_lite.cli.console import say, shown
@@ -19,8 +19,8 @@ from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.tokenizers.base import Tokenizer
 
-# The options of sample.py that mean something to a translation.
-DRAWING = {
+# Options that make a translation a random sample.
+SAMPLING = {
     "temperature",
     "top_k",
     "top_p",
@@ -30,14 +30,14 @@ DRAWING = {
     "seed",
     "num_samples",
 }
-KNOWN = DRAWING | {"start", "beam", "n_best", "length_penalty", "greedy", "interactive", "out_dir", "device"}
+KNOWN = SAMPLING | {"start", "beam", "n_best", "length_penalty", "greedy", "interactive", "out_dir", "device"}
 KNOWN |= {"attention"}
 
 
 def check_options(options: Any, given: Collection[str]) -> None:
-    """Refuse options that only a model that continues a text has a use for, and pictures of nothing.
+    """Check that the options apply to translations and can be used together.
 
-    Raises: OptionError.
+    Raises: OptionError if not.
     """
     if "score" in given:
         raise OptionError("--score is for models that continue a text: python -m seq2seq.evaluate scores translations")
@@ -50,22 +50,22 @@ def check_options(options: Any, given: Collection[str]) -> None:
         raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", --start - for stdin, or --interactive')
     if options.attention and Path(options.attention).suffix.lower() not in FORMATS:
         raise OptionError(f"--attention {options.attention}: must end with one of {', '.join(FORMATS)}")
-    drawing = [f"--{name}" for name in ("interactive", *sorted(DRAWING)) if name in given]
-    if options.attention and drawing:
-        raise OptionError(f"--attention draws one translation, the best: {drawing[0]} does not go with it")
+    others = [f"--{name}" for name in ("interactive", *sorted(SAMPLING)) if name in given]
+    if options.attention and others:
+        raise OptionError(f"--attention plots the best translation, so omit {others[0]}")
 
 
 def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Tokenizer, text: str) -> None:
-    """Translate each line of a text, or, interactively, each line that is typed.
+    """Translate each line of a text, or, with --interactive, each line that is typed.
 
-    A translation is searched, with a beam or without, unless an option of drawing is given.
+    The translation is found by greedy or beam search, unless an option of SAMPLING is given.
     """
-    say_lines = draw_lines if DRAWING & set(given) else search_lines
+    write_lines = sample_lines if SAMPLING & set(given) else search_lines
     if not options.interactive:
         lines = text.removesuffix("\n").split("\n")
-        say_lines(options, model, tokenizer, lines)
+        write_lines(options, model, tokenizer, lines)
         if options.attention:
-            draw_cross_attention(options, model, tokenizer, lines)
+            plot_cross_attention(options, model, tokenizer, lines)
         return
     say("type a sentence; an empty line or the end of the input ends")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")
@@ -75,12 +75,12 @@ def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Token
         if not line:
             say("")
             return
-        say_lines(options, model, tokenizer, [line])
+        write_lines(options, model, tokenizer, [line])
 
 
-def draw_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
-    """Write num_samples translations of each line, drawn at random."""
-    settings = {name: getattr(options, name) for name in DRAWING - {"num_samples"}}
+def sample_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
+    """Write num_samples random translations of each line."""
+    settings = {name: getattr(options, name) for name in SAMPLING - {"num_samples"}}
     if options.greedy:
         settings["temperature"] = 0.0
     for number, sentence in enumerate(sentences_in(lines, model, tokenizer)):
@@ -91,7 +91,7 @@ def draw_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequen
 
 
 def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
-    """Write the translation of each line, or its n_best, those with their numbers on stderr."""
+    """Write the best translation of each line, or the n_best, with their scores on stderr."""
     sentences = sentences_in(lines, model, tokenizer)
     settings = {"beam": max(1, options.beam), "n_best": options.n_best, "length_penalty": options.length_penalty}
     found = translate(model, tokenizer, sentences, **settings)
@@ -111,20 +111,20 @@ def sentences_in(lines: Sequence[str], model: Seq2Seq, tokenizer: Tokenizer) -> 
     sentences = [" ".join(line.split()) for line in lines]
     too_long = sum(len(tokenizer.encode(sentence)) > model.config.block_size for sentence in sentences)
     if too_long:
-        say(f"warning: of {too_long:,} lines only the first {model.config.block_size} tokens are read: --block_size")
+        say(f"warning: only the first {model.config.block_size} tokens of a line are read; longer lines: {too_long:,}")
     return sentences
 
 
-def draw_cross_attention(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
-    """Plot what the model attended to while it wrote the best translation of the one line.
+def plot_cross_attention(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
+    """Plot the cross-attention for the best translation of a single line.
 
-    Raises: OptionError if there is not one line, or if it is empty.
+    Raises: OptionError if there is not exactly one line, or if it is empty.
     """
     sentences = [" ".join(line.split()) for line in lines]
     if len(sentences) != 1 or not sentences[0]:
-        raise OptionError(f"--attention draws one sentence, and {len(sentences)} lines were given, or an empty one")
+        raise OptionError(f"--attention needs exactly one line, with a sentence; lines given: {len(sentences)}")
     ((best,),) = translate(
         model, tokenizer, sentences, beam=max(1, options.beam), length_penalty=options.length_penalty
     )
-    draw_attention(cross_attention(model, tokenizer, sentences[0], best.tokens), Path(options.attention))
+    plot_attention(cross_attention(model, tokenizer, sentences[0], best.tokens), Path(options.attention))
     say(f"wrote {options.attention}")

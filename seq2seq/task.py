@@ -1,4 +1,4 @@
-"""What the translation model does in training: learn from pairs, and now and then translate held-out sentences."""
+"""The training task of the translation model: learn from pairs, and translate held-out ones at evaluations."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.model_spec import ModelSpec, Report, Trained, read_trained
 
-BABBLE = 0.9  # share of the loss of guessing above which nothing is translated
+TOO_HIGH = 0.9  # as a share of the loss of guessing: above it, nothing is translated
 
 
 class TranslationTask:
-    """Sentence pairs to learn from, held-out ones, and translations of these."""
+    """Training pairs, held-out pairs, and translations of the held-out sentences."""
 
     def __init__(self, options: Seq2SeqOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
@@ -37,8 +37,8 @@ class TranslationTask:
         needed = max(min(max(map(len, pair)) for pair in part) for part in (train, held_out))
         if needed > options.block_size:
             raise CorpusError(
-                f"--block_size {options.block_size} is too short for {self.corpus.name}: only with {needed} or more is "
-                "there room for a pair to learn from and one held out"
+                f"--block_size {options.block_size} is too short for {self.corpus.name}: use {needed} or more, "
+                "so that at least one training pair and one held-out pair fit"
             )
         self.too_long = len(train) + len(held_out)
         train = [pair for pair in train if max(map(len, pair)) <= options.block_size]
@@ -51,7 +51,7 @@ class TranslationTask:
         self.data = PairData(self.tokenizer, train, held_out, options.batch_tokens, steps, options.seed, options.device)
 
     def describe(self) -> str:
-        """One line on the pairs and their tokens."""
+        """One line about the pairs and their tokens."""
         data, reasons = self.data, self.corpus.left_out.copy()
         if self.too_long:
             reasons.append(f"{self.too_long:,} with more than {self.options.block_size} tokens")
@@ -67,7 +67,7 @@ class TranslationTask:
         return self.tokenizer.unknown("".join(part for pair in self.corpus.train for part in pair))
 
     def target_tokens(self, step: int) -> int:
-        """The number of tokens that an update learns to predict."""
+        """The number of target tokens of an update."""
         return self.data.target_tokens(step)
 
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
@@ -77,17 +77,17 @@ class TranslationTask:
             yield batch, count / tokens
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
-        """All held-out pairs; of several processes each has every n-th batch."""
+        """All held-out pairs; with several processes, each has every n-th batch."""
         return itertools.islice(self.data.validation_batches(), rank, None, size)
 
     def report(self, model: Seq2Seq, val_loss: float) -> Report:
-        """How good the greedy translations of some held-out sentences are, and a few of them.
+        """The scores of greedy translations of some held-out sentences, and a few of the translations.
 
-        A model that knows next to nothing does not know when to stop either: translating would take minutes, and show
-        nothing. A loss of ln V is that of guessing.
+        Early in training nothing is translated: such a model does not know when to stop either, and translating would
+        take minutes. The loss of guessing is ln V.
         """
         sentences = self.sentences[: self.options.eval_pairs]
-        if not sentences or val_loss > BABBLE * math.log(self.tokenizer.vocab_size):
+        if not sentences or val_loss > TOO_HIGH * math.log(self.tokenizer.vocab_size):
             return Report({}, "too early to translate" if sentences else "not translated", "")
         model.eval()
         found = translate(model, self.tokenizer, [source for source, _ in sentences])
@@ -119,9 +119,9 @@ SPEC = ModelSpec(
     title="translation",
     about="Train an encoder-decoder on sentence pairs.",
     examples={
-        "python train.py reverse": "a toy: ten letters backwards, ten seconds",
+        "python train.py reverse": "a toy task: reverse ten letters, ten seconds",
         "python train.py translate-de-en": "German to English, 25 minutes on two cores",
-        "python train.py translate-de-en --pairs my.tsv": "pairs of your own: source TAB target in each line",
+        "python train.py translate-de-en --pairs my.tsv": "your own pairs: source TAB target in each line",
     },
     preset="translate-de-en",
     options=Seq2SeqOptions,

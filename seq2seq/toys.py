@@ -1,13 +1,13 @@
-"""Translation tasks that need no corpus and are learned in seconds: for a first try, and for the tests.
+"""Translation tasks that need no corpus and are learned in seconds: for first experiments, and for the tests.
 
-Each is endless: number i of a task is always the same pair, drawn with the key (seed, task, i).
+Each task is unlimited: pair i of a task is always the same, drawn with the key (seed, task, i).
 
     reverse   "dbca"                     ->  "acbd"
     sort      "dbca"                     ->  "abcd"
     numbers   "siebenhundertzwölf"       ->  "seven hundred twelve"
 
-Reversal shows attention at its plainest: output t attends to input n - t. Sorting needs all of the input for every
-token of the output. Numbers are the smallest piece of real translation: German says "zweiundvierzig", two-and-forty.
+Reversal shows attention in its simplest form: output t attends to input n - t. Sorting needs the whole input for every
+output token. Numbers are the smallest example of real translation: German says "zweiundvierzig", two-and-forty.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ def english_number(n: int) -> str:
 
 
 def reversal(rng: np.random.Generator) -> tuple[str, str]:
-    """Ten letters, and the same backwards."""
+    """Ten letters, and the same reversed."""
     letters = rng.choice(list(LETTERS), 10)
     return "".join(letters), "".join(letters[::-1])
 
 
 def sorting(rng: np.random.Generator) -> tuple[str, str]:
-    """Ten letters, and the same in order."""
+    """Ten letters, and the same sorted."""
     letters = rng.choice(list(LETTERS), 10)
     return "".join(letters), "".join(sorted(letters))
 
@@ -102,5 +102,5 @@ def toy_pairs(name: str, count: int, seed: int = 0) -> list[tuple[str, str]]:
             break
         pairs[TOYS[name](keyed_rng(seed, name, i))] = None
     if len(pairs) < count:
-        raise ValueError(f"the task {name} has no {count:,} different pairs")
+        raise ValueError(f"the task {name} has fewer than {count:,} different pairs")
     return list(pairs)

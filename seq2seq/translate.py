@@ -1,7 +1,7 @@
 """From sentences to translations: tokens, batches, search, text.
 
-A translation does not depend on the sentences beside it (up to rounding). Padding is hidden from the model, and the
-longest translation allowed follows from the sentence alone: only sentences with the same limit share a batch.
+A translation does not depend on the other sentences of its batch (up to rounding): padding is masked, and the maximum
+length of a translation depends on its sentence alone, since only sentences with the same maximum share a batch.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from tinygrad_lite.decoding.beam import beam_search
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.tokenizers.base import Tokenizer
 
-BATCH_TOKENS = 2048  # source tokens of all hypotheses together that are worked on at once
+BATCH_TOKENS = 2048  # source tokens of a batch, summed over all hypotheses
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation, with the numbers that stand beside it."""
+    """One translation, with its scores."""
 
     text: str
-    log_prob: float  # in nats: of all its tokens together, the one that ends it included
+    log_prob: float  # nats; the sum over all its tokens, <eos> included
     length: int  # tokens
     score: float  # log_prob / lp(length), see `decoding/beam.py`
-    finished: bool  # False if it was cut off at the longest length allowed
+    finished: bool  # False if it was cut off at the maximum length
     tokens: tuple[int, ...] = ()  # with <eos> if it is finished
 
 
@@ -36,9 +36,9 @@ NOTHING = Translation("", 0.0, 0, 0.0, True)
 
 
 def longest_translation(source_tokens: int, block_size: int) -> int:
-    """The most tokens that a translation may have: half as many again as the source, and some more.
+    """The maximum length of a translation in tokens: one and a half times the source, plus a margin.
 
-    In steps of eight, so that sentences of about equal length share their limit and can share a batch.
+    The source length is rounded up to a multiple of eight, so that sentences of similar length can share a batch.
 
     >>> longest_translation(1, 256), longest_translation(10, 256), longest_translation(1000, 256)
     (28, 40, 255)
@@ -58,10 +58,10 @@ def translate(
     """Translate sentences, in batches; for each its n_best best translations, best first.
 
     Args:
-        beam: how many hypotheses each search keeps; 1 is greedy: always the most probable token.
+        beam: number of hypotheses that each search keeps; 1 is greedy search.
         length_penalty: see `decoding/beam.py`.
-    Returns: as many lists as there are sentences. A sentence without a token, such as an empty one, has an empty
-        translation; of one that is longer than the model's block_size, only the beginning is translated.
+    Returns: a list for each sentence. An empty sentence has an empty translation; a sentence longer than the model's
+        block_size is cut there.
     """
     block_size = model.config.block_size
     sources = [tokenizer.encode(sentence)[:block_size] for sentence in sentences]
@@ -89,10 +89,10 @@ def translate(
 
 
 def draw(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, *, first_row: int = 0, **settings: Any) -> Iterator[str]:
-    """Draw translations of a sentence, one after the other, without end; an empty sentence has empty ones.
+    """Draw random translations of a sentence, without end; those of an empty sentence are empty.
 
     Args:
-        first_row: decides, with the seed, which translations are drawn; each has its own random numbers.
+        first_row: with the seed, the key of the first translation's random numbers; the next has first_row + 1.
         settings: temperature, top_k and so on, as `generate` takes them.
     """
     block_size, eos = model.config.block_size, tokenizer.specials[EOS]
@@ -117,7 +117,7 @@ def draw(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, *, first_row: int 
 
 
 def same_limit(sources: Sequence[Sequence[int]], block_size: int, beam: int) -> list[list[int]]:
-    """The numbers of the sentences, in batches of those that share the limit of their translations' length."""
+    """The indices of the sentences, in batches with the same maximum length of translations."""
     groups: dict[int, list[int]] = {}
     for i, source in enumerate(sources):
         if source:
@@ -131,6 +131,6 @@ def same_limit(sources: Sequence[Sequence[int]], block_size: int, beam: int) -> 
 
 
 def text_of(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:
-    """The text of a translation, without the specials at its ends."""
+    """The text of a translation, without <bos> and <eos>."""
     ends = {tokenizer.specials[BOS], tokenizer.specials[EOS]}
     return tokenizer.decode([token for token in tokens if token not in ends]).strip()

@@ -65,15 +65,15 @@ CPU_ONLY = {  # and why
     "tinygrad_lite/debug/test_gradcheck::test_views_are_nudged_in_place": "memory of the host",
     "tinygrad_lite/functional/test_embedding::test_a_token_outside_the_table": "on a GPU nobody looks: it would wait",
     "tinygrad_lite/functional/test_cross_entropy::test_a_target_outside_the_vocabulary": "the same",
-    "test_train::test_a_device_that_is_not_there_is_refused_and_auto_says_what_it_took": "about having none",
+    "test_train::test_a_missing_device_is_refused_and_auto_reports_its_choice": "about having none",
     "test_sample::test_devices": "about having none",
-    "test_train_resume::test_a_signal_saves_and_says_how_to_go_on": "in a process of its own",
+    "test_train_resume::test_a_signal_saves_and_says_how_to_resume": "in a process of its own",
     "tinygrad_lite/functional/test_attention::test_any_division_into_blocks_gives_the_same": "the CPU's blocks",
     "tinygrad_lite/functional/test_attention::test_one_draw_of_dropout_in_either_version": "a GPU draws otherwise",
     "tinygrad_lite/functional/test_dropout::test_both_versions_drop_the_same_elements": "the same",
     "tinygrad_lite/functional/test_registry::test_the_switch_changes_what_really_runs": "needs a fused version of all",
 }
-TOO_LONG_TO_EMULATE = {"seq2seq/test_toys::test_reversal_is_learned_to_perfection"}  # half an hour
+TOO_LONG_TO_EMULATE = {"seq2seq/test_toys::test_reversal_is_learned_perfectly"}  # half an hour
 
 _here = "cpu"
 
@@ -100,8 +100,8 @@ def there_and_back(x: Tensor, fn: Callable[[Tensor], Tensor] = lambda x: x) -> T
 
 def is_fused(name: str) -> bool:
     """Whether an operation has a version of its own for the device that it is the turn of."""
-    twin = REGISTRY[name]
-    return twin.version_for(_here) is not twin.composed
+    operation = REGISTRY[name]
+    return operation.version_for(_here) is not operation.composed
 
 
 def fill(tensor: Tensor, values: Any) -> None:

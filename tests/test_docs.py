@@ -57,7 +57,7 @@ def test_only_python_blocks_are_run_and_keep_their_lines():
 
 
 def public(owner: ModuleType | type) -> Iterator[tuple[str, object]]:
-    """The public names of a module or class. A definition behind a twin is not one: the twin is."""
+    """The public names of a module or class. The reference and the fused version of an operation are not among them."""
     for name in getattr(owner, "__all__", dir(owner)):
         value = getattr(owner, name)
         here = isinstance(owner, type) or hasattr(owner, "__all__") or getattr(value, "__module__", 0) == owner.__name__

@@ -1,4 +1,4 @@
-"""sample.py: takes the right checkpoint, goes on from any prompt, and refuses what makes no sense in one sentence."""
+"""sample.py: finds the right checkpoint, continues any prompt, and refuses invalid input in one sentence."""
 
 import io
 import os
@@ -32,7 +32,7 @@ BEST = "out/goethe-char/best.safetensors"
 
 @pytest.fixture(scope="module")
 def long_trained(tmp_path_factory):
-    """A run's folder; made once, because nobody changes it."""
+    """A run's folder; made once, because no test changes it."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "text.txt").write_text(made_up_text(), encoding="utf-8")
     with undone():
@@ -47,7 +47,7 @@ def trained(workplace, long_trained):
 
 
 def written(capsys, *arguments: object) -> str:
-    """What sample.py writes to stdout."""
+    """The output of sample.py on stdout."""
     capsys.readouterr()
     assert sample.main([str(argument) for argument in arguments]) == 0
     return capsys.readouterr().out
@@ -68,7 +68,7 @@ def test_stdout_holds_the_prompt_and_the_text_only(trained, capsys):
     assert text.endswith("\n")
 
 
-def test_the_seed_decides(trained, capsys):
+def test_the_seed_determines_the_text(trained, capsys):
     first, again = (written(capsys, "--seed", 3, "--max_new_tokens", 30) for _ in range(2))
     assert first == again
     assert first != written(capsys, "--seed", 4, "--max_new_tokens", 30)
@@ -102,7 +102,7 @@ def test_a_beam_shows_text_log_prob_length_and_score(trained, capsys):
     assert "length 6 tokens, score -" in err
 
 
-def test_nothing_new_is_the_prompt_alone(trained, capsys):
+def test_zero_new_tokens_give_the_prompt_alone(trained, capsys):
     assert written(capsys, "--start", "Grau", "--max_new_tokens", 0) == "Grau\n"
 
 
@@ -163,8 +163,8 @@ def test_a_closed_pipe_ends_quietly(trained):
     process.stderr.close()
 
 
-def test_without_a_prompt_nothing_is_said_about_one(workplace, capsys):
-    """A text of one line has no line end; a prompt that someone gives is another matter."""
+def test_without_a_prompt_there_is_no_warning_about_it(workplace, capsys):
+    """A text of one line has no line end; a prompt that is given is checked."""
     (workplace / "line.txt").write_text(made_up_text().replace("\n", " "), encoding="utf-8")
     run_training(text="line.txt", max_iters=1, out_dir="out/line")
     for words, warned in (((), False), (("--start", "\n"), True)):
@@ -174,7 +174,7 @@ def test_without_a_prompt_nothing_is_said_about_one(workplace, capsys):
 
 
 class FillsUp:
-    """A model that believes in nothing but the rows that fill its vocabulary up."""
+    """A model that gives all probability to the tokens that only pad its vocabulary."""
 
     config = GPTConfig(256 + 7)
 
@@ -195,7 +195,7 @@ class FillsUp:
     train = eval
 
 
-def test_rows_that_only_fill_a_vocabulary_up_are_never_written(capsys, monkeypatch):
+def test_tokens_that_only_pad_a_vocabulary_are_never_generated(capsys, monkeypatch):
     tokenizer, model = padded(ByteTokenizer()), FillsUp()
     assert tokenizer.textless == tuple(range(256, 256 + 7))
     sample.show_samples(SampleOptions(max_new_tokens=20), model, tokenizer, "", [0])
@@ -210,7 +210,7 @@ def test_rows_that_only_fill_a_vocabulary_up_are_never_written(capsys, monkeypat
 # --- which checkpoint ---------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_checkpoint_may_be_a_prompt_or_the_name_of_a_run(trained):
+def test_a_word_that_is_not_a_checkpoint_may_be_a_prompt_or_a_run(trained):
     for named, meant in (
         ("Habe nun", '--start "Habe nun"'),
         ("x" * 1000, f'--start "{"x" * 1000}"'),
@@ -225,8 +225,8 @@ def test_what_is_no_checkpoint_may_be_a_prompt_or_the_name_of_a_run(trained):
             sample.main([named])
 
 
-def test_last_and_best_tell_the_truth_about_their_loss(workplace, capsys, monkeypatch):
-    """`last` is saved before its evaluation, and must not pass the loss of an earlier one off as its own."""
+def test_last_and_best_report_their_own_loss(workplace, capsys, monkeypatch):
+    """`last` is saved before its evaluation, and must not present the loss of an earlier one as its own."""
     losses = iter([3.0, 2.0])
     monkeypatch.setattr(train, "evaluate", lambda *_: next(losses))
     run = run_training(max_iters=4)
@@ -239,7 +239,7 @@ def test_last_and_best_tell_the_truth_about_their_loss(workplace, capsys, monkey
         assert capsys.readouterr().err.endswith(words)
 
 
-def test_the_newest_checkpoint_is_taken_or_the_one_named(trained, capsys):
+def test_the_newest_checkpoint_is_used_unless_one_is_named(trained, capsys):
     run_training(max_iters=2, seed=5, out_dir="out/other")
     sample.main(["--max_new_tokens", "1"])
     assert str(Path("out", "other")) in capsys.readouterr().err
@@ -294,10 +294,10 @@ def broken(path: Path, how: str) -> None:
         ("pickle", "not a readable checkpoint"),
         ("foreign", "not a checkpoint of this project"),
         ("mis-shaped", "mis-shaped: position_embedding.weight"),
-        ("missing", "parameters, there are"),
+        ("missing", "parameters, but the weights have"),
         ("nan", "NaN or infinity"),
         ("tokenizer", "tokens, its model"),
-        ("settings", "cannot be|parameters, there are"),
+        ("settings", "cannot be|parameters, but the weights have"),
         ("family", "'rnn', not 'gpt'"),
     ],
 )
@@ -353,17 +353,17 @@ def test_settings_out_of_range_end_with_one_sentence(trained, arguments):
         ("--ckpt a", "--ckpt is not needed: name the file or folder alone, as in python sample.py out/goethe-char"),
         ("--model a", "--model is not needed: name the file or folder alone"),
         ("--output a", "--output is not needed: the text goes to stdout, so python sample.py > FILE keeps it"),
-        ("--threads 3", "--threads is a variable of the environment: OPENBLAS_NUM_THREADS"),
+        ("--threads 3", "--threads is an environment variable here: OPENBLAS_NUM_THREADS"),
         ("--lr 3", "--lr is for train.py"),
     ],
 )
-def test_what_other_hands_would_write_is_told_how_it_is_written_here(words, answer):
+def test_options_of_other_programs_get_the_name_used_here(words, answer):
     with pytest.raises(OptionError) as refused:
         sample.main(words.split())
     assert str(refused.value).startswith(answer)
 
 
-def test_the_help_begins_with_what_is_needed_first(capsys, monkeypatch):
+def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit):
         sample.main(["--help"])
@@ -382,14 +382,14 @@ def test_a_mistake_exits_with_status_2_and_one_line(trained):
 
 
 @pytest.mark.parametrize("settings", [("--temperature", "1e-6"), ("--temperature", "1e6"), ("--top_k", "1")])
-def test_extreme_settings_still_write(trained, capsys, settings):
+def test_extreme_settings_still_generate(trained, capsys, settings):
     assert len(written(capsys, *settings, "--max_new_tokens", 12)) == 14  # a line break, the text, a line break
 
 
 # --- more about prompts, processes and files ----------------------------------------------------------------------
 
 
-def test_prompts_are_read_in_the_form_that_the_model_learned(trained, capsys):
+def test_prompts_are_normalised_as_the_training_text(trained, capsys):
     """A byte order mark, another line end, an ä made of two characters: the same text to a reader."""
     expected = written(capsys, "--start", "Grün\nist", "--greedy", "--max_new_tokens", 12)
     (trained / "prompt.txt").write_bytes("\ufeffGru\u0308n\r\nist".encode())
@@ -406,7 +406,7 @@ def test_of_many_unknown_characters_some_are_named(trained, capsys):
     assert "...; it reads them as unknown" in err
 
 
-def test_bytes_on_stdin_that_are_no_text(trained, monkeypatch):
+def test_bytes_on_stdin_that_are_not_text(trained, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Gr\xfcn")))
     with pytest.raises(OptionError, match=r"stdin is not UTF-8 text \(byte 2\)"):
         sample.main(["--start", "-"])
@@ -419,7 +419,7 @@ def test_a_prompt_that_looks_like_a_special_token_is_text(trained, capsys):
     assert "\ufffd" not in out
 
 
-def test_the_numbers_of_a_beam_fit_together(trained, capsys):
+def test_the_scores_of_a_beam_are_consistent(trained, capsys):
     sample.main(["--start", "Es", "--beam", "4", "--n_best", "4", "--max_new_tokens", "9", "--length_penalty", "0.6"])
     found = re.findall(r"log-prob (\S+) nats, length (\d+) tokens, score (\S+) \(", capsys.readouterr().err)
     scores = [float(score) for _, _, score in found]

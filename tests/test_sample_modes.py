@@ -1,4 +1,4 @@
-"""sample.py beyond plain writing: stop strings, probabilities, conversations, scores, and what contradicts what."""
+"""sample.py beyond plain generation: stop strings, probabilities, conversations, scores, contradictory options."""
 
 import io
 import re
@@ -17,7 +17,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 @pytest.fixture(scope="module")
 def long_trained(tmp_path_factory):
-    """A run's folder; made once, because nobody changes it."""
+    """A run's folder; made once, because no test changes it."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "text.txt").write_text(made_up_text(), encoding="utf-8")
     with undone():
@@ -33,7 +33,7 @@ def trained(workplace, long_trained):
 
 
 def written(capsys, *arguments: object) -> tuple[str, str]:
-    """What sample.py writes to stdout and to stderr."""
+    """The output of sample.py on stdout and stderr."""
     capsys.readouterr()
     assert sample.main([str(argument) for argument in arguments]) == 0
     return capsys.readouterr()
@@ -47,7 +47,7 @@ def talked(monkeypatch, capsys, lines: str, *arguments: object) -> tuple[str, st
 # --- how to draw --------------------------------------------------------------------------------------------------
 
 
-def test_the_settings_reach_the_draw(trained, capsys):
+def test_the_settings_reach_the_sampler(trained, capsys):
     common = ("--start", "Grau", "--max_new_tokens", 60)
     greedy, _ = written(capsys, *common, "--greedy")
     assert written(capsys, *common, "--min_p", 1)[0] == greedy
@@ -59,11 +59,11 @@ def test_the_settings_reach_the_draw(trained, capsys):
     assert len(set(varied)) > len(set(greedy))
 
 
-def test_greedy_that_is_switched_off_leaves_a_choice(trained, capsys):
+def test_greedy_switched_off_means_sampling(trained, capsys):
     assert written(capsys, *COMMON, "--greedy=false", "--temperature=2") == written(capsys, *COMMON, "--temperature=2")
 
 
-def test_only_what_the_model_reads_of_a_prompt_counts_as_said(trained, capsys):
+def test_repetition_counts_only_the_part_of_the_prompt_that_is_read(trained, capsys):
     """Its context holds 8 tokens."""
     rules = ("--greedy", "--no_repeat_ngram_size", 1, "--max_new_tokens", 5)
     short, _ = written(capsys, "--start", "r Mensch", *rules)
@@ -71,7 +71,7 @@ def test_only_what_the_model_reads_of_a_prompt_counts_as_said(trained, capsys):
 
 
 def test_a_beam_that_would_fill_the_memory_is_refused(trained, monkeypatch):
-    monkeypatch.setattr("gpt.sample_options.MOST_BEAM_MEMORY", 2**20)
+    monkeypatch.setattr("gpt.sample_options.MAX_BEAM_MEMORY", 2**20)
     with pytest.raises(OptionError, match=r"--beam 900: .* would take 0\.0 GiB .* a smaller beam"):
         sample.main(["--beam", "900"])
 
@@ -88,7 +88,7 @@ def test_a_text_ends_before_the_first_stop_string(trained, capsys):
     assert written(capsys, *common, "--stop", "€€")[0] == text
 
 
-def test_the_prompt_stops_nothing_and_a_line_break_can_be_written(trained, capsys):
+def test_the_prompt_does_not_stop_the_text_and_a_stop_string_can_be_a_line_break(trained, capsys):
     text, _ = written(capsys, "--start", "ab", "--max_new_tokens", 9, "--stop", "ab")
     assert len(text) > 4
     sample.main(["--start", "strebt.", "--max_new_tokens", "300", "--stop", r"\n"])
@@ -188,7 +188,7 @@ def test_the_score_of_the_held_out_text_is_that_of_training(trained, capsys):
     assert "in windows of 8" in err
 
 
-def test_what_the_model_never_saw_is_named(trained, capsys):
+def test_unknown_characters_are_named(trained, capsys):
     (trained / "odd.txt").write_text("Grün €α€", encoding="utf-8")
     _, err = written(capsys, "--score", "odd.txt")
     assert "never saw 'α' '€';" in err

@@ -1,4 +1,4 @@
-"""train.py as a user meets it: what a run does, writes, says and refuses."""
+"""train.py as its user sees it: what a run does, writes, prints and refuses."""
 
 import errno
 import os
@@ -112,7 +112,7 @@ def test_metrics_are_complete_and_numbers():
         assert float(row["bits_per_char"]) == pytest.approx(float(row["val_loss"]) / np.log(2), rel=1e-4)
 
 
-def test_what_was_shown_at_the_evaluations_is_kept_in_a_file(capsys):
+def test_the_samples_of_evaluations_are_kept_in_a_file(capsys):
     run = run_training(sample_tokens=7, max_iters=8)
     out, err = capsys.readouterr()
     headings = [line for line in err.splitlines() if re.match(r"step \d+: validation loss", line)]
@@ -122,7 +122,7 @@ def test_what_was_shown_at_the_evaluations_is_kept_in_a_file(capsys):
     assert "".join(block.partition("\n")[2] for block in blocks).split() == out.split()
 
 
-def test_a_run_without_progress_stops_when_its_patience_ends(capsys):
+def test_a_run_without_progress_stops_after_its_patience(capsys):
     run = run_training(patience=3, eval_interval=1, max_iters=50, learning_rate=1e-30)
     assert load_checkpoint(run.last).step <= 5
     assert "stopped early: no better validation loss since step" in capsys.readouterr().err
@@ -175,7 +175,7 @@ def test_the_same_command_gives_the_same_bytes():
     assert run_training(out_dir="four", **settings | {"dropout": 0.1}).last.read_bytes() != one.last.read_bytes()
 
 
-def test_every_micro_step_drops_other_elements(monkeypatch):
+def test_every_micro_step_drops_different_elements(monkeypatch):
     keys, random_key = [], train.random_key
 
     def noted_key(*key):
@@ -195,7 +195,7 @@ def test_evaluation_and_samples_do_not_disturb_the_training():
     assert (losses(often), weights(often).tobytes()) == (losses(seldom), weights(seldom).tobytes())
 
 
-def test_the_validation_loss_depends_on_nothing_but_the_weights():
+def test_the_validation_loss_depends_only_on_the_weights():
     settings = {"text": ["text.txt"], "n_layer": 1, "n_embd": 16, "dropout": 0.3}
     run = start.RunSetup(SPEC, build(GPTOptions, ("test", settings)), RunFolder("run"))
     task = run.make_task()
@@ -233,7 +233,7 @@ def test_every_optimizer_and_schedule_runs(optimizer, schedule):
 # --- where its words go ---------------------------------------------------------------------------------------
 
 
-def test_samples_go_to_stdout_and_all_else_to_stderr(capsys):
+def test_samples_go_to_stdout_and_everything_else_to_stderr(capsys):
     run_training(sample_tokens=12, max_iters=4)
     written = capsys.readouterr()
     assert written.out.count("\n\n") >= 2  # two evaluations, a blank line after each sample
@@ -267,7 +267,7 @@ def test_a_terminal_without_umlauts_is_no_obstacle():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_stdout_that_takes_nothing_is_one_sentence():
+def test_a_full_stdout_is_one_sentence():
     with open("/dev/full", "wb") as full:
         process = script("train.py", *arguments(max_iters=1, sample_tokens=5, workers=1), stdout=full)
     status, _, err = finish(process)
@@ -278,20 +278,20 @@ def test_a_stdout_that_takes_nothing_is_one_sentence():
 
 
 def said_to(*words: str) -> str:
-    """The sentence with which a command line is refused."""
+    """The error for a command line."""
     with pytest.raises(OptionError) as refused:
         train.main([*words])
     return str(refused.value)
 
 
-def test_the_value_of_an_option_is_no_preset(capsys):
+def test_the_value_of_an_option_is_not_a_preset(capsys):
     """Only a word that stands alone chooses the model, wherever it stands."""
     run = run_training(out_dir="reverse", max_iters=1)
     assert load_checkpoint(run.last).family == "gpt"
     assert train.main([*arguments(out_dir=None, max_iters=1), "--out_dir", "reverse", "--overwrite"]) == 0
     assert load_checkpoint(run.last).family == "gpt"
     assert said_to("--dataset", "reverse") == (
-        "--dataset reverse belongs to translation: python train.py translate-de-en --dataset reverse"
+        "--dataset reverse belongs to translation: use python train.py translate-de-en --dataset reverse"
     )
     for words in (["--help", "reverse"], ["--max_iters", "3", "reverse", "-h"]):
         with pytest.raises(SystemExit):
@@ -299,8 +299,8 @@ def test_the_value_of_an_option_is_no_preset(capsys):
         assert "--batch_tokens INT" in capsys.readouterr().out
 
 
-def test_options_of_the_same_name_are_of_the_same_type():
-    """So what is the value of which option does not depend on the model."""
+def test_options_of_the_same_name_have_the_same_type():
+    """So a command line is split in the same way for every model."""
     kinds = [typing.get_type_hints(family.options) for family in train.SPECS]
     shared = kinds[0].keys() & kinds[1].keys()
     assert {name: kinds[0][name] for name in shared} == {name: kinds[1][name] for name in shared}
@@ -343,17 +343,17 @@ def test_options_of_the_same_name_are_of_the_same_type():
         ("a/b.safetensors", "a/b.safetensors is not a preset; did you mean: python train.py --init_from a/b"),
         (".", ". is not a preset; did you mean: python train.py --init_from ."),
         ("goethe", "no preset goethe: did you mean goethe-bpe? (there are baby-gpt, goethe-bpe"),
-        ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: choose one of them"),
+        ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: omit one of them"),
         ("--init_from resume --overwrite", "--resume continues a run and --overwrite starts it again"),
-        ("--resume --init_from a", "--resume continues a run and --init_from a starts another: choose one"),
+        ("--resume --init_from a", "--resume continues a run and --init_from a starts a new one: omit one"),
     ],
 )
-def test_what_other_hands_would_write_is_told_how_it_is_written_here(words, answer):
+def test_options_of_other_programs_get_the_name_used_here(words, answer):
     assert said_to(*words.split()).startswith(answer)
 
 
 @pytest.mark.parametrize("options", [*(family.options for family in train.SPECS), SampleOptions])
-def test_names_of_other_programs_lead_to_options_that_there_are(options):
+def test_names_of_other_programs_lead_to_existing_options(options):
     own = {field.name for field in fields(options)}
     hints = HINTS if options is SampleOptions else options.HINTS
     assert not own & hints.keys()
@@ -361,7 +361,7 @@ def test_names_of_other_programs_lead_to_options_that_there_are(options):
         assert own | {"resume"} >= set(re.findall(r"--(\w+)", answer)), answer
 
 
-def test_a_text_of_ones_own_has_a_folder_and_a_prompt_of_its_own(workplace, capsys):
+def test_the_users_text_has_its_own_folder_and_prompt(workplace, capsys):
     (workplace / "Mein Buch.txt").write_text("\n- 1 -\n" + made_up_text(), encoding="utf-8")
     words = [word for word in arguments(max_iters=1, out_dir=None) if not word.startswith("--text")]
     assert train.main([*words, "--text", "Mein Buch.txt"]) == 0
@@ -372,7 +372,7 @@ def test_a_text_of_ones_own_has_a_folder_and_a_prompt_of_its_own(workplace, caps
     assert load_checkpoint(Path("out/Mein Buch/last.safetensors")).step == 2
 
 
-def test_the_help_begins_with_what_is_needed_first(capsys, monkeypatch):
+def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")
     for preset, data in (("goethe-char", "--text"), ("reverse", "--pairs")):
         with pytest.raises(SystemExit):
@@ -398,12 +398,12 @@ def test_the_examples_of_the_help_are_right(family):
 # --- what it refuses ------------------------------------------------------------------------------------------
 
 
-def test_a_missing_file_is_told_before_an_occupied_folder(workplace):
+def test_a_missing_file_is_reported_before_an_occupied_folder(workplace):
     run_training(max_iters=1)
     for changes in ({"text": "gone.txt"}, {"init_from": "gone.safetensors"}):
         with pytest.raises(UserError, match=r"there is no (such )?file"):
             train.main(arguments(**changes))
-    with pytest.raises(UserError, match=r"there is no file gone\.tsv, which --pairs names"):
+    with pytest.raises(UserError, match=r"--pairs gone\.tsv: there is no such file"):
         train.main(["reverse", "--out_dir=run", "--pairs=gone.tsv"])
     with pytest.raises(OptionError, match="already holds"):
         train.main(arguments())
@@ -418,20 +418,20 @@ def test_a_missing_file_is_told_before_an_occupied_folder(workplace):
         (b"ach " * 5, r"18 tokens to learn from and 2 held out, .*--block_size 64 needs at least 65"),
     ],
 )
-def test_a_text_that_will_not_do(content, sentence, workplace):
+def test_an_unusable_text_is_one_sentence(content, sentence, workplace):
     (workplace / "bad.txt").write_bytes(content)
     with pytest.raises(CorpusError, match=sentence):
         train.main(arguments(text="bad.txt", block_size=64))
     assert not (workplace / "run").exists()
 
 
-def test_a_text_that_is_not_there():
-    with pytest.raises(CorpusError, match=r"there is no file nowhere\.txt"):
+def test_a_missing_text_is_one_sentence():
+    with pytest.raises(CorpusError, match=r"--text nowhere\.txt: there is no such file"):
         train.main(arguments(text="nowhere.txt"))
 
 
-def test_the_shortest_text_that_will_do(workplace):
-    """Of 18 characters 16 are learned from, which is one window of a context of 15, and 2 are held out."""
+def test_the_shortest_usable_text(workplace):
+    """Of 18 characters, 16 are trained on, which is one window of a context of 15, and 2 are held out."""
     (workplace / "short.txt").write_text("abcdefghijklmnopqr", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"16 tokens to learn from and 2 held out, .* at least 17 and 2"):
         train.main(arguments(text="short.txt", block_size=16))
@@ -445,7 +445,7 @@ def test_a_width_that_the_heads_cannot_share(workplace):
 
 
 @pytest.mark.skipif(not why_no_cuda(), reason="there is a GPU")
-def test_a_device_that_is_not_there_is_refused_and_auto_says_what_it_took(capsys, workplace):
+def test_a_missing_device_is_refused_and_auto_reports_its_choice(capsys, workplace):
     with pytest.raises(DeviceError, match=r"device cuda"):
         train.main(arguments(device="cuda"))
     assert not (workplace / "run").exists()
@@ -454,7 +454,7 @@ def test_a_device_that_is_not_there_is_refused_and_auto_says_what_it_took(capsys
     assert load_checkpoint(run.last).training["device"] == "cpu"
 
 
-def test_a_folder_that_holds_a_run_is_left_alone(workplace):
+def test_a_folder_that_holds_a_run_is_not_overwritten(workplace):
     run = run_training(max_iters=2)
     before = contents(run.path)
     with pytest.raises(OptionError, match=r"run already holds gpt with .* after 2 steps.*--resume.*--overwrite"):
@@ -465,7 +465,7 @@ def test_a_folder_that_holds_a_run_is_left_alone(workplace):
         train.main(arguments(max_iters=3))
 
 
-def test_overwrite_starts_anew_but_not_before_the_text_is_read(workplace):
+def test_overwrite_starts_again_but_not_before_the_text_is_read(workplace):
     run = run_training(max_iters=4)
     before = contents(run.path)
     with pytest.raises(CorpusError):
@@ -478,7 +478,7 @@ def test_overwrite_starts_anew_but_not_before_the_text_is_read(workplace):
     assert list(losses(run)) == [1]
 
 
-def test_a_folder_in_which_another_run_is_at_work(workplace):
+def test_a_folder_in_use_by_another_run_is_refused(workplace):
     run = RunFolder("run")
     with run.locked(), pytest.raises(OptionError, match="another run is training in run"):
         train.main(arguments())
@@ -492,7 +492,7 @@ def test_a_folder_that_cannot_be_made(workplace):
         train.main(arguments())
 
 
-def test_init_from_names_its_meanings():
+def test_the_error_of_init_from_lists_its_meanings():
     with pytest.raises(OptionError, match="takes 'scratch', 'resume', a checkpoint or the folder of a run"):
         train.main(arguments(init_from="gpt2"))
 
@@ -509,9 +509,9 @@ def test_the_process_ends_with_a_status_and_one_sentence():
 
 
 @pytest.mark.parametrize("eval_interval", [1, 4, 100])
-def test_a_learning_rate_that_blows_up_stops_and_spares_the_checkpoints(eval_interval):
+def test_a_diverging_run_stops_and_spares_the_checkpoints(eval_interval):
     """The check comes before every save: neither file ever holds the broken model."""
-    with pytest.raises(UserError, match=r"step 1: the loss is .*gradient of layer_norm made .*are from before"):
+    with pytest.raises(UserError, match=r"step 1: the loss is .*gradient of layer_norm produced .*are from before"):
         train.main(arguments(learning_rate=1e30, warmup_iters=0, eval_interval=eval_interval))
     run = RunFolder("run")
     assert load_checkpoint(run.last).step == load_checkpoint(run.best).step == 0
@@ -549,7 +549,7 @@ def test_the_operation_that_made_the_first_nan_is_named(monkeypatch):
         return (loss(self, batch) * 1e30).exp() if sum(calls) > 5 and self.training else loss(self, batch)
 
     monkeypatch.setattr(GPT, "loss", overflowing)
-    with pytest.raises(UserError, match=r"step 5: the loss is inf .*exp made an infinity"):
+    with pytest.raises(UserError, match=r"step 5: the loss is inf .*exp produced an infinity"):
         train.main(arguments())
 
 
@@ -584,7 +584,7 @@ def test_a_full_disk_leaves_the_old_checkpoint(monkeypatch):
 # --- the dry run ----------------------------------------------------------------------------------------------
 
 
-def test_a_dry_run_tells_the_truth_and_touches_nothing(workplace, capsys, monkeypatch):
+def test_a_dry_run_is_accurate_and_writes_nothing(workplace, capsys, monkeypatch):
     monkeypatch.setattr(fetch, "debian_files", lambda *_: pytest.fail("a dry run fetches no corpus"))
     monkeypatch.setattr(fetch, "https_text", lambda *_: pytest.fail("a dry run fetches no corpus"))
     before = sorted(path.name for path in workplace.iterdir())
@@ -608,12 +608,13 @@ def test_a_dry_run_tells_the_truth_and_touches_nothing(workplace, capsys, monkey
 def test_a_dry_run_of_characters_says_that_the_text_decides(capsys):
     assert train.main(arguments(text=None, dry_run=True)) == 0
     config, said = GPTConfig(100, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
-    assert f"{GPT.blueprint(config).num_parameters():,} with 100 different characters; the text decides" in said
+    parameters = f"{GPT.blueprint(config).num_parameters():,}"
+    assert f"{parameters} with 100 different characters; the actual number depends on the text" in said
     assert re.search(r"time +at least .*; not measured, because goethe is not in the cache yet\n", said)
 
 
 @pytest.mark.parametrize("text", ["text.txt", None])
-def test_a_dry_run_reads_the_text_that_is_there_and_measures_some_steps(text, capsys, workplace):
+def test_a_dry_run_reads_an_available_text_and_measures_some_steps(text, capsys, workplace):
     if text is None:
         fetch.store("goethe", made_up_text(), {"source": "this test", "licence": "none"})
     assert train.main(arguments(text=text, dry_run=True)) == 0
@@ -621,22 +622,27 @@ def test_a_dry_run_reads_the_text_that_is_there_and_measures_some_steps(text, ca
     config, said = GPTConfig(vocab_size, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
     assert f"parameters       {GPT.blueprint(config).num_parameters():,}\n" in said
     assert f"an epoch is {-(-round(0.9 * len(made_up_text())) // 32)} steps" in said
-    assert re.search(r"time +about \S+ s: 10 steps of \d+ ms and 4 evaluations of \S+ s and what they write\n", said)
+    assert re.search(
+        r"time +about \S+ s: 10 steps of \d+ ms and 4 evaluations of \S+ s, plus samples and checkpoints\n", said
+    )
     assert not (workplace / "run").exists()
 
 
 def test_a_dry_run_says_what_is_wrong_with_the_text(workplace):
     (workplace / "short.txt").write_text("too short", encoding="utf-8")
-    for name, reason in (("gone.txt", r"there is no file gone\.txt"), ("short.txt", "the text is too short: 8 tokens")):
+    for name, reason in (
+        ("gone.txt", r"--text gone\.txt: there is no such file"),
+        ("short.txt", "the text is too short: 8 tokens"),
+    ):
         with pytest.raises(CorpusError, match=reason):
             train.main(arguments(text=name, dry_run=True))
 
 
-def test_a_dry_run_measures_nothing_that_would_take_too_long_or_too_much(capsys, monkeypatch):
+def test_a_dry_run_measures_no_step_that_takes_too_long_or_too_much_memory(capsys, monkeypatch):
     monkeypatch.setattr(train, "measure", lambda *_: pytest.fail("measured"))
     for name, value, reason in (
         ("TOO_LONG", 0.0, r"a step takes 0\.0 s or more"),
-        ("free_memory", lambda device: 1 << 20, "only 1 MiB of memory are free"),
+        ("free_memory", lambda device: 1 << 20, "only 1 MiB of memory is free"),
     ):
         with monkeypatch.context() as patch:
             patch.setattr(size, name, value)
@@ -644,7 +650,7 @@ def test_a_dry_run_measures_nothing_that_would_take_too_long_or_too_much(capsys,
         assert re.search(rf"time +at least .* alone; not measured, because {reason}\n", capsys.readouterr().err)
 
 
-def test_a_dry_run_of_a_run_that_goes_on_knows_its_vocabulary(capsys):
+def test_a_dry_run_of_a_resumed_run_knows_its_vocabulary(capsys):
     run = run_training(max_iters=2)
     before = contents(run.path)
     count = load_checkpoint(run.last)
@@ -682,7 +688,7 @@ def test_the_estimate_of_memory_is_near_what_a_step_keeps(dropout, margin, setti
 
 @pytest.mark.slow
 @pytest.mark.network
-def test_the_default_run_reaches_what_the_readme_says(monkeypatch):
+def test_the_default_run_reaches_the_loss_in_the_readme(monkeypatch):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", CACHE)
     assert train.main([]) == 0
     run = RunFolder("out/goethe-char")

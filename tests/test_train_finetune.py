@@ -1,4 +1,4 @@
-"""--init_from PATH: a run that starts from weights that know something already."""
+"""--init_from PATH: a run that starts from pretrained weights."""
 
 import json
 import shutil
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("workplace")
 
 
 def finetune(*words: str, **changes: object) -> RunFolder:
-    """Go on from out/first/best with another seed, without naming any shape."""
+    """Start from out/first/best with another seed, without naming any shape."""
     shape = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size"))
     settings = {"out_dir": "second", "init_from": "first/best.safetensors", "learning_rate": 1e-3} | changes
     assert train.main([*arguments(**shape | settings), *words]) == 0
@@ -40,7 +40,7 @@ def gpt2_folder(path: str = "pretrained", **changes: object) -> Path:
 # --- from one of our checkpoints ------------------------------------------------------------------------------
 
 
-def test_a_run_begins_with_the_other_weights_and_an_optimizer_and_steps_of_its_own():
+def test_a_run_starts_with_the_other_weights_and_a_new_optimizer():
     first = run_training(out_dir="first", max_iters=40)
     second = finetune(max_iters=6)
     best = load_checkpoint(first.best)
@@ -63,7 +63,7 @@ def test_without_a_folder_it_is_named_after_its_origin_and_resumes(capsys):
         finetune(out_dir=None, max_iters=4)
 
 
-def test_the_other_text_is_read_with_the_checkpoints_tokenizer_and_what_it_lacks_is_counted(workplace, capsys):
+def test_the_checkpoints_tokenizer_is_used_and_unknown_characters_are_counted(workplace, capsys):
     first = run_training(out_dir="first")
     text = made_up_text(seed=3).replace("Mensch", "Mönch") + "x€€y€"
     (workplace / "other.txt").write_text(text, encoding="utf-8")
@@ -96,14 +96,14 @@ def test_another_shape_is_refused_by_name(conflict):
     assert not Path("second").exists()
 
 
-def test_the_same_shape_may_be_said_and_a_preset_that_was_asked_for_must_fit():
+def test_the_same_shape_may_be_given_and_a_named_preset_must_match():
     run_training(out_dir="first")
     finetune("--n_layer=1", "--n_embd=16", "--tokenizer=char", "--dropout=0.1")
     with pytest.raises(OptionError, match="--block_size 256 does not fit"):
         finetune("baby-gpt", out_dir="third")
 
 
-def test_a_shorter_context_is_a_part_of_the_longer_one():
+def test_a_shorter_context_uses_part_of_the_positions():
     first = run_training(out_dir="first", eval_iters=0)
     second = finetune("--block_size=5", max_iters=0)
     name = "position_embedding.weight"
@@ -120,7 +120,7 @@ def test_a_dry_run_knows_the_shape(capsys):
     assert not Path("second").exists()
 
 
-def test_what_cannot_be_started_from(workplace):
+def test_origins_that_cannot_be_used_are_refused(workplace):
     (workplace / "notes.safetensors").write_text("nothing", encoding="utf-8")
     (workplace / "empty").mkdir()
     for origin, error, reason in (
@@ -147,7 +147,7 @@ def test_the_name_of_an_origin(origin, name):
 # --- from a folder in GPT-2's layout --------------------------------------------------------------------------
 
 
-def test_gpt2_writes_and_learns_on(capsys):
+def test_gpt2_generates_and_can_be_trained_further(capsys):
     folder = gpt2_folder(n_inner=20, layer_norm_epsilon=1e-4)
     assert sample.main([str(folder), "--start", "Grün", "--greedy", "--max_new_tokens", "9"]) == 0
     captured = capsys.readouterr()
@@ -162,14 +162,14 @@ def test_gpt2_writes_and_learns_on(capsys):
     assert sample.main(["second", "--max_new_tokens", "5"]) == 0
 
 
-def test_gpt2_without_its_tokenizer_or_in_another_format_gets_a_sentence():
+def test_gpt2_without_its_tokenizer_or_in_another_format_is_one_sentence():
     folder = gpt2_folder()
     (folder / "tinygrad_lite_tokenizer.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no tokenizer: put the tokenizer\.json"):
         finetune(init_from=str(folder))
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     for script in (lambda: finetune(init_from=str(folder)), lambda: sample.main([str(folder)])):
-        with pytest.raises(CheckpointError, match="convert it by GPT2LMHeadModel"):
+        with pytest.raises(CheckpointError, match="convert it with GPT2LMHeadModel"):
             script()
     (folder / "config.json").unlink()
     with pytest.raises(CheckpointError, match=r"there is no pretrained.config\.json"):

@@ -1,4 +1,4 @@
-"""A run that was stopped and goes on is the run that was never stopped: the same losses, the same bytes."""
+"""A run that was stopped and resumed equals one that was never stopped: the same losses, the same bytes."""
 
 import json
 import os
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("workplace")
 
 
 def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
-    """Send this process a signal after so many updates, once."""
+    """Send this process a signal after N updates, once."""
 
     update = Optimizer.step
 
@@ -52,7 +52,7 @@ SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_ste
         *(pytest.param(SGD, stop, marks=pytest.mark.slow) for stop in (1, 4, 9)),
     ],
 )
-def test_a_stopped_run_goes_on_bit_for_bit(settings, stop, monkeypatch, capsys):
+def test_a_stopped_run_resumes_bit_for_bit(settings, stop, monkeypatch, capsys):
     whole = run_training(out_dir="whole", **settings)
     with monkeypatch.context() as patch:
         stop_after(patch, stop)
@@ -68,7 +68,7 @@ def test_a_stopped_run_goes_on_bit_for_bit(settings, stop, monkeypatch, capsys):
     same(run, whole)
 
 
-def test_a_run_may_be_stopped_again_and_again(monkeypatch):
+def test_a_run_may_be_stopped_repeatedly(monkeypatch):
     whole = run_training(out_dir="whole", **CHAR)
     words = arguments(**CHAR)
     for stop in (2, 3, 8):
@@ -81,8 +81,8 @@ def test_a_run_may_be_stopped_again_and_again(monkeypatch):
 
 
 @pytest.mark.parametrize(("where", "owner"), [("evaluate", train), ("report", RunLog), ("step", Optimizer)])
-def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(where, owner, monkeypatch):
-    """Nothing is saved at the end, the log has rows too many, and `best` may be newer than `last` says."""
+def test_a_killed_run_resumes_from_its_last_checkpoint(where, owner, monkeypatch):
+    """Nothing is saved at the end, the log has extra rows, and `best` may be newer than `last` says."""
     whole = run_training(out_dir="whole", **CHAR)
     calls, function = [], getattr(owner, where)
 
@@ -103,7 +103,7 @@ def test_a_run_that_was_killed_goes_on_from_its_last_checkpoint(where, owner, mo
 
 
 def test_a_finished_run_can_be_made_longer(capsys):
-    """With a constant learning rate, which does not know how long the run will be."""
+    """With a constant learning rate, which does not depend on the length of the run."""
     settings = {"schedule": "constant", "dropout": 0.1}
     whole = run_training(out_dir="whole", max_iters=12, **settings)
     run = run_training(max_iters=8, **settings)
@@ -112,7 +112,7 @@ def test_a_finished_run_can_be_made_longer(capsys):
     same(run, whole)
 
 
-def test_the_patience_of_a_stopped_run_goes_on(monkeypatch, capsys):
+def test_the_patience_of_a_stopped_run_continues(monkeypatch, capsys):
     settings = {"patience": 2, "eval_interval": 2, "max_iters": 40, "learning_rate": 3.0, "warmup_iters": 0}
     whole = run_training(out_dir="whole", **settings)
     end = load_checkpoint(whole.last).step
@@ -126,7 +126,7 @@ def test_the_patience_of_a_stopped_run_goes_on(monkeypatch, capsys):
     assert load_checkpoint(whole.last).step == end
 
 
-def test_a_finished_run_that_goes_on_makes_no_step():
+def test_a_finished_run_that_is_resumed_makes_no_step():
     run = run_training()
     before = contents(run.path)
     assert train.main(RESUME) == 0
@@ -153,11 +153,11 @@ def test_a_text_whose_name_is_not_utf8_is_found_again(workplace):
     assert train.main([*RESUME, "--max_iters=3"]) == 0
 
 
-def test_a_changed_text_is_said(workplace, capsys):
+def test_a_changed_text_gives_a_warning(workplace, capsys):
     run_training(max_iters=2)
     (workplace / "text.txt").write_text(made_up_text(seed=2), encoding="utf-8")
     assert train.main([*RESUME, "--max_iters=4"]) == 0
-    assert "warning: this is not the text that the run was trained on so far" in capsys.readouterr().err
+    assert "warning: this is not the text on which the run was trained so far" in capsys.readouterr().err
 
 
 def test_a_named_text_instead_of_the_files(workplace, capsys):
@@ -211,13 +211,13 @@ def test_other_changes_are_shown_as_a_diff(capsys):
     assert (checkpoint.model["dropout"], checkpoint.training["learning_rate"]) == (0.1, 0.002)
 
 
-def test_a_run_cannot_be_made_shorter_than_it_is():
+def test_a_run_cannot_be_made_shorter_than_its_steps():
     run_training(max_iters=4)
     with pytest.raises(OptionError, match=r"--max_iters 3: the run in run has already made 4 steps"):
         train.main([*RESUME, "--max_iters=3"])
 
 
-def test_another_kind_of_optimizer_does_not_fit():
+def test_another_optimizer_is_refused():
     run_training(max_iters=2)
     with pytest.raises(OptionError, match="was --optimizer changed"):
         train.main([*RESUME, "--max_iters=4", "--optimizer=sgd"])
@@ -228,15 +228,15 @@ def test_there_must_be_a_run():
         train.main(RESUME)
 
 
-def test_a_run_at_work_is_not_joined():
+def test_a_running_run_cannot_be_resumed():
     run = run_training(max_iters=2)
     with run.locked(), pytest.raises(OptionError, match="another run is training in run"):
         train.main([*RESUME, "--max_iters=4"])
 
 
 @pytest.mark.parametrize("note", ["[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
-def test_without_its_notes_a_run_asks_for_the_text(note, workplace):
-    """options.json is for people to read and maybe to break; what it says is checked."""
+def test_without_options_json_a_run_asks_for_the_text(note, workplace):
+    """options.json may be edited, and damaged, by people; its contents are checked."""
     run = run_training(max_iters=2)
     run.options.unlink()
     if note is not None:
@@ -270,7 +270,7 @@ def test_a_checkpoint_whose_tokenizer_has_too_many_tokens():
 
 @pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_and_says_how_to_go_on(number, status):
+def test_a_signal_saves_and_says_how_to_resume(number, status):
     run = RunFolder("run")
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=1)
     process = script("train.py", *endless)

@@ -1,4 +1,4 @@
-"""train.py and sample.py with a translation model: the same loop, the same checkpoints, the same ways to go on."""
+"""train.py and sample.py with a translation model: the same loop, the same checkpoints, the same ways to resume."""
 
 import io
 import re
@@ -53,7 +53,7 @@ def test_a_run_learns_and_shows_translations(capsys):
 
 
 @pytest.mark.parametrize("settings", [{"dropout": 0.2, "gradient_accumulation_steps": 2}, {"dataset": "numbers"}])
-def test_a_stopped_run_goes_on_bit_for_bit(settings, monkeypatch):
+def test_a_stopped_run_resumes_bit_for_bit(settings, monkeypatch):
     whole = run_training(out_dir="whole", **settings)
     for stop in (3, 8):
         run = f"stopped after {stop}"
@@ -72,13 +72,13 @@ def test_pairs_from_a_file_are_found_again(workplace):
     assert train.main(["reverse", "--resume", "--out_dir=run", "--max_iters=4"]) == 0
 
 
-def test_a_run_can_start_from_another_one():
+def test_a_run_can_start_from_another_run():
     first = run_training(out_dir="first", positions="learned", max_iters=12)
     settings = {
         name: TINY[name] for name in ("batch_tokens", "toy_size", "eval_pairs", "eval_interval", "log_interval")
     }
     words = [f"--{name}={value}" for name, value in settings.items()]
-    # Another preset was asked for by name, so its shape must fit; every option of shape is said again here.
+    # Another preset was requested by name, so its shape must fit; every option of shape is said again here.
     shape = {name: TINY[name] for name in ("n_layer", "n_head", "n_embd", "tokenizer")} | {"positions": "learned"}
     shape |= {"block_size": 40}
     words += [f"--{name}={value}" for name, value in shape.items()]
@@ -98,30 +98,30 @@ def test_a_model_of_another_family_is_refused():
 
 
 @pytest.mark.parametrize("words", [["--out_dir=run"], ["--out_dir", "run"]])
-def test_a_run_that_goes_on_needs_no_preset(words):
-    """Which options there are, the checkpoint says."""
+def test_a_resumed_run_needs_no_preset(words):
+    """The checkpoint decides which options there are."""
     run_training(max_iters=2)
     assert train.main(["--resume", *words, "--max_iters=4", "--batch_tokens=100"]) == 0
     assert load_checkpoint(Path("run/last.safetensors")).step == 4
 
 
-def test_only_the_weights_that_are_started_from_or_continued_choose_the_model(capsys):
-    """A folder that a new run is to be written into does not."""
+def test_only_weights_that_are_loaded_choose_the_model(capsys):
+    """The output folder of a new run does not."""
     run_training(max_iters=1)
     for words in (["--out_dir=run"], ["--overwrite", "--dry_run", "--out_dir", "run"]):
-        with pytest.raises(UserError, match=r"there is no file gone\.txt, which --text names"):
+        with pytest.raises(UserError, match=r"--text gone\.txt: there is no such file"):
             train.main([*words, "--text=gone.txt"])
     for words in (["--resume", "--out_dir=run"], ["--init_from=run", "--out_dir=new"]):
         with pytest.raises(OptionError, match=r"--text belongs to the GPT: python train\.py --text"):
             train.main([*words, "--text=gone.txt"])
 
 
-def test_pairs_that_are_all_too_long_are_told_what_helps(workplace):
+def test_the_error_about_long_pairs_says_what_helps(workplace):
     table = "".join(f"{'abcdefgh'[: 4 + i % 4]} {i}\t{'x' * (i % 9 + 1)} {i}\n" for i in range(10, 60))
     (workplace / "pairs.tsv").write_text(table, encoding="utf-8")
-    with pytest.raises(UserError, match=r"--block_size 4 is too short for pairs\.tsv: only with \d or more") as refused:
+    with pytest.raises(UserError, match=r"--block_size 4 is too short for pairs\.tsv: use \d or more") as refused:
         train.main(arguments(pairs="pairs.tsv", block_size=4))
-    needed = int(re.search("with (.) or", str(refused.value))[1])
+    needed = int(re.search("use (.) or", str(refused.value))[1])
     with pytest.raises(UserError, match="too short"):
         train.main(arguments(pairs="pairs.tsv", block_size=needed - 1))
     run_training(pairs="pairs.tsv", block_size=needed, max_iters=1)
@@ -175,7 +175,7 @@ def test_scores_of_perfect_and_of_wrong_translations():
 
 @pytest.fixture(scope="module")
 def long_trained(tmp_path_factory):
-    """A run's folder; made once, because nobody changes it."""
+    """A run's folder; made once, because no test changes it."""
     with undone():
         return run_training(max_iters=30, out_dir=tmp_path_factory.mktemp("trained") / "run").path
 
@@ -206,7 +206,7 @@ def test_file_stdin_and_conversation_give_the_same(trained, capsys, monkeypatch)
         assert capsys.readouterr().out == translation + "\n"
 
 
-def test_a_beam_shows_its_hypotheses_with_their_numbers(trained, capsys):
+def test_a_beam_shows_its_hypotheses_with_their_scores(trained, capsys):
     assert sample.main(["--out_dir", "run", "--start", "abcdefghij", "--beam", "4", "--n_best", "3"]) == 0
     out, err = capsys.readouterr()
     assert len(out.splitlines()) == 3
@@ -214,7 +214,7 @@ def test_a_beam_shows_its_hypotheses_with_their_numbers(trained, capsys):
     assert "--- 3: log-prob" in err
 
 
-def test_translations_can_be_drawn(trained, capsys):
+def test_translations_can_be_sampled(trained, capsys):
     command = ["run", "--start", "abcdefghij", "--temperature", "1.5", "--num_samples", "3"]
     outputs = []
     for more in ([], [], ["--seed", "4"], ["--top_k", "1"]):
@@ -228,7 +228,7 @@ def test_translations_can_be_drawn(trained, capsys):
     assert capsys.readouterr().out == "\n"
 
 
-def test_a_greedy_translation_heeds_the_settings_against_repetition(trained, capsys):
+def test_a_greedy_translation_respects_the_repetition_settings(trained, capsys):
     outputs = []
     for more in ([], ["--seed=1"], ["--no_repeat_ngram_size=1"], ["--num_samples=2"]):
         assert sample.main(["run", "--start", "abcdefghij", "--greedy", *more]) == 0
@@ -239,12 +239,12 @@ def test_a_greedy_translation_heeds_the_settings_against_repetition(trained, cap
     assert len(set(varied)) == len(varied)
 
 
-def test_only_the_beginning_of_a_long_line_is_read_and_that_is_said(trained, capsys):
+def test_a_long_line_is_cut_with_a_warning(trained, capsys):
     assert sample.main(["run", "--start", "a" * 100]) == 0
-    assert "warning: of 1 lines only the first 64 tokens are read" in capsys.readouterr().err
+    assert "warning: only the first 64 tokens of a line are read; longer lines: 1" in capsys.readouterr().err
 
 
-def test_the_looks_are_drawn(trained, capsys):
+def test_the_attention_is_plotted(trained, capsys):
     pytest.importorskip("matplotlib")
     for name in ("looks.svg", "looks.png"):
         assert sample.main(["run", "--start", "abc", "--beam", "2", "--attention", name]) == 0
@@ -258,17 +258,17 @@ def test_the_looks_are_drawn(trained, capsys):
     ("words", "reason"),
     [
         (["--start", "a", "--attention", "a.gif"], "a.gif: must end with one of"),
-        (["--start", "a\nb", "--attention", "a.svg"], "draws one sentence"),
-        (["--start", "", "--attention", "a.svg"], "draws one sentence"),
-        (["--start", "a", "--attention", "a.svg", "--temperature", "1"], "--temperature does not go with it"),
-        (["--interactive", "--attention", "a.svg"], "--interactive does not go with it"),
+        (["--start", "a\nb", "--attention", "a.svg"], "needs exactly one line"),
+        (["--start", "", "--attention", "a.svg"], "needs exactly one line"),
+        (["--start", "a", "--attention", "a.svg", "--temperature", "1"], "so omit --temperature"),
+        (["--interactive", "--attention", "a.svg"], "so omit --interactive"),
         (["--score", "a.txt"], "python -m seq2seq.evaluate"),
         (["--stop", "."], "--stop is for models that continue a text"),
         ([], "give a sentence"),
-        (["--start", "a", "--n_best", "2"], "--n_best is for beam search"),
+        (["--start", "a", "--n_best", "2"], "--n_best is an option of beam search"),
     ],
 )
-def test_what_a_translation_has_no_use_for(trained, words, reason):
+def test_options_that_do_not_apply_to_translations_are_refused(trained, words, reason):
     with pytest.raises(OptionError, match=reason):
         sample.main(["run", *words])
 
@@ -280,7 +280,7 @@ def test_speed_and_losses_are_logged(trained):
 # --- scoring --------------------------------------------------------------------------------------------------
 
 
-def test_a_run_is_scored_on_what_it_held_out(trained, capsys):
+def test_a_run_is_scored_on_its_held_out_pairs(trained, capsys):
     pytest.importorskip("sacrebleu")
     assert evaluate.main(["run", "--out", "written.txt", "--beam", "2"]) == 0
     out, err = capsys.readouterr()
@@ -310,7 +310,7 @@ def test_mistakes_in_scoring(trained):
     Path("empty.tsv").write_text("", encoding="utf-8")
     for words, reason in (
         ([], "name a checkpoint"),
-        (["run", "--src", "a"], "--src and --tgt go together"),
+        (["run", "--src", "a"], "--src and --tgt must be given together"),
         (["run", "--pairs", "gone"], "gone cannot be read"),
         (["run", "--pairs", "empty.tsv"], "there are no pairs"),
         (["nowhere"], "there is no checkpoint"),

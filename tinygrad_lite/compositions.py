@@ -1,4 +1,4 @@
-"""The other methods of a tensor: what is composed of primitives, and so needs no derivative of its own.
+"""The other methods of a tensor, which are composed of primitives and so need no derivatives of their own.
 
 Each function is also a method: `mean(x, axis)` is `x.mean(axis)`. The chain rule differentiates them all.
 """
@@ -38,7 +38,7 @@ def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
 
 
 def mean(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """The sum over the axes, divided by how many elements were summed."""
+    """The sum over the axes, divided by the number of summed elements."""
     total = ops.sum(x, axis, keepdim)
     return total / (x.numel() / total.numel() if total.numel() else 1.0)
 
@@ -103,7 +103,7 @@ def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
 
 
 def squeeze(x: Tensor, axis: int | None = None) -> Tensor:
-    """Without the axes of size 1 (or without the one named, if it has size 1)."""
+    """The tensor without its axes of size 1 (or without the given axis, if its size is 1)."""
     if axis is None:
         return ops.reshape(x, tuple(size for size in x.shape if size != 1))
     axis = one_axis(axis, x.ndim, "squeeze")
@@ -111,7 +111,7 @@ def squeeze(x: Tensor, axis: int | None = None) -> Tensor:
 
 
 def unsqueeze(x: Tensor, axis: int) -> Tensor:
-    """With a new axis of size 1 at this place."""
+    """The tensor with a new axis of size 1 at this position."""
     axis = one_axis(axis, x.ndim + 1, "unsqueeze")
     return ops.reshape(x, *x.shape[:axis], 1, *x.shape[axis:])
 
@@ -153,7 +153,7 @@ def flip(x: Tensor, axis: Axis = None) -> Tensor:
 
 
 def repeat(x: Tensor, *times: Any) -> Tensor:
-    """The whole tensor again and again along each axis, as torch's repeat and NumPy's tile do.
+    """The whole tensor repeated along each axis, as torch's repeat and NumPy's tile do.
 
     >>> Tensor([1, 2]).repeat(2, 2).tolist()
     [[1, 2, 1, 2], [1, 2, 1, 2]]
@@ -187,7 +187,7 @@ def _along(index: Tensor, axis: int) -> Tensor:
 
 
 def one_hot(x: Tensor, num_classes: int) -> Tensor:
-    """(...) integers -> (..., num_classes) float32 with a 1 at each integer's place and 0 elsewhere.
+    """(...) integers -> (..., num_classes) float32 with a 1 at each integer's position and 0 elsewhere.
 
     Raises: ValueError if a number is not in [0, num_classes). (On a GPU, where the host would have to wait for the
         numbers, its row is all 0 instead.)

@@ -1,11 +1,11 @@
-"""Where arrays live: NumPy on the CPU, CuPy on a CUDA GPU, one and the same code for both.
+"""Devices: NumPy on the CPU, CuPy on a CUDA GPU, with the same code for both.
 
-The *data* decides. Every array type belongs to one `Device`, which names the module (`xp`) that computes with
-it; an operation asks `xp_of(array)` and writes `xp.exp(array)`. Tensors of both devices can live in one
-process, and nothing is switched globally. CuPy is imported only when asked for, and only in tinygrad_lite/cuda/.
+The *data* decide. Every array type belongs to one `Device`, which names the module (`xp`) that computes with it; an
+operation calls `xp_of(array)` and writes `xp.exp(array)`. Tensors of both devices can be used in one process, and there
+is no global switch. CuPy is imported only on request, and only in tinygrad_lite/cuda/.
 
-The rest of the file is what NumPy and CuPy do not do alike or not at all: random numbers that can be drawn
-again, sums that keep their digits, and adding rows into a table at repeated positions.
+The rest of the file contains what NumPy and CuPy do differently or not at all: reproducible random numbers, sums that
+keep their digits, and adding rows into a table at repeated positions.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ Array = Any  # numpy.ndarray or cupy.ndarray: whatever a registered Device owns
 
 
 class DeviceError(UserError):
-    """A device that was asked for and cannot be used."""
+    """A device that was requested and cannot be used."""
 
 
 # --- devices -------------------------------------------------------------------------------------------------
@@ -33,16 +33,16 @@ class DeviceError(UserError):
 
 @dataclass(frozen=True)
 class Device:
-    """One place where arrays live, and the module that computes there."""
+    """A kind of array, and the module that computes with it."""
 
     name: str
     xp: ModuleType
     array_type: type
     from_host: Callable[[np.ndarray], Array]
     to_host: Callable[[Array], np.ndarray]
-    synchronize: Callable[[], None]  # wait until everything asked of the device is done (for timing)
-    memory: Callable[[], tuple[int, int] | None] = lambda: None  # bytes (free, in all) of a GPU
-    capability: float = 0.0  # of a GPU, what NVIDIA calls its compute capability: 8.0, 9.0
+    synchronize: Callable[[], None]  # wait until all queued work is done (for timing)
+    memory: Callable[[], tuple[int, int] | None] = lambda: None  # bytes (free, total) of a GPU
+    capability: float = 0.0  # a GPU's compute capability, such as 8.0 or 9.0
 
 
 _BY_TYPE: dict[type, Device] = {}
@@ -50,7 +50,7 @@ _BY_NAME: dict[str, Device] = {}
 
 
 def register_device(device: Device) -> None:
-    """Make a device known by its name and by the type of its arrays."""
+    """Register a device under its name and the type of its arrays."""
     _BY_TYPE[device.array_type] = device
     _BY_NAME[device.name] = device
 
@@ -73,14 +73,14 @@ def xp_of(array: Array) -> ModuleType:
 
 
 def is_float(dtype: np.dtype) -> bool:
-    """Whether a type has fractions: float16, 32, 64, or bfloat16 (which is on GPUs only, and NumPy does not know)."""
+    """Whether a type has fractions: float16, 32, 64, or bfloat16 (on GPUs only; NumPy lacks it)."""
     return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
 def get_device(name: str) -> Device:
-    """The device called `cpu` or `cuda`; `auto` is `cuda` where it works, else `cpu`.
+    """The device called `cpu` or `cuda`; `auto` is `cuda` if it works, else `cpu`.
 
-    Raises: DeviceError with the reason, and with the line that would mend it.
+    Raises: DeviceError with the reason and, if there is one, the command that helps.
     """
     if name == "auto":
         try:
@@ -97,7 +97,7 @@ def get_device(name: str) -> Device:
 
 
 def why_no_cuda() -> str:
-    """The sentence that says why `cuda` cannot be used here; empty if it can."""
+    """The reason why `cuda` cannot be used here; empty if it can."""
     try:
         get_device("cuda")
     except DeviceError as error:
@@ -105,11 +105,11 @@ def why_no_cuda() -> str:
     return ""
 
 
-# --- random numbers that can be drawn again ------------------------------------------------------------------
+# --- reproducible random numbers -----------------------------------------------------------------------------
 #
-# No generator is kept and nothing has to be saved: each draw makes a fresh generator from a key that says what
-# the draw is for. Whoever names the same key gets the same numbers: after a resume, on another device, whether
-# or not something else was drawn in between.
+# No generator is kept and nothing has to be saved: each draw makes a new generator from a key that says what the draw
+# is for. The same key gives the same numbers: after a resume, on another device, whether or not something else was
+# drawn in between.
 
 
 def keyed_rng(seed: int, stream: str, *key: int) -> np.random.Generator:
@@ -117,19 +117,19 @@ def keyed_rng(seed: int, stream: str, *key: int) -> np.random.Generator:
 
     Args:
         seed: the run's seed, 0 or more.
-        stream: what the numbers are for, such as "batch" or "dropout"; streams are independent.
+        stream: the purpose of the numbers, such as "batch" or "dropout"; streams are independent.
         key: integers >= 0 such as step, micro-step, row.
 
     >>> float(keyed_rng(1, "batch", 7).random()) == float(keyed_rng(1, "batch", 7).random())
     True
     """
-    # As spawn_key, because in the entropy itself zeros at the end would not count: (7,) and (7, 0) were one key.
+    # As spawn_key, because trailing zeros of the entropy are ignored: (7,) and (7, 0) would be the same key.
     sequence = np.random.SeedSequence([seed, zlib.crc32(stream.encode())], spawn_key=key)
     return np.random.Generator(np.random.SFC64(sequence))
 
 
 class _DrawPosition:
-    """Where in the run the next draw of the model happens: a key, and a count of the draws since it was set."""
+    """The position of the model's next draw in the run: a key, and the number of draws since it was set."""
 
     def __init__(self, *key: int) -> None:
         self.key = key
@@ -140,17 +140,17 @@ _position = _DrawPosition(0)
 
 
 def manual_seed(seed: int) -> None:
-    """Start the numbers behind `Tensor.rand`, `randn` and dropout again, from a seed."""
+    """Restart the random numbers of `Tensor.rand`, `randn` and dropout from a seed."""
     global _position
     _position = _DrawPosition(seed)
 
 
 @contextmanager
 def random_key(seed: int, *key: int) -> Iterator[None]:
-    """Inside, the n-th draw of the model is keyed by (seed, key, n): the call site, counted in order.
+    """Inside, the n-th draw of the model has the key (seed, key, n).
 
-    The training loop enters it with (seed, step, micro-step), so the dropout masks of a step do not depend on
-    what was drawn before, and a step that is run again drops the same elements.
+    The training loop enters it with (seed, step, micro-step, rank), so the dropout masks of a step do not depend on
+    earlier draws, and a step that is run again drops the same elements.
     """
     global _position
     outer, _position = _position, _DrawPosition(seed, *key)
@@ -168,9 +168,9 @@ def next_rng(stream: str) -> np.random.Generator:
 
 
 def next_bits(stream: str) -> int:
-    """64 random bits for the next draw at the current position, as a whole number with a sign.
+    """64 random bits for the next draw at the current position, as a signed integer.
 
-    They are a hash of what they are for. Making a generator takes more than ten times as long.
+    They are a hash of the key. Making a generator would take more than ten times as long.
     """
     seed, *key = _position.key
     _position.count += 1
@@ -180,16 +180,16 @@ def next_bits(stream: str) -> int:
 
 # --- sums -----------------------------------------------------------------------------------------------------
 
-ROWS = 16  # how many numbers are added in float32
-LARGE = 1 << 14  # elements from which on it pays not to convert all of them to float64
+ROWS = 16  # numbers that are added in float32
+LARGE = 1 << 14  # elements; smaller arrays are converted to float64 as a whole
 
 
 def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False) -> Array:
     """The sum over these axes (None: all), like `array.sum`, but float32 keeps its digits.
 
-    NumPy adds neighbours in memory pairwise, but rows one after the other, and each float32 addition is wrong by up to
-    2^-24 of the sum so far: a column of ones stops growing at 2^24 = 16,777,216. Here 16 rows at a time are added in
-    float32, which is wrong by at most 15 * 2^-24 = 9e-7 of the sum of all |x|, and these sums in float64.
+    NumPy adds neighbours in memory pairwise, but rows one after the other, and each float32 addition has an error of
+    up to 2^-24 of the sum so far: a column of ones stops growing at 2^24 = 16,777,216. Here 16 rows at a time are added
+    in float32, with an error of at most 15 * 2^-24 = 9e-7 of the sum of all |x|, and these sums in float64.
     """
     if type(array) is not np.ndarray:
         return array.sum(axis=axes, keepdims=keepdims)
@@ -206,7 +206,7 @@ def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False)
     if count <= ROWS or after == 1:
         y = np.add.reduce(x, 1)
     else:
-        side = max(1, 1024 // after)  # short rows are taken side by side, because NumPy is slow at adding short rows
+        side = max(1, 1024 // after)  # short rows are joined, because NumPy is slow at adding short rows
         whole = count - count % (ROWS * side)
         y = np.add.reduce(x[:, :whole].reshape(before, whole // (ROWS * side), ROWS, side * after), 2)
         y = np.add.reduce(y, 1, np.float64).reshape(before, side, after).sum(1)
@@ -220,7 +220,7 @@ def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False)
 
 
 def scatter_add(target: Array, index: Any, values: Array) -> None:
-    """target[index] += values, in place, where a position that occurs twice receives both values.
+    """target[index] += values, in place; a position that occurs twice receives both values.
 
     (Plain `target[index] += values` would keep only the last one.) float32 is added in float64: a position may occur
     thousands of times.
@@ -235,10 +235,10 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
 
 
 def add_rows(ids: Array, rows: Array, count: int) -> Array:
-    """Sum the rows that carry the same id: out[i] = sum of rows[n] over all n with ids[n] == i.
+    """Sum the rows with the same id: out[i] = sum of rows[n] over all n with ids[n] == i.
 
-    This is the gradient of a table look-up. Sorting makes equal ids neighbours, and one `add.reduceat` sums each run
-    of them, pairwise: about ten times faster than `scatter_add`.
+    This is the gradient of a table look-up. Sorting brings equal ids together, and `add.reduceat` sums each group
+    pairwise, about ten times as fast as `scatter_add`.
 
     Args:
         ids: (N,) integers in [0, count).

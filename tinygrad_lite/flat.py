@@ -1,10 +1,10 @@
 """The memory behind the optimizers: all parameters in one flat array, and their gradients in another.
 
-The parameters become views of the array, so the model notices nothing; but the update and a checkpoint are then a few
-operations over long arrays instead of a few for each of a hundred small ones, and several processes can share them.
+The parameters become views of the array, so the model does not change; but an update or a checkpoint then takes a few
+operations on long arrays instead of a few for each of a hundred small ones, and several processes can share them.
 
-None of this shows. What stands in `.grad` of a parameter when `step()` is called is what is applied, whoever put it
-there; where it is None, or where the parameter is frozen (`requires_grad` is False), the parameter stays as it is.
+The user sees no difference. `step()` applies the contents of each parameter's `.grad`, whoever set it; if it is None,
+or if the parameter is frozen (`requires_grad` is False), the parameter is unchanged.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ PARAMS = "model.parameters(), model.named_parameters(), or a list of groups such
 
 
 def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
-    """Groups with all their options, from whatever torch takes: parameters, pairs of name and parameter, or groups.
+    """Groups with all their options, from any form that torch accepts: parameters, pairs of name and parameter, groups.
 
-    In each group, `params` is a list of parameters and `param_names` one of their names. A parameter without a name
-    is called by its number.
+    In each group, `params` is a list of parameters and `param_names` the list of their names. A parameter without a
+    name gets its number as its name.
     """
     refusal = TypeError(f"optimizer: pass {PARAMS}, not a {type(params).__name__}")
     if isinstance(params, (Tensor, Module, Mapping, str)) or not isinstance(params, Iterable):
@@ -66,14 +66,14 @@ class Optimizer:
     """The flat arrays that all optimizers share.
 
     Args:
-        params: `model.parameters()`, `model.named_parameters()`, or a list of groups: dicts with "params" and, where
-            they differ from the rest, "lr", "weight_decay" or other options of the optimizer.
-        options: the options of all groups that do not say otherwise.
+        params: `model.parameters()`, `model.named_parameters()`, or a list of groups: dicts with "params" and, if they
+            differ from the defaults, "lr", "weight_decay" or other options of the optimizer.
+        options: the defaults for all groups.
 
     `param_groups` has the groups, whose options may be changed at any time; `optimizer.lr = x` changes all of them.
     """
 
-    state_names: tuple[str, ...] = ()  # what is remembered for each parameter from step to step
+    state_names: tuple[str, ...] = ()  # the state of each parameter that is kept between steps
 
     def __init__(self, params: Any, **options: Any) -> None:
         self.param_groups = groups_of(params, options)
@@ -103,9 +103,9 @@ class Optimizer:
     # --- the flat arrays ----------------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
-        """Lay all parameters that are learned into flat arrays, and take along what is remembered of them.
+        """Move all trainable parameters, and their states, into flat arrays.
 
-        A parameter that was frozen from the beginning has no place, and nothing is remembered of it.
+        A parameter that was frozen from the beginning has no place there, and no state.
         """
         learned = {name: p for name, p in self.named.items() if p.requires_grad or name in self.places}
         first = next(iter(learned.values()))
@@ -136,10 +136,10 @@ class Optimizer:
         self._is_shared = False
 
     def _lay_views(self) -> None:
-        """Make all parameters views of the flat array, and have their gradients written into the other one."""
+        """Make all parameters views of the flat array, and let their gradients be written into the other one."""
         self._views: dict[str, Array] = {}
         self._memory: dict[str, Array] = {}  # the views of the flat gradients
-        self._unused: set[str] = set()  # which of them nobody has been given yet
+        self._unused: set[str] = set()  # those that are not in use yet
         for name, place in self.places.items():
             parameter = self.named[name]
             parameter.data = self._views[name] = self.values.data[place].reshape(parameter.shape)
@@ -147,10 +147,10 @@ class Optimizer:
             parameter._gradient_memory = functools.partial(self._memory_of, name)
 
     def _memory_of(self, name: str) -> Array:
-        """Where a backward pass writes the first gradient of a parameter: its part of the flat array.
+        """The memory for a parameter's first gradient in a backward pass: its part of the flat array.
 
-        No memory is given away twice, since somebody may have kept the gradient of an earlier step. If the part of
-        this parameter is used up, all parameters get new ones: in the same array if nobody refers to any part of it.
+        No memory is used twice, since the gradient of an earlier step may still be referenced. If the part of this
+        parameter is in use, all parameters get new parts: in the same array if no part of it is referenced.
         """
         if self.named[name].data is not self._views[name]:
             self._follow_parameters()
@@ -166,10 +166,10 @@ class Optimizer:
         return self._memory[name]
 
     def move_into(self, values: Array, gradients: Array, states: Iterable[Array], contents: bool) -> None:
-        """Lay everything into other flat arrays (n,), such as memory that several processes see.
+        """Move everything into other flat arrays (n,), such as memory that several processes share.
 
         Args:
-            contents: take values and states along; otherwise those that are in the arrays count from now on.
+            contents: whether to copy values and states into them; otherwise those in the arrays are adopted.
         """
         for flat, other in zip((self.values, *self.states.values()), (values, *states), strict=True):
             if contents:
@@ -179,7 +179,7 @@ class Optimizer:
         self._lay_views()
 
     def _follow_parameters(self) -> None:
-        """Lay everything out again if a parameter was given another array (by `Module.to`) or was unfrozen."""
+        """Build the flat arrays again if a parameter got another array (by `Module.to`) or was unfrozen."""
         for name, parameter in self.named.items():
             view = self._views.get(name)
             if parameter.requires_grad if view is None else parameter.data is not view:
@@ -193,7 +193,7 @@ class Optimizer:
     # --- gradients ----------------------------------------------------------------------------------------------
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget all gradients: `.grad` is None until the next backward pass (or 0, if set_to_none is False)."""
+        """Remove all gradients: `.grad` is None until the next backward pass (or 0, if set_to_none is False)."""
         for parameter in self.named.values():
             if set_to_none or parameter.grad is None:
                 parameter.grad = None
@@ -201,7 +201,7 @@ class Optimizer:
                 parameter.grad = parameter.grad.zeros_like()
 
     def unreached(self) -> set[str]:
-        """The names of the parameters that an update would leave out: frozen, or without a gradient."""
+        """The names of the parameters that an update would skip: frozen, or without a gradient."""
         return {name for name in self.places if self.named[name].grad is None or not self.named[name].requires_grad}
 
     def gather_gradients(self) -> Array:
@@ -218,12 +218,12 @@ class Optimizer:
         return self._gradients
 
     def adopt_gradients(self, names: Iterable[str]) -> None:
-        """Take what is in the flat array for the gradients of these parameters: other processes have added theirs."""
+        """Make the contents of the flat array, which all processes share, the gradients of these parameters."""
         for name in names:
             self.named[name].grad = Tensor.wrap(self._memory[name])
 
     def _checked_gradient(self, name: str) -> Array:
-        """The array in a parameter's `.grad`, which may be anything that a user has put there."""
+        """The array in a parameter's `.grad`, checked, since a user may have assigned anything."""
         parameter, gradient = self.named[name], self.named[name].grad
         if not isinstance(gradient, Tensor):
             raise TypeError(f"optimizer: the gradient of {name} is a {type(gradient).__name__}: make it a Tensor")
@@ -233,11 +233,11 @@ class Optimizer:
         return gradient.data
 
     def _stretches(self) -> Iterator[tuple[slice, Array, dict[str, Any], int]]:
-        """What an update works on: (place, flat gradient, group, updates that left it out).
+        """The parts of an update: (place, flat gradient, group, number of updates that skipped it).
 
-        Neighbours of one group whose gradients lie in the flat array come as one long stretch.
+        Adjacent parameters of a group whose gradients are in the flat array are joined into one long stretch.
         """
-        start = end = skipped = 0  # where the open stretch lies, and how many updates left it out
+        start = end = skipped = 0  # the open stretch, and the number of updates that skipped it
         for group in self.param_groups:
             is_open = False
             for name, parameter in zip(group["param_names"], group["params"], strict=True):
@@ -260,7 +260,7 @@ class Optimizer:
     def clip_grad_norm(self, max_norm: float) -> float:
         """Scale all gradients down so that their global norm is at most max_norm; return the norm before.
 
-        The global norm is the length of all gradients taken as one vector. Scaling keeps its direction.
+        The global norm is the Euclidean norm of all gradients as one vector. Scaling keeps its direction.
         max_norm 0 only measures.
 
         Reference: Pascanu et al. 2013, algorithm 1 (arXiv:1211.5063).
@@ -275,9 +275,9 @@ class Optimizer:
     # --- the update ---------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Update all parameters that have a gradient, and warn once of each that none has reached.
+        """Update all parameters that have a gradient, and warn once of each that has none.
 
-        Raises: ValueError or TypeError if what stands in `.grad` does not fit its parameter.
+        Raises: ValueError or TypeError if a `.grad` does not match its parameter.
         """
         self._follow_parameters()
         self._count_update()
@@ -299,7 +299,7 @@ class Optimizer:
             profiler.running.note("(sums, clipping, update)")
 
     def _count_update(self) -> None:
-        """Note that an update is made, and which parameters it leaves out."""
+        """Count an update, and the parameters that it skips."""
         self.steps += 1
         unreached = self.unreached()
         for name in unreached:
@@ -311,20 +311,20 @@ class Optimizer:
             warnings.warn(f"no gradient has reached {shown}: not updated in this step", stacklevel=3)
 
     def slice_of(self, rank: int, size: int) -> slice:
-        """The part of the flat arrays that one of several processes updates."""
+        """The part of the flat arrays that process `rank` of `size` updates."""
         n = self.values.data.size
         return slice(n * rank // size, n * (rank + 1) // size)
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: float) -> None:
-        """Change values (and states) in place, as the update number `step` of them; every optimizer defines its own."""
+        """Update values (and states) in place; `step` counts their updates. Every optimizer defines its own."""
         raise NotImplementedError
 
-    # --- what is remembered -------------------------------------------------------------------------------------
+    # --- the state -----------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, np.ndarray]:
-        """What the optimizer remembers, by parameter: `exp_avg.blocks.0...` and so on, on the host.
+        """The optimizer's state by parameter, such as `exp_avg.blocks.0...`, on the host.
 
-        `skipped.NAME` says how many updates left a parameter out, if any did.
+        `skipped.NAME` is the number of updates that skipped a parameter, if there are any.
         """
         state = {
             f"{state}.{name}": device_of(flat.data).to_host(flat.data[place]).reshape(self.named[name].shape)
@@ -334,7 +334,7 @@ class Optimizer:
         return state | {f"skipped.{name}": np.array(float(count)) for name, count in self.skipped.items()}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray], steps: int) -> None:
-        """Take over what another run's optimizer remembered after this many steps.
+        """Restore the state of another run's optimizer after `steps` updates.
 
         Raises: ValueError if names or shapes differ.
         """
@@ -350,7 +350,7 @@ class Optimizer:
         self.steps = steps
 
     def _fill_states(self, state: Mapping[str, np.ndarray]) -> None:
-        """Write what is remembered of the parameters into the flat arrays, wherever it is given."""
+        """Write the given states into the flat arrays."""
         for name, flat in self.states.items():
             for parameter, place in self.places.items():
                 if (values := state.get(f"{name}.{parameter}")) is not None:

@@ -1,4 +1,4 @@
-"""Modules: what has parameters. The names are those of torch.nn.
+"""Modules, which have parameters. The names are those of torch.nn.
 
 A `Module` is any object whose attributes are parameters, other modules, or lists of modules. Walking through these
 attributes in the order in which they were set gives every parameter a dotted name, such as `blocks.0.mlp.up.weight`;
@@ -25,7 +25,7 @@ _only_shapes = False
 
 @contextmanager
 def shapes_only() -> Iterator[None]:
-    """Inside, parameters have shapes but no values, so that a model of any size can be examined without memory for it.
+    """Inside, parameters have shapes but no values, so that a model of any size can be examined without allocating it.
 
     >>> with shapes_only():
     ...     Linear(1_000_000, 1_000_000).num_parameters()
@@ -40,7 +40,7 @@ def shapes_only() -> Iterator[None]:
 
 
 class Parameter(Tensor):
-    """A tensor that is learned: a leaf that requires a gradient."""
+    """A trainable tensor: a leaf that requires a gradient."""
 
     _is_parameter = True
 
@@ -63,7 +63,7 @@ class Parameter(Tensor):
 
 
 class Module(metaclass=Listed):
-    """The base of everything that has parameters."""
+    """The base class of everything that has parameters."""
 
     def __init__(self) -> None:
         self.training = True
@@ -76,7 +76,7 @@ class Module(metaclass=Listed):
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
     def _parts(self) -> Iterator[tuple[str, Module]]:
-        """The modules that are its attributes, or in lists that are."""
+        """The modules that are its attributes, or elements of lists that are."""
         for name, value in vars(self).items():
             numbered = enumerate(value) if isinstance(value, list) else [(None, value)]
             for number, part in numbered:
@@ -90,7 +90,7 @@ class Module(metaclass=Listed):
             yield from part.named_modules(f"{prefix}.{path}" if prefix else path)
 
     def __repr__(self) -> str:
-        """The parts as an indented tree, with the shapes of their parameters and how many numbers these have.
+        """The parts as an indented tree, with the shapes and sizes of their parameters.
 
         >>> Linear(3, 2)
         Linear, 8 parameters: weight (2, 3), bias (2,)
@@ -98,7 +98,7 @@ class Module(metaclass=Listed):
         return "\n".join(self._tree(set()))
 
     def _tree(self, seen: set[int]) -> list[str]:
-        """A line on this module, then those on its parts; `seen` has the parameters of the lines before."""
+        """A line for this module, then those of its parts; `seen` has the parameters of earlier lines."""
         own = []
         for name, value in vars(self).items():
             if isinstance(value, Parameter):
@@ -122,7 +122,7 @@ class Module(metaclass=Listed):
         return lines
 
     def named_parameters(self) -> Iterator[tuple[str, Parameter]]:
-        """Each parameter once, with its name; a tied parameter goes by the first of its names."""
+        """Each parameter once, with its name; a tied parameter has the first of its names."""
         seen: set[int] = set()
         for prefix, module in self.named_modules():
             for name, value in vars(module).items():
@@ -135,12 +135,12 @@ class Module(metaclass=Listed):
         return [parameter for _, parameter in self.named_parameters()]
 
     def num_parameters(self) -> int:
-        """How many numbers are learned, tied ones counted once."""
+        """The number of trainable numbers, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())
 
     @classmethod
     def blueprint(cls, *args: Any) -> Self:
-        """Such a module with shapes only: it knows its size, takes no memory, and cannot compute."""
+        """The module with shapes only: it knows its size, takes no memory, and cannot compute."""
         with shapes_only():
             return cls(*args)
 
@@ -155,7 +155,9 @@ class Module(metaclass=Listed):
         model = cls.blueprint(config)
         needed, stored = model.num_parameters(), sum(array.size for array in weights.values())
         if stored != needed:
-            raise CheckpointError(f"the settings make a {cls.__name__} of {needed:,} parameters, there are {stored:,}")
+            raise CheckpointError(
+                f"the settings describe a {cls.__name__} of {needed:,} parameters, but the weights have {stored:,}"
+            )
         if problems := model._misfits(weights):
             raise CheckpointError(f"the weights do not fit the model's settings: {problems}")
         dtype = next(iter(weights.values())).dtype
@@ -170,11 +172,11 @@ class Module(metaclass=Listed):
         return self
 
     def eval(self) -> Module:
-        """Switch to using the model: dropout does nothing."""
+        """Switch to evaluation (no dropout)."""
         return self.train(False)
 
     def zero_grad(self) -> None:
-        """Forget all gradients: `.grad` is None until the next backward pass."""
+        """Remove all gradients: `.grad` is None until the next backward pass."""
         for parameter in self.parameters():
             parameter.grad = None
 
@@ -190,18 +192,18 @@ class Module(metaclass=Listed):
         return {name: parameter.numpy() for name, parameter in self.named_parameters()}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Take over the values of all parameters; names and shapes must be exactly those of this module.
+        """Load the values of all parameters; names and shapes must be exactly those of this module.
 
         Raises: ValueError that lists missing, unexpected and mis-shaped names; then nothing was changed.
         """
         if problems := self._misfits(state):
-            raise ValueError(f"the state does not fit {type(self).__name__}; {problems}")
+            raise ValueError(f"the state does not match {type(self).__name__}; {problems}")
         for name, parameter in self.named_parameters():
             parameter.data[...] = get_device(parameter.device).from_host(np.ascontiguousarray(state[name]))
             parameter.mark_written()
 
     def _misfits(self, state: Mapping[str, np.ndarray]) -> str:
-        """The names that a state lacks, has too many, or has in another shape than this module; empty if it fits."""
+        """The names that are missing, unexpected, or of another shape in a state; empty if it matches this module."""
         own = {name: parameter.shape for name, parameter in self.named_parameters()}
         shapes = [
             f"{name} is {tuple(state[name].shape)}, the model has {shape}"
@@ -234,6 +236,7 @@ class Linear(Module):
         self.bias = Parameter.create((out_features,), uniform) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) -> (..., out)."""
         return F.linear(x, self.weight, self.bias)
 
 
@@ -247,11 +250,12 @@ class Embedding(Module):
         )
 
     def forward(self, ids: Tensor) -> Tensor:
+        """Integers (...) -> (..., C)."""
         return F.embedding(self.weight, ids)
 
 
 class LayerNorm(Module):
-    """Layer normalisation over the last axis of width C, with a learned gain and, if asked for, a learned shift."""
+    """Layer normalisation over the last axis of width C, with a learned gain and, optionally, a learned shift."""
 
     def __init__(self, width: int, bias: bool = True, eps: float = 1e-5) -> None:
         super().__init__()
@@ -260,6 +264,7 @@ class LayerNorm(Module):
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
+        """x (..., C) -> (..., C)."""
         return F.layer_norm(x, self.weight, self.bias, self.eps)
 
 
@@ -271,6 +276,7 @@ class Dropout(Module):
         self.p = p
 
     def forward(self, x: Tensor) -> Tensor:
+        """x, with elements dropped in training."""
         return F.dropout(x, self.p) if self.training and self.p else x
 
 

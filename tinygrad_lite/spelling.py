@@ -1,4 +1,4 @@
-"""How torch and NumPy spell things: what is accepted here too, and what to write instead of the rest.
+"""Torch's and NumPy's names: those accepted here too, and what to write instead of the others.
 
 The tables are all there is to edit. A name that is accepted works like the one it stands for; `help()` and docs/api.md
 list only that one. Any other name in the tables is answered by a sentence that says what to write.
@@ -161,7 +161,7 @@ def _one_by_one(table: dict[str, str]) -> dict[str, str]:
 
 
 def no_such_name(module: str, name: str, tensor: type) -> AttributeError:
-    """What a Python module says when it is asked for a name that it does not have."""
+    """The AttributeError of a module for a name that it does not have."""
     instead = _one_by_one(NAMES_INSTEAD | METHODS_INSTEAD).get(name)
     if not instead and not name.startswith("_") and hasattr(tensor, name):
         instead = f"Tensor.{name}(...): it is a method of tensors"
@@ -192,7 +192,7 @@ class Elsewhere:
 
 
 class Listed(type):
-    """The type of a class whose `help()` and `dir()` list its methods and properties, one spelling of each."""
+    """The type of a class whose `help()` and `dir()` list its methods and properties, one name for each."""
 
     def __dir__(cls) -> list[str]:
         hidden = (Elsewhere, str, type(None))  # the last two: default values of attributes
@@ -200,7 +200,7 @@ class Listed(type):
 
 
 def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> None:
-    """Let the methods of a class know the spellings of arguments, and the class those of methods."""
+    """Make a class accept the other names of its methods and of their arguments."""
     for name, value in list(vars(kind).items()):
         function = getattr(value, "__func__", value)  # of a static or class method, the function in it
         if not name.startswith("_") and callable(function) and _named(function, skip=1):
@@ -212,7 +212,7 @@ def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> No
 
 
 def spelled(function: Callable) -> Callable:
-    """The function, with its arguments by torch's and NumPy's names too; its signature stays what it is."""
+    """The function, which also accepts torch's and NumPy's names of arguments; its signature is unchanged."""
     if hasattr(function, "knows_spellings"):
         return function
     known = frozenset(_named(function))
@@ -230,7 +230,7 @@ def spelled(function: Callable) -> Callable:
 
 
 def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The named arguments of a call by the names that the function has.
+    """The keyword arguments of a call under the function's own names.
 
     Raises: TypeError with what to write, if there is no such argument.
     """
@@ -250,6 +250,6 @@ def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[st
 
 
 def _named(function: Callable, skip: int = 0) -> list[str]:
-    """The arguments that may be given by name, without the first `skip` of all."""
+    """The arguments that may be given by keyword, without the first `skip` ones."""
     parameters = [*inspect.signature(function).parameters.values()][skip:]
     return [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]

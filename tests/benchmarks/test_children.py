@@ -1,4 +1,4 @@
-"""The protocol between the parent and its sides, with sides made up for the purpose."""
+"""The protocol between the parent and its sides, with synthetic sides."""
 
 import subprocess
 import sys
@@ -57,7 +57,7 @@ def test_a_side_that_is_killed_is_named():
             ask(child, {})
 
 
-def test_a_number_of_threads_is_told_to_every_library():
+def test_the_number_of_threads_is_set_for_every_library():
     assert limits(2) == dict.fromkeys(THREADS, "2")
     assert limits(None) == {}
     shown = "import os; input(); print('{\"threads\": ' + os.environ['OMP_NUM_THREADS'] + '}')"

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.gpu`: the sides, the processes, what is measured and what comes of it. Never the times."""
+"""`python -m benchmarks.gpu`: the sides, the processes, what is measured, and the results. No test asserts times."""
 
 import json
 import math
@@ -58,8 +58,8 @@ def test_a_group_is_timed_when_the_device_has_caught_up():
     assert 0 < asked <= ms
 
 
-def test_warming_up_tells_how_many_make_a_group():
-    assert warm_up(lambda n: None, lambda: None, seconds=10.0, most=50)[1] == 50
+def test_warming_up_gives_the_size_of_a_group():
+    assert warm_up(lambda n: None, lambda: None, seconds=10.0, max_repeats=50)[1] == 50
     assert warm_up(lambda n: None, lambda: None, seconds=1e-12)[1] == 1
 
 
@@ -68,7 +68,7 @@ def test_warming_up_tells_how_many_make_a_group():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", [row for row in ROWS if row.shape != "baby-dropout"], ids=lambda row: row.what[:40])
-def test_our_side_does_every_work(row, cuda):
+def test_our_side_does_every_task(row, cuda):
     ask = reply_of(Ours(quick=True))
     checked = ask({"do": "prepare", "work": row.work, "shape": row.shape})
     assert "failed" not in checked, checked
@@ -95,7 +95,7 @@ def test_our_side_says_what_it_is(cuda):
 
 
 @pytest.mark.slow
-def test_kernels_are_seen_by_events_where_cupti_is_not_to_be_had(cuda, monkeypatch, capsys):
+def test_kernels_are_seen_by_events_where_cupti_is_unavailable(cuda, monkeypatch, capsys):
     def unknown(step):
         raise RuntimeError("no CUPTI")
 
@@ -119,9 +119,9 @@ def test_a_table_of_kernels():
         "source": "CUPTI",
         "kernels": [["a", 100.0], ["b" * 200, 600.0], ["a", 300.0]],
     }
-    page = kernel_table("one step", answer, most=1)
+    page = kernel_table("one step", answer, limit=1)
     assert "takes 2.00 ms, of which Python needs 1.50 ms" in page
-    assert "3 kernels and copies, seen by CUPTI, take 1.00 ms" in page
+    assert "3 kernels and copies, measured with CUPTI, take 1.00 ms" in page
     assert f"| `{'b' * 87}...` | 1 | 600.0 | 60.0% |" in page
     assert "| 1 others | 2 | 400.0 | 40.0% |" in page
     assert "0 kernels" in kernel_table("nothing", answer | {"kernels": []})
@@ -131,7 +131,7 @@ def test_a_table_of_kernels():
 
 
 class MadeUp(Side):
-    """A side whose work does what the test says."""
+    """A side whose task is given by the test."""
 
     def __init__(self, step, synchronize=lambda: None):
         super().__init__(quick=True)
@@ -152,21 +152,21 @@ def begin(ask):
     return ask({"do": "begin", "work": "train", "precision": "float32", "variant": "ours", "seconds": 0.01})
 
 
-def test_what_a_library_prints_is_no_answer(capsys):
+def test_output_of_a_library_is_not_a_reply(capsys):
     assert reply_of(MadeUp(None))({"do": "facts"}) == {"about": "made up"}
     said = capsys.readouterr()
     assert said.out == ""
     assert "a library speaks" in said.err
 
 
-def test_a_failure_is_an_answer():
+def test_a_failure_is_sent_as_a_reply():
     answer = begin(reply_of(MadeUp(lambda number: 1 // 0)))
     assert answer["failed"].startswith("ZeroDivisionError: ")
     assert "1 // 0" in answer["traceback"]
     assert "broken" not in answer
 
 
-def test_a_gpu_that_does_not_answer_any_more_is_said_to_be_broken():
+def test_a_gpu_that_no_longer_responds_is_reported_as_broken():
     def synchronize():
         if steps:
             raise RuntimeError("an illegal memory access was encountered")
@@ -177,7 +177,7 @@ def test_a_gpu_that_does_not_answer_any_more_is_said_to_be_broken():
     assert "illegal memory access" in answer["failed"]
 
 
-def test_a_loss_that_is_no_number_is_a_failure():
+def test_a_loss_that_is_not_finite_is_a_failure():
     ask = reply_of(MadeUp(lambda number: math.nan))
     begin(ask)
     answer = ask({"do": "turn", "variant": "ours", "repeats": 2, "begin": 0})
@@ -193,7 +193,7 @@ def test_only_questions_are_answered():
 
 
 class Answers:
-    """In a handle's place: answers from a dictionary, some of them failures."""
+    """Replaces a handle: replies from a dictionary, some of them failures."""
 
     def __init__(self, name, log, check=None, failing=()):
         self.name, self.log, self.check, self.failing = name, log, check or {"losses": [4.0, 3.9]}, failing
@@ -226,7 +226,7 @@ def test_a_row_is_measured_in_turns():
     assert both["ours"].log[0] == ("begin", "compiled")  # what may end its process comes first
 
 
-def test_a_compilation_that_fails_ends_nothing_else():
+def test_a_failed_compilation_does_not_stop_the_others():
     finding = measure(ROW["baby"], "tf32", sides(theirs=[("begin", "compiled")]), ["tf32"], 2, 0.1)
     assert finding.failed == {"compiled": "compiled cannot begin"}
     assert sorted(finding.turns) == ["eager", "ours"]
@@ -235,7 +235,7 @@ def test_a_compilation_that_fails_ends_nothing_else():
     assert line[4] == "**2.00 (2.00 to 2.00)**"
 
 
-def test_our_failure_leaves_torch_measured():
+def test_if_ours_fails_torch_is_still_measured():
     finding = measure(ROW["baby"], "tf32", sides(ours=["prepare"]), [], 1, 0.1)
     assert finding.failed == {"ours": "cannot be prepared"}
     assert sorted(finding.turns) == ["eager"]
@@ -243,7 +243,7 @@ def test_our_failure_leaves_torch_measured():
     assert verdict(finding) == ""
 
 
-def test_a_failure_in_a_turn_is_said_beside_the_numbers():
+def test_a_failure_in_a_turn_is_reported_beside_the_numbers():
     finding = measure(ROW["baby"], "tf32", sides(ours=[("turn", "ours")]), [], 3, 0.1)
     assert len(finding.turns["eager"]) == 3
     assert "ours" not in finding.turns
@@ -253,9 +253,9 @@ def test_a_failure_in_a_turn_is_said_beside_the_numbers():
 
 def test_sides_that_do_not_compute_the_same_are_refused():
     finding = measure(ROW["baby"], "bfloat16", sides(check={"losses": [4.001, 3.9]}), [], 2, 0.1)
-    assert finding.failed["row"].startswith("refused: the sides have different losses in float32: [4.0, 3.9] and ")
+    assert finding.failed["row"].startswith("not measured: the sides have different losses in float32: [4.0, 3.9] and ")
     assert not finding.turns
-    assert "failed: refused" in cells(finding, [finding], FACTS)[2]
+    assert "failed: not measured" in cells(finding, [finding], FACTS)[2]
 
 
 @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_what_counts_as_the_same(ours, theirs, differ):
     assert not differs({"ours": ours})
 
 
-def test_torch_is_compiled_only_where_it_is_asked_for():
+def test_torch_is_compiled_only_on_request():
     assert variants_of(ROW["gpt2"], "tf32", ["bfloat16"]) == [("eager", "torch"), ("ours", "ours")]
     assert variants_of(ROW["gpt2"], "tf32", ["tf32"])[0] == ("compiled", "torch")
     assert variants_of(ROW["write"], "tf32", [])[0] == ("hugging-face", "torch")
@@ -304,7 +304,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def processes(monkeypatch):
-    """Made-up sides; a list of those that were started."""
+    """Synthetic sides; a list of those that were started."""
     started = []
 
     def start_side(name, device, quick):
@@ -321,7 +321,7 @@ def handle(patience: float = 30.0) -> Handle:
     return Handle("ours", "cuda", False, math.inf, patience)
 
 
-def test_a_side_that_does_not_answer_is_ended_and_started_anew(processes):
+def test_a_side_that_does_not_reply_is_ended_and_started_again(processes):
     side = handle(patience=1.0)
     for _ in range(2):  # the second time it is not tried
         with pytest.raises(SideFailed, match="no answer within 1 s"):
@@ -334,7 +334,7 @@ def test_a_side_that_does_not_answer_is_ended_and_started_anew(processes):
     assert len(processes) == 2
 
 
-def test_a_side_that_is_broken_is_started_anew(processes, capsys):
+def test_a_side_that_is_broken_is_started_again(processes, capsys):
     side = handle()
     side.prepare(ROW["baby"])
     with pytest.raises(SideFailed, match="no tf32"):
@@ -352,7 +352,7 @@ def test_a_side_that_ends_by_itself_is_a_failure(monkeypatch):
         handle().ask(do="facts")
 
 
-def test_the_command_writes_everything_down(processes, tmp_path, capsys):
+def test_the_command_records_all_results(processes, tmp_path, capsys):
     out = tmp_path / "results"
     argv = ["--rows", "baby,rates", "--turns", "2", "--compiled", "none", "--profile", "--out", str(out)]
     assert gpu.main(argv) == 0
@@ -379,10 +379,10 @@ def test_the_command_writes_everything_down(processes, tmp_path, capsys):
     assert [name for name, _, _ in processes[:2]] == ["ours", "torch"]
 
 
-def test_rows_that_come_too_late_are_left_out(processes, capsys):
+def test_rows_after_the_time_limit_are_skipped(processes, capsys):
     assert gpu.main(["--rows", "baby", "--minutes", "1e-9"]) == 1
     said = capsys.readouterr().out
-    assert said.count("left out: the time limit of 1e-09 minutes is over") >= 3
+    assert said.count("skipped: the time limit of 1e-09 minutes is over") >= 3
 
 
 def test_without_torch_this_project_is_measured_alone(processes, monkeypatch, capsys):
@@ -390,7 +390,7 @@ def test_without_torch_this_project_is_measured_alone(processes, monkeypatch, ca
     assert gpu.main(["--rows", "baby", "--precisions", "float32", "--turns", "1", "--quick"]) == 0
     said = capsys.readouterr()
     assert "| float32 | 2.00 (2.00 to 2.00) ms |  |  |  |  |" in said.out
-    assert "its numbers are no result" in said.out
+    assert "the numbers are meaningless" in said.out
     assert "torch is not installed" in said.err
     assert processes == [("ours", "cuda", True)]
 

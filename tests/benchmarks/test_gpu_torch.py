@@ -29,7 +29,7 @@ def test_both_sides_compute_the_same(row, cuda):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "tf32", "float32"])
 @pytest.mark.parametrize("row", [row for row in ROWS if row.group in ("rates", "host", "baby")], ids=lambda r: r.work)
-def test_torch_does_every_work_in_every_precision(row, precision):
+def test_torch_does_every_task_in_every_precision(row, precision):
     ask = reply_of(Torch(True, "cpu"))
     before = torch.get_float32_matmul_precision()
     assert "about" in ask({"do": "facts"})
@@ -41,11 +41,11 @@ def test_torch_does_every_work_in_every_precision(row, precision):
     assert torch.get_float32_matmul_precision() == before
 
 
-def test_precisions_are_those_that_are_named():
+def test_precisions_are_those_requested():
     side = Torch(True, "cpu")
     side.prepare("train", "baby")
     seen = []
-    loss_of = side.twin.loss
+    loss_of = side.torch_model.loss
 
     def watched(*batch):
         seen.append((torch.get_float32_matmul_precision(), torch.is_autocast_enabled("cpu")))
@@ -57,15 +57,15 @@ def test_precisions_are_those_that_are_named():
     assert seen == [("highest", False), ("high", False), ("highest", True)]
 
 
-def test_writing_with_a_cache_is_writing_without():
+def test_generation_is_the_same_with_and_without_a_cache():
     side = Torch(True, "cpu")
     side.prepare("write", "gpt2")
     prompt = torch.tensor([[3, 5], [1, 2]])
-    cached = side.twin.generate_cached(prompt, 9).tolist()
-    assert cached == side.twin.generate(prompt, 9).tolist()
+    cached = side.torch_model.generate_cached(prompt, 9).tolist()
+    assert cached == side.torch_model.generate(prompt, 9).tolist()
 
 
-def test_hugging_face_writes_as_many_tokens(monkeypatch):
+def test_hugging_face_generates_the_same_number_of_tokens(monkeypatch):
     pytest.importorskip("transformers")
     side = Torch(True, "cpu")
     side.prepare("write", "baby")
@@ -74,7 +74,7 @@ def test_hugging_face_writes_as_many_tokens(monkeypatch):
     generate = theirs.generate
     monkeypatch.setattr(theirs, "generate", lambda *args, **more: written.append(generate(*args, **more)))
     write(3)
-    ours = side.twin.generate_cached(torch.tensor([[3]]), side.tokens)
+    ours = side.torch_model.generate_cached(torch.tensor([[3]]), side.tokens)
     assert written[0].tolist() == ours.tolist()
 
 
@@ -89,5 +89,5 @@ def test_kernels_that_the_profiler_sees_are_listed(monkeypatch):
     assert "aten::mm" in [name for name, us in spent if us > 0]
 
 
-def test_the_tiny_twins_have_both_kinds_of_norm():
+def test_the_tiny_torch_models_have_both_kinds_of_norm():
     assert not QUICK_SHAPES["translation"].options.norm_first  # the other kind is row 5 on a CPU

@@ -53,7 +53,7 @@ overhead.serve(overhead.Side("ours").reply)
 
 @pytest.fixture
 def two_of_ours(monkeypatch):
-    """The command with two short sides of ours; named in the list, the second computes something else."""
+    """The command with two short sides of ours; if it is named in the list, the second one computes something else."""
     names = ["right", "right"]
     monkeypatch.setattr(overhead, "find_spec", lambda name: name)
     monkeypatch.setattr(overhead, "OPERATIONS", {"x + y": OPERATIONS["x + y"]})
@@ -76,7 +76,7 @@ def test_sides_that_compute_different_numbers_are_refused(two_of_ours):
         main(["--quick"])
 
 
-def test_without_pytorch_it_says_so(monkeypatch):
+def test_missing_pytorch_is_an_error(monkeypatch):
     monkeypatch.setattr(overhead, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="needs PyTorch"):
         main([])

@@ -1,4 +1,4 @@
-"""Ratios, quartiles, verdicts and Markdown, on made-up measurements."""
+"""Ratios, quartiles, verdicts and Markdown, on synthetic measurements."""
 
 import pytest
 
@@ -56,7 +56,7 @@ def test_verdict(measured, expected):
     assert verdict(measured) == expected
 
 
-def test_the_first_torch_column_is_the_one_that_is_judged():
+def test_the_first_torch_column_is_compared_with_the_floor():
     measured = Finding(TIME, {"ours": [10], "torch": [20], "torch-malloc": [5]})
     assert verdict(measured) == "aim"
     assert cells(measured)[4:7] == ["**2.00 (2.00 to 2.00)**", "5.00 (5.00 to 5.00) ms", "**0.500 (0.500 to 0.500)**"]
@@ -74,7 +74,7 @@ def test_floor_and_aim_show_their_direction_and_unit():
     assert cells(finding(ENCODING, [1]))[-3:-1] == ["≥ 1 MB/s", "≥ 3 MB/s"]
 
 
-def test_the_page_is_a_table_below_what_it_was_made_with():
+def test_the_page_is_a_table_below_its_conditions():
     findings = [finding(TIME, [10], [20]), finding(START, [0.1])]
     findings[0].facts = {"ours": ["2 processes"], "torch": ["threads: 2"]}
     findings[1].facts = {"ours": ["2 processes", "another thing"]}
@@ -97,6 +97,6 @@ def test_the_page_names_machine_and_versions():
     assert not any("--quick" in line or "minute" in line for line in conditions(BenchmarkOptions(), ""))
 
 
-def test_every_aim_goes_beyond_its_floor():
+def test_every_aim_is_beyond_its_floor():
     for row in ROWS:
         assert row.aim < row.floor if row.is_at_most else row.aim > row.floor, row

@@ -1,4 +1,4 @@
-"""The whole GPT against the same GPT in PyTorch: gradients, a stretch of training, and the command that compares."""
+"""The whole GPT against the same GPT in PyTorch: gradients, some training, and the command that compares both."""
 
 import math
 import re
@@ -61,14 +61,17 @@ def version(request):
 def test_gradients_equal_those_of_torch(dtype, allowed, bias, kind, version):
     # The context is longer than one row block of attention.
     model = make_model(dtype, n_layer=2, n_head=3, n_embd=48, block_size=80, bias=bias, **kind)
-    twin = from_ours(model)
+    torch_model = from_ours(model)
     ids, targets = batch_of(0, 5, 80)
-    loss, twin_loss = model.loss((Tensor(ids), Tensor(targets))), twin.loss(torch.tensor(ids), torch.tensor(targets))
+    loss, torch_loss = (
+        model.loss((Tensor(ids), Tensor(targets))),
+        torch_model.loss(torch.tensor(ids), torch.tensor(targets)),
+    )
     loss.backward()
-    twin_loss.backward()
-    assert loss.item() == pytest.approx(twin_loss.item(), rel=allowed)
+    torch_loss.backward()
+    assert loss.item() == pytest.approx(torch_loss.item(), rel=allowed)
     ours = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
-    theirs = {name: parameter.grad.numpy() for name, parameter in twin.named_parameters()}
+    theirs = {name: parameter.grad.numpy() for name, parameter in torch_model.named_parameters()}
     largest = max(np.abs(gradient).max() for gradient in theirs.values())
     for name, parts in our_names(model.config).items():
         packed = np.concatenate([ours[part] for part in parts])
@@ -77,10 +80,10 @@ def test_gradients_equal_those_of_torch(dtype, allowed, bias, kind, version):
 
 
 def check_training(options: GPTOptions, model: GPT) -> None:
-    """Train both from the same weights on the same batches; their losses must stay together."""
-    twin_update, _ = torch_side(options, model)  # first, because it copies the weights that our side will change
+    """Train both from the same weights on the same batches; their losses must stay close."""
+    torch_update, _ = torch_side(options, model)  # first, because it copies the weights that our side will change
     update, _ = our_side(options, model)
-    ours, theirs = (losses_of(side, options) for side in (update, twin_update))
+    ours, theirs = (losses_of(side, options) for side in (update, torch_update))
     assert max(abs(a - b) for a, b in zip(ours, theirs, strict=True)) <= 1e-3
     assert ours[0] == pytest.approx(math.log(70), abs=0.3)
     assert ours[-1] < 0.8 * ours[0]  # it learned something, so the comparison means something
@@ -95,7 +98,7 @@ def losses_of(update: Update, options: GPTOptions) -> list[float]:
     return losses
 
 
-def test_200_steps_of_training_go_as_in_torch():
+def test_200_steps_of_training_match_torch():
     settings = {"n_layer": 2, "n_head": 2, "n_embd": 32, "block_size": 32, "bias": True}
     options = GPTOptions(max_iters=200, warmup_iters=20, batch_size=8, **settings)
     assert (options.beta1, options.beta2, options.grad_clip, options.weight_decay) == (0.9, 0.99, 1.0, 0.1)
@@ -103,7 +106,7 @@ def test_200_steps_of_training_go_as_in_torch():
 
 
 @pytest.mark.slow
-def test_200_steps_of_the_default_model_go_as_in_torch():
+def test_200_steps_of_the_default_model_match_torch():
     check_training(GPTOptions(max_iters=200, warmup_iters=20), make_model())
 
 
@@ -127,7 +130,7 @@ def test_the_command_compares_two_processes(tmp_path, monkeypatch, capfd):
 @pytest.mark.parametrize(
     "argv", [["--optimizer", "sgd"], ["--gradient_accumulation_steps", "2"], ["--composed"], ["--max_iters", "0"]]
 )
-def test_the_command_refuses_what_it_could_not_compare(argv):
+def test_the_command_refuses_settings_that_it_cannot_compare(argv):
     with pytest.raises(OptionError, match=argv[0]):
         main(argv)
 

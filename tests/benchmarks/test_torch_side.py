@@ -1,4 +1,4 @@
-"""PyTorch's side does the same work as ours: the same losses, the same text."""
+"""PyTorch's side does the same tasks as ours: the same losses, the same text."""
 
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,7 +24,7 @@ def changed(name: str, **settings) -> Shape:
 
 
 @pytest.mark.parametrize("shape", [SHAPES["small"], changed("translation", dropout=0.0)], ids=["row 1", "row 5"])
-def test_both_sides_begin_with_the_same_loss_and_learn_alike(shape):
+def test_both_sides_have_the_same_losses(shape):
     step = torch_side.train(shape)
     theirs = [step(number)["loss"] for number in range(3)]
     with ExitStack() as until_end:
@@ -40,14 +40,14 @@ def test_gradients_of_the_translation_model_are_those_of_torch(norm_first):
     shape = changed("translation", dropout=0.0, n_layer=2, n_embd=32, norm_first=norm_first)
     model = our_side.make_model(shape)
     model.to("cpu", np.dtype("float64"))
-    twin = from_ours(model)
+    torch_model = from_ours(model)
     batch = shape.batches()[0]
-    loss, twin_loss = model.loss(tuple(map(Tensor, batch))), twin.loss(*map(torch.tensor, batch))
+    loss, torch_loss = model.loss(tuple(map(Tensor, batch))), torch_model.loss(*map(torch.tensor, batch))
     loss.backward()
-    twin_loss.backward()
-    assert loss.item() == pytest.approx(twin_loss.item(), rel=1e-7)
+    torch_loss.backward()
+    assert loss.item() == pytest.approx(torch_loss.item(), rel=1e-7)
     ours = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
-    theirs = {name: parameter.grad.numpy() for name, parameter in twin.named_parameters()}
+    theirs = {name: parameter.grad.numpy() for name, parameter in torch_model.named_parameters()}
     names = our_names(model.config)
     assert names.keys() == theirs.keys()
     largest = max(np.abs(gradient).max() for gradient in theirs.values())
@@ -57,19 +57,19 @@ def test_gradients_of_the_translation_model_are_those_of_torch(norm_first):
 
 
 @pytest.mark.parametrize("setting", [{"positions": "learned"}])
-def test_the_translation_twin_refuses_what_it_does_not_know(setting):
-    with pytest.raises(ValueError, match="the twin supports only"):
+def test_the_torch_translation_model_refuses_unsupported_settings(setting):
+    with pytest.raises(ValueError, match="the PyTorch model supports only"):
         TorchSeq2Seq(changed("translation", **setting).config)
 
 
-def test_all_sides_write_the_same():
+def test_all_sides_generate_the_same_tokens():
     pytest.importorskip("transformers")
     shape = changed("small", n_layer=2, block_size=24)
     model = our_side.make_model(shape)
     model.eval()
     ours = [3, *our_side.greedy(model, 3, 23)]
     prompt = torch.tensor([[3]])
-    uncached = torch_side.twin_of(shape).eval().generate(prompt, 23)
+    uncached = torch_side.torch_model_of(shape).eval().generate(prompt, 23)
     cached = torch_side.hugging_face(model).generate(prompt, **torch_side.greedily(23))
     assert uncached[0].tolist() == ours
     assert cached[0].tolist() == ours
@@ -84,6 +84,6 @@ def test_the_command_measures_real_sides(capfd):
     assert main("--rows 1 --quick --turns 1 --threads 1 --workers 1".split()) == 0
     said = capfd.readouterr().out
     assert "- This project: malloc " in said
-    assert "small in 1 process\n- torch: threads: 1; malloc as the system has it\n" in said
+    assert "small in 1 process\n- torch: threads: 1; the system's malloc\n" in said
     assert said.count(" ms | **") == 2  # two columns of PyTorch with their ratios
     assert "| ≥ 1.15 | ≥ 1.5 |" in said

@@ -102,7 +102,7 @@ def test_only_the_last_characters_of_a_context_count():
         assert model.probability(character, "Habe nun, ac") == model.probability(character, "ac")
 
 
-def test_a_text_shorter_than_the_order_uses_what_there_is():
+def test_a_text_shorter_than_the_order_uses_shorter_contexts():
     model = KneserNey("ab", 6, 4)
     assert model.probability("b", "aaaaa") == KneserNey("ab", 3, 4).probability("b", "aa")
     assert math.fsum(model.probability(character, "aaaaa") for character in "abcd") == pytest.approx(1)
@@ -115,7 +115,7 @@ def test_discounts_lie_strictly_between_0_and_1():
         assert estimate_discount(counts) == 0.5
 
 
-def test_a_level_adds_up_what_follows_each_context():
+def test_a_level_sums_the_counts_after_each_context():
     level = Level(count_grams("abracadabra", 2))
     assert level.totals == {"a": 4, "b": 2, "r": 2, "c": 1, "d": 1}
     assert level.followers == {"a": 3, "b": 1, "r": 1, "c": 1, "d": 1}
@@ -272,7 +272,7 @@ def test_a_tokenizer_of_another_model_is_refused(folder):
 
 
 @pytest.mark.parametrize("orders", ["0", "0-3", "4-2", "11", "1-99", "six", "1,2", "-", "", "²"])
-def test_orders_that_do_not_exist(orders):
+def test_invalid_orders_are_refused(orders):
     with pytest.raises(OptionError, match=r"--orders .*: write one order such as 6, or a range such as 1-6"):
         baselines.read_orders(orders)
 

@@ -1,4 +1,4 @@
-"""The GPT's settings: what a checkpoint says of them is checked, and sizes are known without memory for a model."""
+"""The GPT's settings: those in a checkpoint are checked, and sizes are known without allocating a model."""
 
 import dataclasses
 import tracemalloc
@@ -50,7 +50,7 @@ def test_json_and_back():
         ({"extra": 1}, "expected"),
     ],
 )
-def test_settings_that_no_gpt_has(change, reason):
+def test_invalid_settings_are_refused(change, reason):
     with pytest.raises(CheckpointError, match=reason):
         GPTConfig.from_json({**SMALL.to_json(), **change})
 
@@ -58,14 +58,14 @@ def test_settings_that_no_gpt_has(change, reason):
 LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5}  # fields that old checkpoints do not have
 
 
-def test_a_checkpoint_without_the_later_settings_is_a_gpt_with_the_usual_ones():
+def test_a_checkpoint_without_later_settings_has_their_defaults():
     old = {name: value for name, value in SMALL.to_json().items() if name not in LATER}
     assert GPTConfig.from_json(old) == SMALL
     changed = dataclasses.replace(SMALL, **LATER)
     assert GPTConfig.from_json(changed.to_json()) == changed != SMALL
 
 
-def test_the_model_is_made_of_the_later_settings():
+def test_the_model_uses_the_later_settings():
     model = GPT(dataclasses.replace(SMALL, **LATER))
     norms = [model.final_norm, *(norm for block in model.blocks for norm in (block.mixer_norm, block.mlp_norm))]
     assert {norm.eps for norm in norms} == {1e-6}
@@ -106,7 +106,7 @@ def test_a_blueprint_has_the_sizes_of_the_model(bias, positions, n_inner):
     ],
 )
 def test_the_sizes_of_gpt2_and_gpt3_take_no_memory(n_layer, n_head, n_embd, expected):
-    """GPT-2 small, medium, large and XL, and what GPT-3's 175 billion would be with a context of 1,024."""
+    """GPT-2 small, medium, large and XL, and GPT-3 with 175 billion parameters, with a context of 1,024."""
     config = GPTConfig(50257, 1024, n_layer, n_head, n_embd, bias=True)
     tracemalloc.start()
     try:
@@ -119,7 +119,7 @@ def test_the_sizes_of_gpt2_and_gpt3_take_no_memory(n_layer, n_head, n_embd, expe
     assert blueprint.flops_per_token() == 3 * 2 * (linear + n_layer * 2 * n_embd * 1024)
 
 
-def test_activations_grow_with_what_they_are_made_of():
+def test_activations_grow_with_the_sizes():
     assert SMALL.activations(6) == 6 * SMALL.activations(1)
     assert dataclasses.replace(SMALL, n_layer=3).activations(1) > SMALL.activations(1)
     longer = dataclasses.replace(SMALL, block_size=14)
@@ -136,7 +136,7 @@ def test_options_make_a_config():
 
 
 @pytest.mark.parametrize("name", sorted(list_presets(PRESETS)))
-def test_every_preset_is_a_run_that_can_be(name):
+def test_every_preset_is_valid(name):
     preset = read_preset(PRESETS / f"{name}.toml")
     options = build(family_of(preset, SPECS).options, (name, {n: v for n, v in preset.items() if n != "family"}))
     options.check(learns_tokenizer=True)

@@ -1,4 +1,4 @@
-"""Text becomes batches: targets are the ids moved on by one, and the held-out end is never learned from."""
+"""Text becomes batches: targets are the ids shifted by one, and the held-out end is never trained on."""
 
 import math
 import re
@@ -28,8 +28,8 @@ def data(tmp_path) -> TextData:
         (10, "held out, .* and 2; take a text of 74 characters or more \\(this one has 10\\)"),
     ],
 )
-def test_a_text_that_is_too_short_is_told_what_helps(tmp_path, characters, advice):
-    """And what is said to help does."""
+def test_the_error_about_a_short_text_says_what_helps(tmp_path, characters, advice):
+    """And the advice works."""
     path = tmp_path / "short.txt"
     path.write_text(TEXT[:characters], encoding="utf-8")
     with pytest.raises(CorpusError, match=advice):
@@ -83,7 +83,7 @@ def test_validation_predicts_every_held_out_token_but_the_first_once(data, batch
     np.testing.assert_array_equal(targets, data.held_out[1:])
 
 
-def test_a_number_of_windows_is_spread_evenly_and_fixed(data):
+def test_n_windows_are_evenly_spaced_and_fixed(data):
     few = list(data.validation_batches(2, 4))
     assert sum(len(ids) for ids, _ in few) == 4
     again = list(data.validation_batches(2, 4))

@@ -1,4 +1,4 @@
-"""A trained GPT in the layout of GPT-2: what is written is read back bit by bit, here and by transformers."""
+"""A trained GPT in the layout of GPT-2: everything is read back bit by bit, here and by transformers."""
 
 import json
 
@@ -31,7 +31,7 @@ KINDS = [
 
 
 def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
-    """A GPT in which every number matters, as biases of 0 and gains of 1 would not."""
+    """A GPT in which every number matters: no bias is 0 and no gain is 1."""
     shape = {"vocab_size": tokenizer.vocab_size, "block_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 8}
     config = GPTConfig(**shape | {"dropout": 0.1} | settings)
     with random_key(1):
@@ -42,7 +42,7 @@ def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
 
 
 def as_checkpoint(trained):
-    """What a run would have saved."""
+    """A trained GPT as a run would have saved it."""
     facts = {"training": {}, "step": 0, "best_loss": None, "best_step": None, "corpus_sha256": "", "optimizer": {}}
     model, tokenizer = trained.config.to_json(), trained.tokenizer.to_json()
     return Checkpoint(family="gpt", model=model, tokenizer=tokenizer, weights=trained.weights, **facts)
@@ -96,8 +96,8 @@ def test_queries_keys_and_values_lie_side_by_side():
     np.testing.assert_array_equal(packed[:, 8:16], mixer.key.weight.numpy().T)
 
 
-def test_only_learned_positions_can_be_written(tmp_path):
-    with pytest.raises(CheckpointError, match="positions sinusoidal, but the layout of GPT-2 has room for learned"):
+def test_only_learned_positions_can_be_exported(tmp_path):
+    with pytest.raises(CheckpointError, match="positions sinusoidal, but GPT-2's layout allows only learned"):
         export(make_trained(positions="sinusoidal"), tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 
@@ -114,7 +114,7 @@ def test_nothing_is_overwritten(tmp_path):
 def test_the_command(tmp_path, capsys):
     save_checkpoint(tmp_path / "best.safetensors", as_checkpoint(make_trained()))
     assert main([str(tmp_path / "best.safetensors"), str(tmp_path / "one")]) == 0
-    assert "in the layout of GPT-2" in capsys.readouterr().err
+    assert "in GPT-2's layout" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     save_checkpoint(tmp_path / "run" / "last.safetensors", as_checkpoint(make_trained(bias=True)))
     assert main([str(tmp_path / "run"), str(tmp_path / "two")]) == 0
@@ -130,13 +130,13 @@ def test_the_command(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(["<eos>"]), BPETokenizer([[97, 98]])])
-def test_our_other_tokenizers_go_with_the_model(tmp_path, tokenizer):
+def test_our_other_tokenizers_are_exported_with_the_model(tmp_path, tokenizer):
     export(make_trained(tokenizer=tokenizer, n_layer=1), tmp_path / "folder")
     assert load_gpt2(tmp_path / "folder")[2].to_json() == tokenizer.to_json()
     assert not (tmp_path / "folder" / "tokenizer.json").exists()
 
 
-def test_the_tokenizer_of_a_pretrained_model_goes_on_as_it_came(tmp_path):
+def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path):
     pytest.importorskip("tokenizers")
     from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
 
@@ -150,7 +150,7 @@ def test_the_tokenizer_of_a_pretrained_model_goes_on_as_it_came(tmp_path):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("settings", KINDS)
-def test_transformers_computes_and_writes_the_same(tmp_path, settings):
+def test_transformers_computes_and_generates_the_same(tmp_path, settings):
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     tokenizer = CharTokenizer.train("abcdefghijklmno")

@@ -1,4 +1,4 @@
-"""One token the short way: the same log-probabilities as the general way, whatever the settings."""
+"""The fast step: the same log-probabilities as the general step, for all settings."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 
 
 def make_model(dtype="float64", **changes):
-    """A model with weights so large that every part of it shows in the result."""
+    """A model with weights so large that every part of it affects the result."""
     settings = {"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 12, "dropout": 0.2} | changes
     with random_key(5):
         model = GPT(GPTConfig(23, **settings)).to("cpu", dtype)
@@ -29,7 +29,7 @@ def make_model(dtype="float64", **changes):
 
 
 def steps(model, prompt, tokens):
-    """The log-probabilities after each of these tokens, and whether the short way was gone."""
+    """The log-probabilities after each of these tokens, and whether the fast step was used."""
     _, state = model.start(prompt)
     found = []
     for column in tokens.T:
@@ -56,7 +56,7 @@ SETTINGS = [
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 def test_the_short_way_equals_the_general_one(settings, dtype):
-    """With several rows, and beyond the end of the context, where it starts anew."""
+    """With several rows, and beyond the end of the context, where it starts again."""
     model = make_model(dtype, **settings)
     rng = np.random.default_rng(2)
     prompt, tokens = rng.integers(0, 23, (3, 4)), rng.integers(0, 23, (3, 20))
@@ -80,7 +80,7 @@ def test_texts_are_the_same():
     assert texts[0] == texts[1]
 
 
-def test_it_is_not_gone_where_it_does_not_fit(monkeypatch):
+def test_the_fast_step_is_not_used_where_it_does_not_apply(monkeypatch):
     model, tokens = make_model(), np.ones((2, 2), int)
     prompts = np.ones((2, 3), int)
     assert steps(model, prompts, tokens)[1]
@@ -94,7 +94,7 @@ def test_it_is_not_gone_where_it_does_not_fit(monkeypatch):
     assert not steps(model, prompts, tokens)[1]
 
 
-def test_it_is_not_gone_for_a_block_that_it_does_not_know():
+def test_the_fast_step_is_not_used_for_an_unknown_block():
     model, tokens = make_model(), np.ones((2, 2), int)
     model.blocks[1].norm_first = False
     assert not steps(model, np.ones((2, 3), int), tokens)[1]
@@ -107,7 +107,7 @@ def test_it_is_not_gone_for_a_block_that_it_does_not_know():
     assert not steps(model, np.ones((2, 3), int), tokens)[1]
 
 
-def test_a_prompt_of_one_token_goes_it_too():
+def test_a_prompt_of_one_token_uses_the_fast_step_too():
     model = make_model()
     short, state = model.start(np.array([[3], [7]]))
     assert state.fast is not None
@@ -117,7 +117,7 @@ def test_a_prompt_of_one_token_goes_it_too():
     np.testing.assert_allclose(short, general, rtol=1e-12, atol=1e-11)
 
 
-def test_weights_are_laid_out_once_and_anew_after_every_change():
+def test_weights_are_laid_out_once_and_again_after_every_change():
     model, prompt, token = make_model(), np.array([[3, 1]]), np.array([2])
 
     def write():

@@ -198,7 +198,7 @@ def test_cached_and_uncached_predictions_agree_beyond_a_full_context(positions, 
         expected, plain = model.step(tokens, plain)
 
 
-def test_a_full_context_goes_on_from_its_last_half():
+def test_a_full_context_continues_from_its_second_half():
     model, tokens = lively(), ids(1, 9).numpy()
     log_probs, state = model.start(tokens[:, :8])
     assert state.window.shape == (1, 8)
@@ -220,7 +220,7 @@ def test_a_context_of_one_token():
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_rows_can_be_taken_out_of_a_state(use_cache):
+def test_rows_can_be_selected_from_a_state(use_cache):
     model, tokens = lively(), ids(3, 5).numpy()
     _, state = model.start(tokens, use_cache)
     rows, following = np.array([2, 2, 0]), np.array([4, 9, 1])
@@ -238,7 +238,7 @@ UNEQUAL = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7], [9, 3, 2, 3, 8, 4, 6,
 @pytest.mark.parametrize(
     "settings", [pytest.param({"temperature": 0.0}, marks=pytest.mark.slow), {"temperature": 1.0, "seed": 5}]
 )
-def test_a_batch_of_unequal_prompts_is_written_as_one_by_one(positions, use_cache, settings):
+def test_a_batch_of_unequal_prompts_gives_the_texts_of_single_prompts(positions, use_cache, settings):
     """30 tokens in a context of 8: each row runs full several times, and each at another step."""
     model = lively(positions=positions)
     together = written(model, UNEQUAL, use_cache, **settings)
@@ -252,7 +252,7 @@ def test_a_batch_of_unequal_prompts_is_written_as_one_by_one(positions, use_cach
 @pytest.mark.parametrize(
     ("dtype", "tolerance"), [("float64", 1e-12), pytest.param("float32", 1e-4, marks=pytest.mark.slow)]
 )
-def test_a_batch_of_unequal_prompts_is_predicted_as_one_by_one(positions, use_cache, dtype, tolerance):
+def test_a_batch_of_unequal_prompts_gives_the_predictions_of_single_prompts(positions, use_cache, dtype, tolerance):
     model = lively(dtype, positions=positions)
     log_probs, state = model.start(UNEQUAL, use_cache)
     alone = [model.start([prompt], use_cache) for prompt in UNEQUAL]
@@ -266,7 +266,7 @@ def test_a_batch_of_unequal_prompts_is_predicted_as_one_by_one(positions, use_ca
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_rows_of_unequal_lengths_can_be_taken_out_of_a_state(use_cache):
+def test_rows_of_unequal_lengths_can_be_selected_from_a_state(use_cache):
     model = lively()
     _, state = model.start(UNEQUAL, use_cache)
     rows, following = np.array([4, 0, 4]), np.array([4, 9, 1])
@@ -292,7 +292,7 @@ def test_an_empty_prompt_is_refused():
 # --- from weights ---------------------------------------------------------------------------------------------
 
 
-def test_a_model_comes_back_from_its_weights():
+def test_a_model_is_restored_from_its_weights():
     model, tokens = lively("float32", dropout=0.3), ids(2, 6)
     again = GPT.from_weights(replace(model.config, dropout=0.1), model.state_dict(), here())
     assert again.config.dropout == 0.1
@@ -301,7 +301,7 @@ def test_a_model_comes_back_from_its_weights():
 
 def test_weights_of_another_model():
     model = small()
-    with pytest.raises(CheckpointError, match=r"make a GPT of 1,\d+,\d+ parameters, there are 3,\d+"):
+    with pytest.raises(CheckpointError, match=r"describe a GPT of 1,\d+,\d+ parameters, but the weights have 3,\d+"):
         GPT.from_weights(replace(model.config, n_layer=900), model.state_dict())
     renamed = {name.replace("mixer", "mixture"): array for name, array in model.state_dict().items()}
     with pytest.raises(CheckpointError, match=r"do not fit the model's settings: missing: .*mixer"):

@@ -54,7 +54,7 @@ def test_logits_and_greedy_text_are_those_of_gpt2_in_plain_numpy(tmp_path, chang
     assert greedy(model, IDS[:4], 8) == text[4:]
 
 
-def test_what_other_programs_add_makes_no_difference(tmp_path):
+def test_additions_of_other_programs_make_no_difference(tmp_path):
     """The prefix of GPT2LMHeadModel, the causal mask as a buffer, and the tied matrix a second time."""
     weights = random_weights(SETTINGS, "float32")
     plain = load_gpt2(write_folder(tmp_path / "plain", weights))
@@ -70,7 +70,7 @@ def test_what_other_programs_add_makes_no_difference(tmp_path):
         np.testing.assert_array_equal(array, plain[1][name])
 
 
-def test_a_config_may_leave_out_what_is_as_in_gpt2_small(tmp_path):
+def test_a_config_may_omit_the_settings_of_gpt2_small(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2", "n_ctx": 1024}', encoding="utf-8")
     config = read_config(tmp_path / "config.json")
     assert GPT.blueprint(config).num_parameters() == 124_439_808
@@ -88,12 +88,12 @@ def test_float16_becomes_float32(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"model_type": "llama"}, "model_type is 'llama', but this program computes only models where it is 'gpt2'"),
+        ({"model_type": "llama"}, "model_type is 'llama', but this program supports only 'gpt2'"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
         ({"scale_attn_weights": False}, "scale_attn_weights is False"),
         ({"add_cross_attention": True}, "add_cross_attention is True"),
-        ({"activation_function": "silu"}, "activation_function is 'silu', but this program knows only gelu_new"),
+        ({"activation_function": "silu"}, "activation_function is 'silu', but this program supports only gelu_new"),
         ({"activation_function": ["gelu"]}, "activation_function is"),
         ({"n_layer": "2"}, "n_layer cannot be '2'"),
         ({"n_head": 5}, "do not fit together"),
@@ -106,16 +106,16 @@ def test_float16_becomes_float32(tmp_path):
         ({"n_inner": 9}, r"c_fc\.weight has the shape"),
     ],
 )
-def test_a_model_that_ours_is_not(tmp_path, changes, reason):
+def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
     folder = write_folder(tmp_path, random_weights(SETTINGS), **changes)
     with pytest.raises(CheckpointError, match=reason):
         load_gpt2(folder)
 
 
-def test_an_output_matrix_of_its_own_is_refused(tmp_path):
+def test_an_untied_output_matrix_is_refused(tmp_path):
     weights = random_weights(SETTINGS)
     weights["lm_head.weight"] = weights["wte.weight"] + 1
-    with pytest.raises(CheckpointError, match=r"lm_head\.weight is not wte\.weight"):
+    with pytest.raises(CheckpointError, match=r"lm_head\.weight differs from wte\.weight"):
         load_gpt2(write_folder(tmp_path, weights))
 
 
@@ -123,10 +123,10 @@ def test_an_output_matrix_of_its_own_is_refused(tmp_path):
     ("array", "reason"),
     [
         (np.full((23, 12), np.nan), "holds NaN or infinity"),
-        (np.ones((23, 12), np.int64), "of the type int64"),
+        (np.ones((23, 12), np.int64), "has the type int64"),
     ],
 )
-def test_numbers_that_are_no_weights(tmp_path, array, reason):
+def test_arrays_that_are_not_weights_are_refused(tmp_path, array, reason):
     folder = write_folder(tmp_path, random_weights(SETTINGS) | {"wte.weight": array})
     with pytest.raises(CheckpointError, match=reason):
         load_gpt2(folder)
@@ -142,7 +142,7 @@ def bfloat16_folder(path, weights):
     return folder
 
 
-def test_bfloat16_is_read_where_there_is_ml_dtypes(tmp_path):
+def test_bfloat16_is_read_with_ml_dtypes(tmp_path):
     pytest.importorskip("ml_dtypes")
     weights = {name: np.ascontiguousarray(w, np.float32) for name, w in random_weights(SETTINGS).items()}
     _, found, _ = load_gpt2(bfloat16_folder(tmp_path, weights))
@@ -152,8 +152,8 @@ def test_bfloat16_is_read_where_there_is_ml_dtypes(tmp_path):
         np.testing.assert_allclose(found[name], array, rtol=2**-7)
 
 
-def test_bfloat16_gets_a_sentence_where_there_is_none(tmp_path):
-    """In another process: who has imported it once has it."""
+def test_bfloat16_without_ml_dtypes_is_an_error(tmp_path):
+    """In another process, because an imported module stays imported."""
     folder = bfloat16_folder(tmp_path, {"wte.weight": np.zeros((23, 12), np.float32)})
     code = f"""
 import sys
@@ -170,7 +170,7 @@ except CheckpointError as error:
     assert re.search(r"cannot be read \(.*bfloat16.*\): .* pip install ml_dtypes, or save it as float32", done.stdout)
 
 
-def test_files_that_are_missing_or_damaged(tmp_path):
+def test_missing_or_damaged_files_are_refused(tmp_path):
     with pytest.raises(CheckpointError, match=r"there is no .*config\.json: a pretrained GPT-2 is a folder with"):
         load_gpt2(tmp_path)
     folder = write_folder(tmp_path, random_weights(SETTINGS))
@@ -182,10 +182,10 @@ def test_files_that_are_missing_or_damaged(tmp_path):
     with pytest.raises(CheckpointError, match=r"has no model\.safetensors.*save_pretrained\("):
         load_gpt2(folder)
     (folder / "config.json").write_text("{", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="no readable JSON"):
+    with pytest.raises(CheckpointError, match="not readable JSON"):
         load_gpt2(folder)
     (folder / "config.json").write_text("[]", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="no JSON object"):
+    with pytest.raises(CheckpointError, match="not hold a JSON object"):
         load_gpt2(folder)
 
 
@@ -200,7 +200,7 @@ def test_our_own_tokenizer_comes_first_and_must_fit(tmp_path):
     with pytest.raises(CheckpointError, match=r"has 4 tokens, the model of config\.json 23"):
         load_gpt2(folder)
     path.write_text("{", encoding="utf-8")
-    with pytest.raises(CheckpointError, match="no readable JSON"):
+    with pytest.raises(CheckpointError, match="not readable JSON"):
         load_gpt2(folder)
     path.write_text('{"kind": "none"}', encoding="utf-8")
     with pytest.raises(TokenizerError, match="unknown kind"):

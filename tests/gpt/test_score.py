@@ -53,5 +53,5 @@ def test_unknown_characters_have_a_score():
 
 def test_one_token_is_too_short():
     tokenizer = CharTokenizer.train(TEXT)
-    with pytest.raises(CorpusError, match=r"text\.txt is one token long"):
+    with pytest.raises(CorpusError, match=r"text\.txt has fewer than two tokens"):
         score(small_gpt(tokenizer.vocab_size), tokenizer, corpus("E"))

@@ -98,7 +98,7 @@ def places_of(node: object) -> list[tuple[str | int, object]]:
     return list(node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ())
 
 
-def with_a_twin(rng: random.Random, text: str) -> str:
+def with_a_duplicate(rng: random.Random, text: str) -> str:
     """The JSON text with some key there twice, which JSON allows and nobody expects."""
     keys = [key for key, _ in json.loads(text).items()] if text.startswith("{") else []
     return f'{{"{rng.choice(keys)}": {rng.choice(ODD)}, {text[1:]}' if keys else text
@@ -133,7 +133,7 @@ def odd_checkpoint(rng: random.Random, data: bytes) -> bytes:
         return put_together(odd_json(rng, header), info, body)
     if how == "text":
         text = json.dumps(info)
-        return put_together(header, with_a_twin(rng, text) if rng.random() < 0.5 else odd_text(rng, text), body)
+        return put_together(header, with_a_duplicate(rng, text) if rng.random() < 0.5 else odd_text(rng, text), body)
     name = rng.choice(list(header))
     if how == "offsets":  # overlapping, turned round, beyond the end, negative
         start, end = header[name]["data_offsets"]

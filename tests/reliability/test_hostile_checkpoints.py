@@ -294,7 +294,7 @@ def test_weights_that_are_missing_are_not_drawn_anew(run):
     checkpoint.weights = {}
     save_checkpoint(path, checkpoint)
     for use in (lambda: sampled(path), lambda: resume("--text=text.txt")):
-        with pytest.raises(CheckpointError, match="parameters, there are 0"):
+        with pytest.raises(CheckpointError, match="parameters, but the weights have 0"):
             use()
 
 
@@ -563,7 +563,7 @@ def test_too_little_memory_is_one_sentence(workplace):
         [sys.executable, "-c", code], capture_output=True, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)}
     )
     assert done.returncode == 1
-    assert done.stderr.startswith(b"make: there is not enough memory for this: ")
+    assert done.stderr.startswith(b"make: out of memory: ")
     assert done.stderr.count(b"\n") == 1
 
 

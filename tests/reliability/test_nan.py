@@ -25,7 +25,7 @@ STEPS, INTERVAL = 10, 4  # updates of a run, and between its checkpoints
 RUN = {"max_iters": STEPS, "eval_interval": INTERVAL, "dropout": 0.1}
 KERNELS = sorted((ROOT / "tinygrad_lite" / "cuda").glob("[a-z]*.py"))
 PRIMITIVES = [ops.arithmetic, ops.common, ops.elementwise, ops.reductions, ops.shapes]
-MODULES = [*PRIMITIVES, *(importlib.import_module(twin.composed.__module__) for twin in REGISTRY.values())]
+MODULES = [*PRIMITIVES, *(importlib.import_module(operation.composed.__module__) for operation in REGISTRY.values())]
 MODULES += [importlib.import_module(f"tinygrad_lite.cuda.{path.stem}") for path in KERNELS]
 
 
@@ -123,7 +123,7 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
                 continue
         what = f"the gradient of {op}" if backward else op
         assert said.startswith(f"step {step}: the loss is "), f"{hint}: {said}"
-        assert f"; {what} made a NaN (shape " in said, f"{hint}: {said}"
+        assert f"; {what} produced a NaN (shape " in said, f"{hint}: {said}"
         assert "\n" not in said, hint
         if step:
             assert f"--resume with a smaller --learning_rate or --grad_clip: the checkpoints in {out_dir}" in said, hint
@@ -152,7 +152,7 @@ def test_a_nan_that_does_not_come_again_is_told_apart():
     with pytest.MonkeyPatch.context() as patch:
         patch_nodes(patch, sick_once)
         with pytest.raises(
-            UserError, match=r"step 6: the loss is nan .*no operation made it when the step was run again"
+            UserError, match=r"step 6: the loss is nan .*no operation produced it when the step was run again"
         ):
             train.main(arguments(**RUN))
     check_that_it_goes_on("run", 6, healthy)
@@ -200,7 +200,7 @@ def test_a_nan_in_a_worker_is_reported_with_its_operation(worker, monkeypatch, r
             train.main(arguments(**settings))
     said = str(caught.value)
     assert "step 6: the loss is nan" in said
-    assert "log made a NaN" in said
+    assert "log produced a NaN" in said
     assert "sick_model.py" in said
     check_that_it_goes_on("run", step, healthy)
     report(f"NaN: in worker {worker} of 2: named with its line, and resumed to the bytes of a healthy run")

@@ -56,7 +56,7 @@ def test_a_folder_that_is_moved_while_a_run_is_in_it_and_after(workplace, monkey
     monkeypatch.chdir("/")
     run = RunFolder(workplace / "new home" / "run")
     assert load_checkpoint(run.last).step == 4
-    with pytest.raises(CorpusError, match=r"there is no file .*text\.txt"):  # it was in the folder that moved
+    with pytest.raises(CorpusError, match=r"text\.txt: there is no such file"):  # it was in the folder that moved
         train.main(["--resume", f"--out_dir={run.path}"])
     assert train.main(["--resume", f"--out_dir={run.path}", f"--text={workplace / 'new home' / 'text.txt'}"]) == 0
     same(run, whole)
@@ -98,12 +98,12 @@ def test_a_cache_that_is_deleted(workplace, source, monkeypatch, capsys, report)
     source["text"] = made_up_text()
     capsys.readouterr()
     assert train.main(["--resume", "--out_dir=run"]) == 0
-    assert "this is not the text that the run" not in capsys.readouterr().err
+    assert "this is not the text on which the run" not in capsys.readouterr().err
     same(RunFolder("run"), whole)
     shutil.rmtree(fetch.cache_folder())
     source["text"] = made_up_text(seed=2)
     assert train.main(["--resume", "--out_dir=run", "--max_iters=12"]) == 0
-    assert "warning: this is not the text that the run" in capsys.readouterr().err
+    assert "warning: this is not the text on which the run" in capsys.readouterr().err
     report("cache deleted during a run and before --resume: fetched again, same bytes; without a source one sentence")
 
 

@@ -1,11 +1,11 @@
-"""The weights of the cross-attention: the ones that the model itself looks with, and their picture."""
+"""The recorded weights of the cross-attention are those that the model uses; their plot."""
 
 import math
 
 import numpy as np
 import pytest
 
-from seq2seq.attention import CrossAttention, cross_attention, draw_attention
+from seq2seq.attention import CrossAttention, cross_attention, plot_attention
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
@@ -33,7 +33,7 @@ def make_model(**changes):
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_rows_are_what_was_looked_at_while_writing(norm_first):
+def test_rows_are_the_weights_of_the_generating_step(norm_first):
     model = make_model(norm_first=norm_first)
     model.train()  # dropout must not reach the picture
     tokens = TOKENIZER.encode("ca b")
@@ -58,7 +58,7 @@ def test_rows_are_what_was_looked_at_while_writing(norm_first):
     np.testing.assert_allclose(found.weights[0], expected, atol=1e-5)
 
 
-def test_the_model_is_as_before():
+def test_the_model_is_left_unchanged():
     model = make_model()
     model.eval()
     before = translate(model, TOKENIZER, ["abc"])
@@ -69,7 +69,7 @@ def test_the_model_is_as_before():
         cross_attention(model, TOKENIZER, "", [])
 
 
-def test_a_mask_hides_from_the_weights_too():
+def test_a_mask_applies_to_the_weights_too():
     attention = make_model().decoder[0].cross
     x = Tensor(np.random.default_rng(0).normal(size=(1, 3, 16)).astype(np.float32))
     mask = Tensor(np.array([True, False, True]).reshape(1, 1, 1, 3))
@@ -78,18 +78,18 @@ def test_a_mask_hides_from_the_weights_too():
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
 
 
-def test_the_picture_has_a_chart_for_each_head(tmp_path):
+def test_the_plot_has_a_chart_for_each_head(tmp_path):
     pytest.importorskip("matplotlib")
     found = cross_attention(make_model(), TOKENIZER, "ab $$", TOKENIZER.encode("c"))
-    draw_attention(found, tmp_path / "a.svg")
+    plot_attention(found, tmp_path / "a.svg")
     picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
     for words in ("layer 1, head 1", "layer 2, head 2", ">·<", ">$<", "&lt;eos&gt;"):
         assert words in picture
     assert picture.count("layer ") == 4
-    draw_attention(found, tmp_path / "b.svg")
+    plot_attention(found, tmp_path / "b.svg")
     assert (tmp_path / "b.svg").read_bytes() == (tmp_path / "a.svg").read_bytes()
     large = CrossAttention(["a"] * 500, ["b"] * 20, np.zeros((1, 2, 20, 500)))
-    with pytest.raises(UserError, match=r"172 by 4 inches, and 100 are the most: take a shorter sentence"):
-        draw_attention(large, tmp_path / "large.png")
+    with pytest.raises(UserError, match=r"172 by 4 inches, more than 100: use a shorter sentence"):
+        plot_attention(large, tmp_path / "large.png")
     with pytest.raises(UserError, match="cannot be written"):
-        draw_attention(found, tmp_path / "gone" / "a.svg")
+        plot_attention(found, tmp_path / "gone" / "a.svg")

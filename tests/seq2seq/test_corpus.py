@@ -1,4 +1,4 @@
-"""Sentence pairs from files: what is read, what is refused, and a split that keeps the held-out sentences unseen."""
+"""Sentence pairs from files: reading, errors, and a split whose held-out sentences are never trained on."""
 
 import pytest
 
@@ -18,7 +18,7 @@ def test_a_table_of_pairs(tmp_path):
     assert read_table(path) == [("Hallo!", "Hello!"), ("Grün", "green")]
 
 
-def test_a_line_that_is_no_pair_is_named(tmp_path):
+def test_the_error_names_a_line_that_is_not_a_pair(tmp_path):
     path = write(tmp_path / "pairs.tsv", "Ja.\tYes.\nHallo Hello\n")
     with pytest.raises(CorpusError, match=r"pairs\.tsv, line 2: expected source TAB target"):
         read_table(path)
@@ -38,8 +38,8 @@ def test_files_that_cannot_be_read(tmp_path):
             read_table(tmp_path / name)
 
 
-def test_nothing_that_is_held_out_was_seen_in_either_language():
-    """A sentence with several translations, and these with several sources: all go the same way."""
+def test_no_held_out_sentence_is_trained_on_in_either_language():
+    """A sentence with several translations, and these with several sources: all stay together."""
     pairs = [(f"Satz {i // 2}", f"sentence {(i + 1) // 3}") for i in range(0, 300, 7)]
     pairs += [("Ja.", "Yes."), ("ja", "Yeah."), ("Jawohl!", "yes!")] + [(f"Wort {i}", f"word {i}") for i in range(200)]
     learned, held_out = split(pairs, 40)
@@ -57,7 +57,7 @@ def test_the_split_does_not_depend_on_the_order():
     assert len(set(more) & set(split(pairs, 50)[1])) >= 49  # one pair more changes next to nothing
 
 
-def test_one_large_group_does_not_fill_what_is_held_out():
+def test_one_large_group_does_not_dominate_the_held_out_pairs():
     pairs = [("Hallo", f"hello {i}") for i in range(300)] + [(f"Wort {i}", f"word {i}") for i in range(300)]
     _, held_out = split(pairs, 30)
     assert len(held_out) == 30
@@ -75,7 +75,7 @@ def test_options_choose_the_pairs_and_the_direction(tmp_path):
         load_pairs(Seq2SeqOptions(pairs=str(write(tmp_path / "one.tsv", "a\tb\n"))))
 
 
-def test_what_is_not_taken_is_counted(tmp_path):
+def test_pairs_that_are_not_used_are_counted(tmp_path):
     """Pairs without a side, and pairs that share a sentence with held-out ones named by the user."""
     table = write(tmp_path / "p.tsv", "".join(f"Wort {i}\tword {i}\n" for i in range(20)) + "\tempty\nleer\t\n")
     de, en = write(tmp_path / "val.de", "wort 3!\nneu\n\n"), write(tmp_path / "val.en", "third word\nWord 4.\nx\n")
@@ -86,7 +86,7 @@ def test_what_is_not_taken_is_counted(tmp_path):
     assert corpus.left_out == ["3 with an empty side", "2 that share a sentence with a held-out pair"]
 
 
-def test_words_of_a_dictionary_are_learned_and_never_held_out(monkeypatch):
+def test_words_of_a_dictionary_are_trained_on_and_never_held_out(monkeypatch):
     """... unless they are a held-out sentence too."""
     sentences = [(f"Das ist Satz {i}.", f"That is sentence {i}.") for i in range(100)]
     words = [(f"Satz {i}", f"sentence {i}") for i in range(30)] + [(f"das ist satz {i}", "x") for i in range(100)]
@@ -106,10 +106,10 @@ def test_words_of_a_dictionary_are_learned_and_never_held_out(monkeypatch):
     [
         ({"src": "a"}, "--src needs --tgt"),
         ({"val_tgt": "a"}, "--val_tgt needs --val_src"),
-        ({"src": "a", "tgt": "b", "pairs": "c"}, "--pairs and --src are both given"),
+        ({"src": "a", "tgt": "b", "pairs": "c"}, "--pairs and --src cannot be combined"),
         ({"n_head": 3}, "--n_embd 256 is no multiple of --n_head 3"),
     ],
 )
-def test_options_that_do_not_go_together(settings, reason):
+def test_contradictory_options_are_refused(settings, reason):
     with pytest.raises(OptionError, match=reason):
         Seq2SeqOptions(**settings).check(learns_tokenizer=True)

@@ -43,8 +43,8 @@ def test_an_epoch_has_every_pair_once_and_the_next_has_another_order(micro_steps
     assert seen[0] != seen[1]
 
 
-def test_any_update_can_be_asked_for_at_any_time():
-    """A run that goes on asks for step 37 first."""
+def test_updates_can_be_requested_in_any_order():
+    """A resumed run may begin with step 37."""
     inorder, late = make_data(), make_data()
     wanted = [[part.tolist() for part in inorder.update(step)] for step in range(60)]
     for step in (37, 59, 0, 37):
@@ -63,7 +63,7 @@ def test_batches_are_full_but_not_too_full():
     assert data.padding() == pytest.approx(1 - real / sum(areas))
 
 
-def test_a_pair_that_is_longer_than_a_batch_goes_alone():
+def test_a_pair_that_is_longer_than_a_batch_is_a_batch_of_its_own():
     pairs = [([1] * n, [1] * n) for n in (500, 3, 2)]
     assert [part.tolist() for part in batches_of(pairs, 400, np.arange(3))] == [[2, 1], [0]]
     assert batches_of([], 400, np.arange(0)) == []

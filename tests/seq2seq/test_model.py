@@ -1,4 +1,4 @@
-"""The encoder-decoder: what may and what may not depend on what, and PyTorch's Transformer as a second opinion."""
+"""The encoder-decoder: which outputs depend on which inputs, and a comparison with PyTorch's Transformer."""
 
 import itertools
 import math
@@ -32,7 +32,7 @@ SOURCES = [[5, 9, 7, 3, 8, 11], [4, 4], [21, 3, 6, 9]]
 
 
 def lively(dtype="float64", **settings) -> Seq2Seq:
-    """A model in which every number matters, as biases of 0 and gains of 1 would not."""
+    """A model in which every number matters: no bias is 0 and no gain is 1."""
     with random_key(3):
         model = Seq2Seq(replace(SMALL, **settings)).to(here(), dtype)
     for name, parameter in model.named_parameters():
@@ -83,7 +83,7 @@ def test_an_untrained_model_finds_every_token_equally_likely():
     "wrong",
     [{"pad": 1}, {"eos": 23}, {"n_head": 5}, {"dropout": 1.0}, {"positions": "none"}, {"activation": "x"}, {"bias": 1}],
 )
-def test_settings_that_describe_no_model(wrong):
+def test_invalid_settings_are_refused(wrong):
     with pytest.raises(CheckpointError):
         Seq2SeqConfig.from_json(SMALL.to_json() | wrong)
     assert Seq2SeqConfig.from_json(SMALL.to_json()) == SMALL
@@ -91,7 +91,7 @@ def test_settings_that_describe_no_model(wrong):
         Seq2SeqConfig.from_json({"vocab_size": 3})
 
 
-def test_a_model_comes_back_from_its_weights():
+def test_a_model_is_restored_from_its_weights():
     model = lively("float32")
     again = Seq2Seq.from_weights(model.config, model.state_dict(), here())
     source, target = Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES))
@@ -108,7 +108,7 @@ def test_a_model_comes_back_from_its_weights():
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_padding_changes_nothing(settings, version):
-    """Each row in a batch of unequal lengths is what it is alone, in values, loss and gradients."""
+    """Each row in a batch of unequal lengths has the values, loss and gradients that it has alone."""
     model = lively(**settings)
     together = model(Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES))).numpy()
     for row, source in enumerate(SOURCES):
@@ -149,7 +149,7 @@ def test_every_source_token_matters():
         assert not np.allclose(model(Tensor(changed), target).numpy(), before)
 
 
-def test_the_gradients_of_the_three_uses_of_the_embedding_add_up():
+def test_the_gradients_of_the_three_uses_of_the_embedding_are_summed():
     model = lively()
     batch = (Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES)))
     model.loss(batch).backward()

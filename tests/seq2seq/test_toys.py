@@ -1,4 +1,4 @@
-"""Tasks without a corpus, and a model that learns one of them to perfection."""
+"""Tasks without a corpus, and a model that learns one of them perfectly."""
 
 import numpy as np
 import pytest
@@ -14,7 +14,7 @@ from tinygrad_lite.optim import AdamW, cosine, decay_groups
 from tinygrad_lite.tokenizers.char import CharTokenizer
 
 
-def test_every_task_is_endless_and_always_the_same():
+def test_every_task_is_unlimited_and_reproducible():
     for name in TOYS:
         pairs = toy_pairs(name, 200)
         assert len(set(pairs)) == 200
@@ -22,7 +22,7 @@ def test_every_task_is_endless_and_always_the_same():
         assert pairs != toy_pairs(name, 200, seed=1)
 
 
-def test_the_tasks_are_what_they_are_called():
+def test_the_tasks_do_what_their_names_say():
     for source, target in toy_pairs("reverse", 20):
         assert source == target[::-1]
         assert len(source) == 10
@@ -59,7 +59,7 @@ def test_all_numbers_are_different():
 @pytest.mark.parametrize(
     ("letters", "rows", "steps"), [(5, 32, 300), pytest.param(10, 64, 400, marks=pytest.mark.slow)]
 )
-def test_reversal_is_learned_to_perfection(letters, rows, steps):
+def test_reversal_is_learned_perfectly(letters, rows, steps):
     """Five letters, or ten, never seen in this order: every one of 200 sequences right."""
     pairs = [(source[:letters], target[-letters:]) for source, target in toy_pairs("reverse", 8200)]
     tokenizer = CharTokenizer.train("".join(sorted({c for source, _ in pairs for c in source})), SPECIALS + ("<unk>",))

@@ -1,4 +1,4 @@
-"""Translations of lists of sentences: each as if it stood alone, none longer than it may be."""
+"""Translations of lists of sentences: each is independent of the others, none exceeds its maximum length."""
 
 import itertools
 from dataclasses import replace
@@ -50,14 +50,14 @@ def test_an_empty_sentence_has_an_empty_translation(model):
         assert [(t.text, t.length, t.log_prob) for t in found] == [("", 0, 0.0)]
 
 
-def test_no_translation_is_longer_than_it_may_be_or_has_specials_in_it(model):
+def test_no_translation_exceeds_its_maximum_or_contains_specials(model):
     for sentence, found in zip(SENTENCES, translate(model, TOKENIZER, SENTENCES, beam=2, n_best=2), strict=True):
         for translation in found:
             assert translation.length <= longest_translation(len(sentence.encode()), CONFIG.block_size)
             assert "<" not in translation.text or ">" not in translation.text
 
 
-def test_rows_that_only_fill_a_vocabulary_up_are_never_written(model):
+def test_tokens_that_only_pad_a_vocabulary_are_never_generated(model):
     tokenizer = padded(ByteTokenizer(SPECIALS))
     config = replace(CONFIG, vocab_size=tokenizer.vocab_size)
     weights, name = model.state_dict(), "token_embedding.weight"
@@ -77,7 +77,7 @@ def test_a_sentence_that_is_too_long_is_cut(model):
     assert found[0].length <= 7
 
 
-def test_several_hypotheses_come_best_first_with_their_numbers(model):
+def test_several_hypotheses_come_best_first_with_their_scores(model):
     (found,) = translate(model, TOKENIZER, ["Guten Tag"], beam=4, n_best=4, length_penalty=0.8)
     assert len({t.text for t in found}) > 1
     assert [t.score for t in found] == sorted((t.score for t in found), reverse=True)
@@ -87,7 +87,7 @@ def test_several_hypotheses_come_best_first_with_their_numbers(model):
         translate(model, TOKENIZER, ["Guten Tag"], beam=2, n_best=3)
 
 
-def test_batches_hold_sentences_with_one_limit():
+def test_batches_hold_sentences_with_the_same_maximum():
     sources = [[1] * n for n in (3, 300, 7, 9, 0, 8, 12)]
     batches = same_limit(sources, 256, beam=1)
     assert sorted(i for batch in batches for i in batch) == [0, 1, 2, 3, 5, 6]

@@ -308,10 +308,10 @@ def test_only_what_a_derivative_needs_is_kept():
 def test_copies_of_leaves_have_gradients_of_their_own():
     x = leaf([1.0, 2.0])
     (x * x).sum().backward()
-    twin = copy.deepcopy(x)
-    assert (twin.tolist(), twin.grad.tolist(), twin.requires_grad) == ([1.0, 2.0], [2.0, 4.0], True)
-    twin.sum().backward()
-    assert (twin.grad.tolist(), x.grad.tolist()) == ([3.0, 5.0], [2.0, 4.0])
+    copied = copy.deepcopy(x)
+    assert (copied.tolist(), copied.grad.tolist(), copied.requires_grad) == ([1.0, 2.0], [2.0, 4.0], True)
+    copied.sum().backward()
+    assert (copied.grad.tolist(), x.grad.tolist()) == ([3.0, 5.0], [2.0, 4.0])
     with pytest.raises(RuntimeError, match="the result of 'mul' cannot be copied or pickled: use"):
         copy.deepcopy(x * x)
 

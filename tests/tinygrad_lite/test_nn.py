@@ -179,9 +179,9 @@ def test_all_that_does_not_fit_is_listed_and_nothing_is_changed():
     del state["norm.bias"], state["gain"]
     state["norm.shift"] = np.zeros(4, np.float32)
     state["layers.1.weight"] = np.zeros((4, 3), np.float32)
-    with pytest.raises(ValueError, match="the state does not fit Net; ") as failure:
+    with pytest.raises(ValueError, match="the state does not match Net; ") as failure:
         net.load_state_dict(state)
-    assert str(failure.value).removeprefix("the state does not fit Net; ") == (
+    assert str(failure.value).removeprefix("the state does not match Net; ") == (
         "missing: gain, norm.bias; unexpected: norm.shift; mis-shaped: layers.1.weight is (4, 3), the model has (4, 4)"
     )
     for name, array in net.state_dict().items():
@@ -300,7 +300,9 @@ def test_from_weights_copies_them_and_makes_no_other_numbers(monkeypatch):
     assert made.linear.weight.requires_grad
     made.linear(Tensor(np.ones((1, 2)))).sum().backward()
     assert made.linear.bias.grad.tolist() == [1.0, 1.0, 1.0]
-    with pytest.raises(CheckpointError, match="the settings make a Made of 3,003 parameters, there are 9"):
+    with pytest.raises(
+        CheckpointError, match="the settings describe a Made of 3,003 parameters, but the weights have 9"
+    ):
         Made.from_weights(1000, weights)
     with pytest.raises(CheckpointError, match=r"do not fit .*: missing: linear\.bias; unexpected: linear\.bios"):
         Made.from_weights(2, {"linear.weight": np.ones((3, 2)), "linear.bios": np.ones(3)})

@@ -197,7 +197,7 @@ def test_the_tables_name_nothing_that_is_there():
     assert not {*names, *ACCEPTED_METHODS} & PUBLIC.keys()
     assert not {*names} & {*ACCEPTED_METHODS}
     arguments = {name for value in PUBLIC.values() if callable(value) for name in inspect.signature(value).parameters}
-    arguments |= {name for twin in (F.cross_entropy, F.dropout) for name in inspect.signature(twin).parameters}
+    arguments |= {name for chapter in (F.cross_entropy, F.dropout) for name in inspect.signature(chapter).parameters}
     assert {here for names in ACCEPTED_ARGUMENTS.values() for here in names.split()} <= arguments | {"axes"}
     assert not {*ARGUMENTS_INSTEAD} & {*ACCEPTED_ARGUMENTS}
 

@@ -30,7 +30,7 @@ OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Go
 
 @dataclasses.dataclass
 class Parsed:
-    """The contents of a command line: the options that were given, positional arguments, notes for the user."""
+    """A parsed command line: the values of its options, positional arguments, notes for the user."""
 
     values: dict[str, Any]
     positionals: list[str]
@@ -38,17 +38,17 @@ class Parsed:
 
     @property
     def positional(self) -> str | None:
-        """The one positional argument, where there may be only one."""
+        """The positional argument, if there is one."""
         return self.positionals[0] if self.positionals else None
 
 
 class Part(NamedTuple):
-    """A part of a command line: an option with the words of its value, or a word that stands alone.
+    """A part of a command line: an option with its value, or a positional argument.
 
     Attributes:
-        name: the option's, with _ for -; empty for a word that stands alone.
-        words: the words of its value; none if it has none.
-        text: all of it, as it was typed.
+        name: that of the option, with _ for -; empty for a positional argument.
+        words: the words of the value; for a positional argument, the argument.
+        text: the whole part as it was typed.
     """
 
     name: str
@@ -57,13 +57,13 @@ class Part(NamedTuple):
 
 
 def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
-    """Cut a command line into options with their values and words that stand alone. Nothing is checked yet.
+    """Split a command line into options with their values, and positional arguments. Nothing is checked yet.
 
-    How many words an option takes depends on its type: a boolean takes the next word only if it is one such as
-    `true`, a list takes all words up to the next option, all other types (and unknown options) take one word.
+    The number of words that an option takes depends on its type: a boolean takes the next word only if it is a truth
+    value (`TRUTH`), a list takes all words up to the next option, other types and unknown options take one word.
 
     Args:
-        classes: dataclasses of options, in which the types are found.
+        classes: dataclasses of options, which define the types.
 
     >>> from tinygrad_lite.cli.options import option
     >>> @dataclasses.dataclass
@@ -91,7 +91,7 @@ def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
 
 
 def _count_words(base: type | None, rest: Sequence[str]) -> int:
-    """How many of the words that follow an option of this type are its value."""
+    """The number of words after an option of this type that belong to its value."""
     if base is bool:
         return int(bool(rest) and rest[0].lower() in TRUTH)
     end = next((i for i, word in enumerate(rest) if OPTION.match(word)), len(rest))
@@ -115,18 +115,18 @@ def parse_command_line(
 ) -> Parsed:
     """Read `--name value` and `--name=value`; a boolean also as `--name` alone, a list as several values.
 
-    Names are never abbreviated; in them, - and _ are the same. If an option is given twice, the last value counts.
+    Names cannot be abbreviated; - and _ in them are equivalent. If an option is given twice, the last value counts.
 
     Args:
         cls: the dataclass of options.
         argv: the arguments, without the program's name.
         prog, description, epilog: for --help, which prints the page and exits with status 0, as --version does.
-        examples: commands with what they do, for --help.
-        positional, about_positional: name and meaning of the positional argument, if one is allowed, for --help.
-        several: whether more than one is allowed.
+        examples: commands and their explanations, for --help.
+        positional, about_positional: name and meaning of the positional argument, for --help; None: there is none.
+        several: whether there may be several positional arguments.
         common: the options that --help shows first.
-        ignored: options of other programs that are accepted without effect, each with the reason for its note.
-        hints: what to say about options that do not exist, see `answers`.
+        ignored: options of other programs that are accepted without effect, each with the reason, for a note.
+        hints: advice about options that do not exist, see `answers`.
     Raises: OptionError with one sentence that says what is wrong.
     """
     ignored, hints = ignored or {}, hints or {}
@@ -141,9 +141,9 @@ def parse_command_line(
         elif name in fields:
             field, kind = fields[name], kinds[name]
             if not words and base_type(kind) is not bool:
-                # Only a text can begin with --, and only a word that follows may have been meant as the value.
+                # Only a text can begin with --, and only if a word follows can it have been meant as the value.
                 is_text = number + 1 < len(parts) and base_type(kind) in (str, list)
-                hint = f" (one that begins with -- is written --{name}=...)" if is_text else ""
+                hint = f" (write a value that begins with -- as --{name}=...)" if is_text else ""
                 raise OptionError(f"--{name} needs a value: {allowed(field, kind)}{hint}")
             meant = _from_words(kind, words or ["true"])
             parsed.values[name] = check(field, kind, meant, f"--{name} {brief(' '.join(words))}")
@@ -154,20 +154,20 @@ def parse_command_line(
         elif (positional and (several or not parsed.positionals)) and text and not text.startswith("-"):
             parsed.positionals.append(text)
         else:
-            hint = f"options are written --name value ({prog} --help lists all)"
+            hint = f"write options as --name value ({prog} --help lists all)"
             raise OptionError(f"unexpected argument {text!r}: {hint}")
     return parsed
 
 
 def _print_and_exit(text: str) -> NoReturn:
-    """Print a page that the user asked for; a letter that the terminal lacks becomes a question mark."""
+    """Print a page that the user asked for, and exit; characters that the terminal lacks become question marks."""
     encoding = sys.stdout.encoding or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding), flush=True)
     sys.exit(0)
 
 
 def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: str) -> str:
-    """The message about an option that does not exist."""
+    """The error message for an option that does not exist."""
     hint, near = hints.get(name.lower(), ""), nearest(name, names)
     advice = f"{prog} --help lists all"
     if hint.startswith("--"):
@@ -180,7 +180,7 @@ def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: st
 
 
 def _from_words(kind: Any, words: list[str]) -> Any:
-    """The words of a command line converted to a field's type; what cannot be converted stays text."""
+    """The words of a value converted to a field's type; a word that cannot be converted stays text."""
     text, base = words[0], base_type(kind)
     if may_be_none(kind) and len(words) == 1 and text.lower() == "none":
         return None
@@ -195,12 +195,12 @@ def _from_words(kind: Any, words: list[str]) -> Any:
 
 
 def _from_decimal(text: str) -> int | str:
-    """A whole number written like 1e3 or 12.0, not by way of float, which would round it."""
+    """A whole number written like 1e3 or 12.0; float would round it."""
     try:
         number = decimal.Decimal(text)
     except decimal.InvalidOperation:
         return text
-    if not number.is_finite() or number.adjusted() > 300:  # nobody means 1e1000000, and it would fill the memory
+    if not number.is_finite() or number.adjusted() > 300:  # 1e1000000 is a mistake, and would fill the memory
         return text
     return int(number) if number == int(number) else text
 
@@ -238,13 +238,13 @@ def help_page(
     if epilog:
         lines.append("")
     for line in epilog.splitlines():
-        column = re.match(r" *(\S+ {2,})?", line).end()  # of a list, the second column stays one
+        column = re.match(r" *(\S+ {2,})?", line).end()  # in a list, the second column stays aligned
         lines += textwrap.wrap(line, width, subsequent_indent=" " * column, break_on_hyphens=False) or [""]
     return "\n".join(lines)
 
 
 def _help_entry(left: str, right: str, width: int) -> list[str]:
-    """An option on the left and its explanation, wrapped, on the right; on a narrow terminal below it."""
+    """An option on the left and its explanation on the right, wrapped; below it if the terminal is narrow."""
     indent = 37 if width >= 80 else 8
     lines = textwrap.wrap(right, width - indent, break_on_hyphens=False)
     wrapped = [line.replace("\xa0", " ") for line in lines]
@@ -254,7 +254,7 @@ def _help_entry(left: str, right: str, width: int) -> list[str]:
 
 
 def _placeholder(field: dataclasses.Field, kind: Any) -> str:
-    """The choices, or what stands for a value of this type."""
+    """The choices, or a placeholder for a value of this type."""
     if field.metadata["choices"]:
         return "{" + ",".join(field.metadata["choices"]) + "}"
     text = "PATH" if field.metadata["is_path"] else "TEXT"
@@ -263,9 +263,9 @@ def _placeholder(field: dataclasses.Field, kind: Any) -> str:
 
 
 def _explained(field: dataclasses.Field) -> str:
-    """The meaning, with unit and default. An empty default means something special, which the help text says.
+    """The meaning, with unit and default. The meaning of an empty default is in the help text.
 
-    The space between "default" and its value is U+00A0, so that no line is broken there.
+    The space between "default" and its value is U+00A0, so that no line breaks there.
     """
     default = field.default_factory() if field.default is dataclasses.MISSING else field.default
     shown = str(default).lower() if default is None or isinstance(default, bool) else brief(default)

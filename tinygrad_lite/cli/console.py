@@ -1,4 +1,4 @@
-"""What a command prints for its user, and how it exits after an error."""
+"""Messages for the user of a command, and its exit after an error."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tinygrad_lite.cli.errors import DecodingError, OptionError, UserError
 
 WINDOWS = sys.platform == "win32"
 RESET = "\x1b[0m"  # ends a colour on a terminal
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but the tab and the end of a line
-LONGEST = 2000  # characters of an error message; the names in a hostile file may have millions
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but the tab and the line feed
+LONGEST = 2000  # characters of an error message; names in a hostile file may have millions
 
 
 def say(*words: Any) -> None:
@@ -26,7 +26,7 @@ def say(*words: Any) -> None:
 def visible(text: str) -> str:
     r"""The text with every control character escaped.
 
-    A terminal executes them: it clears the screen, changes its title, and in some programs even types input. Names,
+    A terminal executes them: they can clear the screen, change its title, and in some programs even type input. Names,
     characters and tokens that are printed may come from an untrusted file.
 
     >>> print(visible("one\n\x1b[2Jtwo"))
@@ -51,7 +51,7 @@ def quoted(path: Path) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Whether a text is printable, and every shell takes it literally between double quotes.
+    """Whether a text is printable, and literal between double quotes in every shell.
 
     >>> is_plain("Habe nun, ach"), is_plain("5 $")
     (True, False)
@@ -79,7 +79,7 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
         name: of the command, printed before the sentence.
     """
     give_missing_streams()
-    # So that any generated text, and any message about it, can be printed on every terminal and into every pipe.
+    # Then any generated text, and any message, can be printed on every terminal and into every pipe.
     sys.stdout.reconfigure(encoding="utf-8", errors="replace")
     sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
     try:
@@ -92,7 +92,7 @@ def run_command(name: str, main: Callable[[list[str]], int]) -> NoReturn:
         say(f"\n{name}: stopped")
         sys.exit(130)
     except MemoryError:
-        say(f"{name}: there is not enough memory for this: use a smaller model or a smaller batch")
+        say(f"{name}: out of memory: use a smaller model or a smaller batch")
         sys.exit(1)
     except OSError as error:
         if reader_has_gone(error):

@@ -10,7 +10,7 @@ class UserError(Exception):
 
 
 class OptionError(UserError):
-    """An option of a script or preset that does not exist or has a value out of its range."""
+    """An option of a script or preset that does not exist, or whose value is out of range."""
 
 
 class CorpusError(UserError):
@@ -22,11 +22,11 @@ class TokenizerError(UserError):
 
 
 class CheckpointError(UserError):
-    """A checkpoint that is truncated, foreign, or does not fit the model."""
+    """A checkpoint that is truncated, of another program, or does not match the model."""
 
 
 class DecodingError(UserError):
-    """A decoding setting out of its range, or a prompt that cannot be continued."""
+    """A decoding setting that is out of range, or a prompt that cannot be continued."""
 
 
 class TooLittleMemory(UserError, MemoryError):

@@ -5,8 +5,8 @@ sources, of which the later win:
 
     the defaults in the dataclass  <  a preset, which is a TOML file  <  the command line (`command_line.py`)
 
-`read_preset` and `parse_command_line` return only what was actually given; `build` lays the values on top of each
-other and checks every one, whatever its source.
+`read_preset` and `parse_command_line` return only the values that were given; `build` combines them and checks every
+one, whatever its source.
 
 >>> @dataclasses.dataclass
 ... class Recipe:
@@ -37,7 +37,7 @@ from tinygrad_lite.cli.errors import OptionError
 
 BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 MAX_INT = 10**1000  # more digits are a mistake, and Python refuses to print 4,300 of them
-MAX_PRESET = 2**14  # bytes; the largest here has 600, and the time for a dotted key grows with its length squared
+MAX_PRESET = 2**14  # bytes; the largest here has 600, and parsing a dotted key takes time quadratic in its length
 
 
 def option(
@@ -54,20 +54,20 @@ def option(
     group: str = "",
     hidden: bool = False,
 ) -> Any:
-    """A dataclass field with everything that the command line, --help and the checks need.
+    """A dataclass field with all facts for the command line, --help and the checks.
 
-    The field's type can be int, float, bool, str, list[str], or one of them `| None`, which is written none.
+    The field's type can be int, float, bool, str, list[str], or one of them `| None`, written as none.
 
     Args:
-        default: the value if no other is given.
-        help: what it means, in a few words.
-        unit: what is counted or measured.
+        default: the default value.
+        help: its meaning, in a few words.
+        unit: the unit, or the things that are counted.
         low, high: smallest and largest value allowed.
         above, below: exclusive bounds.
         choices: the allowed strings.
         is_path: whether the value is a file or folder, or a list of them.
         group: the heading under which --help shows it.
-        hidden: leave it out of --help.
+        hidden: whether to omit it from --help.
     """
     bounds = {"at least": low, "above": above, "at most": high, "below": below}
     facts = {"help": help, "unit": unit, "bounds": bounds, "choices": choices, "group": group, "hidden": hidden}
@@ -106,13 +106,15 @@ def build(cls: type, *layers: tuple[str, Mapping[str, Any]]) -> Any:
                 near = nearest(name, fields)
                 hint = f": did you mean {near}?" if near else ""
                 raise OptionError(f"unknown option {brief(name)} ({where}){hint}")
-            label = f"--{name} {_quoted(value)} ({where})"  # with its quotes, as "5" in a file is not 5
+            label = f"--{name} {_quoted(value)} ({where})"  # with quotes, since "5" in a file is not 5
             values[name] = check(fields[name], kinds[name], value, label)
     return cls(**values)
 
 
 def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
-    """A value converted to its field's type and checked. A float may be given as 3 and an int as 3.0, but not as text.
+    """A value converted to its field's type and checked.
+
+    A float may be given as 3 and an int as 3.0, but neither as text.
 
     Args:
         kind: the field's type.
@@ -127,14 +129,14 @@ def check(field: dataclasses.Field, kind: Any, value: Any, label: str) -> Any:
         value = float(value)
     elif base is int and type(value) is float and value.is_integer():
         value = int(value)
-    # Not isinstance: to Python, True is an int.
+    # Not isinstance: in Python, True is an int.
     right = type(value) is base and not (base is float and not math.isfinite(value))
     if base is int and right:
         right = abs(value) <= MAX_INT
     if base is list:
         right = right and all(type(item) is str for item in value)
     if base in (str, list) and right:
-        right = "\0" not in "".join(value)  # possible in a file, impossible on a command line and in a path
+        right = "\0" not in "".join(value)  # a file can contain it, a command line and a path cannot
     if not right:
         raise OptionError(f"{label}: must be {allowed(field, kind)}")
     if not _in_range(field, value):
@@ -180,6 +182,7 @@ def fields_of(cls: type) -> tuple[dict[str, dataclasses.Field], dict[str, Any]]:
 
 
 def may_be_none(kind: Any) -> bool:
+    """Whether None is a value of this type."""
     return type(None) in typing.get_args(kind)
 
 
@@ -200,7 +203,7 @@ def brief(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """A value of whatever type for a message, as Python writes it."""
+    """A value of any type for a message, as Python writes it."""
     try:
         return _cut(repr(value))
     except (ValueError, RecursionError):  # a number of 5,000 digits; lists within lists within lists
@@ -212,7 +215,7 @@ def _cut(text: str) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
-    """The known name nearest to a mistyped or shortened one, if there is one."""
+    """The known name that is closest to a mistyped or shortened one, if any."""
     name, names = name.lower(), list(names)
     longer = [other for other in names if len(name) > 1 and other.startswith(name)]
     return next(iter(longer or difflib.get_close_matches(name, names, n=1)), None)
@@ -236,7 +239,7 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def list_presets(folder: Path) -> dict[str, str]:
-    """The presets of a folder by name, each described by the first line of its file that is a comment."""
+    """The presets of a folder by name, each described by the first comment line of its file."""
     described = {}
     for path in sorted(path for path in folder.glob("*.toml") if path.is_file()):
         with open(path, encoding="utf-8-sig", errors="replace") as file:
@@ -268,9 +271,7 @@ def read_preset(path: Path) -> dict[str, Any]:
         with open(path, "rb") as file:
             data = file.read(MAX_PRESET + 1)
         if len(data) > MAX_PRESET:
-            raise OptionError(
-                f"the preset {path} has more than {MAX_PRESET:,} bytes, but it should be a page of settings"
-            )
+            raise OptionError(f"the preset {path} has more than {MAX_PRESET:,} bytes, too many for a page of settings")
         return tomllib.loads(data.removeprefix(codecs.BOM_UTF8).decode("utf-8"))
     except OSError as error:
         raise OptionError(f"cannot read the preset {path}: {error.strerror}") from None
@@ -278,5 +279,5 @@ def read_preset(path: Path) -> dict[str, Any]:
         line = error.object.count(b"\n", 0, error.start) + 1
         wrong = f"byte 0x{error.object[error.start]:02x} at line {line}"
         raise OptionError(f"the preset {path} is not UTF-8 text ({wrong}): save it as UTF-8") from None
-    except (ValueError, RecursionError) as error:  # a TOMLDecodeError is a ValueError and says the line
+    except (ValueError, RecursionError) as error:  # a TOMLDecodeError is a ValueError and names the line
         raise OptionError(f"the preset {path} is not valid TOML: {error}") from None

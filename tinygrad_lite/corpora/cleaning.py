@@ -1,7 +1,7 @@
-"""From the raw sources of the corpora to clean text: pure functions from strings to strings.
+"""Cleaning of the raw corpora: pure functions from strings to strings.
 
-`goethe_text` makes one corpus of two files of Debian packages, and `normalise` is what every text goes through. The
-files of Project Gutenberg have a module of their own, `gutenberg.py`.
+`normalise` is applied to every text, and `goethe_text` makes a corpus from two files of Debian packages. The files of
+Project Gutenberg have a module of their own, `gutenberg.py`.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ LETTERS_AND_MARKS = re.compile(r"[\w\s\x00-\x7f]*[^\w\s\x00-\x7f]{0,200}")
 def normalise(text: str) -> str:
     """One form for texts that look alike: no byte order mark, lines ended by "\\n" only, Unicode's form NFC.
 
-    In NFC a letter with its accent is one character, so that ä has one place in the vocabulary and not two.
+    In NFC a letter with its accent is one character, so that ä has one entry in the vocabulary, not two.
 
         >>> normalise("\\ufeffSa\\u0308tze\\r\\nund Zeilen\\r")
         'Sätze\\nund Zeilen\\n'
@@ -36,7 +36,7 @@ def to_nfc(text: str) -> str:
     return "".join(unicodedata.normalize("NFC", part) for part in LETTERS_AND_MARKS.findall(text))
 
 
-# All that a clean German text needs: text with other characters is foreign, corrupted or an editor's remark.
+# The characters of clean German text; text with others is foreign, corrupted or an editor's remark.
 GERMAN = frozenset(string.ascii_letters + "ÄÖÜäöüß" + string.digits + " \n.,;:!?'\"()-")
 ATTRIBUTION = re.compile(r"^[ \t]*--[ \t]*(?P<author>.*)", re.MULTILINE | re.DOTALL)
 GOETHE = re.compile(r"(J\S* W\S* ((von|v\.) )?)?G(oe|ö)the\b")
@@ -47,16 +47,15 @@ LETTER_START = re.compile(r"\n\n(?=(?:Am|Den) \d+\. \w+\n\n)")
 def goethe_text(php: str, fortunes: str) -> str:
     """The letters of Werther (book 1) among 1,600 quotations, all separated by blank lines.
 
-    What is held out for validation is the last tenth of a text, so it must resemble the rest and share no
-    sentence with it. The quotations come in the order of their hashes, which is as good as shuffled and the
-    same everywhere, and the letters stay in the order of the book, spread evenly among them: about a quarter
-    of every tenth is Werther, in the last one the end of book 1. No letter or quotation is cut, and quotations
-    that overlap others are left out first (`without_overlaps`).
+    The last tenth of a text is held out, so it must resemble the rest and share no sentence with it. The quotations are
+    in the order of their hashes, which is effectively shuffled but the same everywhere. The letters stay in the order
+    of the book, spread evenly among the quotations: about a quarter of every tenth is Werther, in the last one the end
+    of book 1. No letter or quotation is cut, and quotations that overlap others are removed first (`without_overlaps`).
 
     Args:
         php: the PHP file with Werther in a quoted block, <<<'EOT' ... EOT;
         fortunes: quotations of all authors, each but the last followed by a line "%".
-    Raises: CorpusError if a file does not have the expected contents, as after a change of its package.
+    Raises: CorpusError if a file does not have the expected contents, for example after a change of its package.
     """
     nowdoc = NOWDOC.search(normalise(php))
     if nowdoc is None:
@@ -73,9 +72,9 @@ def goethe_text(php: str, fortunes: str) -> str:
 def goethes_words(entry: str) -> str | None:
     """The words of one quotation, or None if it is not Goethe's or not clean.
 
-    Attributions begin with "--" and may continue for several lines. Left out, besides other authors, are quotations
-    marked as falsely attributed, an anecdote that names him in full, and text with characters outside `GERMAN`.
-    Lines stay as they are, since verse cannot be told from prose safely; an indented line keeps two spaces.
+    Attributions begin with "--" and may have several lines. Excluded are other authors, quotations marked as falsely
+    attributed, an anecdote that names him in full, and text with characters outside `GERMAN`. Line breaks are kept,
+    since verse cannot be told from prose reliably; an indented line keeps two spaces.
 
         >>> goethes_words("Es irrt der Mensch,\\n\\tsolang er strebt.\\n\\t\\t-- J. W. v. Goethe (Faust I)\\n")
         'Es irrt der Mensch,\\n  solang er strebt.'
@@ -92,11 +91,11 @@ def goethes_words(entry: str) -> str | None:
 
 
 def without_overlaps(texts: Iterable[str], known: str) -> list[str]:
-    """Leave out texts that repeat others: a model that has read one copy would be tested on the other.
+    """Remove texts that repeat others: a model trained on one copy would be tested on the other.
 
-    Longest first, a text is dropped if a third or more of its runs of three words (letters only, ß as ss)
-    stand already in `known` or in a text that was kept. That finds copies, parts and reworded versions, at the
-    price of a few short texts that only share a phrase.
+    Longest first, a text is dropped if at least a third of its three-word sequences (letters only, ß as ss) occur in
+    `known` or in a text that was kept. That finds copies, parts and reworded versions, but also drops a few short texts
+    that only share a phrase.
 
         >>> without_overlaps(["Irrend lernt man.", "Man lernt nie aus.", "Denn irrend lernt man!"], known="")
         ['Denn irrend lernt man!', 'Man lernt nie aus.']
@@ -112,7 +111,7 @@ def without_overlaps(texts: Iterable[str], known: str) -> list[str]:
 
 
 def three_word_runs(text: str) -> set[tuple[str, ...]]:
-    """Every three words in a row; a text of fewer words is one run."""
+    """All sequences of three consecutive words; a shorter text is a single sequence."""
     words = re.findall(r"[^\W\d_]+", text.casefold())
     return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))}
 
@@ -120,7 +119,7 @@ def three_word_runs(text: str) -> set[tuple[str, ...]]:
 def spread(*streams: list[str]) -> list[str]:
     """Merge lists of texts so that each list is spread evenly, by length, over the whole.
 
-    A text's place is that of its middle within its own list, from 0 to 1.
+    A text is placed by the relative position of its middle within its own list, from 0 to 1.
 
         >>> spread(["AAAA", "BBBB"], ["a", "b", "c", "d"])
         ['a', 'AAAA', 'b', 'c', 'BBBB', 'd']

@@ -1,8 +1,8 @@
 """Ways to fetch a text, and the cache, so that each text is downloaded only once.
 
-Two sources: a file inside a Debian package, fetched by apt-get (`debian_files`), and a page of plain text
-behind an https:// address (`https_text`). Neither needs root, neither changes the system, and both
-limit how much they read, so that a broken or hostile source causes an error instead of exhausting the memory.
+There are two sources: a file inside a Debian package, fetched with apt-get (`debian_files`), and plain text at an
+https:// address (`https_text`). Neither needs root or changes the system, and both limit how much they read, so that a
+broken or hostile source causes an error instead of exhausting the memory.
 `store` and `recall` keep a text and a few facts about it in the cache folder.
 """
 
@@ -29,8 +29,8 @@ from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.gutenberg import old_encoding
 
 MAX_BYTES = 48 * 2**20  # more than any source here: the largest, a dictionary, has 25 MB
-MAX_UNPACKED = 128 * 2**20  # all files of a package together; that of the dictionary has 26 MB
-APT_TIMEOUT = 180  # seconds for each call of apt-get; the package lists are about 10 MB
+MAX_UNPACKED = 128 * 2**20  # all files of a package together; the dictionary's has 26 MB
+APT_TIMEOUT = 180  # seconds for each call of apt-get; the package lists have about 10 MB
 HTTPS_TIMEOUT = 30  # seconds without a byte
 
 
@@ -40,16 +40,14 @@ def sha256(text: str) -> str:
 
 
 def check_sha256(data: bytes, expected: str, what: str) -> None:
-    """Raise CorpusError, naming `what`, if these are not the bytes with the SHA-256 that was expected."""
+    """Raise CorpusError, naming `what`, if the SHA-256 of the data is not the expected one."""
     found = hashlib.sha256(data).hexdigest()
     if found != expected:
-        raise CorpusError(
-            f"{what} gives a different file from the one known here: its sha256 is {found} and not {expected}"
-        )
+        raise CorpusError(f"{what} is not the expected file: its sha256 is {found}, not {expected}")
 
 
 def decode_utf8(data: bytes, what: str) -> str:
-    """The text in `data`. Where it is not UTF-8, a CorpusError names `what` and the first byte that is wrong."""
+    """The text in `data`; if it is not UTF-8, a CorpusError names `what` and the first invalid byte."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -60,8 +58,8 @@ def decode_utf8(data: bytes, what: str) -> str:
 def decode_text(data: bytes, what: str) -> tuple[str, str]:
     """The text in `data`, and its encoding: UTF-8 if it is valid, else that of an old file of Project Gutenberg.
 
-    UTF-8 is tried first, whatever the header says: valid UTF-8 is hardly ever anything else, while a converted file may
-    have kept its old header. Raises CorpusError, as `decode_utf8` does, for any other text.
+    UTF-8 is tried first, whatever the header says: text in another encoding is hardly ever valid UTF-8, while a
+    converted file may have kept its old header. Raises CorpusError, as `decode_utf8` does, for any other text.
     """
     try:
         return decode_utf8(data, what), "UTF-8"
@@ -76,10 +74,10 @@ def decode_text(data: bytes, what: str) -> tuple[str, str]:
 
 
 def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, str]:
-    """Download Debian packages and read one text file out of each.
+    """Download Debian packages and read one text file from each.
 
-    apt-get is pointed at private folders for its package lists and its cache, so that it works without root
-    and does not change the system; it checks the signatures itself. About five seconds and 13 MB.
+    apt-get gets private folders for its package lists and its cache, so that it works without root and does not change
+    the system; it checks the signatures itself. This takes about five seconds and 13 MB.
 
     Args:
         wanted: package name -> path of the file inside the package, without a leading slash.
@@ -98,7 +96,7 @@ def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict
 
 
 def apt_download(packages: list[str], folder: Path, run: Callable) -> None:
-    """Put the .deb files of `packages` into `folder`, which is also where apt-get keeps everything else."""
+    """Download the .deb files of `packages` into `folder`, in which apt-get also keeps everything else."""
     for subfolder in ("lists/partial", "cache/archives/partial"):
         (folder / subfolder).mkdir(parents=True)
     # A system may be set up to do something after every update, such as emptying its own cache of packages.
@@ -137,7 +135,7 @@ def apt_download(packages: list[str], folder: Path, run: Callable) -> None:
 
 
 def telling_line(complaints: list[str]) -> str:
-    """The line of apt-get's stderr that says what went wrong: the last one, with one exception.
+    """The line of apt-get's stderr that names the error: the last one, with one exception.
 
     Without a network, `update` succeeds with warnings, and only `download` fails, because the lists are missing.
     "Unable to locate package" would then be misleading, so a failure to fetch takes precedence.
@@ -159,7 +157,7 @@ def find_deb(package: str, folder: Path) -> Path:
 
 
 def read_deb_member(deb: Path, member: str, run: Callable = subprocess.run) -> bytes:
-    """Read one file out of a .deb without unpacking anything to disk.
+    """Read one file from a .deb without unpacking anything to disk.
 
     A .deb is an ar archive of three parts, the last of which, data.tar with the suffix of its compression,
     holds the files. Only the regular file with exactly this name is read, whatever else the archive names.
@@ -169,7 +167,7 @@ def read_deb_member(deb: Path, member: str, run: Callable = subprocess.run) -> b
     """
     try:
         suffix, data = ar_part(deb.read_bytes(), "data.tar")
-        if suffix == ".zst":  # Ubuntu's choice, which Python's standard library reads from 3.14 on only
+        if suffix == ".zst":  # Ubuntu's choice; Python's standard library reads it only since 3.14
             suffix, data = "", run_dpkg_deb(deb, run)
         # Unpacked first, up to the bound: tarfile alone would trust the sizes that an archive states.
         with tarfile.open(fileobj=io.BytesIO(unpacked(data, suffix)), mode="r:") as tar:
@@ -204,13 +202,13 @@ def unpacked(data: bytes, suffix: str) -> bytes:
 
 
 def ar_part(archive: bytes, stem: str) -> tuple[str, bytes]:
-    """Find the part of an ar archive whose name starts with `stem`; give the rest of its name and its bytes.
+    """The part of an ar archive whose name starts with `stem`: the rest of its name, and its bytes.
 
     After the eight bytes "!<arch>\\n" every part has a header of 60 bytes, with its name in the first 16 and
     its size, in decimal, in bytes 48 to 57; parts start at even offsets.
     """
     if not archive.startswith(b"!<arch>\n"):
-        raise ValueError("it does not start as an ar archive does")
+        raise ValueError("it does not start like an ar archive")
     at = 8
     while at + 60 <= len(archive):
         name = archive[at : at + 16].decode("ascii").rstrip(" /")
@@ -235,7 +233,7 @@ def run_dpkg_deb(deb: Path, run: Callable) -> bytes:
                 stdout=tar,
                 stderr=subprocess.PIPE,
                 timeout=60,
-                preexec_fn=bound_files,  # it is ended when it writes more
+                preexec_fn=bound_files,  # the system ends it if it writes more
             )
         except subprocess.TimeoutExpired:
             raise CorpusError(f"`dpkg-deb` did not unpack {deb.name} within 60 s") from None
@@ -246,7 +244,7 @@ def run_dpkg_deb(deb: Path, run: Callable) -> bytes:
 
 
 def bound_files() -> None:
-    """Let this process write no file larger than MAX_UNPACKED."""
+    """Prevent this process from writing a file larger than MAX_UNPACKED."""
     import resource  # which Windows lacks, but it has no dpkg-deb either
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_UNPACKED, MAX_UNPACKED))
@@ -256,9 +254,10 @@ def bound_files() -> None:
 
 
 class OnlyHttps(urllib.request.HTTPRedirectHandler):
-    """Follows redirects to https:// addresses only: plain http could be altered on the way."""
+    """Follows redirects to https:// addresses only: plain http could be altered in transit."""
 
     def redirect_request(self, req, fp, code, msg, headers, newurl):
+        """The redirected request; CorpusError if its address is not https://."""
         if not newurl.startswith("https://"):
             raise CorpusError(f"{req.full_url} redirects to {newurl}, which is not https://")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
@@ -280,7 +279,7 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
     if not url.startswith("https://"):
         raise CorpusError(f"{url} is not an https:// address")
     open_url = open_url or urllib.request.build_opener(OnlyHttps).open
-    request = urllib.request.Request(url, headers={"User-Agent": "tinygrad_lite (reads a text to learn from)"})
+    request = urllib.request.Request(url, headers={"User-Agent": "tinygrad_lite (reads a training text)"})
     try:
         with open_url(request, timeout=HTTPS_TIMEOUT) as response:
             data = response.read(MAX_BYTES + 1)
@@ -296,7 +295,7 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
     except (OSError, http.client.HTTPException) as error:
         raise CorpusError(f"the download of {url} failed: {error!r}") from None
     if len(data) > MAX_BYTES:
-        raise CorpusError(f"{url} has more than {MAX_BYTES:,} bytes, which no text here has")
+        raise CorpusError(f"{url} has more than {MAX_BYTES:,} bytes, too large for a text")
     if missing:
         raise CorpusError(f"the download of {url} failed: {missing:,} bytes are missing")
     return data
@@ -314,7 +313,7 @@ def cache_folder() -> Path:
         return Path(own)
     parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     if parent.startswith("~"):
-        raise CorpusError("there is no home folder for the cache; the variable TINYGRAD_LITE_CACHE can name one")
+        raise CorpusError("there is no home folder for the cache; set the environment variable TINYGRAD_LITE_CACHE")
     return Path(parent) / "tinygrad_lite"
 
 
@@ -332,7 +331,7 @@ def store(name: str, text: str, facts: dict[str, str]) -> None:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that no reader, and no crash, ever sees half of it."""
+    """Write a file so that neither a reader nor a crash ever leaves or sees a partial one."""
     handle, temporary = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
     try:
         with open(handle, "w", encoding="utf-8", newline="\n") as file:

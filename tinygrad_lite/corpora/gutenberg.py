@@ -1,14 +1,15 @@
-"""Files of Project Gutenberg: the book alone, without what the Project and its volunteers put around it.
+"""Files of Project Gutenberg: the book alone, without the additions of the Project and its volunteers.
 
-A file has three layers. Outermost are the Project's header and licence, cut off at marked lines, of which there are two
+A file has three layers. The outermost are the Project's header and licence, which end and begin at marker lines of two
 generations. Since about 2003 the book stands between
 
     *** START OF THIS PROJECT GUTENBERG EBOOK FAUST ***    and    *** END OF THIS PROJECT GUTENBERG EBOOK FAUST ***
 
 and before that between *END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END* and a sentence such as "End of
-the Project Gutenberg Etext of Faust". Inside follow the volunteers' notes, which no line marks: who typed the book, who
-provided it, which misprints were corrected. They are recognised by their beginning and position. The rest is the
-book. A text is such a file only if a header stands above its marked line: one that mentions the Project stays whole.
+the Project Gutenberg Etext of Faust". Inside follow the volunteers' notes without markers: who typed the book, who
+provided it, which misprints were corrected. They are recognised by their first words and position. The rest is the
+book. A text is such a file only if there is a header above its marker line; one that only mentions the Project is kept
+whole.
 
     >>> head = "Title: Faust\\n\\n*** START OF THE PROJECT GUTENBERG EBOOK FAUST ***\\n\\nProduced by A Person\\n\\n"
     >>> tail = "\\n\\nEnd of Project Gutenberg's Faust\\n\\n*** END OF THE PROJECT GUTENBERG EBOOK FAUST ***\\n"
@@ -29,12 +30,13 @@ FLAGS = re.IGNORECASE | re.MULTILINE
 
 
 def one_of(*patterns: str) -> str:
+    """A regular expression that matches any of the patterns."""
     return f"(?:{'|'.join(patterns)})"
 
 
-# ------------------------------------------------------------------------------------------------ marked lines
+# ------------------------------------------------------------------------------------------------ marker lines
 
-# After one of these the book begins. A long title makes several lines of the first; the last of them ends with ***.
+# The book begins after one of these. With a long title the first one has several lines, the last ending with ***.
 BEGINS = re.compile(
     one_of(
         r"^[ \t]*\*{2,9} ?START OF (?:TH(?:E|IS) )?(?:COPYRIGHTED )?PROJECT GUTENBERG(?:(?:.+\n){0,5}?.*\*\*|.*)$",
@@ -43,7 +45,7 @@ BEGINS = re.compile(
     ),
     FLAGS,
 )
-# One of these is in the header above it, which has up to about 15,000 characters with the old, long licence in it.
+# The header above it contains one of these; with the old, long licence it has up to about 15,000 characters.
 HEADER = re.compile(
     one_of(
         r"\A\W*(?:this is )?(?:the )?(?:world )?project gutenberg.*(?:e-?book|e-?text|, by\b)",
@@ -55,7 +57,7 @@ HEADER = re.compile(
     FLAGS,
 )
 LONGEST_HEADER = 30_000
-# At the first of these lines the book is over, or else at the last sentence that says so.
+# The book ends at the first of these lines, or else at the last sentence that announces the end.
 ENDS = re.compile(r"^[ \t]*\*{2,9} ?(?:END OF (?:TH(?:E|IS) )?(?:COPYRIGHTED )?PROJECT\b|START: FULL LICENSE).*", FLAGS)
 SAYS_END = re.compile(
     r"^[^\w\n]{0,20}"
@@ -66,7 +68,7 @@ SAYS_END = re.compile(
     ),
     FLAGS,
 )
-# Below that line comes nothing, or the licence.
+# After that line comes nothing, or the licence.
 LICENCE = re.compile(
     r"\s*\Z|.{0,2000}?(?:Updated editions will|This file should be named|FULL PROJECT GUTENBERG LICENSE)",
     FLAGS | re.DOTALL,
@@ -74,7 +76,7 @@ LICENCE = re.compile(
 
 
 def gutenberg_text(page: str, where: str) -> str:
-    """The book in a downloaded file; CorpusError, naming `where`, if it is an error page or half a book."""
+    """The book in a downloaded file; CorpusError, naming `where`, if it is an error page or an incomplete book."""
     books, whole = gutenberg_books(normalise(page))
     if not whole:
         raise CorpusError(f"{where} is not a whole book of Project Gutenberg with its first and last lines")
@@ -82,9 +84,9 @@ def gutenberg_text(page: str, where: str) -> str:
 
 
 def gutenberg_books(text: str) -> tuple[list[str], bool]:
-    """The books in a file of Project Gutenberg (none for any other text), and whether the last one has its end.
+    """The books in a file of Project Gutenberg (none for any other text), and whether the last one is complete.
 
-    There may be several, as after `cat *.txt`. Spaces at the ends of lines go, and of several blank lines all but one.
+    There may be several, as after `cat *.txt`. Spaces at the ends of lines, and repeated blank lines, are removed.
     """
     page = "\n".join(line.rstrip(" \t") for line in text.split("\n"))
     ends = [*ENDS.finditer(page)]
@@ -96,7 +98,7 @@ def gutenberg_books(text: str) -> tuple[list[str], bool]:
     for start, stop in pairwise([*starts, len(page)]):
         over = ENDS.search(page, start, stop) or next(reversed([*SAYS_END.finditer(page, start, stop)]), None)
         if over is None and stop < len(page):
-            continue  # a header with marked lines of both generations
+            continue  # a header with marker lines of both generations
         book = without_notes(page[start : over.start() if over else stop])
         if book:
             books.append(book)
@@ -105,9 +107,9 @@ def gutenberg_books(text: str) -> tuple[list[str], bool]:
 
 
 def begins(page: str, closed: bool) -> list[int]:
-    """Where the books begin: after the marked lines that have a header above them, or nothing at all.
+    """The positions where the books begin: after marker lines with a header above them, or with nothing above.
 
-    If the last book is `closed` as it should be, anything may stand above the first one.
+    If the last book is `closed` by a marker line, anything may precede the first one.
     """
     starts, at = [], 0
     for mark in BEGINS.finditer(page):
@@ -122,7 +124,7 @@ def begins(page: str, closed: bool) -> list[int]:
 
 # ------------------------------------------------------------------------------------------- volunteers' notes
 
-# How a paragraph about the making of a file begins. It counts among the first of a book and at its end.
+# The first words of a paragraph about the making of a file; looked for in a book's first paragraphs and at its end.
 MADE = one_of(
     *("produced", "prepared", "transcribed", "scanned", "typed", "keyed", "digiti[sz]ed", "proof-?(?:read|ed)"),
     *("(?:re-?)?formatted", "erstellt", "produziert", "gescannt", "digitalisiert", "transkribiert", "korrekturgelesen"),
@@ -154,12 +156,12 @@ CREDIT = re.compile(
     ),
     re.IGNORECASE,
 )
-# What is in a paragraph that continues one of these; by itself it could be the author's.
+# Words in a paragraph that continues such a paragraph; alone, they could be the author's.
 SOURCE = re.compile(r"pgdp|proofread|internet archive|gallica|https?:|www\.|\S@\S+\.\w", re.IGNORECASE)
 FIRST = 12  # paragraphs
-LONGEST = 1_000  # characters of a paragraph that may be one of these
+LONGEST = 1_000  # characters of such a paragraph
 
-# A transcriber's note, which may stand anywhere: in brackets, between two lines of "#" or the like, or open.
+# A transcriber's note, anywhere in a file: in brackets, between two lines of a repeated character, or without either.
 NOTE = (
     one_of(
         r"transcriber\W{0,2}s?\W{0,2}\s?(?:end)?(?:notes?|corrections?|comments?|remarks?)",
@@ -182,14 +184,16 @@ LONGEST_NOTE = 20_000  # characters
 
 
 class Paragraph(NamedTuple):
+    """A paragraph of a book, with its position."""
+
     text: str
     line: str  # the same on one line
-    gap: int  # number of line ends in front of it
-    at: int  # number of characters in front of it
+    gap: int  # number of line ends before it
+    at: int  # number of characters before it
 
 
 def without_notes(book: str) -> str:
-    """The paragraphs that are the author's."""
+    """The book without the paragraphs of the volunteers."""
     book = "\n\n" + SAYS_END.sub(r"\n\g<0>", without_bracketed_notes(book)).strip("\n")
     paragraphs = [
         Paragraph(match[2], " ".join(match[2].split()), len(match[1]), match.start(2))
@@ -211,7 +215,7 @@ def without_notes(book: str) -> str:
 
 
 def without_bracketed_notes(book: str) -> str:
-    """Cut out the notes in brackets, which may have brackets and blank lines in them."""
+    """Remove the notes in brackets, which may contain brackets and blank lines."""
     kept, at, begun, depth = [], 0, None, 0
     for bracket in BRACKET.finditer(book):
         if begun is None or bracket.start() - begun > LONGEST_NOTE:
@@ -227,9 +231,9 @@ def without_bracketed_notes(book: str) -> str:
 def open_note(paragraphs: list[Paragraph], i: int, length: int) -> range:
     """The paragraphs of the note that begins with paragraph i, in a book of `length` characters.
 
-    All up to the closing line, if there is an opening one. All that is left, if the note stands apart in the second
-    half of the book, and no more is left than a list of misprints takes. Otherwise one, or two if the first is but a
-    heading, and those directly below that speak of the spelling.
+    If there is an opening line: all up to the closing line. If the note is set apart in the second half of the book,
+    and the rest is no longer than a list of misprints: all that is left. Otherwise one paragraph, or two if the first
+    is only a heading, and the paragraphs directly below that are about spelling.
     """
     first = paragraphs[i]
     fenced = i > 0 and FENCE.fullmatch(paragraphs[i - 1].text) is not None
@@ -262,9 +266,10 @@ FITTING = re.compile(
 def old_encoding(data: bytes) -> str | None:
     """The encoding of a file of Project Gutenberg that is not UTF-8; None for any other file, and if nothing fits.
 
-    It is what the header says. If it says nothing, or ASCII, or ISO-8859-1, the bytes count too: those from 0x80
-    to 0x9f, unused in ISO-8859-1, are quotation marks and dashes in cp1252 (Windows), and letters in cp437 and cp850
-    (DOS) and on the Macintosh. The encoding taken is the one with the most letters and marks where they belong.
+    It is the encoding that the header names. If it names none, or ASCII, or ISO-8859-1, the bytes are examined too:
+    those from 0x80 to 0x9f, unused in ISO-8859-1, are quotation marks and dashes in cp1252 (Windows), and letters in
+    cp437 and cp850 (DOS) and on the Macintosh. The result is the encoding with the most letters and marks in plausible
+    places.
     """
     page = normalise(data.decode("latin-1"))
     if not gutenberg_books(page)[0]:

@@ -1,4 +1,4 @@
-"""From the raw sources of parallel corpora to clean pairs: pure functions from texts to (German, English).
+"""Cleaning of parallel corpora: pure functions from texts to pairs (German, English).
 
 `ding_pairs` reads a dictionary, `dialogue_pairs` the lessons of a language course, `attributed_pairs` a list of
 example sentences, `aligned_pairs` two files with line i of one translated by line i of the other. Every side of
@@ -18,7 +18,7 @@ QUOTES = str.maketrans({"’": "'", "‘": "'", "„": '"', "“": '"', "”": '
 
 
 def one_line(text: str) -> str:
-    """The text in form NFC with every run of white space, line ends and tabs too, made one space.
+    """The text in form NFC, with every sequence of white space, including line ends and tabs, replaced by one space.
 
     >>> one_line(" ein\\tschöner \\u00a0 Tag\\n")
     'ein schöner Tag'
@@ -39,7 +39,7 @@ def words(text: str) -> list[str]:
 
 
 def lines_of(text: str) -> list[str]:
-    """The lines of a text, ended by "\\n" or "\\r\\n"; an end of line at the very end starts no further line."""
+    """The lines of a text, ended by "\\n" or "\\r\\n"; a final line end starts no further line."""
     lines = text.replace("\r\n", "\n").split("\n")
     return lines[:-1] if lines[-1] == "" else lines
 
@@ -56,7 +56,7 @@ def aligned_pairs(german: str, english: str, german_name: str, english_name: str
 
 
 def tabbed_pairs(text: str, where: str) -> list[Pair]:
-    """Read lines "first TAB second", of which anything after a second tab is left out.
+    """Read lines "first TAB second"; anything after a second tab is ignored.
 
     Raises: CorpusError, naming `where` and the number of the line, for a line without a tab.
 
@@ -73,7 +73,7 @@ def tabbed_pairs(text: str, where: str) -> list[Pair]:
 
 
 def attributed_pairs(text: str, where: str) -> list[Pair]:
-    """Read Tatoeba's lines "English TAB German TAB who wrote it", turned to (German, English)."""
+    """Read Tatoeba's lines "English TAB German TAB attribution" as pairs (German, English)."""
     return [(german, english) for english, german in tabbed_pairs(text, where)]
 
 
@@ -93,8 +93,8 @@ def ding_pairs(text: str) -> list[Pair]:
 
     A line is "German :: English". Both sides have the same number of entries, separated by " | ": the first is
     the headword, the others its forms, idioms and examples, and entry i translates entry i. Alternatives
-    within an entry are separated by ";". They are synonyms, so any two would do; alternative i is paired with
-    alternative i, and where one side has more, the rest with the other side's first, which is the most common.
+    within an entry are separated by ";". They are synonyms, so any two may be paired: alternative i is paired with
+    alternative i, and if one side has more, the rest with the first of the other side, which is the most common.
 
         >>> ding_pairs("Boot {n}; Kahn {m} | Das Boot sinkt. [naut.] :: boat (small ship) | The boat is sinking.")
         [('Boot', 'boat'), ('Kahn', 'boat'), ('Das Boot sinkt.', 'The boat is sinking.')]
@@ -120,13 +120,13 @@ def ding_pairs(text: str) -> list[Pair]:
 
 
 def alternatives(entry: str) -> list[str]:
-    """The wordings that an entry of the dictionary gives, without annotations and without unclear ones.
+    """The wordings in an entry of the dictionary, without annotations; unclear ones are excluded.
 
     >>> alternatives("to hide <> sb./sth. {hid; hidden}; to be out of / off sight; (I) copy that. [coll.]")
     ['to hide sb.', 'copy that.']
     """
     before = None
-    while before != entry:  # once more for annotations within annotations
+    while before != entry:  # repeated for nested annotations
         before, entry = entry, ANNOTATION.sub("", entry)
     found = []
     for wording in entry.split(";"):
@@ -137,7 +137,7 @@ def alternatives(entry: str) -> list[str]:
 
 
 def tidy(text: str) -> str:
-    """One line with plain quotation marks and apostrophes, and no space before a stop, as annotations leave it.
+    """One line with plain quotation marks and apostrophes, without the spaces that annotations leave before a stop.
 
     >>> tidy("„Gehen“  ist’s .")
     '"Gehen" ist\\'s.'
@@ -148,8 +148,8 @@ def tidy(text: str) -> str:
 def whole_sentences(pairs: Iterable[Pair]) -> list[Pair]:
     """The pairs of two sentences: from a capital to a full stop, ! or ?, with at least three words each.
 
-    Headwords may look like that, as nouns are capital in German and "etc." ends in a stop: what has one of the
-    dictionary's placeholders (jdn., etw., sb., sth.) or such an abbreviation is left out.
+    Headwords can look like sentences, since German nouns are capitalised and "etc." ends in a stop. So pairs with one
+    of the dictionary's placeholders (jdn., etw., sb., sth.) or such an abbreviation are excluded.
     """
     return [
         pair
@@ -162,8 +162,8 @@ def common_entries(pairs: Iterable[Pair], sentences: list[Pair], max_words: int 
     """Short entries whose words are all common, that is, occur in several of the sentences.
 
     A dictionary has more names of fish and screws than a small model can learn. Each word of an entry must occur
-    `at_least` times on its side of the sentences (the "to" of an English
-    verb always does). Entries that are sentences themselves are left out.
+    `at_least` times on its side of the sentences (the "to" of an English verb always does). Entries that are sentences
+    are excluded.
     """
     counts = [Counter(word for pair in sentences for word in words(pair[side])) for side in (0, 1)]
 
@@ -187,10 +187,10 @@ REMARK = re.compile(r"\([^()]*\)")
 
 
 def dialogue_pairs(lesson: object) -> Iterator[Pair]:
-    """All pairs in a lesson, wherever they stand in it: JSON objects with texts under "de" and "en".
+    """All pairs in a lesson, at any depth: JSON objects with texts under "de" and "en".
 
-    Keys may have a name before that, such as "question_de" and "question_en". Remarks in parentheses are left
-    out, and of several wordings, "Yes! / Sure!", all but the first. Several sentences become several pairs.
+    Keys may have a prefix, such as "question_de" and "question_en". Remarks in parentheses are removed, and of several
+    wordings, "Yes! / Sure!", only the first is kept. Several sentences become several pairs.
 
         >>> list(dialogue_pairs({"lines": [{"de": "Ja! Sehr gern.", "en": "Yes! With pleasure. (polite)"}]}))
         [('Ja!', 'Yes!'), ('Sehr gern.', 'With pleasure.')]
@@ -211,13 +211,13 @@ def first_wording(text: str) -> str:
     """The text without remarks and further wordings; empty if it is unclear where those begin and end."""
     text = tidy(REMARK.sub("", text))
     first = text.split(" / ")[0]
-    # "I take it / them." is no choice between two whole wordings: the first has to end as the text does.
+    # "I take it / them." does not separate whole wordings: the first must end like the text.
     whole = first[-1:] in ".!?" or text[-1:] not in ".!?"
     return first if whole and not UNCLEAR.search(first) else ""
 
 
 def sentence_by_sentence(german: str, english: str) -> list[Pair]:
-    """The pair, or one pair for each sentence if both sides have equally many and none of them is direct speech."""
+    """The pair, or one pair for each sentence if both sides have the same number and contain no direct speech."""
     if not german or not english:
         return []
     sides = SENTENCE_END.split(german), SENTENCE_END.split(english)

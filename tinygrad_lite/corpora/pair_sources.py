@@ -1,8 +1,8 @@
-"""Where the named parallel corpora come from: how each is fetched, and the functions that do it.
+"""The sources of the named parallel corpora, and the functions that fetch them.
 
-Three kinds of source: a Debian package (`fetch.debian_files`), an installed Python package, of which the data files
-are read, and https:// addresses of packed files (`fetch.https_bytes`), which are unpacked in memory and up to a bound
-(`gunzip`, `unzip`): names and sizes stated in an archive are not trusted.
+There are three kinds of source: a Debian package (`fetch.debian_files`), the data files of an installed Python package,
+and compressed files at https:// addresses (`fetch.https_bytes`), which are unpacked in memory up to a limit (`gunzip`,
+`unzip`): names and sizes stated in an archive are not trusted.
 """
 
 import gzip
@@ -27,7 +27,7 @@ from tinygrad_lite.corpora.pair_cleaning import (
     whole_sentences,
 )
 
-MAX_UNPACKED = 128 * 2**20  # bytes of one unpacked file; the largest here, all of Tatoeba's pairs, has about 45 MB
+MAX_UNPACKED = 128 * 2**20  # bytes of an unpacked file; the largest here, Tatoeba, has about 45 MB
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to make a named corpus, and what to say about it.
+    """How to make a named corpus, and its description.
 
-    expected: the SHA-256 of the pairs when this was written, or None if unknown.
+    Attributes:
+        expected: the SHA-256 of the pairs when this was written; None if it changes.
     """
 
     description: str
@@ -68,7 +69,7 @@ def ding() -> list[Pair]:
 
 
 def whole_ding() -> Found:
-    """The dictionary's sentences; as words, all its other entries."""
+    """The dictionary's sentences as pairs, all other entries as words."""
     entries = ding()
     sentences = whole_sentences(entries)
     known = set(sentences)
@@ -101,7 +102,7 @@ def auf_deutsch() -> list[Pair]:
 
 
 def json_files(folder: Traversable) -> Iterator[Traversable]:
-    """The files NAME.json in a folder and in its subfolders, in the order of their names."""
+    """The files NAME.json in a folder and in its subfolders, sorted by name."""
     for entry in sorted(folder.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir():
             yield from json_files(entry)
@@ -110,17 +111,17 @@ def json_files(folder: Traversable) -> Iterator[Traversable]:
 
 
 def everyday() -> Found:
-    """The language course and the dictionary's sentences; as words, its short entries of words that occur in both."""
+    """The language course and the dictionary's sentences as pairs; short entries of common words as words."""
     course, entries = auf_deutsch(), ding()
     sentences = course + whole_sentences(entries)
     return Found(sentences, words=common_entries(entries, sentences))
 
 
-# -------------------------------------------------------------------------------------- packed files over https
+# -------------------------------------------------------------------------------------- compressed files over https
 
 
 def gunzip(data: bytes, where: str) -> str:
-    """The UTF-8 text in a file packed by gzip; CorpusError, naming `where`, if it is damaged or too large."""
+    """The UTF-8 text in a gzip file; CorpusError, naming `where`, if it is damaged or too large."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
             return bounded_text(file.read(MAX_UNPACKED + 1), where)
@@ -129,32 +130,32 @@ def gunzip(data: bytes, where: str) -> str:
 
 
 def unzip(data: bytes, member: str, where: str) -> str:
-    """The UTF-8 text of one file in a zip archive; nothing is written to disk, so names in it can do no harm.
+    """The UTF-8 text of one file in a zip archive; nothing is written to disk, so its names can do no harm.
 
-    Raises: CorpusError, naming `where`, if the archive is damaged, lacks the file, or has it too large.
+    Raises: CorpusError, naming `where`, if the archive is damaged, or if the file is missing or too large.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            # Python unpacks the other kinds of compression, bzip2 and LZMA, whole, whatever the bound is.
+            # Python decompresses the other methods, bzip2 and LZMA, without a limit.
             if archive.getinfo(member).compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise CorpusError(f"{where} cannot be unpacked: {member} is not packed as zip archives usually are")
+                raise CorpusError(f"{where} cannot be unpacked: {member} has an unusual compression method")
             with archive.open(member) as file:
                 return bounded_text(file.read(MAX_UNPACKED + 1), where)
     except KeyError:
-        raise CorpusError(f"{where} has no file {member} in it") from None
+        raise CorpusError(f"{where} does not contain the file {member}") from None
     except (zipfile.BadZipFile, OSError, EOFError, ValueError, RuntimeError, zlib.error) as error:
-        # RuntimeError: encrypted; its subclass NotImplementedError: a feature of archives that Python does not know
+        # RuntimeError: encrypted; its subclass NotImplementedError: a feature that Python does not support
         raise CorpusError(f"{where} cannot be unpacked: {error}") from None
 
 
 def bounded_text(data: bytes, where: str) -> str:
     """`data` as text, if it is UTF-8 and no larger than MAX_UNPACKED."""
     if len(data) > MAX_UNPACKED:
-        raise CorpusError(f"{where} unpacks to more than {MAX_UNPACKED:,} bytes, which no file here does")
+        raise CorpusError(f"{where} unpacks to more than {MAX_UNPACKED:,} bytes, too many for a corpus")
     return fetch.decode_utf8(data, where)
 
 
-# The address names one commit, and each packed file has its SHA-256, so what is unpacked is what was meant.
+# The address names one commit, and the SHA-256 of each file is checked before it is unpacked.
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/a3d2e0d26b56f3846f66a952536ffed4e401d05a/data/task1/raw/"
 MULTI30K_SHA256 = {
     "train.de.gz": "726e39b2fa9eb9ffb6dc763fb35a179f80fae06ffc5d28b6ace5faa883de28a6",
@@ -188,7 +189,7 @@ DING_LICENCE = "GPL-2+, copyright Frank Richter, dict.tu-chemnitz.de"
 COURSE_SOURCE = "the Python package auf-deutsch"
 COURSE_LICENCE = "MIT, copyright jrootn"
 
-# None as the hash of the last one: it grows every week.
+# The hash of the last one is None, because it grows every week.
 RECIPES = {
     "everyday": Recipe(
         description="auf-deutsch, ding-sentences and the dictionary's common short entries",

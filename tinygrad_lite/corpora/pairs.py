@@ -18,16 +18,16 @@ from tinygrad_lite.corpora.pair_cleaning import Pair
 from tinygrad_lite.corpora.pair_sources import RECIPES, Found
 
 PARALLEL_CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}
-RULES = "1"  # stored in the cache; change it with the rules of cleaning, and every corpus is made again
+RULES = "1"  # stored in the cache; change it when the cleaning changes, so that every corpus is made again
 
 
 @dataclass(frozen=True)
 class ParallelCorpus:
-    """Pairs (German, English), no two alike, and their source.
+    """Pairs (German, English) without duplicates, and their source.
 
     Attributes:
         pairs, words, validation: see `pair_sources.Found`.
-        sha256: the hash of all of them, as `to_table` writes them.
+        sha256: the hash of the text that `to_table` makes of them.
     """
 
     name: str
@@ -40,12 +40,12 @@ class ParallelCorpus:
 
 
 def load_parallel(name: str, say: Callable[[str], None] = console.say) -> ParallelCorpus:
-    """Find a parallel corpus by name, or fetch it, and print its size, its source and its licence.
+    """Load a parallel corpus by name, or fetch it, and print its size, source and licence.
 
     Args:
         name: one of `PARALLEL_CORPORA`.
         say: takes each line meant for the user.
-    Raises: CorpusError for an unknown name, or if neither the cache nor the source gives the pairs.
+    Raises: CorpusError for an unknown name, or if neither the cache nor the source provides the pairs.
     """
     if name not in RECIPES:
         near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.5)
@@ -62,7 +62,7 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
         ) from error
     expected = RECIPES[name].expected
     if expected not in (None, corpus.sha256):
-        found = f"its sha256 is {corpus.sha256} and not {expected}"
+        found = f"its sha256 is {corpus.sha256}, not {expected}"
         say(f"warning: the parallel corpus {name} has changed since numbers were measured on it: {found}")
     words = f", {len(corpus.words):,} dictionary entries" if corpus.words else ""
     own = f", {len(corpus.validation):,} pairs for validation" if corpus.validation else ""
@@ -72,7 +72,7 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
 
 
 def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:
-    """The cached corpus, or None if there is none, or if it is damaged or was made by other rules."""
+    """The cached corpus, or None if there is none, or if it is damaged or was made by an older version."""
     try:
         kept = fetch.recall(f"pairs-{name}")
         if kept is None or kept[1].get("rules") != RULES:
@@ -86,7 +86,7 @@ def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:
 
 
 def from_source(name: str, say: Callable[[str], None]) -> ParallelCorpus:
-    """Fetch the corpus and cache it; a cache that cannot be written only costs a later download."""
+    """Fetch the corpus and cache it; if the cache cannot be written, the corpus is fetched again next time."""
     recipe = RECIPES[name]
     say(f"fetching the parallel corpus {name}: {recipe.source}")
     corpus = make_corpus(name, recipe.make(), recipe.source, recipe.licence)
@@ -114,7 +114,7 @@ PARTS = ("pairs", "words", "validation")
 
 
 def to_table(corpus: ParallelCorpus | Found) -> str:
-    """All pairs as text, one in each line, after the name of the part that it belongs to.
+    """All pairs as text, one per line, each after the name of its part.
 
     >>> to_table(Found([("Hallo!", "Hi!")], words=[("ja", "yes")]))
     'pairs\\tHallo!\\tHi!\\nwords\\tja\\tyes\\n'

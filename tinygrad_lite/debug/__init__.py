@@ -1,1 +1,1 @@
-"""To look inside: gradient checks, graphs of expressions, the first NaN, where time and memory go."""
+"""Tools for debugging: gradient checks, graphs of expressions, the first NaN, time and memory of operations."""

@@ -1,7 +1,7 @@
-"""The checking mode: which operation made the first NaN or infinity, and in which line was it written?
+"""The checking mode: which operation produced the first NaN or infinity, and in which line is it?
 
-By the time a loss is NaN, a hundred operations have handed the NaN on, so the loss does not tell where it came from.
-In the checking mode an observer (see autograd.py) examines every array as soon as it is computed.
+When a loss is NaN, many operations have propagated the NaN, so the loss does not show where it arose. In the checking
+mode an observer (see autograd.py) examines every array as soon as it is computed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from tinygrad_lite.tensor import Tensor
 
 Place = tuple[str, int]  # the name of a file, and a line in it
 
-# Their lines are the same whoever calls them. The modules of nn are among them: `return F.linear(x, self.weight, ...)`
-# does not tell which layer it was. NumPy is, because its errstate is wrapped around the operations.
+# Modules whose lines do not identify the caller. nn is among them: `return F.linear(x, self.weight, ...)` does not show
+# which layer it was. NumPy is, because its errstate is wrapped around the operations.
 ENGINE = (
     "tinygrad_lite.autograd",
     "tinygrad_lite.tensor",
@@ -38,18 +38,18 @@ ENGINE = (
 
 
 class NonFiniteError(ArithmeticError):
-    """An operation turned finite numbers into NaN or infinity; the message names the operation and its line."""
+    """An operation produced NaN or infinity from finite numbers; the message names the operation and its line."""
 
 
 @contextmanager
 def detect_anomaly() -> Iterator[None]:
-    """Inside, the first operation that makes a NaN or an infinity raises `NonFiniteError`. Slow; for diagnosis.
+    """Inside, the first operation that produces a NaN or an infinity raises `NonFiniteError`. Slow; for diagnosis.
 
-    An operation *makes* one if its result has a NaN and no input has, or an infinity and no input has. So the
-    infinities that a mask puts in on purpose are not reported, and neither is what merely passes on a NaN.
+    An operation *produces* a NaN if its result has one and no input has; likewise for infinities. So infinities that
+    a mask inserts on purpose are not reported, nor operations that only propagate a NaN.
 
-    The message names the line that called the operation. A gradient is computed far from where its operation was
-    written, so in this mode every result remembers its line: put the forward pass inside too, not only `backward()`.
+    The message names the line that called the operation. A gradient is computed far from the line of its operation, so
+    in this mode every result remembers its line: put the forward pass inside too, not only `backward()`.
     """
     observer = _Checks()
     autograd.observers.append(observer)
@@ -78,7 +78,7 @@ class _Checks:
 
 
 def check(array: Array, inputs: Sequence[Array], what: str, place: Place | None) -> None:
-    """Raise NonFiniteError if an array has a NaN or an infinity of which no input has any."""
+    """Raise NonFiniteError if an array has a NaN or an infinity, and no input has one."""
     if not is_float(array.dtype):
         return
     for name, has in (
@@ -86,17 +86,17 @@ def check(array: Array, inputs: Sequence[Array], what: str, place: Place | None)
         ("an infinity", lambda a: bool(np.isinf(_known(a)).any())),
     ):
         if has(array) and not any(has(x) for x in inputs if is_float(x.dtype)):
-            where = _describe(place) if place else "in a line that only a forward pass in the checking mode can tell"
-            raise NonFiniteError(f"{what} made {name} (shape {array.shape}) out of inputs that have none, {where}")
+            where = _describe(place) if place else "in an unknown line, because its forward pass was not checked"
+            raise NonFiniteError(f"{what} produced {name} (shape {array.shape}) from inputs without one, {where}")
 
 
 def _known(array: Array) -> Array:
-    """The array in a type that can be asked for NaN: bfloat16 as float32, which has all of its numbers."""
+    """The array in a type that NumPy can check for NaN: bfloat16 is converted to float32, without loss."""
     return array if array.dtype.kind == "f" else array.astype(np.float32)
 
 
 def caller() -> Place | None:
-    """The nearest line outside of the engine on the way that led here: the one that asked for the operation."""
+    """The innermost line on the call stack outside of the engine: the one that called the operation."""
     frame = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
@@ -107,9 +107,9 @@ def caller() -> Place | None:
 
 
 def _describe(place: Place) -> str:
-    """A place in words, such as "at model.py:12 (`y = x.log()`)"; seen from the current folder if it is below it.
+    """A place in words, such as "at model.py:12 (`y = x.log()`)", relative to the current folder if it is inside.
 
-    Where no source is kept, as for what was typed at Python's prompt, there is no code in brackets.
+    If there is no source, as for input at Python's prompt, the code is omitted.
     """
     name, number = place
     path = Path(name)

@@ -1,11 +1,11 @@
-"""Is a derivative right? Compare it with what the function does when its inputs are nudged.
+"""Check derivatives: compare them with finite differences of the function.
 
-For one number x and a small e,  dL/dx ~ (L(x + e) - L(x - e)) / (2 e): the central difference, whose error shrinks
-with e^2. `gradcheck` does this for every element of every input, or, for large inputs, along random directions d
-(all elements nudged at once), where the slope must be the sum of dL/dx * d.
+For a number x and a small e,  dL/dx ≈ (L(x + e) - L(x - e)) / (2 e). The error of this central difference is O(e^2).
+`gradcheck` computes it for every element of every input or, for large inputs, along random directions d (all elements
+are changed at once), where the slope must be the sum of dL/dx * d.
 
-With float64 and e = 1e-6 the truncation error is about 1e-12 and the rounding error about 1e-10, so a right gradient
-agrees to many digits and a wrong one does not. In float32 rounding drowns the difference: use float64.
+With float64 and e = 1e-6 the truncation error is about 1e-12 and the rounding error about 1e-10, so a correct gradient
+agrees to many digits and a wrong one does not. In float32 the rounding error is too large: use float64.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,11 +37,11 @@ def gradcheck(
     Args:
         fn: takes the tensors, returns one tensor.
         inputs: tensors; those that require a gradient must be float64 leaves.
-        eps: how far to nudge, in the unit of the inputs.
+        eps: e, the step of the difference.
         tolerance: the largest |analytic - numeric| allowed, relative to the largest of |analytic|, |numeric|
             over the input and 1e-3 (so that a gradient that is zero everywhere can pass).
-        directions: 0 nudges every element on its own; n > 0 tries n random directions instead.
-    Raises: GradientError that names the input, the place and both numbers.
+        directions: 0 varies every element separately; n > 0 uses n random directions instead.
+    Raises: GradientError that names the input, the position and both numbers.
 
     >>> gradcheck(lambda x: x.exp(), [Tensor([0.0, 1.0], dtype="float64", requires_grad=True)]) < 1e-8
     True
@@ -57,7 +57,7 @@ def gradcheck(
         return (y * Tensor.wrap(device_of(y.data).from_host(weights))).sum()
 
     def slope(x: Tensor, nudge: np.ndarray) -> float:
-        """The change of L along `nudge`, by its size."""
+        """The derivative of L in the direction `nudge`, by the central difference."""
         before = x.data.copy()
         step = device_of(x.data).from_host(nudge * eps)
         values = []
@@ -73,7 +73,7 @@ def gradcheck(
     total = loss()
     others = {node: node.keep for node in collect(total._node) if node.backward is None} if total.requires_grad else {}
     for node in others.keys() - {x._node for x in inputs}:
-        node.keep = lambda dx, op: None  # such as parameters that fn uses: their .grad is nobody's business here
+        node.keep = lambda dx, op: None  # such as parameters that fn uses: their .grad must not change
     total.backward()
     gradients = [x.grad for x in inputs]
     for node, keep in others.items():

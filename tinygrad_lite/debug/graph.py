@@ -1,8 +1,8 @@
-"""The graph of an expression as text: every step of the calculation with its value and, after backward, its gradient.
+"""The graph of an expression as text: every operation with its value and, after backward, its gradient.
 
-One line for each tensor, oldest first, because that is how autograd sees it: the values were computed from the top
-line to the bottom line, and `backward()` walks the same lines from the bottom to the top. A tensor that is used
-several times has one line all the same; the others refer to it by its name or its number.
+There is one line for each tensor, oldest first, as in autograd: the values were computed from the top line to the
+bottom line, and `backward()` visits the same lines from the bottom to the top. A tensor that is used several times has
+only one line; others refer to it by its name or number.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SMALL = 6  # elements; arrays with more are shown by their norm
 class Graph:
     """Records every operation inside a `with`; print it before or after `backward()`.
 
-    `backward()` frees the graph as it walks and leaves gradients at the leaves alone. A `Graph` remembers what was
-    there, and asks every intermediate result to keep its gradient too. As long as it lives, all of these tensors do,
-    so it is for studying, not for training.
+    `backward()` frees the graph as it proceeds and keeps gradients only at the leaves. A `Graph` records the
+    operations, and makes every intermediate result keep its gradient too. It keeps all of these tensors alive, so it is
+    for studying, not for training.
 
     >>> a, b = Tensor(2.0, requires_grad=True), Tensor(-3.0, requires_grad=True)
     >>> with Graph() as graph:
@@ -45,7 +45,7 @@ class Graph:
     """
 
     def __init__(self) -> None:
-        self.parents: dict[Tensor, tuple[Tensor, ...]] = {}  # oldest first; () for what comes from outside
+        self.parents: dict[Tensor, tuple[Tensor, ...]] = {}  # oldest first; () for tensors from outside
         self.names: dict[Tensor, str] = {}
 
     def __enter__(self) -> Graph:
@@ -56,7 +56,7 @@ class Graph:
         autograd.observers.remove(self)
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
-        """Note an operation."""
+        """Record an operation."""
         for tensor in inputs:
             self.parents.setdefault(tensor, ())
         self.parents[result] = inputs
@@ -64,28 +64,28 @@ class Graph:
             result.retain_grad()
 
     def before_backward(self, node: Node) -> None:
-        """Nothing to note."""
+        """Nothing to record."""
 
     def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
-        """Nothing to note: the tensors keep their gradients."""
+        """Nothing to record: the tensors keep their gradients."""
 
     def name(self, names: Mapping[str, Any] | None = None, /, **more: Any) -> Graph:
         """Give names to tensors: `name(a=a)`, `name(dict(model.named_parameters()))`, or simply `name(locals())`.
 
-        What is no tensor is passed over. Tensors without a name get numbers.
+        Values that are not tensors are ignored. Tensors without a name get numbers.
         """
         self.names |= {tensor: name for name, tensor in ((names or {}) | more).items() if isinstance(tensor, Tensor)}
         return self
 
     def _is_number(self, tensor: Tensor) -> bool:
-        """A constant like the 2 in x**2, which stands in the line that uses it."""
+        """Whether it is a constant like the 2 in x**2, which is shown in the line that uses it."""
         is_given = not self.parents[tensor] and not tensor.requires_grad
         return is_given and tensor.numel() == 1 and tensor not in self.names
 
     def _lines(self) -> dict[Tensor, str]:
         """The tensors that have a line of their own, with their names."""
         shown = [tensor for tensor in self.parents if not self._is_number(tensor)]
-        shown.sort(key=lambda tensor: bool(self.parents[tensor]))  # first what comes from outside
+        shown.sort(key=lambda tensor: bool(self.parents[tensor]))  # tensors from outside first
         numbers = itertools.count(1)
         return {tensor: self.names.get(tensor) or f"#{next(numbers)}" for tensor in shown}
 
@@ -103,7 +103,7 @@ class Graph:
 
 
 def show_values(tensor: Tensor) -> str:
-    """A few values on one line to six digits; for many, the length of the tensor taken as one vector.
+    """Up to six values on one line with six digits; for more, the Euclidean norm of the tensor.
 
     >>> show_values(Tensor([[0.5, 1 / 3], [-2.0, 4.0]]))
     '[[0.5 0.333333] [-2 4]]'

@@ -1,13 +1,13 @@
-"""Where do the time and the memory of a training step go? A table of its operations, forward and backward.
+"""The time and memory of a training step: a table of its operations, forward and backward.
 
     with Profile() as profile:
         loss = model.loss(batch)
         loss.backward()
     print(profile.table())
 
-Inside, an observer (see autograd.py) reads the clock. An operation's forward time is counted from the end of the
-operation before it, so the little that Python does between two of them is in it; its backward time is that of its
-derivative. Its memory is the arrays that its derivative keeps, each counted where it is kept first.
+Inside, an observer (see autograd.py) reads the clock. An operation's forward time is measured from the end of the
+previous operation, so it includes the Python code between the two; its backward time is that of its derivative. Its
+memory is that of the arrays that its derivative keeps; an array that several derivatives keep counts at the first.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ MIB = 2**20
 
 @dataclass
 class Spent:
-    """What one kind of operation has cost.
+    """The cost of one kind of operation.
 
     Attributes:
-        calls: how often it was called.
+        calls: number of calls.
         forward, backward: seconds.
-        kept: bytes from the forward pass to the backward pass, each array counted where it comes first.
+        kept: bytes kept from the forward pass to the backward pass.
     """
 
     calls: int = 0
@@ -44,17 +44,17 @@ class Spent:
 
 
 class Profile:
-    """Inside a `with`, all operations are timed; `by_operation` has what they have cost.
+    """Inside a `with`, all operations are timed; `by_operation` has their costs.
 
     Args:
-        synchronize: waits until the device has done what it was asked for; else only the asking would be timed.
+        synchronize: waits until the device has finished; otherwise only the launch of its work would be timed.
     """
 
     def __init__(self, synchronize: Callable[[], None] = lambda: None) -> None:
         self.synchronize = synchronize
         self.by_operation: dict[str, Spent] = defaultdict(Spent)
-        self.seconds = 0.0  # inside the `with`, all together
-        self._known: set[int] = set()  # arrays that are counted, or need not be: weights are there anyway
+        self.seconds = 0.0  # inside the `with`, in total
+        self._known: set[int] = set()  # arrays that are already counted, and weights, which are not
 
     def __enter__(self) -> Profile:
         global running
@@ -74,7 +74,7 @@ class Profile:
         self.seconds += time.perf_counter() - self._began
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
-        """An operation has just made this result of these tensors."""
+        """An operation has just computed this result from these tensors."""
         spent = self.by_operation[result.op]
         spent.calls += 1
         if result._node is not None:
@@ -97,10 +97,10 @@ class Profile:
         self.synchronize()
         self._last = time.perf_counter()
         self.by_operation[node.op].backward += self._last - self._backward_began
-        self._known.clear()  # memory is being freed, and what comes next may lie where it was
+        self._known.clear()  # memory is being freed, and new arrays may have the ids of old ones
 
     def note(self, what: str) -> None:
-        """Something else than an operation has just ended, such as the update of the weights."""
+        """Something other than an operation has just ended, such as the update of the weights."""
         self.synchronize()
         now = time.perf_counter()
         spent = self.by_operation[what]
@@ -109,7 +109,7 @@ class Profile:
         self._last = now
 
     def table(self, steps: int = 1) -> str:
-        """The operations, the most expensive first: milliseconds, share of all time, and mebibytes for one step."""
+        """The operations, the most expensive first: milliseconds, share of the total time, and mebibytes per step."""
         rows = sorted(self.by_operation.items(), key=lambda item: -(item[1].forward + item[1].backward))
         lines = [f"{'operation':<32}{'calls':>7}{'forward':>10}{'backward':>10}{'share':>8}{'kept':>10}"]
         total = Spent()
@@ -135,7 +135,7 @@ running: Profile | None = None
 
 
 def owner(array: Array) -> Array:
-    """The array whose memory this one shows."""
+    """The array that owns the memory of this one."""
     return array if array.base is None else array.base
 
 

@@ -1,24 +1,24 @@
-"""Beam search: keep the few best beginnings instead of only the best one.
+"""Beam search: keep the few best partial sequences instead of only the best one.
 
 Greedy decoding takes the most probable token and can never take it back, though a less probable one may begin a
-more probable sentence. Trying every sequence would find the best, but there are V^n of them. Beam search is in
-between: it grows `beam` hypotheses side by side, and after each step keeps the `beam` best of all continuations.
+more probable sentence. Exhaustive search would find the best sequence, but there are V^n of them. Beam search is in
+between: it extends `beam` hypotheses in parallel, and after each step keeps the `beam` best of all continuations.
 
-A probability is a product of numbers below 1, so longer sequences look worse. The length penalty of Wu et al.
-2016 (arXiv:1609.08144, eq. 14, without its coverage term) makes up for that: with n generated tokens
+A probability is a product of numbers below 1, so longer sequences have lower ones. The length penalty of Wu et al.
+2016 (arXiv:1609.08144, eq. 14, without its coverage term) compensates for that: with n generated tokens
 
     score = log_prob / lp(n),    lp(n) = ((5 + n) / 6) ** length_penalty.
 
-When may a search stop? A hypothesis with log-probability l <= 0 that is still open after n tokens can only fall,
-and it can end at any length m with n < m <= max_new_tokens. Its score then is at most l / lp(m), because l is
-negative or 0 and is divided by something positive; and lp grows with m (length_penalty >= 0), so
+When may a search stop? The log-probability l <= 0 of a hypothesis that is still open after n tokens can only
+decrease, and it can end at any length m with n < m <= max_new_tokens. Its score is then at most l / lp(m), because
+lp(m) > 0; and lp increases with m (length_penalty >= 0), so
 
     score <= l / lp(max_new_tokens).
 
-As soon as n_best hypotheses are finished and this bound of the best open one does not lie above the worst of
-them, nothing open can win any more, and not before. (To stop when the best hypothesis ends would be wrong: a
-longer one may still overtake it. A negative length penalty would make lp fall and the bound false, so it is
-refused.)
+As soon as n_best hypotheses are finished and this bound for the best open one is not above the worst of them, no
+open hypothesis can win any more, and not before. (To stop when the best hypothesis ends would be wrong: a longer one
+may still overtake it. With a negative length penalty lp would decrease and the bound would be false, so it is not
+allowed.)
 """
 
 from collections.abc import Collection
@@ -32,7 +32,7 @@ from tinygrad_lite.decoding.sampling import State, Step, check_settings, largest
 
 @dataclass(frozen=True)
 class Hypothesis:
-    """One continuation found by beam search, with the numbers that are printed beside its text."""
+    """One continuation found by beam search, with its scores."""
 
     tokens: list[int]  # the generated ones, with the stop token if it is finished, without the prompt
     log_prob: float  # in nats: the sum of the tokens' log-probabilities
@@ -62,23 +62,23 @@ def beam_search(
     stop_token: int | None = None,
     forbidden: Collection[int] = (),
 ) -> list[list[Hypothesis]]:
-    """Find the continuations of each row with the highest score, as far as a beam of this width sees them.
+    """Find the continuations of each row with the highest scores, within a beam of this width.
 
     score = log_prob / lp(length), see the top of this file. Hypotheses that have not stopped after max_new_tokens
-    count as they are. With beam 1 the tokens are exactly those of greedy decoding: where the stop token is the best
-    continuation, nothing else is tried, whatever the length penalty. The rows of a batch are searched
+    count as they are. With beam 1 the tokens are exactly those of greedy decoding: if the stop token is the best
+    continuation, no other is tried, whatever the length penalty. The rows of a batch are searched
     independently, and a row that is done no longer takes part in the steps.
 
     Args:
         step: the model, see `decoding.py`; it gets up to B * beam rows, and is not called once the search is over.
         log_probs, state: (B, V) and the model's state after the prompt.
-        beam: how many open hypotheses each row keeps.
-        max_new_tokens: the greatest length, in tokens; 0 gives one empty hypothesis.
+        beam: number of open hypotheses that each row keeps.
+        max_new_tokens: maximum length in tokens; 0 gives one empty hypothesis.
         length_penalty: 0 (plain log-probability) to 10; Vaswani et al. 2017, section 6.1, take 0.6.
-        n_best: how many hypotheses to return per row, at most `beam`.
+        n_best: number of hypotheses to return per row, at most `beam`.
         stop_token: ends a hypothesis and is its last token; None: all run to max_new_tokens.
-        forbidden: ids never produced; the log-probabilities of the others stay as the model gives them.
-    Returns: for each row its hypotheses, best first; fewer than n_best where no more were possible.
+        forbidden: ids that are never generated; the log-probabilities of the others are not renormalised.
+    Returns: for each row its hypotheses, best first; fewer than n_best if no more are possible.
     Raises: DecodingError if a setting is out of its range, or if nothing can follow a row's prompt.
     """
     check_settings(
@@ -110,7 +110,7 @@ def beam_search(
 def _best_continuations(log_probs: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
     """The `count` most probable tokens of each row (all, if there are fewer), best first, and their log-probs.
 
-    Equally probable ones come in the order of their ids. Both results are (N, count).
+    Equally probable ones are in the order of their ids. Both results are (N, count).
     """
     count = min(count, log_probs.shape[-1])
     tokens = np.nonzero(largest(log_probs, count))[1].reshape(-1, count)
@@ -133,11 +133,11 @@ class _Search:
     finished: list[Hypothesis] = field(default_factory=list)  # the n_best best of them, best first
 
     def grow(self, tokens: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """Lengthen the open hypotheses by one token, and say of which old one each new one is the continuation.
+        """Extend the open hypotheses by one token; returns which old hypothesis each new one continues.
 
         2 * beam candidates are enough: at most `beam` of them stop, one per open hypothesis, so that `beam`
         others remain to be continued. Of the candidates that stop, only those among the best `beam` count: the
-        others would not have been kept if they had gone on.
+        others would not have been kept if they had continued.
 
         Args:
             tokens, values: (K, C) the C best continuations of each open hypothesis and their log-probabilities.
@@ -156,17 +156,17 @@ class _Search:
             self.finished.append(self._hypothesis(grown[i], totals[i], finished=True))
         self.finished = sorted(self.finished, key=lambda h: -h.score)[: self.n_best]
 
-        go_on = np.flatnonzero(~stops)[: self.beam]
-        if len(go_on) and self._is_decided(totals[go_on[0]], best_stops=stops[0]):
-            go_on = go_on[:0]
-        self.tokens, self.log_probs = grown[go_on], totals[go_on]
-        return parents[go_on]
+        open_ones = np.flatnonzero(~stops)[: self.beam]
+        if len(open_ones) and self._is_decided(totals[open_ones[0]], best_stops=stops[0]):
+            open_ones = open_ones[:0]
+        self.tokens, self.log_probs = grown[open_ones], totals[open_ones]
+        return parents[open_ones]
 
     def _is_decided(self, open_log_prob: float, best_stops: bool) -> bool:
-        """Whether the best open hypothesis, and so any, cannot get among the n_best any more.
+        """Whether the best open hypothesis, and therefore any, can no longer be among the n_best.
 
-        This is the bound at the top of the file. In a beam of one, a stop that comes first leaves no place for
-        another hypothesis, which is what greedy decoding does.
+        This is the bound at the top of the file. With a beam of one, the search ends when the stop token is the best
+        continuation, as greedy decoding does.
         """
         if self.beam == 1 and best_stops:
             return True
@@ -179,7 +179,7 @@ class _Search:
         return Hypothesis(tokens.tolist(), float(log_prob), len(tokens), score, finished)
 
     def result(self, where: str) -> list[Hypothesis]:
-        """The n_best best, finished or cut off at max_new_tokens."""
+        """The n_best hypotheses, finished or cut off at max_new_tokens."""
         pairs = zip(self.tokens, self.log_probs, strict=True)
         cut_off = [self._hypothesis(tokens, log_prob, finished=False) for tokens, log_prob in pairs]
         if not self.finished and not cut_off:

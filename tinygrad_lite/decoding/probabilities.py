@@ -1,8 +1,8 @@
-"""How sure was the model? Each token in the colour of its probability, and the entropy at its position.
+"""How confident was the model? Each token in the colour of its probability, and the entropy at its position.
 
-The probability p is the model's own, before temperature, filters and penalties. The entropy says how open the choice
-was, whichever token was chosen: H = -Σ_i p_i log2 p_i bits, 0 if only one token was possible and log2 V if all V were
-equally so. A token of low probability where the entropy is low is a surprise; where it is high, any token is one.
+The probability p is the model's own, before temperature, filters and penalties. The entropy measures the uncertainty
+before the choice: H = -Σ_i p_i log2 p_i bits, 0 if only one token was possible and log2 V if all V were equally
+probable. A token of low probability is a surprise where the entropy is low; where it is high, every token is.
 """
 
 from collections import deque
@@ -13,7 +13,7 @@ from tinygrad_lite.cli.console import RESET, visible
 from tinygrad_lite.decoding.sampling import State, Step
 from tinygrad_lite.tokenizers.base import Tokenizer
 
-# From which probability on a token has which colour; black on each, so it can be read on every terminal.
+# Minimum probability -> background colour; the text is black, which is readable on every terminal.
 COLOURS = {0.5: "\x1b[30;42m", 0.1: "\x1b[30;46m", 0.01: "\x1b[30;43m", 0.0: "\x1b[30;41m"}
 LEGEND = "probability: green from 0.5, cyan from 0.1, yellow from 0.01, red below"
 
@@ -30,25 +30,25 @@ def entropy(log_probs: np.ndarray) -> np.ndarray:
 
 
 class Probabilities:
-    """Looks over the shoulder of `generate` for one row of text, and knows what each token's probability was.
+    """Records the probability of each token that `generate` chooses for one row of text.
 
-    `watch` stands between the model and `generate`, `note` takes each chosen token with the text that it completes,
-    and `paint` colours text on its way out, which may be later and in other pieces.
+    `watch` wraps the model's step, `note` records each chosen token with the text that it completes, and `paint`
+    colours the text for output, which may happen later and in different pieces.
 
     Args:
         log_probs: (1, V) for the first token, as `generate` gets them.
-        colour: whether `paint` colours at all.
+        colour: whether `paint` adds colours.
     """
 
     def __init__(self, tokenizer: Tokenizer, log_probs: np.ndarray, colour: bool) -> None:
         self._tokenizer, self._log_probs, self._colour = tokenizer, log_probs, colour
-        self._colours: deque[str] = deque()  # one for each character that is noted and not yet painted
+        self._colours: deque[str] = deque()  # one for each character that is recorded and not yet painted
         self.tokens: list[int] = []
         self.probabilities: list[float] = []
         self.entropies: list[float] = []  # bits
 
     def watch(self, step: Step) -> Step:
-        """The same model, but what it says is remembered until the token is noted."""
+        """The same step of the model; its log-probabilities are remembered until the token is recorded."""
 
         def watched(tokens: np.ndarray, state: State) -> tuple[np.ndarray, State]:
             self._log_probs, state = step(tokens, state)
@@ -57,7 +57,7 @@ class Probabilities:
         return watched
 
     def note(self, token: int, text: str) -> None:
-        """Take note of the token just chosen, and of the characters that are complete with it."""
+        """Record the token just chosen, and the text that it completes."""
         probability = float(np.exp(self._log_probs[0, token]))
         self.tokens.append(token)
         self.probabilities.append(probability)
@@ -65,7 +65,7 @@ class Probabilities:
         self._colours.extend([next(colour for least, colour in COLOURS.items() if probability >= least)] * len(text))
 
     def paint(self, text: str) -> str:
-        """Text in the colours of its tokens. Ends of lines stay plain: a background would run on to the margin."""
+        """Text in the colours of its tokens. Line ends have none: a background would extend to the margin."""
         if not self._colour:
             return visible(text)
         painted = []

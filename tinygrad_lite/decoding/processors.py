@@ -1,8 +1,8 @@
-"""Against repetition: make tokens less probable that the text already has, and forbid n-grams to come twice.
+"""Against repetition: make tokens that occurred before less probable, and forbid repeated n-grams.
 
-Left to itself, a language model easily falls into a loop: what has been said once is a good reason to say it again.
-The two cures here change the log-probabilities of a step before temperature and filters see them, so they work in
-greedy decoding too. Both read the whole text of a row so far, its prompt and what was generated.
+A language model easily falls into a loop: a phrase that has occurred once is more probable to occur again. The two
+remedies here change the log-probabilities of a step before temperature and filters, so they also work with greedy
+decoding. Both use the whole text of a row so far, the prompt and the generated tokens.
 """
 
 from collections import defaultdict
@@ -11,30 +11,30 @@ import numpy as np
 
 
 class Repetition:
-    """What each of B rows has said so far, and what follows from that for its next token.
+    """The tokens of B rows so far, and their effect on the next token of each row.
 
     1. Repetition penalty. Keskar et al. 2019 (CTRL, arXiv:1909.05858, eq. 2) divide the score x_i of every token i
-       that the text already has by θ:  p_i ∝ e^(x_i / (T I(i))), with I(i) = θ for such a token and 1 for others.
-       That presumes positive scores; divided by θ, a negative one would rise. Here the scores are log-probabilities,
-       which are never positive, so they are multiplied instead:
+       that occurs in the text by θ:  p_i ∝ e^(x_i / (T I(i))), with I(i) = θ for such a token and 1 for others.
+       That presumes positive scores; a negative one divided by θ would increase. Here the scores are
+       log-probabilities, which are never positive, so they are multiplied instead:
 
            l_i -> θ l_i,    that is    p_i -> p_i^θ    before renormalising.
 
-       With θ > 1 a token never gains on those that are new. (On the logits of a model, where other programs apply
-       the penalty, its strength depends on a constant that can be added to all of them without changing any
-       probability. Here there is no such constant, and numbers that suit other programs are weaker or stronger.)
-       A token of probability 1 keeps it: what the model is sure of, it may say again.
+       With θ > 1 a token never gains probability relative to new ones. (Other programs apply the penalty to the
+       logits, where its strength depends on a constant that can be added to all logits without changing any
+       probability. Here there is no such constant, so the same θ may be weaker or stronger than in other programs.)
+       A token of probability 1 keeps it: what the model is certain of may be repeated.
 
-    2. No n-gram twice. If the last n - 1 tokens have stood in the text before, every token that followed them there
-       gets probability 0. With n = 1 no token comes twice.
+    2. No n-gram twice. If the last n - 1 tokens have occurred in the text before, every token that followed them there
+       gets probability 0. With n = 1 no token occurs twice.
 
-    Nothing is searched: `note` keeps both facts up to date, at the same cost for the first token and the last.
+    `note` keeps the state of both up to date without a search, at a constant cost per token.
 
     Args:
         rows, vocab_size: B and V.
-        penalty: θ above 0; 1 changes nothing, and below 1 repetition is favoured.
+        penalty: θ > 0; 1 changes nothing, and values below 1 favour repetition.
         ngram_size: n; 0 forbids nothing.
-        prompt: (B, m) token ids that the texts begin with.
+        prompt: (B, m), the token ids with which the texts begin.
     Raises: ValueError if the prompt does not have B rows, or a token is not in the vocabulary.
 
     >>> repetition = Repetition(1, vocab_size=3, penalty=2.0, ngram_size=2, prompt=np.array([[0, 1, 0]]))
@@ -48,7 +48,7 @@ class Repetition:
     ) -> None:
         self._penalty, self._ngram_size = penalty, ngram_size
         self._seen = np.zeros((rows, vocab_size), bool)
-        # Of each row: its last n - 1 tokens, and for every such piece of its text the tokens that followed it.
+        # For each row: its last n - 1 tokens, and for every sequence of n - 1 tokens in it the tokens that followed.
         self._last: list[tuple[int, ...]] = [()] * rows
         self._followers: list[dict[tuple[int, ...], set[int]]] = [defaultdict(set) for _ in range(rows)]
         if prompt is not None:
@@ -60,7 +60,7 @@ class Repetition:
                 self.note(tokens, np.arange(rows))
 
     def discourage(self, log_probs: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """The log-probabilities (N, V) of these rows, (N,) numbers, as both rules change them; not renormalised."""
+        """The log-probabilities (N, V) of rows (N,) after both rules; not renormalised."""
         values = np.where(self._seen[rows], self._penalty * log_probs, log_probs)
         if self._ngram_size:
             for value, row in zip(values, rows, strict=True):
@@ -68,7 +68,7 @@ class Repetition:
         return values
 
     def note(self, tokens: np.ndarray, rows: np.ndarray) -> None:
-        """Take note of one more token in each of these rows: (N,) ids and (N,) numbers of rows."""
+        """Record one more token (N,) in each of the rows (N,)."""
         self._seen[rows, tokens] = True
         if not self._ngram_size:
             return

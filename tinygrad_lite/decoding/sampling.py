@@ -1,15 +1,15 @@
 """From log-probabilities to tokens: greedy decoding and sampling with temperature, top-k, top-p and min-p.
 
-A language model says how probable each token is as the next one. Decoding chooses one, tells the model, and asks
-again. The algorithms here and in `beam.py` see the model only as a function
+A language model gives the probability of each possible next token. Decoding chooses one, feeds it to the model, and
+repeats. The algorithms here and in `beam.py` see the model only as a function
 
     step(tokens (B,), state) -> (log_probs (B, V), new state)
 
-with tokens the newest token of each of the B rows, V the vocabulary size, and state whatever the model has to
-remember (its key-value cache). So one and the same code serves every model, and a table of probabilities in a
-test. The model reads the prompt itself; the first (log_probs, state) is where the algorithms start.
+where tokens are the newest tokens of the B rows, V is the size of the vocabulary, and state is whatever the model must
+remember (its key-value cache). So the same code serves every model, and a table of probabilities in a test. The model
+reads the prompt itself; the algorithms start from the first (log_probs, state).
 
-All of this is NumPy on the host, in float64: (B, V) numbers per step are little work beside the model.
+Everything here is NumPy on the host, in float64: (B, V) numbers per step are little work compared with the model.
 """
 
 import math
@@ -24,16 +24,16 @@ from tinygrad_lite.device import keyed_rng
 
 
 class State(Protocol):
-    """What a model remembers of the text so far, for each row of the batch."""
+    """A model's memory of the text so far, for each row of the batch."""
 
     def select(self, rows: np.ndarray) -> "State":
-        """The state of these rows in this order; rows may repeat or be left out: a beam keeps, drops, copies."""
+        """The state of these rows in this order; rows may be repeated or omitted, as beam search does."""
         ...
 
 
 Step = Callable[[np.ndarray, State], tuple[np.ndarray, State]]
 
-_ROUNDING = 1e-9  # 0.5 + 0.3 are to reach 0.8, though e^log(0.3) is not quite 0.3
+_ROUNDING = 1e-9  # so that 0.5 + 0.3 reaches 0.8, although e^log(0.3) is not exactly 0.3
 
 
 def check_settings(
@@ -54,7 +54,7 @@ def check_settings(
     stop_token: int | None = None,
     forbidden: Collection[int] = (),
 ) -> None:
-    """Check every setting of `generate` and `beam_search`; those not given are taken to be right.
+    """Check every setting of `generate` and `beam_search`; the defaults are valid.
 
     Raises: DecodingError with one sentence about the first setting that is out of its range.
 
@@ -71,7 +71,7 @@ def check_settings(
         (top_k >= 0, f"top_k is {top_k}, but must be 0 or more (0 keeps every token)"),
         (0 < top_p <= 1, f"top_p is {top_p}, but must be above 0 and at most 1 (1 keeps every token)"),
         (0 <= min_p <= 1, f"min_p is {min_p}, but must be from 0 to 1 (0 keeps every token)"),
-        # Above 100, log-probabilities times it could be more than a float can hold; usual are 1 to 1.5.
+        # Above 100, its products with log-probabilities could overflow; common values are 1 to 1.5.
         (
             0 < repetition_penalty <= 100,
             f"repetition_penalty is {repetition_penalty}, but must be above 0 and at most 100 (1 is none)",
@@ -85,11 +85,11 @@ def check_settings(
         (beam >= 1, f"beam is {beam}, but must be 1 or more (1 is greedy decoding)"),
         (n_best >= 1, f"n_best is {n_best}, but must be 1 or more"),
         (n_best <= beam, f"n_best is {n_best}, but a beam of {beam} keeps only {beam}: make beam larger"),
-        # Above 10, lp(n) of a long text is more than a float can hold; usual are 0 to 1.
+        # Above 10, lp(n) of a long text could overflow; common values are 0 to 1.
         (0 <= length_penalty <= 10, f"length_penalty is {length_penalty}, but must be from 0 to 10"),
         (
             stop_token is None or stop_token not in forbidden,
-            f"stop_token {stop_token} is in forbidden too, so nothing could ever stop: take it out of one of them",
+            f"stop_token {stop_token} is also in forbidden, so no text could stop: remove it from one of them",
         ),
     ]
     if vocab_size is not None:
@@ -106,21 +106,21 @@ def check_settings(
 def filter_tokens(
     log_probs: np.ndarray, temperature: float, top_k: int = 0, top_p: float = 1.0, min_p: float = 0.0
 ) -> np.ndarray:
-    """Sharpen or flatten the distribution, then take away improbable tokens.
+    """Sharpen or flatten the distribution, then remove improbable tokens.
 
     1. temperature T: p_i ∝ p_i^(1/T), so l_i / T for logarithms; below 1 sharpens, above 1 flattens.
     2. top-k: the k most probable tokens stay (0: all).
-    3. top-p: of what is left, renormalised, the smallest set whose probability reaches top_p stays (1: all).
-    4. min-p: tokens with p_i >= min_p * max p stay (0: all). A share of the largest probability: many tokens stay
-       where the model is unsure, few where it is sure.
+    3. top-p: of the rest, renormalised, the smallest set whose probability reaches top_p stays (1: all).
+    4. min-p: tokens with p_i >= min_p * max p stay (0: all). The threshold is relative to the largest probability, so
+       many tokens stay where the model is uncertain, few where it is confident.
 
     The order is that of Hugging Face's transformers, and it matters: a high temperature widens the sets of top-p and
-    min-p. Of equally probable tokens top-k and top-p keep the lower ids, min-p all.
+    min-p. Among equally probable tokens, top-k and top-p keep the lower ids, min-p keeps all.
 
     Args:
         log_probs: (B, V) float64, at least one finite per row.
         temperature: above 0.
-    Returns: (B, V), log-probabilities up to a constant: the largest of a row is 0, tokens taken away are -inf.
+    Returns: (B, V), log-probabilities up to a constant: the largest of a row is 0, removed tokens are -inf.
     Reference: top-k: Fan, Lewis, Dauphin 2018, section 5.4 (arXiv:1805.04833); top-p ("nucleus"): Holtzman et al.
     2020, section 3.1 (arXiv:1904.09751); min-p: Nguyen et al. 2024 (arXiv:2407.01082).
 
@@ -130,7 +130,7 @@ def filter_tokens(
     >>> np.exp(filter_tokens(np.log(p), temperature=1.0, min_p=0.3)).round(9).tolist()
     [[1.0, 0.5, 0.3, 0.0]]
     """
-    with np.errstate(over="ignore"):  # at a temperature near 0 everything below the maximum becomes -inf: right
+    with np.errstate(over="ignore"):  # at a temperature near 0, everything below the maximum becomes -inf, as it should
         values = (log_probs - log_probs.max(axis=-1, keepdims=True)) / temperature
     if 0 < top_k < values.shape[-1]:
         values = np.where(largest(values, top_k), values, -np.inf)
@@ -142,9 +142,9 @@ def filter_tokens(
 
 
 def largest(values: np.ndarray, count: int) -> np.ndarray:
-    """Mark the `count` largest values of each row, of equal ones those with the lower ids: (B, V) booleans.
+    """Mark the `count` largest values of each row, among equal ones those with the lower ids: (B, V) booleans.
 
-    Partitioning is enough to find the count-th largest value; V log V of sorting is not needed.
+    Partitioning finds the count-th largest value in O(V); sorting would take O(V log V).
     """
     position = values.shape[-1] - count
     threshold = np.partition(values, position, axis=-1)[..., position, None]
@@ -154,7 +154,7 @@ def largest(values: np.ndarray, count: int) -> np.ndarray:
 def _nucleus(values: np.ndarray, top_p: float) -> np.ndarray:
     """Mark the smallest set of each row whose probability reaches top_p; at least one token.
 
-    The set consists of the n most probable tokens, so only n has to be found, from the sorted values.
+    The set consists of the n most probable tokens, so it suffices to find n, from the sorted values.
     """
     descending = np.sort(values, axis=-1)[..., ::-1]
     cumulative = np.cumsum(np.exp(descending), axis=-1)
@@ -164,7 +164,7 @@ def _nucleus(values: np.ndarray, top_p: float) -> np.ndarray:
 
 
 def _at_least(values: np.ndarray, threshold: np.ndarray, count: int | np.ndarray) -> np.ndarray:
-    """Mark the values above the threshold, and of those equal to it as many, from the left, as make up `count`."""
+    """Mark the values above the threshold, and values equal to it, from the left, until `count` are marked."""
     marked = values >= threshold
     if (np.count_nonzero(marked, axis=-1, keepdims=True) == count).all():
         return marked
@@ -195,24 +195,24 @@ def generate(
     stop_token: int | None = None,
     forbidden: Collection[int] = (),
 ) -> Iterator[np.ndarray]:
-    """Continue every row of a batch token by token, and give each step's tokens as soon as they are chosen.
+    """Continue every row of a batch token by token, and yield each step's tokens as soon as they are chosen.
 
-    Each token is drawn from the distribution that `filter_tokens` leaves; at temperature 0 it is the most probable
-    one (of equals the lowest id), and top_k, top_p, min_p and seed do not matter. The draw of a token depends on the
-    seed, its row and its position in the row, and on nothing else: a row's text is the same whatever its neighbours
-    are (as far as the model's log-probabilities are).
+    Each token is drawn from the distribution that `filter_tokens` gives; at temperature 0 it is the most probable
+    one (among equals the lowest id), and top_k, top_p, min_p and seed have no effect. The random number for a token
+    depends only on the seed, its row and its position in the row: a row's text does not depend on the other rows (if
+    the model's log-probabilities do not).
 
     Args:
         step: the model, see the top of this file. It is not called again once the last token is chosen.
         log_probs, state: (B, V) and the model's state after the prompt.
-        max_new_tokens: tokens per row; 0 gives nothing.
-        top_k, top_p, min_p: which tokens stay in the draw; 0, 1 and 0 keep all.
+        max_new_tokens: tokens per row; 0 yields nothing.
+        top_k, top_p, min_p: see `filter_tokens`; 0, 1 and 0 keep all tokens.
         repetition_penalty, no_repeat_ngram_size: against repetition, see `processors.py`; 1 and 0 change nothing.
-            They come before temperature and the filters.
-        prompt: (B, n) the tokens that the model has read, which count as said for these two; nothing if None.
-        first_row: the number of the batch's first row, where a batch is a part of more rows.
+            They are applied before temperature and the filters.
+        prompt: (B, n), the tokens that the model has read, which count as repeated for these two; None: no tokens.
+        first_row: number of the batch's first row, if the batch is part of a larger one.
         stop_token: ends its row, which then repeats it until all rows have ended.
-        forbidden: ids never chosen, such as the special tokens; taken away before the filters.
+        forbidden: ids that are never chosen, such as special tokens; removed before the filters.
     Yields: (B,) int64 token ids.
     Raises: DecodingError if a setting is out of its range (at once), or when a row has no possible token.
 
@@ -245,7 +245,7 @@ def generate(
     repetition = None
     if repetition_penalty != 1 or no_repeat_ngram_size:
         repetition = Repetition(*log_probs.shape, repetition_penalty, no_repeat_ngram_size, prompt)
-    # A generator's body runs only when its first value is asked for; settings are to be refused before that.
+    # The body of a generator runs only when its first value is requested; settings are checked before.
     return _token_by_token(step, log_probs, state, choose, repetition, max_new_tokens, stop_token, forbidden)
 
 
@@ -259,7 +259,7 @@ def _token_by_token(
     stop_token: int | None,
     forbidden: Collection[int],
 ) -> Iterator[np.ndarray]:
-    """The loop of `generate`: choose(log_probs of the open rows, their numbers, position) gives their tokens."""
+    """The loop of `generate`: choose(log_probs of the open rows, their indices, position) gives their tokens."""
     open_rows = np.arange(len(log_probs))
     for position in range(max_new_tokens):
         all_open = len(open_rows) == len(log_probs)
@@ -270,7 +270,7 @@ def _token_by_token(
         if not possible.all():
             reason = "all are forbidden or of probability 0"
             if repetition:
-                reason += ", or have followed before (no_repeat_ngram_size)"
+                reason += ", or would repeat an n-gram (no_repeat_ngram_size)"
             raise DecodingError(f"row {open_rows[~possible][0]}: no token can follow, {reason}")
         chosen = choose(values, open_rows, position)
         if repetition is not None:
@@ -292,11 +292,11 @@ def _token_by_token(
 def permitted(log_probs: np.ndarray, forbidden: Collection[int]) -> np.ndarray:
     """The log-probabilities as a float64 copy in which forbidden tokens are -inf.
 
-    Raises: DecodingError if one of them is not a number, which a diverged model gives.
+    Raises: DecodingError if one of them is NaN, as in a model that diverged.
     """
     values = np.array(log_probs, np.float64)
     if math.isnan(values.max(initial=-np.inf)):
-        raise DecodingError("the model's log-probabilities are not numbers (NaN): its training has diverged")
+        raise DecodingError("the model's log-probabilities are not numbers (NaN): its training diverged")
     if forbidden:
         values[:, list(forbidden)] = -np.inf
     return values
@@ -305,17 +305,17 @@ def permitted(log_probs: np.ndarray, forbidden: Collection[int]) -> np.ndarray:
 def draw(values: np.ndarray, uniform: np.ndarray) -> np.ndarray:
     """Draw one token per row with probability ∝ e^value, by inverting the cumulative distribution.
 
-    The probabilities, laid end to end, fill [0, 1); the token in whose piece the uniform number falls is drawn.
-    A token of probability 0 has an empty piece and is never drawn.
+    The probabilities divide [0, 1) into one interval per token; the token whose interval contains the uniform number is
+    drawn. A token of probability 0 has an empty interval and is never drawn.
 
     Args:
-        values: (B, V), the largest of a row about 0, so that nothing overflows.
+        values: (B, V), the largest of a row about 0, to avoid overflow.
         uniform: (B,) numbers in [0, 1).
     Returns: (B,) token ids.
 
     >>> draw(np.log([[0.5, 0.25, 0.25]]).repeat(3, axis=0), np.array([0.0, 0.6, 0.9])).tolist()
     [0, 1, 2]
     """
-    ends = np.cumsum(np.exp(values), axis=-1)  # where each token's piece ends, before normalising
+    ends = np.cumsum(np.exp(values), axis=-1)  # the end of each token's interval, before normalising
     target = uniform[:, None] * ends[:, -1:]
     return np.count_nonzero(ends <= target, axis=-1)

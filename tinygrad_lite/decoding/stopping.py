@@ -1,4 +1,4 @@
-"""Stop strings: a text ends before the first of them, wherever its tokens are cut."""
+"""Stop strings: a text ends before the first of them, however it is split into tokens."""
 
 from collections.abc import Sequence
 
@@ -6,16 +6,16 @@ from tinygrad_lite.cli.errors import DecodingError
 
 
 class StopText:
-    """Lets a text through piece by piece, until it holds one of the stop strings.
+    """Passes a text on piece by piece until it contains one of the stop strings.
 
-    A stop string may be spread over several pieces. What could be the beginning of one is therefore held back until
-    it is clear what it is, so that nothing gets out that would have to be taken back.
+    A stop string may be spread over several pieces. So a possible beginning of one is held back until it is clear
+    whether it is one.
 
-    The first stop string is the one that is complete first, of several that are complete at once the longest. Then
-    the result does not depend on how the text is cut into pieces.
+    The first stop string is the one that is complete first; if several are complete at the same position, the longest.
+    So the result does not depend on how the text is split into pieces.
 
     Args:
-        stops: the strings, none of them empty; without any, everything passes.
+        stops: the strings, none of them empty; without any, the whole text passes.
     Raises: DecodingError if a stop string is empty.
 
     >>> stop = StopText(["ENDE"])
@@ -26,14 +26,14 @@ class StopText:
     def __init__(self, stops: Sequence[str] = ()) -> None:
         if "" in stops:
             raise DecodingError(
-                "a stop string is empty, so every text would stop before it begins: give one a character"
+                "a stop string is empty, so every text would stop before it begins: give it at least one character"
             )
         self.found = False
         self._stops = stops
         self._held = ""
 
     def push(self, piece: str) -> str:
-        """Take the next piece; return what is sure to stand before any stop string. Nothing once one was found."""
+        """Take the next piece; return the text that certainly precedes any stop string; nothing once one was found."""
         if self.found:
             return ""
         text, self._held = self._held + piece, ""
@@ -47,13 +47,13 @@ class StopText:
         return text[:end]
 
     def finish(self) -> str:
-        """The text is at its end: return what was held back and has not become a stop string."""
+        """End the text: return the part that was held back and is not a stop string."""
         rest, self._held = self._held, ""
         return rest
 
 
 def _overlap(text: str, stop: str) -> int:
-    """How many characters at the end of the text could be the beginning of the stop string.
+    """The length of the longest end of the text that is a beginning of the stop string.
 
     >>> _overlap("Am EN", "ENDE"), _overlap("Am", "ENDE")
     (2, 0)

@@ -252,6 +252,7 @@ class MergeTokenizer(Tokenizer):
         raise NotImplementedError
 
     def encode_text(self, text: str) -> list[int]:
+        """Turn text into token ids, without regard to the names of specials."""
         ids: list[int] = []
         for word in self.split(text):
             word_ids = self._cache.get(word)
@@ -310,9 +311,11 @@ class BPETokenizer(MergeTokenizer):
         return cls(merges, list(untrained.specials))
 
     def split(self, text: str) -> list[str]:
+        """Cut text into words with the space before them, numbers and other characters."""
         return split_words(text)
 
     def spell(self, word: str) -> list[int]:
+        """The bytes of a word."""
         return list(to_utf8(word))
 
     def unknown(self, text: str) -> dict[str, int]:
@@ -320,11 +323,13 @@ class BPETokenizer(MergeTokenizer):
         return {}
 
     def to_json(self) -> dict:
+        """The kind, the merges and the specials."""
         merges = [list(pair) for pair in self.merges]
         return {"kind": self.kind, "merges": merges, "specials": list(self.specials)}
 
     @staticmethod
     def from_json(data: dict) -> "BPETokenizer":
+        """Build the tokenizer from the output of `to_json`, every part checked."""
         merges, specials = json_lists(data, "merges", "specials")
         return BPETokenizer(merges, specials)
 

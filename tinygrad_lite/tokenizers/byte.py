@@ -33,6 +33,7 @@ class ByteTokenizer(Tokenizer):
         super().__init__([bytes([byte]) for byte in range(256)], specials)
 
     def encode_text(self, text: str) -> list[int]:
+        """Turn text into token ids, without regard to the names of specials."""
         return list(to_utf8(text))
 
     def unknown(self, text: str) -> dict[str, int]:
@@ -40,9 +41,11 @@ class ByteTokenizer(Tokenizer):
         return {}
 
     def to_json(self) -> dict:
+        """The kind, the specials."""
         return {"kind": self.kind, "specials": list(self.specials)}
 
     @staticmethod
     def from_json(data: dict) -> "ByteTokenizer":
+        """Build the tokenizer from the output of `to_json`, every part checked."""
         (specials,) = json_lists(data, "specials")
         return ByteTokenizer(specials)

@@ -44,6 +44,7 @@ class CharTokenizer(Tokenizer):
         return cls(sorted(set(text)), specials)
 
     def encode_text(self, text: str) -> list[int]:
+        """Turn text into token ids, without regard to the names of specials."""
         return [self._ids.get(character, self._unknown_id) for character in text]
 
     def unknown(self, text: str) -> dict[str, int]:
@@ -51,11 +52,13 @@ class CharTokenizer(Tokenizer):
         return {character: n for character, n in Counter(text).items() if character not in self._ids}
 
     def to_json(self) -> dict:
+        """The kind, the characters and the specials."""
         # A list, because two surrogates side by side in one JSON string would be read back as one character.
         return {"kind": self.kind, "characters": list(self._ids), "specials": list(self.specials)}
 
     @staticmethod
     def from_json(data: dict) -> "CharTokenizer":
+        """Build the tokenizer from the output of `to_json`, every part checked."""
         characters, specials = json_lists(data, "characters", "specials")
         return CharTokenizer(characters, specials)
 

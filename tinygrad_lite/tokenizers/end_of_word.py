@@ -101,6 +101,7 @@ class EndOfWordTokenizer(MergeTokenizer):
         return cut_long([word + " " for word in text.split()])
 
     def spell(self, word: str) -> list[int]:
+        """The characters of a word, the blank at its end being `</w>`."""
         return [self._ids.get(character, self._unknown_id) for character in word]
 
     def render(self, token: int) -> str:
@@ -118,11 +119,13 @@ class EndOfWordTokenizer(MergeTokenizer):
         return {character: n for character, n in counts.items() if character not in self._ids}
 
     def to_json(self) -> dict:
+        """The kind, the characters, the merges and the specials."""
         characters = [character for character in self._ids if character != " "]
         merges = [list(pair) for pair in self.merges]
         return {"kind": self.kind, "characters": characters, "merges": merges, "specials": list(self.specials)}
 
     @staticmethod
     def from_json(data: dict) -> "EndOfWordTokenizer":
+        """Build the tokenizer from the output of `to_json`, every part checked."""
         characters, merges, specials = json_lists(data, "characters", "merges", "specials")
         return EndOfWordTokenizer(characters, merges, specials)

@@ -101,6 +101,7 @@ class HFTokenizer(Tokenizer):
         return cls(gpt2_definition(texts["vocab.json"], texts["merges.txt"]), vocab_size)
 
     def encode_text(self, text: str) -> list[int]:
+        """Turn text into token ids, without regard to the names of specials."""
         # The package accepts only valid Unicode, so half a surrogate pair becomes U+FFFD.
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         return self._inner.encode(text, add_special_tokens=False).ids
@@ -119,10 +120,12 @@ class HFTokenizer(Tokenizer):
         return self._inner.to_str()
 
     def to_json(self) -> dict:
+        """The kind, the definition and the size of the vocabulary."""
         return {"kind": self.kind, "definition": self.definition, "vocab_size": self.vocab_size}
 
     @staticmethod
     def from_json(data: dict) -> HFTokenizer:
+        """Build the tokenizer from the output of `to_json`, every part checked."""
         if set(data) != {"kind", "definition", "vocab_size"}:
             raise TokenizerError(f"an hf tokenizer has the fields kind, definition, vocab_size, not {sorted(data)}")
         definition, vocab_size = data["definition"], data["vocab_size"]

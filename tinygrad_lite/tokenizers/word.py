@@ -89,6 +89,7 @@ class WordTokenizer(Tokenizer):
         return cls([word for word, _ in counts.most_common(n_words)], names)
 
     def encode_text(self, text: str) -> list[int]:
+        """Turn text into token ids, without regard to the names of specials."""
         return [self._ids.get(piece, self._unknown_id) for piece in split_pieces(text)]
 
     def unknown(self, text: str) -> dict[str, int]:
@@ -96,9 +97,11 @@ class WordTokenizer(Tokenizer):
         return {piece: n for piece, n in Counter(split_pieces(text)).items() if piece not in self._ids}
 
     def to_json(self) -> dict:
+        """The kind, the words and the specials."""
         return {"kind": self.kind, "words": list(self._ids), "specials": list(self.specials)}
 
     @staticmethod
     def from_json(data: dict) -> "WordTokenizer":
+        """Build the tokenizer from the output of `to_json`, every part checked."""
         words, specials = json_lists(data, "words", "specials")
         return WordTokenizer(words, specials)

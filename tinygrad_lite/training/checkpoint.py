@@ -7,8 +7,8 @@ The file holds tensors and one metadata entry with sorted JSON:
     tinygrad_lite (JSON)    format version, family, settings of the model and of the run, tokenizer, step, best loss,
                             hash of the text, versions of the libraries
 
-There is no time, no host and no path in it, so the same run gives the same bytes. There is no pickle either: loading
-an untrusted file runs none of its code.
+It contains no time, host or path, so the same run gives the same bytes. It contains no pickle, so loading an untrusted
+file runs no code.
 
 Format: https://huggingface.co/docs/safetensors, read and written by the `safetensors` package.
 """
@@ -36,6 +36,9 @@ from tinygrad_lite.cli.errors import CheckpointError
 POSIX = os.name == "posix"  # Linux and macOS
 FORMAT_VERSION = 1
 KEY = "tinygrad_lite"
+# Settings of the model and of the run that once had another name: old name -> name today. No setting has been renamed
+# since version 0.1.0.
+RENAMED: dict[str, str] = {}
 
 
 @dataclass
@@ -55,16 +58,16 @@ class Checkpoint:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the libraries that compute; part of what makes a run reproducible."""
+    """The versions of the libraries on which the numbers depend."""
     return {"tinygrad_lite": tinygrad_lite.__version__, "numpy": np.__version__}
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint so that a crash at any moment leaves the old file or the new one, never half of one.
+    """Write a checkpoint so that a crash at any moment leaves the old file or the new one, never a partial one.
 
     It is written to a temporary file beside it, synced to the disk, and then renamed, which is atomic.
 
-    Raises: CheckpointError if it cannot be written; an older file of that name is then untouched.
+    Raises: CheckpointError if it cannot be written; an older file of that name is then intact.
     """
     info = {
         "format_version": FORMAT_VERSION,
@@ -83,21 +86,21 @@ def write_atomically(path: Path, data: bytes) -> None:
     """
     temporary = path.with_name(path.name + ".tmp")
     try:
-        temporary.unlink(missing_ok=True)  # a crash may have left it; and a link there would lead out of the folder
+        temporary.unlink(missing_ok=True)  # a crash may have left it; a link would lead out of the folder
         with open(temporary, "xb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         make_newest(temporary)
         replace(temporary, path)
-        if POSIX:  # the rename itself reaches the disk with the folder
+        if POSIX:  # syncing the folder writes the rename to the disk
             folder = os.open(path.parent, os.O_RDONLY)
             try:
                 os.fsync(folder)
             finally:
                 os.close(folder)
     except OSError as error:
-        with contextlib.suppress(OSError):  # it may not be there, or a virus scanner may have it open
+        with contextlib.suppress(OSError):  # it may be missing, or a virus scanner may have it open
             temporary.unlink()
         raise CheckpointError(
             f"cannot write {path} ({error.strerror}): the previous file is intact; make room, then --resume if the run "
@@ -116,8 +119,8 @@ def make_newest(path: Path) -> None:
 def replace(temporary: Path, path: Path) -> None:
     """Rename a file to the name of another one, which it replaces.
 
-    Windows refuses that while any program has the old file open, such as sample.py or a virus scanner. That is usually
-    brief, so it is tried again for some seconds.
+    Windows does not allow that while a program has the old file open, such as sample.py or a virus scanner. That is
+    usually brief, so renaming is retried for a few seconds.
     """
     for seconds in () if POSIX else (0.1, 0.2, 0.5, 1.0, 2.0):
         try:
@@ -131,7 +134,7 @@ def replace(temporary: Path, path: Path) -> None:
 def mean_weights(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     """The mean, element by element, of the weights in checkpoints of one run.
 
-    Raises: CheckpointError if one cannot be read, or has other weights than the first.
+    Raises: CheckpointError if one cannot be read, or if its weights differ from the first in name or shape.
     """
     sums: dict[str, np.ndarray] = {}
     for path in paths:
@@ -156,7 +159,7 @@ def family_in(path: Path) -> str | None:
 def load_checkpoint(path: Path) -> Checkpoint:
     """Read a checkpoint.
 
-    Raises: CheckpointError with the reason if there is none, if it is damaged, or if another program wrote it.
+    Raises: CheckpointError with the reason if it is missing, damaged, or from another program.
     """
     if not path.is_file():
         raise CheckpointError(f"there is no checkpoint {path}; train one with: python train.py")
@@ -200,9 +203,10 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     for name, kind in kinds.items():
         if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
             raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")
+    info |= {name: by_new_names(info[name]) for name in ("model", "training")}
     if info["step"] < 0:
         raise CheckpointError(f"{path}: its step is {info['step']}")
-    if not 0 <= (info["best_loss"] or 0) < math.inf:  # after NaN, no later loss would be the best
+    if not 0 <= (info["best_loss"] or 0) < math.inf:  # after NaN, no later loss could be the best
         raise CheckpointError(f"{path}: its best loss is {info['best_loss']}")
     if (info["best_loss"] is None) != (info["best_step"] is None) or not 0 <= (info["best_step"] or 0) <= info["step"]:
         raise CheckpointError(f"{path}: its best step is {info['best_step']}, but its step {info['step']}")
@@ -214,15 +218,20 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
         if not np.isfinite(array).all():
             raise CheckpointError(f"{path}: the tensor {name!r} holds NaN or infinity")
         parts[part][rest] = array
-    if len({array.dtype for array in parts["model"].values()}) > 1:  # one would lose digits, or become infinite
+    if len({array.dtype for array in parts["model"].values()}) > 1:  # converting one would lose digits, or overflow
         raise CheckpointError(f"{path}: its weights are of several types")
     return Checkpoint(weights=parts["model"], optimizer=parts["optimizer"], **{name: info[name] for name in kinds})
+
+
+def by_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Saved settings under the names that they have today."""
+    return {RENAMED.get(name, name): value for name, value in settings.items()}
 
 
 def describe(checkpoint: Checkpoint) -> str:
     """One line about a checkpoint: family, size, step, and its validation loss if it was saved after its evaluation.
 
-    `last` is saved before, and knows only the best loss of earlier evaluations.
+    `last` is saved before its evaluation, and knows only the best loss of earlier ones.
     """
     numbers, step = sum(array.size for array in checkpoint.weights.values()), checkpoint.best_step
     loss = "" if step is None else f"{checkpoint.best_loss:.4f} nats per token"

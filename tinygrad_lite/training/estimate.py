@@ -1,4 +1,4 @@
-"""How large a run is: on paper before it starts, and in one sentence when the memory is too small for it."""
+"""Estimates of a run's memory and time: before it starts (--dry_run), and in the error when memory runs out."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from tinygrad_lite.training.run_folder import matmul_rate
 from tinygrad_lite.training.setup import RunSetup
 from tinygrad_lite.training.workers import Program, start_processes
 
-# What CuPy and NumPy say: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".
-FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # what libraries of CUDA say
+FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # messages of CUDA's libraries
+# Messages of CuPy and NumPy: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".
 ASKED_FOR = re.compile(r"allocating ([\d,]+) bytes|allocate ([\d.]+) (bytes|[KMGTPE]iB)")
-TOO_LONG = 20.0  # seconds that nobody wants to wait for a step to be measured
+TOO_LONG = 20.0  # seconds; a step that takes longer is not measured
 
 
 @dataclass(frozen=True)
 class Size:
-    """What a training run takes.
+    """The size of a training run.
 
     Attributes:
-        about: what is not known about its model yet.
-        parameters: the numbers to learn.
-        kept: bytes that it takes from beginning to end, and what for.
-        activations: bytes, about, that a micro-step keeps for its backward pass.
-        tokens: of a training step, and how these come about.
+        about: a caveat about the number of parameters, or empty.
+        parameters: number of parameters.
+        kept: bytes that are in use from beginning to end, and their purpose.
+        activations: estimate of the bytes that a micro-step keeps for its backward pass.
+        tokens: number of tokens of a training step, and its factors.
         products: floating-point operations of a step's matrix products.
     """
 
@@ -42,7 +42,7 @@ class Size:
 
 
 def size_of(setup: RunSetup) -> Size:
-    """What a run takes, as its settings say; and its text, once that has been read."""
+    """The size of a run according to its settings, and to its text once that has been read."""
     options, about = setup.options, ""
     vocab_size = options.vocab_size
     if setup.vocab_size:
@@ -50,7 +50,7 @@ def size_of(setup: RunSetup) -> Size:
     elif setup.tokenizer:
         vocab_size = setup.tokenizer.vocab_size
     elif options.tokenizer == "char":
-        vocab_size, about = 100, " with 100 different characters; the text decides"
+        vocab_size, about = 100, " with 100 different characters; the actual number depends on the text"
     elif options.tokenizer == "byte":
         vocab_size = 256
     config = options.model_config(vocab_size)
@@ -65,7 +65,7 @@ def size_of(setup: RunSetup) -> Size:
 
 
 def dry_run(setup: RunSetup, measure: Program) -> int:
-    """Print what a run would be: size, memory, tokens per step, schedule, time. Fetches nothing and writes nothing."""
+    """Print a run's parameters, memory, tokens per step, schedule and time. Fetches nothing and writes nothing."""
     task = setup.make_task() if setup.options.is_at_hand() else None
     options, size = setup.options, size_of(setup)
     (kept, what), (tokens, factors), mib = size.kept, size.tokens, 1 / 2**20
@@ -83,11 +83,11 @@ def dry_run(setup: RunSetup, measure: Program) -> int:
 
 
 def time_of(setup: RunSetup, task: Task | None, size: Size, measure: Program) -> str:
-    """How long a run would take, in words: measured in a few steps, or else the least that it can be.
+    """The time of a run in words: measured in a few steps, or else a lower bound.
 
     Args:
-        task: None if its text is not on this computer.
-        measure: a program that makes a few steps, and returns the seconds of a step and of an evaluation.
+        task: None if the text is not on this computer.
+        measure: a program that makes a few steps and returns the seconds of a step and of an evaluation.
     """
     options = setup.options
     steps = options.max_iters - (setup.checkpoint.step if setup.checkpoint else 0)
@@ -98,7 +98,7 @@ def time_of(setup: RunSetup, task: Task | None, size: Size, measure: Program) ->
     elif products > TOO_LONG:
         reason = f"a step takes {duration(products)} or more"
     elif free and size.kept[0] + size.activations > free:
-        reason = f"only {amount(free)} of memory are free"
+        reason = f"only {amount(free)} of memory is free"
     if reason:
         return f"at least {duration(steps * products)} for the matrix products alone; not measured, because {reason}"
     model = setup.make_model(task.tokenizer)
@@ -108,12 +108,12 @@ def time_of(setup: RunSetup, task: Task | None, size: Size, measure: Program) ->
     evaluations = 1 + -(-steps // options.eval_interval)
     return (
         f"about {duration(steps * step + evaluations * evaluation)}: {steps:,} steps of {step * 1e3:,.0f} ms and "
-        f"{evaluations:,} evaluations of {duration(evaluation)} and what they write"
+        f"{evaluations:,} evaluations of {duration(evaluation)}, plus samples and checkpoints"
     )
 
 
 def duration(seconds: float) -> str:
-    """A time as people say it.
+    """A time in a suitable unit.
 
     >>> duration(0.4), duration(99), duration(9000), duration(1e6)
     ('0.4 s', '99 s', '2.5 h', '11.6 days')
@@ -125,7 +125,7 @@ def duration(seconds: float) -> str:
 
 
 def free_memory(device: str) -> int | None:
-    """The bytes that are free on a device; None where nobody knows."""
+    """The free memory of a device in bytes; None if unknown."""
     if room := get_device(device).memory():
         return room[0]
     try:  # Linux
@@ -140,12 +140,12 @@ def free_memory(device: str) -> int | None:
 
 
 def is_shortage(error: Exception) -> bool:
-    """Whether an error means that memory ran out: for arrays a MemoryError, for cuBLAS and the driver one of theirs."""
+    """Whether an error means that memory ran out: a MemoryError, or an error of cuBLAS or the driver."""
     return isinstance(error, MemoryError) or bool(FULL.search(str(error)))
 
 
 def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
-    """What a training run would have needed, and which of its options make it need less."""
+    """The error for a training run: the memory that it needs, and the options that reduce it."""
     options, size = setup.options, size_of(setup)
     advice = [f"a smaller --{options.BATCH} (with more --gradient_accumulation_steps an update stays the same)"]
     if setup.checkpoint is None and setup.trained is None:
@@ -160,37 +160,37 @@ def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
     saved = not options.profile and setup.folder.last.exists()
     return TooLittleMemory(
         f"{shortage(error, options.device)}; {what} take {amount(kept)}, the activations of a micro-step about "
-        f"{amount(size.activations)}: take {' or '.join(advice)}"
+        f"{amount(size.activations)}: use {' or '.join(advice)}"
         + (f"; {setup.folder.last} is intact: --resume continues from there" if saved else "")
     )
 
 
 def too_little_to_sample(trained: Trained, device: str, beam: int, error: Exception) -> TooLittleMemory:
-    """What writing with a model would have needed, and which options of sample.py make it need less."""
+    """The error for sampling: the memory that it needs, and the options of sample.py that reduce it."""
     config, arrays = trained.config, list(trained.weights.values())
     weights = sum(array.nbytes for array in arrays)
     cache = 2 * config.n_layer * config.block_size * config.n_embd * arrays[0].itemsize
     advice = ["a smaller --beam"] if beam else []
-    advice += ["a shorter text to begin with", "--use_cache=False, which is slow"]
+    advice += ["a shorter prompt", "--use_cache=False, which is slow"]
     advice += ["--device cpu"] if device == "cuda" else ["a smaller model"]
     return TooLittleMemory(
         f"{shortage(error, device)}; the weights take {amount(weights)}, keys and values up to {amount(cache)}"
-        f"{' for each hypothesis' if beam else ''}: take {' or '.join(advice)}"
+        f"{' for each hypothesis' if beam else ''}: use {' or '.join(advice)}"
     )
 
 
 def shortage(error: Exception, device: str) -> str:
-    """How much was asked for when there was no more, and what the device has."""
+    """The amount of memory that could not be allocated, and what the device has."""
     asked, room = ASKED_FOR.search(str(error)), get_device(device).memory()
     more = "more"
     if asked:
         more = amount(int(asked[1].replace(",", ""))) if asked[1] else f"{asked[2]} {asked[3]}"
-    said = f"there is not enough memory on the {'GPU' if device == 'cuda' else 'computer'}: {more} was asked for"
-    return said + (f", {amount(room[0])} of its {amount(room[1])} are free" if room else "")
+    said = f"there is not enough memory on the {'GPU' if device == 'cuda' else 'computer'}: {more} was requested"
+    return said + (f", {amount(room[0])} of its {amount(room[1])} is free" if room else "")
 
 
 def amount(count: int) -> str:
-    """A number of bytes as people read it.
+    """A number of bytes in a suitable unit.
 
     >>> amount(300 << 20), amount(5 << 29)
     ('300 MiB', '2.5 GiB')

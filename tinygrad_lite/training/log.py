@@ -1,6 +1,6 @@
 """The output of a training run: checkpoints, rows of metrics.csv, samples, the progress bar.
 
-Only process 0 has a `RunLog`. Nothing in it affects the training.
+Only process 0 has a `RunLog`. It does not affect the training.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tinygrad_lite.training.setup import RunSetup
 
 
 class RunLog:
-    """The files and the progress bar of a run; to be used in a `with`, which closes the bar."""
+    """The files and the progress bar of a run; used in a `with` statement, which closes the bar."""
 
     def __init__(self, setup: RunSetup, task: Task, model: Module, optimizer: Optimizer) -> None:
         self.setup, self.task, self.model, self.optimizer = setup, task, model, optimizer
         self.options, self.folder = setup.options, setup.folder
         before = setup.checkpoint
         self.best_loss, self.best_step = (before.best_loss, before.best_step) if before else (None, None)
-        self.refused: list[Exception] = []  # what could not be written at the latest evaluation
+        self.write_errors: list[Exception] = []  # at the latest evaluation
         self.first = optimizer.steps
         self.tokens, self.began, self.paused = 0, time.perf_counter(), 0.0  # since the last row
         bar = {"total": self.options.max_iters, "initial": self.first, "unit": "step", "dynamic_ncols": True}
@@ -49,7 +49,7 @@ class RunLog:
     # --- in the loop --------------------------------------------------------------------------------------------
 
     def updated(self, step: int, numbers: Numbers | None) -> None:
-        """Note that update number `step` was made; with its numbers, as a row of metrics.csv."""
+        """Record that update number `step` was made; with its numbers, if given, as a row of metrics.csv."""
         self.bar.update()
         self.tokens += self.task.target_tokens(step)
         if numbers:
@@ -62,8 +62,8 @@ class RunLog:
             self.tokens, self.began = 0, time.perf_counter()
 
     def save(self, step: int) -> None:
-        """Write `last`, and keep it as the checkpoint of this step if that was asked for."""
-        self.refused.clear()
+        """Write `last`, and keep a copy of it as the checkpoint of this step if an option asks for it."""
+        self.write_errors.clear()
         self.paused = time.perf_counter()
         with self.disk_errors(step):
             save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
@@ -103,14 +103,14 @@ class RunLog:
 
     @contextmanager
     def disk_errors(self, step: int) -> Iterator[None]:
-        """Inside, a failed write does not end the training, unless at its beginning or end."""
+        """Inside, a failed write does not end the training, except at its first and last step."""
         try:
             yield
         except (CheckpointError, OSError) as error:
             continues = self.first < step < self.options.max_iters and not self.options.stop_on_disk_error
             if not continues or (isinstance(error, OSError) and reader_has_gone(error)):
                 raise
-            self.refused.append(error)
+            self.write_errors.append(error)
             with suppress(OSError):  # the message may go to a file on the same disk
                 note = "training continues; the next evaluation tries again"
                 tqdm.write(f"warning: {error} ({note})", file=sys.stderr)
@@ -118,18 +118,17 @@ class RunLog:
     # --- at its end ---------------------------------------------------------------------------------------------
 
     def finish(self, stopped: bool) -> None:
-        """Save the weights of a run that was stopped; raise what could not be written at the last evaluation."""
+        """Save the weights of a run that was stopped; raise a write error of the last evaluation."""
         if stopped:
             save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
-        elif self.refused:
-            raise self.refused[0]
+        elif self.write_errors:
+            raise self.write_errors[0]
 
     def take_average(self) -> None:
         """Average the weights of the latest kept evaluations, element by element.
 
-        Late in training the weights move around a minimum rather than towards it; their mean is nearer to it than
-        the last of them (Vaswani et al. 2017, section 6.1, average 5 checkpoints; Izmailov et al. 2018,
-        arXiv:1803.05407).
+        Late in training the weights move around a minimum rather than towards it; their mean is closer to it than the
+        last of them (Vaswani et al. 2017, section 6.1, average 5 checkpoints; Izmailov et al. 2018, arXiv:1803.05407).
         """
         self.model.load_state_dict(mean_weights(self.folder.kept()[-self.options.average :]))
 
@@ -141,7 +140,7 @@ class RunLog:
         tqdm.write(f"{heading}; saved {self.folder.average}", file=sys.stderr)
 
     def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
-        """Everything that the run needs to continue, and sample.py to generate."""
+        """All that is needed to resume the run, and to generate with sample.py."""
         return Checkpoint(
             family=self.setup.family.name,
             model=self.model.config.to_json(),
@@ -156,9 +155,9 @@ class RunLog:
         )
 
     def explain(self, numbers: Numbers, processes: int) -> str:
-        """Say where the NaN or infinity of a step arose: run the step again in the checking mode."""
+        """Where the NaN or infinity of a step arose, as an error message; runs the step again with `detect_anomaly`."""
         step = numbers.step
-        reason, folder = "no operation made it when the step was run again", self.folder
+        reason, folder = "no operation produced it when the step was run again", self.folder
         if broken := [name for name, p in self.model.named_parameters() if not np.isfinite(p.numpy()).all()]:
             reason = f"the update before this step had already broken the parameter {broken[0]}"
         else:

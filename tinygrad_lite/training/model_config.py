@@ -34,11 +34,9 @@ class ModelConfig:
     Attributes:
         ALWAYS: the settings in every checkpoint since version 0.1.0. Any other one may be missing, and then has its
             default: so the default of a new setting must be what models did before it existed.
-        RENAMED: today's names of settings, by their names in older checkpoints.
     """
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset()
-    RENAMED: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
     def chosen(cls) -> dict[str, dataclasses.Field]:
@@ -91,7 +89,6 @@ class ModelConfig:
 
         Raises: CheckpointError if one is missing, unknown, or of a wrong type or range, or if they do not fit together.
         """
-        data = {cls.RENAMED.get(name, name): value for name, value in data.items()}
         known = {field.name: field for field in dataclasses.fields(cls)}
         if not cls.ALWAYS <= data.keys() <= known.keys():
             raise CheckpointError(f"the model's settings are {sorted(data)}, expected {sorted(known)}")

@@ -1,4 +1,4 @@
-"""What the scripts need to know of a family of models: the GPT is one, the translation model another.
+"""The description of a family of models for the scripts; the GPT is one, the translation model another.
 
 `train.py` and `sample.py` are the same for all families. Each family describes itself in one `ModelSpec` (at the end of
 gpt/task.py and of seq2seq/task.py), and its `Task` is the work that the training loop does step by step.
@@ -24,12 +24,12 @@ from tinygrad_lite.training.run_folder import newest_checkpoint
 
 @dataclass
 class Report:
-    """What an evaluation found out.
+    """The results of an evaluation besides the loss.
 
     Attributes:
-        measures: numbers beside the validation loss, by their columns in metrics.csv.
-        words: the same for people.
-        text: what the model writes now; empty for nothing.
+        measures: numbers by their columns in metrics.csv.
+        words: the same in words.
+        text: a sample by the model, or empty.
     """
 
     measures: dict[str, float]
@@ -38,32 +38,32 @@ class Report:
 
 
 class Task(Protocol):
-    """A model's data and how well it does on them: what the training loop works on."""
+    """A model's data, and its evaluation on them, for the training loop."""
 
     tokenizer: Tokenizer
     corpus_sha256: str
-    example: str  # what to let the trained model continue, or translate, first; empty if nothing suits
+    example: str  # a prompt, or a sentence, for the trained model; empty if there is none
 
     def describe(self) -> str:
-        """One line on the data."""
+        """One line about the data."""
         ...
 
     def unknown(self) -> dict[str, int]:
-        """What in the data the tokenizer does not know, and how often it occurs."""
+        """The characters or words that the tokenizer does not know, and how often they occur."""
         ...
 
     def target_tokens(self, step: int) -> int:
-        """The number of tokens that an update learns to predict, in all of its batches."""
+        """The number of target tokens of an update, in all of its batches."""
         ...
 
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, float]]:
         """The batches of one update, each with its share of the update's target tokens; the same for the same step.
 
-        The loss of an update is the mean over all its target tokens: the sum of the means of the batches, each times
-        its share. So several small batches, or parts of one, give exactly the gradient of a large one, whether or not
-        they have equally many tokens.
+        The loss of an update is the mean over all its target tokens: the sum of the batches' mean losses, each times
+        its share. So several small batches, or parts of one, give exactly the gradient of a large one, even if their
+        numbers of tokens differ.
 
-        Of several processes each has some of the rows of every batch; a batch without rows for it may be missing.
+        With several processes, each has some of the rows of every batch; a batch without rows for it may be omitted.
         """
         ...
 
@@ -72,24 +72,24 @@ class Task(Protocol):
         ...
 
     def report(self, model: Any, val_loss: float) -> Report:
-        """What else there is to say about a model with this validation loss."""
+        """Further results for a model with this validation loss."""
         ...
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A family of models, as a table.
+    """A family of models.
 
     Attributes:
         name: as in checkpoints and presets.
-        title: the same for people, as in "an option of ...".
+        title: the same in messages, as in "belongs to ...".
         about: what its training does, for --help.
         examples: commands for --help, each with what it does.
-        preset: what it is trained with if no preset is named.
-        options: the dataclass of its options, of which `model_config(vocab_size, specials)` makes a model's settings.
+        preset: the preset if none is named.
+        options: the dataclass of its options; its `model_config(vocab_size, specials)` makes the model's settings.
         config: the dataclass of these settings.
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
-        task: makes the task, of options and a tokenizer (None: learn one).
+        task: makes the task from options and a tokenizer (None: learn one).
         load: reads a trained model from a file or folder.
     """
 
@@ -106,7 +106,7 @@ class ModelSpec:
 
     @property
     def shape(self) -> frozenset[str]:
-        """The settings that decide which weights there are and what they compute."""
+        """The settings that determine the weights and the function that they compute."""
         return self.config.shape()
 
 
@@ -115,8 +115,8 @@ class Trained:
     """Settings, weights and tokenizer that belong together.
 
     Attributes:
-        about: one line for people: where it is from, and what it is.
-        corpus_sha256: the hash of the text that it learned from; empty if nobody knows.
+        about: one line for messages: its source, and a description.
+        corpus_sha256: the hash of the training text; empty if unknown.
     """
 
     path: Path
@@ -144,16 +144,16 @@ def check_family(path: Path, checkpoint: Checkpoint, name: str) -> None:
 
 
 def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
-    """Raise CheckpointError if special tokens that the model's settings name by id are other ones to the tokenizer."""
+    """Raise CheckpointError if the tokenizer has other ids for special tokens than the model's settings."""
     for name, token in config.specials.items():
         if tokenizer.specials.get(name) != token:
             raise CheckpointError(f"{path}: {name} is token {token} of its model, but not of its tokenizer")
 
 
 def read_trained(path: Path, family: str, config_class: type[ModelConfig], model_class: type) -> Trained:
-    """Read a trained model of a family: a checkpoint, or a folder, of which the newest one is taken.
+    """Read a trained model of a family from a checkpoint, or from the newest checkpoint in a folder.
 
-    Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
+    Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
     """
     if path.is_dir():
         path = newest_checkpoint(path)

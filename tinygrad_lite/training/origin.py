@@ -1,7 +1,7 @@
-"""The settings of a run that starts from trained weights: resumed with its own, or fine-tuned with another run's.
+"""The settings of a run that starts from trained weights: its own if it is resumed, others if it is fine-tuned.
 
-Weights have a shape, and a row for each token of their tokenizer. So a run that starts from weights takes both from
-them, and an option that says otherwise is an error.
+The weights determine the shape of the model and its tokenizer, so a run that starts from weights takes both from them,
+and an option that contradicts them is an error.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tinygrad_lite.training.run_folder import RunFolder
 
 
 def fixed(family: ModelSpec) -> frozenset[str]:
-    """The options that decide which weights there are: a run that starts from weights cannot change them."""
+    """The options that determine the weights; a run that starts from weights cannot change them."""
     return family.shape | {"tokenizer", "vocab_size"}
 
 
@@ -35,7 +35,7 @@ def resumed_options(
     source = f"checkpoint {folder.last}"
     check_saved(folder.last, family, checkpoint.training)
     before = build(family.options, (source, checkpoint.training))
-    # The checkpoint holds no path; which files the text was in, options.json says.
+    # The checkpoint holds no paths; those of the text are in options.json.
     files, noted = family.options.FILES, folder.noted_options()
     text = {} if {*files, "dataset"} & given.keys() else {name: noted[name] for name in files if name in noted}
     options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
@@ -45,8 +45,8 @@ def resumed_options(
             continue  # only the precision of a GPU's products changes
         if old != new:
             raise OptionError(
-                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, and its weights fit nothing "
-                "else; start a new run with another --out_dir"
+                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, which its weights "
+                "require; start a new run with another --out_dir"
             )
     for line in difference(checkpoint.training, options.saved()):
         say(f"changed: {line}")
@@ -64,7 +64,7 @@ def resumed_options(
 
 
 def check_saved(path: Path, family: ModelSpec, training: Mapping[str, Any]) -> None:
-    """Raise CheckpointError if settings say where to read or write: an untrusted checkpoint must not."""
+    """Raise CheckpointError if settings name files to read or write, which an untrusted checkpoint must not do."""
     dataset = training.get("dataset")
     outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
     if isinstance(dataset, str) and Path(dataset).name != dataset:
@@ -99,21 +99,21 @@ def load_origin(family: ModelSpec, origin: str) -> Trained:
 def adapted_options(
     family: ModelSpec, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> TrainOptions:
-    """The settings of a new run with other weights: their shape and tokenizer, else those of preset and command line.
+    """The settings of a new run that starts from weights: their shape and tokenizer, else preset and command line.
 
     Args:
         base, given: the values of the preset, and of the command line.
-        asked: the values that the user asked for, which must not be ignored silently.
-    Raises: OptionError that names what does not fit the weights.
+        asked: the values that the user requested, which must not be ignored silently.
+    Raises: OptionError that names an option that contradicts the weights.
     """
     own = {name: getattr(trained.config, name) for name in family.shape}
     own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
     for name in sorted(fixed(family) & asked.keys()):
         if name == "block_size" and asked[name] < own[name]:
-            own[name] = asked[name]  # the weights know longer contexts; a shorter one is faster
+            own[name] = asked[name]  # a shorter context than that of the weights is possible, and faster
         elif asked[name] != own[name]:
             raise OptionError(
                 f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
-                "leave it out, or train from scratch"
+                "omit it, or train from scratch"
             )
     return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))

@@ -1,15 +1,15 @@
 """Plot the loss of one run, or of several together, over its steps.
 
     python -m tinygrad_lite.training.plot out/goethe-char             makes out/goethe-char/curves.svg
-    python -m tinygrad_lite.training.plot out/a out/b --out curves.svg    both in one picture
+    python -m tinygrad_lite.training.plot out/a out/b --out curves.svg    both in one plot
     python -m tinygrad_lite.training.plot out/goethe-char --out curves.svg curves.png --log
 
 Each run has a colour: the thin line is its training loss, the thick one with points its validation loss. A run that
-is still training can be drawn too. Runs with different tokens are compared in bits per character, because a loss per
-token depends on what a token is. The horizontal axis is the step, since metrics.csv contains neither the number of
+is still training can be plotted too. Runs with different tokenizers are compared in bits per character, because a loss
+per token depends on the tokenizer. The horizontal axis is the step, since metrics.csv contains neither the number of
 tokens in a step nor its time.
 
-The picture depends only on the numbers: the same matplotlib writes the same bytes, whatever style its user has set.
+The plot depends only on the numbers: the same version of matplotlib writes the same bytes, whatever the user's style.
 matplotlib is an extra: pip install -e ".[viz]"
 """
 
@@ -30,14 +30,14 @@ from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
 
-# Switches off what each format would write about the program and the time.
+# Suppresses the program name and the time in each format.
 METADATA = {
     ".svg": {"Date": None, "Creator": None},
     ".png": {"Software": None},
     ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
 }
-# Colours that people with any kind of colour vision can tell apart (Okabe, Ito 2008), and that print well. Markers help
-# where there is no colour; 7 and 5 have no common divisor, so 35 runs look different.
+# Colours that are distinct for any kind of colour vision (Okabe, Ito 2008), and in print. Markers help where there is
+# no colour; 7 and 5 have no common divisor, so 35 runs look different.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v")
 LOSSES = ("loss", "val_loss", "bits_per_char")
@@ -48,9 +48,11 @@ UNITS = {"nats": "nats per token", "bits": "bits per character"}
 class PlotOptions:
     """The options of the plot."""
 
-    out: list[str] = option([], "pictures to write, .svg, .png or .pdf; none: curves.svg in the first run's folder")
+    out: list[str] = option([], "plots to write, .svg, .png or .pdf; none: curves.svg in the first run's folder")
     unit: str = option("auto", "auto: bits if there are several runs", choices=("auto", *UNITS))
-    smooth: int = option(9, "rows of which each point of the training loss is the mean; 1: none", unit="rows", low=1)
+    smooth: int = option(
+        9, "number of rows averaged for each point of the training loss; 1: no smoothing", unit="rows", low=1
+    )
     log: bool = option(False, "logarithmic axes, on which a power law is a straight line")
 
 
@@ -82,7 +84,7 @@ class Run:
 def read_run(path: Path) -> Run:
     """Read a run's folder, or a metrics.csv.
 
-    Raises: OptionError if there is none, if it is damaged, or if nothing in it can be drawn.
+    Raises: OptionError if there is none, if it is damaged, or if nothing in it can be plotted.
     """
     file = path / "metrics.csv" if path.is_dir() else path
     rows = read_rows(file)
@@ -91,7 +93,7 @@ def read_run(path: Path) -> Run:
         for name in ("loss", "val_loss")
     )
     if not len(training.steps) and not len(validation.steps):
-        raise OptionError(f"{file} has no losses yet: draw it when the run has been evaluated for the first time")
+        raise OptionError(f"{file} has no losses yet: plot it after the first evaluation of the run")
     factors = [row["bits_per_char"] / row["val_loss"] for row in rows if row["bits_per_char"] and row["val_loss"]]
     return Run(file, training, validation, factors[-1] if factors else None)
 
@@ -99,8 +101,8 @@ def read_run(path: Path) -> Run:
 def read_rows(file: Path) -> list[dict[str, float | None]]:
     """The rows of a metrics.csv: step, loss, val_loss and bits_per_char, each None where it was not measured.
 
-    Text after the last end of a line is ignored: the run may still be writing it, and 2 may become 2.31.
-    Raises: OptionError if there is no such file, or if it is another program's, or damaged.
+    An unfinished last line is ignored: the run may still be writing it, and 2 may become 2.31.
+    Raises: OptionError if there is no such file, or if it is damaged or from another program.
     """
     hint = "name the folder of a run, such as out/goethe-char, or its metrics.csv"
     try:
@@ -131,14 +133,14 @@ def read_rows(file: Path) -> list[dict[str, float | None]]:
             raise OptionError(f"{file}, line {number} is damaged: correct it by hand, or remove that line") from None
         for name in LOSSES:
             if row[name] is not None and not math.isfinite(row[name]):
-                say(f"note: {file}, line {number}: {name} is {row[name]}, which cannot be drawn")
+                say(f"note: {file}, line {number}: {name} is {row[name]}, which cannot be plotted")
                 row[name] = None
         rows.append(row)
     return rows
 
 
 def names(files: Sequence[Path]) -> list[str]:
-    """Names for the runs: their folders, with as many parent folders as needed to tell them apart.
+    """Names for the runs: their folders, with as many parent folders as are needed to distinguish them.
 
     >>> names([Path("/out/old/char/metrics.csv"), Path("/out/new/char/metrics.csv")])
     ['old/char', 'new/char']
@@ -155,8 +157,9 @@ def names(files: Sequence[Path]) -> list[str]:
 def smoothed(curve: Curve, rows: int) -> Curve:
     """Each point replaced by the mean of itself and its neighbours, `rows` in all (one fewer if that is even).
 
-    Near the start there are fewer, as many before as after: the loss falls steeply there, and the mean of the first
-    loss and what came later would let it begin too low. Near the end, where it hardly falls, those after are missing.
+    Near the start the window is smaller and stays symmetric: the loss falls steeply there, so averaging the first loss
+    with later ones would make the curve begin too low. Near the end, where the loss hardly falls, the window is cut
+    off.
 
     >>> smoothed(Curve(np.arange(4), np.array([4.0, 2.0, 3.0, 1.0])), 3).losses
     array([4., 3., 2., 2.])
@@ -166,40 +169,40 @@ def smoothed(curve: Curve, rows: int) -> Curve:
 
 
 def above_zero(curve: Curve) -> Curve:
-    """The points that logarithmic axes can show, which excludes the evaluation at step 0."""
+    """The points that logarithmic axes can show: not the evaluation at step 0."""
     keep = (curve.steps > 0) & (curve.losses > 0)
     return Curve(curve.steps[keep], curve.losses[keep])
 
 
-# --- drawing --------------------------------------------------------------------------------------------------
+# --- plotting --------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def own_style() -> Iterator[None]:
-    """Inside, matplotlib draws in its own style, not in its user's; nothing in an SVG comes from random numbers.
+    """Inside, matplotlib uses its default style, not the user's, and no random numbers in an SVG.
 
     Raises: UserError if it is not installed.
     """
     try:
         import matplotlib
     except ImportError:
-        raise UserError('drawing needs matplotlib, which is not installed: pip install -e ".[viz]"') from None
+        raise UserError('plotting needs matplotlib, which is not installed: pip install -e ".[viz]"') from None
     with matplotlib.rc_context():
         matplotlib.rcdefaults()
-        # Text stays text, which can be searched for; the salt takes the place of the random numbers.
+        # Text remains searchable text; the salt replaces random numbers.
         matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tinygrad_lite"})
         yield
 
 
 def new_figure(width: float, height: float):
-    """An empty matplotlib Figure of this size in inches; to be called inside `own_style`."""
+    """An empty matplotlib Figure of this size in inches; call it inside `own_style`."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def draw(runs: Sequence[Run], options: PlotOptions):
-    """The picture, as a matplotlib Figure; to be called, and saved, inside `own_style`.
+def plot_runs(runs: Sequence[Run], options: PlotOptions):
+    """The plot as a matplotlib Figure; call this, and save the figure, inside `own_style`.
 
     Raises: OptionError if a unit cannot be computed, or if logarithmic axes have nothing to show.
     """
@@ -212,14 +215,14 @@ def draw(runs: Sequence[Run], options: PlotOptions):
     for number, run in enumerate(runs):
         scale = 1.0 if unit == "nats" else run.bits_per_nat
         if scale is None:
-            raise OptionError(f"{run.file}: bits per character are known after an evaluation; take --unit nats")
+            raise OptionError(f"{run.file}: bits per character need an evaluation; use --unit nats")
         training, validation = smoothed(run.training, options.smooth), run.validation
         if options.log:
             training, validation = above_zero(training), above_zero(validation)
             if not len(training.steps) and not len(validation.steps):
-                raise OptionError(f"{run.file} has nothing after step 0 yet: draw it without --log")
+                raise OptionError(f"{run.file} has nothing after step 0 yet: omit --log")
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
-        dot = "." if len(training.steps) == 1 else ""  # one point alone makes no line
+        dot = "." if len(training.steps) == 1 else ""  # a single point makes no line
         thin += axes.plot(training.steps, training.losses * scale, dot, color=colour, linewidth=0.9, alpha=0.55)
         thick += axes.plot(validation.steps, validation.losses * scale, marker, ls="-", color=colour, lw=1.8, ms=3.5)
         best.append(describe_best(run.validation, scale))
@@ -233,7 +236,7 @@ def draw(runs: Sequence[Run], options: PlotOptions):
     else:
         title, lines = f"thick: validation, thin: training{mean}", thick
         labels = [name + value for name, value in zip(called, best, strict=True)]
-    # matplotlib leaves out what begins with _ and takes $ for mathematics, so the names are put in afterwards.
+    # matplotlib omits labels that begin with _ and reads $ as mathematics, so the names are set afterwards.
     legend = axes.legend(lines, ["-"] * len(lines), title="-", frameon=False, alignment="left")
     for text, words in zip([legend.get_title(), *legend.get_texts()], [title, *labels], strict=True):
         text.set_parse_math(False)
@@ -254,7 +257,7 @@ def describe_best(validation: Curve, scale: float) -> str:
 
 
 def set_ticks(axes, log: bool) -> None:
-    """Write the numbers at the axes as 3, not 3 × 10^0, and as 1,000, not 1e3; draw only a light grid."""
+    """Write the numbers at the axes as 3, not 3 × 10^0, and as 1,000, not 1e3; and show a light grid."""
     from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
     if log:
@@ -275,7 +278,7 @@ def set_ticks(axes, log: bool) -> None:
 
 
 def write_out(axis) -> None:
-    """Few numbers on a logarithmic axis, and all their digits: 0.5, 1, 2, ... 500, 1,000."""
+    """Few numbers on a logarithmic axis, written with all digits: 0.5, 1, 2, ... 500, 1,000."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
@@ -284,14 +287,14 @@ def write_out(axis) -> None:
 
 
 def save(figure, path: Path) -> None:
-    """Write the picture in the format that the file's suffix names.
+    """Write the plot in the format of the file's suffix.
 
     Raises: OptionError if the file cannot be written.
     """
     try:
         figure.savefig(path, metadata=METADATA[path.suffix.lower()], dpi=160)
     except OSError as error:
-        raise OptionError(f"{path} cannot be written ({error.strerror}): choose another place") from None
+        raise OptionError(f"{path} cannot be written ({error.strerror}): choose another file") from None
 
 
 def main(argv: list[str]) -> int:
@@ -300,7 +303,7 @@ def main(argv: list[str]) -> int:
         PlotOptions,
         argv,
         prog="python -m tinygrad_lite.training.plot",
-        description="Draw the training and validation losses of runs. RUN is a run's folder or its metrics.csv.",
+        description="Plot the training and validation losses of runs. RUN is a run's folder or its metrics.csv.",
         positional="RUN ...",
         several=True,
     )
@@ -309,14 +312,14 @@ def main(argv: list[str]) -> int:
         raise OptionError("name the folder of a run: python -m tinygrad_lite.training.plot out/goethe-char")
     for name in options.out:
         if Path(name).suffix.lower() not in METADATA:
-            raise OptionError(f"--out {name}: must end with one of {', '.join(METADATA)}; runs stand before --out")
+            raise OptionError(f"--out {name}: must end with one of {', '.join(METADATA)}; name the runs before --out")
     runs = [read_run(Path(name)) for name in parsed.positionals]
-    pictures = [Path(name) for name in options.out] or [runs[0].file.parent / "curves.svg"]
+    plots = [Path(name) for name in options.out] or [runs[0].file.parent / "curves.svg"]
     with own_style():
-        figure = draw(runs, options)
-        for picture in pictures:
-            save(figure, picture)
-            say(f"wrote {picture}")
+        figure = plot_runs(runs, options)
+        for file in plots:
+            save(figure, file)
+            say(f"wrote {file}")
     return 0
 
 

@@ -1,16 +1,16 @@
-"""What the training loop asks of the other processes: the communicator, for one process that has no others.
+"""The communicator, through which the training loop talks to other processes; here for a single process.
 
 The loop in train.py is one program that every process runs, each on its own part of every batch ("single program,
-multiple data"). Where they meet, the loop calls its communicator:
+multiple data"). Where the processes meet, the loop calls the communicator:
 
-    sum_gradients    the losses and gradients of all parts are added up
-    clip             the gradients are scaled down to a global norm
-    numbers          loss and norm of the step, the same for all
-    share_weights    each process has updated its slice of the weights; now all have all of them, and agree to stop
-    gather           one value from each process, for everything else
+    sum_gradients    sum the losses and gradients of all parts
+    clip             scale the gradients down to a global norm
+    numbers          the loss and norm of the step, the same in all processes
+    share_weights    give each process the slices of the weights that the others updated; agree on whether to stop
+    gather           collect one value from each process
 
-`OneProcess` does what remains of this with a single process, `OneGPU` does it without making the GPU wait, and
-`WorkerProcesses` (workers.py) lets the processes of one machine work side by side.
+`OneProcess` is the communicator of a single process, `OneGPU` one that does not make the GPU wait, and
+`WorkerProcesses` (workers.py) that of several processes on one machine.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tinygrad_lite.training.run_folder import StopRequest
 
 
 class Numbers(NamedTuple):
-    """What a step has shown.
+    """The numbers of a step.
 
     Attributes:
-        step: the step.
+        step: number of the step.
         loss: mean nats per target token.
-        norm: of the gradients, before they were scaled down.
+        norm: global norm of the gradients before clipping.
     """
 
     step: int
@@ -40,20 +40,20 @@ class Numbers(NamedTuple):
 
     @property
     def are_finite(self) -> bool:
-        """Whether the update may be made."""
+        """Whether loss and norm are finite, so that the update may be made."""
         return math.isfinite(self.loss) and math.isfinite(self.norm)
 
 
 class OneProcess:
-    """All work is done here.
+    """The communicator of a single process.
 
     Args:
-        stop: says whether someone has asked for an end.
+        stop: holds a request to stop.
 
     Attributes:
-        rank: the number of this process, from 0. Process 0 alone writes files and speaks.
-        size: how many processes there are.
-        should_stop: whether all processes are to stop before the next step.
+        rank: number of this process, from 0. Only process 0 writes files and messages.
+        size: number of processes.
+        should_stop: whether all processes must stop before the next step.
     """
 
     rank = 0
@@ -65,11 +65,11 @@ class OneProcess:
         self.step, self.loss, self.norm = 0, 0.0, 0.0
 
     def gather(self, value: Any) -> list[Any]:
-        """This value of every process, in the order of their ranks; returns when all have got here."""
+        """The values of all processes, in the order of their ranks; waits until all have called it."""
         return [value]
 
     def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
-        """Add up the gradients of all processes, and their parts of the loss."""
+        """Sum the gradients of all processes, and their parts of the loss."""
         self.step, self.loss = step, sum(loss.item() for loss in losses)
 
     @property
@@ -82,19 +82,19 @@ class OneProcess:
         self.norm = optimizer.clip_grad_norm(max_norm)
 
     def numbers(self, wait: bool = True) -> Numbers | None:
-        """The numbers of the latest step; None if they are on their way and `wait` is False."""
+        """The numbers of the latest step; None if they are not known yet and `wait` is False."""
         return Numbers(self.step, self.loss, self.norm)
 
     def share_weights(self, optimizer: Optimizer) -> None:
-        """Make the weights that each process has updated known to all, and agree on whether to stop."""
+        """Give all processes the weights that each has updated, and agree on whether to stop."""
         self.should_stop = self.is_asked_to_stop
 
 
 class OneGPU(OneProcess):
-    """One process whose GPU works through what it is given while Python goes ahead: only `numbers` waits for it.
+    """A single process with a GPU, which works asynchronously: only `numbers` waits for it.
 
-    So Python does not see a NaN at once. The GPU itself does: from then on it changes no weight (see cuda/guard.py), so
-    that later the step can be run again from the weights that it had.
+    So Python does not see a NaN at once. The GPU itself does, and from then on changes no weight (see cuda/guard.py),
+    so that the step can be run again from the weights that it started with.
     """
 
     def __init__(self, optimizer: Optimizer, stop: StopRequest | None = None) -> None:
@@ -103,12 +103,15 @@ class OneGPU(OneProcess):
         optimizer.guard = self.guard.numbers
 
     def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
+        """Remember the losses; they stay on the GPU."""
         self.step, self.losses = step, losses
 
     def clip(self, optimizer: Optimizer, max_norm: float) -> None:
+        """Queue the norm and the scaling on the GPU, which blocks the update if loss or norm is not finite."""
         self.guard.judge(self.losses, optimizer.gather_gradients(), max_norm, self.step)
 
     def numbers(self, wait: bool = True) -> Numbers | None:
+        """The numbers of the latest step, or of the first whose numbers are not finite; None unless `wait`."""
         if not wait:
             return None
         loss, norm, broken = self.guard.look()

@@ -1,6 +1,6 @@
-"""The surroundings of a training run: its folder, its log file, the signals that stop it, the memory allocator.
+"""The environment of a training run: its folder, metrics.csv, the signals that stop it, the memory allocator.
 
-Nothing here depends on a model or affects a result; it keeps the loop in train.py short.
+Nothing here depends on a model or affects a result.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.device import get_device
-from tinygrad_lite.training.checkpoint import POSIX, describe, load_checkpoint, write_atomically
+from tinygrad_lite.training.checkpoint import POSIX, by_new_names, describe, load_checkpoint, write_atomically
 
 METRICS = (
     *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
@@ -40,8 +40,8 @@ SAMPLE_HEADING = re.compile(r"^=== step ([0-9][0-9,]{0,100}): ", re.MULTILINE)
 def tune_memory() -> bool:
     """Let the C library keep freed memory instead of returning it to the system; True if that worked.
 
-    A training step allocates and frees the same large arrays again and again. By default glibc asks the kernel for
-    each of them again, which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
+    Every training step allocates and frees the same large arrays. By default glibc gets each of them from the kernel,
+    which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
     It affects the whole process, so only the scripts call it, never `import tinygrad_lite`. Does nothing outside glibc.
     """
     try:
@@ -54,7 +54,7 @@ def tune_memory() -> bool:
 
 
 def release_memory() -> bool:
-    """Return freed memory to the system once: for a process that will not need it again soon."""
+    """Return freed memory to the system once, when it will not be needed again soon."""
     try:
         return bool(ctypes.CDLL(None).malloc_trim(0))
     except (OSError, AttributeError, TypeError):
@@ -64,7 +64,8 @@ def release_memory() -> bool:
 class StopRequest:
     """Inside, Ctrl-C and SIGTERM only set a flag, so that the loop can save before it ends.
 
-    A second Ctrl-C stops at once, as usual. A second SIGTERM does not: `timeout` sends two, to a process and its group.
+    A second Ctrl-C stops at once, as usual. A second SIGTERM does not, since `timeout` sends two: to a process and to
+    its group.
     """
 
     def __init__(self) -> None:
@@ -87,7 +88,7 @@ class StopRequest:
 
     @property
     def exit_status(self) -> int:
-        """What a shell expects of a process that a signal ended: 128 + its number."""
+        """The status that a shell expects after a signal: 128 + its number."""
         return 128 + self.signal if self.signal else 0
 
 
@@ -102,7 +103,7 @@ class RunFolder:
         self.metrics = self.path / "metrics.csv"
         self.samples = self.path / "samples.txt"
         self.options = self.path / "options.json"
-        # By file, the text that could not be written yet, and its position in the file.
+        # By file: the position of text that could not be written yet, and the text.
         self.waiting: dict[Path, tuple[int, str]] = {}
 
     def refuse_if_used(self) -> None:
@@ -121,7 +122,7 @@ class RunFolder:
     def locked(self) -> Iterator[None]:
         """Make the folder; inside, no other process can train in it.
 
-        Raises: OptionError if another run is at work, or if the folder cannot be made.
+        Raises: OptionError if another run uses it, or if it cannot be made.
         """
         for file in (self.path / "lock", self.metrics, self.samples):
             if file.is_symlink():
@@ -137,7 +138,7 @@ class RunFolder:
                     import fcntl
 
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                else:  # Windows locks bytes; the file is empty, but its first byte can be locked all the same
+                else:  # Windows locks bytes; the file is empty, but its first byte can still be locked
                     import msvcrt
 
                     msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
@@ -152,7 +153,7 @@ class RunFolder:
             try:
                 yield
             finally:
-                if not POSIX:  # Windows may take its time to see that the file was closed
+                if not POSIX:  # Windows may release the lock of a closed file late
                     msvcrt.locking(file.fileno(), msvcrt.LK_UNLCK, 1)
 
     def begin(self, options: dict[str, Any]) -> None:
@@ -168,7 +169,7 @@ class RunFolder:
     def note_options(self, options: dict[str, Any]) -> None:
         """Write options.json."""
         text = json.dumps(options, indent=2, sort_keys=True, ensure_ascii=False)
-        # A file name that is not UTF-8 is noted by JSON's own escape, \udcfc or the like, and read back the same.
+        # A file name that is not UTF-8 is written with JSON's escapes, such as \udcfc, and read back unchanged.
         write_atomically(self.options, (text + "\n").encode("utf-8", "backslashreplace"))
 
     def noted_options(self) -> dict[str, Any]:
@@ -177,10 +178,10 @@ class RunFolder:
             noted = json.loads(self.options.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return {}
-        return noted if isinstance(noted, dict) else {}
+        return by_new_names(noted) if isinstance(noted, dict) else {}
 
     def rewind(self, step: int) -> None:
-        """Drop what the run will write again when it continues after `step` updates: rows of metrics.csv, samples."""
+        """Remove the rows and samples that the run will write again when it continues after `step` updates."""
         rows = [METRICS]
         if self.metrics.exists():
             with open(self.metrics, encoding="utf-8", errors="replace", newline="") as file:
@@ -208,7 +209,7 @@ class RunFolder:
         self._add(self.samples, f"=== {heading}\n{text}\n\n")
 
     def _add(self, path: Path, text: str) -> None:
-        """Append a text to a file, or keep it until the file can be written."""
+        """Append text to a file, or keep it until the file can be written."""
         end, before = self.waiting.get(path) or (path.stat().st_size if path.exists() else 0, "")
         self.waiting[path] = (end, before + text)
         with suppress(CheckpointError):
@@ -222,20 +223,20 @@ class RunFolder:
         for path, (end, text) in list(self.waiting.items()):
             try:
                 with open(path, "a", encoding="utf-8", newline="\n") as file:
-                    file.truncate(end)  # remove half a row that an earlier attempt left
+                    file.truncate(end)  # remove a partial row of an earlier attempt
                     file.write(text)
             except OSError as error:
                 with suppress(OSError):
                     os.truncate(path, end)
-                raise CheckpointError(f"cannot write {path} ({error.strerror}): make room") from None
+                raise CheckpointError(f"cannot write {path} ({error.strerror}): free some space") from None
             del self.waiting[path]
 
     def kept(self) -> list[Path]:
-        """The checkpoints of single evaluations that are kept beside last and best, the oldest first."""
+        """The checkpoints of single evaluations, kept besides last and best; oldest first."""
         return sorted(self.path.glob("step-*.safetensors"))
 
     def keep(self, step: int, number: int) -> None:
-        """Keep `last` as the checkpoint of this step, and of all such ones only the latest `number`."""
+        """Keep a copy of `last` as the checkpoint of this step, and only the latest `number` of such copies."""
         path = self.path / f"step-{step:08d}.safetensors"
         if number:
             if not path.exists():  # a resumed run evaluates again where it stopped
@@ -245,7 +246,7 @@ class RunFolder:
 
 
 def newest_checkpoint(folder: Path) -> Path:
-    """The checkpoint written last anywhere under a folder.
+    """The newest checkpoint anywhere under a folder.
 
     Raises: CheckpointError if there is none.
     """
@@ -256,11 +257,11 @@ def newest_checkpoint(folder: Path) -> Path:
 
 
 def available_cores() -> int:
-    """The cores that this process may use: fewer than the machine has under taskset, or in a container."""
+    """The number of cores that this process may use; taskset or a container may restrict it."""
     affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     with suppress(OSError, ValueError):
-        # Linux: microseconds of computing allowed in each period, such as "200000 100000" for two cores, or "max".
+        # Linux: CPU microseconds allowed per period, and the period: "200000 100000" for two cores; or "max".
         allowed, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
         cores = min(cores, max(1, round(int(allowed) / int(period))))
     return cores
@@ -270,8 +271,8 @@ def available_cores() -> int:
 def matmul_rate(device: str, dtype: str) -> float:
     """The peak rate of the machine: floating-point operations per second of a product of two large matrices.
 
-    A training step that did nothing but such products would run at this rate; `--profile` prints how near it comes.
-    Takes about a tenth of a second. On a GPU the products have the chosen precision (cuda/precision.py).
+    It bounds the rate of a training step, and `--profile` prints the share that a step reaches. It takes about a tenth
+    of a second. On a GPU the products have the chosen precision (cuda/precision.py).
     """
     place, size = get_device(device), LARGE[device]
     a = place.from_host(np.full((size, size), 0.5, "float64" if dtype == "float64" else "float32"))

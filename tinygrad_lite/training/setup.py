@@ -1,12 +1,12 @@
-"""Where a run starts and with which settings: everything before the training loop in train.py.
+"""The origin and the settings of a run: everything before the training loop in train.py.
 
     --init_from scratch       settings: defaults < preset < command line;                   weights: random
     --init_from resume        settings: those of the run in out_dir < command line;         weights: its last ones
     --init_from PATH          settings: defaults < preset < PATH's shape < command line;    weights: PATH's
 
 The last is called fine-tuning: training continues, usually on another text and with a smaller learning rate, from
-trained weights. Optimizer and step start again; the tokenizer is PATH's, because a weight matrix has a row for each of
-its tokens.
+trained weights. The optimizer and the step count start from zero; the tokenizer is PATH's, because the embedding has a
+row for each of its tokens.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
 
 @dataclass
 class RunSetup:
-    """What a run begins with.
+    """The options, folder and weights with which a run starts.
 
     Attributes:
-        checkpoint: the last state of the run that is resumed, if it is one.
-        trained: the weights that a new run begins with, if they are not random.
-        vocab_size: the tokens of the text, once it has been read.
+        checkpoint: the last state of the run that is resumed; None for a new run.
+        trained: the weights with which a new run starts; None for random weights.
+        vocab_size: size of the vocabulary, once the text has been read.
     """
 
     family: ModelSpec
@@ -60,25 +60,25 @@ class RunSetup:
 
     @property
     def tokenizer(self) -> Tokenizer | None:
-        """The tokenizer that the weights need; none for random weights, which can learn any."""
+        """The tokenizer of the weights; None for random weights, which fit any."""
         if self.checkpoint:
             return tokenizer_from_json(self.checkpoint.tokenizer)
         return self.trained.tokenizer if self.trained else None
 
     @property
     def weights(self) -> dict[str, np.ndarray] | None:
-        """The weights to begin with; none if they are to be random."""
+        """The initial weights; None if they are random."""
         if self.checkpoint:
             return self.checkpoint.weights
         if self.trained is None:
             return None
         weights = dict(self.trained.weights)
-        for name in self.family.model.position_tables & weights.keys():  # a shorter context needs fewer positions
+        for name in self.family.model.position_tables & weights.keys():  # a shorter context has fewer positions
             weights[name] = weights[name][: self.options.block_size]
         return weights
 
     def make_task(self) -> Task:
-        """Prepare the data, and describe them."""
+        """Prepare the data, and print a description."""
         task = self.family.task(self.options, self.tokenizer)
         self.vocab_size = task.tokenizer.vocab_size
         say(task.describe())
@@ -87,7 +87,7 @@ class RunSetup:
         return task
 
     def make_model(self, tokenizer: Tokenizer) -> Module:
-        """The model to train. Random weights depend on the seed only, not on the device."""
+        """The model to train. Random weights depend on the seed alone, not on the device."""
         options, weights = self.options, self.weights
         config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
         if weights is not None:
@@ -109,16 +109,16 @@ class RunSetup:
         except ValueError as error:
             raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
-            say("warning: this is not the text that the run was trained on so far")
+            say("warning: this is not the text on which the run was trained so far")
         self.folder.rewind(self.checkpoint.step)
         self.folder.note_options(self.options.noted())
         say(f"resuming after {self.checkpoint.step:,} steps")
 
 
 def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
-    """What the command line asks for. The available options depend on the preset or weights that it names.
+    """Read the command line. The available options depend on the preset or weights that it names.
 
-    Raises: UserError with one sentence that says what cannot be done, before any text is fetched.
+    Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
     presets = list_presets(PRESETS)
     family = choose_family(argv, presets, families)
@@ -130,7 +130,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         description=family.about,
         examples=family.examples,
         positional="preset",
-        about_positional=f"what to train, of the presets below (default {family.preset})",
+        about_positional=f"one of the presets below (default {family.preset})",
         common=COMMON,
         epilog="\n".join(["presets:", *(f"  {name:<16} {about}" for name, about in presets.items()), "", *explained]),
         ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
@@ -146,15 +146,17 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         choices = {field.name: field.metadata["choices"] or () for field in fields(other.options)}["dataset"]
         if other is not family and given.get("dataset") in choices:
             command = f"python train.py {other.preset} --dataset {given['dataset']}"
-            raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: {command}")
+            raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
     base = read_preset(find_preset(PRESETS, named or family.preset))
     base.pop("family", None)
     options = build(family.options, (f"preset {named or family.preset}", base), ("command line", given))
     origin = "resume" if options.resume else options.init_from
     if origin == "resume" and options.overwrite:
-        raise OptionError("--resume continues a run and --overwrite starts it again: choose one of them")
+        raise OptionError("--resume continues a run and --overwrite starts it again: omit one of them")
     if options.resume and options.init_from not in ("scratch", "resume"):
-        raise OptionError(f"--resume continues a run and --init_from {options.init_from} starts another: choose one")
+        raise OptionError(
+            f"--resume continues a run and --init_from {options.init_from} starts a new one: omit one of them"
+        )
     folder = RunFolder(options.out_dir or Path("out") / (named or default_name(origin, given) or family.preset))
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last)
@@ -163,7 +165,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
     elif origin == "scratch":
         setup = RunSetup(family, options, folder)
     else:
-        asked = base | given if named else given  # the default preset was not asked for
+        asked = base | given if named else given  # the default preset does not count as a request
         trained = load_origin(family, origin)
         setup = RunSetup(family, adapted_options(family, trained, base, given, asked), folder, trained=trained)
     check_options(setup)
@@ -173,7 +175,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
 
 
 def choose_family(argv: Sequence[str], presets: Collection[str], families: Sequence[ModelSpec]) -> ModelSpec:
-    """The family of the preset that is named, else of the weights to start from or to continue with, else the first."""
+    """The family of the named preset, else that of the weights to start from or to resume, else the first."""
     parts = split_command_line(argv, *(family.options for family in families))
     named = next((part.text for part in parts if not part.name), None)
     if named in presets:
@@ -192,7 +194,7 @@ def choose_family(argv: Sequence[str], presets: Collection[str], families: Seque
 
 
 def options_elsewhere(family: ModelSpec, families: Sequence[ModelSpec]) -> tuple[dict[str, str], list[str]]:
-    """Of the options that only other families have: where each belongs, and a line of --help for each such family."""
+    """For the options of other families only: where each belongs, and a line of --help for each such family."""
     own, hints, lines = {field.name for field in fields(family.options)}, {}, []
     for other in families:
         names = [field.name for field in fields(other.options) if field.name not in own]
@@ -201,7 +203,7 @@ def options_elsewhere(family: ModelSpec, families: Sequence[ModelSpec]) -> tuple
         hints |= {name: f"belongs to {other.title}: {command} --{name} ..." for name in names}
         if names:
             listed = ", ".join(f"--{name}" for name in names)
-            lines.append(f"Options of {other.title} alone, explained by {command} --help: {listed}")
+            lines.append(f"Options of {other.title} only, explained by {command} --help: {listed}")
     return hints, lines
 
 
@@ -213,9 +215,9 @@ def default_name(origin: str, given: Mapping[str, Any]) -> str:
 
 
 def family_of(preset: Mapping[str, Any], families: Sequence[ModelSpec]) -> ModelSpec:
-    """The family that a preset is for: what it names, or the first.
+    """The family that a preset names, or the first.
 
-    Raises: OptionError if it names an unknown one.
+    Raises: OptionError if it names an unknown family.
     """
     name = preset.get("family", families[0].name)
     for family in families:
@@ -228,13 +230,13 @@ def family_of(preset: Mapping[str, Any], families: Sequence[ModelSpec]) -> Model
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
-    """Raise OptionError if a new run would destroy another one without being told to."""
+    """Raise OptionError if a new run would destroy another one without --overwrite."""
     if not (options.overwrite or options.dry_run or options.profile):
         folder.refuse_if_used()
 
 
 def check_options(setup: RunSetup) -> None:
-    """Choose the device, and check that the run can be computed."""
+    """Choose the device and the number of workers, and check the options."""
     options = setup.options
     if options.device == "auto":
         options.device = get_device("auto").name
@@ -245,30 +247,30 @@ def check_options(setup: RunSetup) -> None:
     if options.min_lr is not None and options.min_lr > options.learning_rate:
         raise OptionError(
             f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but the "
-            "learning rate ends there: choose a smaller one, or omit it for a tenth"
+            "learning rate ends there: choose a smaller one, or omit it for a tenth of the peak"
         )
     options.check(learns_tokenizer=setup.tokenizer is None)
     for name in options.FILES:
         paths = getattr(options, name)
         for path in [paths] if isinstance(paths, str) else paths:
             if path and not os.path.exists(path):
-                raise CorpusError(f"there is no file {path}, which --{name} names")
+                raise CorpusError(f"--{name} {path}: there is no such file")
 
 
 def number_of_workers(options: TrainOptions) -> int:
-    """The number of processes that share the work. It is part of what makes a run reproducible.
+    """The number of processes that share the work. The results of a run depend on it, in the last digits.
 
-    Raises: OptionError if there are more than the work can be shared by.
+    Raises: OptionError if there are more than can share a batch.
     """
-    most = options.most_workers() if options.device == "cpu" else 1
-    if options.workers > most:
+    limit = options.most_workers() if options.device == "cpu" else 1
+    if options.workers > limit:
         reason = "each needs a part of the batch" if options.device == "cpu" else "one keeps a GPU busy"
-        raise OptionError(f"--workers {options.workers}: {reason}; use at most {most}")
-    return options.workers or min(MAX_DEFAULT_WORKERS, available_cores(), most)
+        raise OptionError(f"--workers {options.workers}: {reason}; use at most {limit}")
+    return options.workers or min(MAX_DEFAULT_WORKERS, available_cores(), limit)
 
 
 def warn_of_unknown(task: Task) -> None:
-    """Count the characters of the text that the weights never saw, because their tokenizer does not have them."""
+    """Warn of characters of the text that the tokenizer of the weights does not have."""
     counts = task.unknown()
     if not counts:
         return

@@ -1,20 +1,20 @@
-"""Worker processes: several processes of one machine train one model, through memory that all of them see.
+"""Worker processes: several processes on one machine train one model through shared memory.
 
         process 0                             process 1
     1.  gradients of its part of the batch,   gradients of its part of the batch,
         into row 0 of an array (W, N)         into row 1
-    2.  adds up its half of the N columns     adds up the other half
+    2.  sums its half of the N columns        sums the other half
     3.  updates its half of the N weights     updates the other half
 
-Each of the three needs what the others did before, so between them all processes wait for each other, in `gather`;
-whoever waits takes no time from the others. The N weights, the W rows of gradients and the optimizer's running means
-lie in the shared memory, so none of them is ever sent.
+Each step needs the results of all processes in the step before, so between steps they wait for each other, in `gather`;
+waiting uses no CPU. The N weights, the W rows of gradients and the optimizer's running means are in shared memory, so
+none of them is ever sent.
 
-Why is this faster, although matrix products use all cores anyway? The products of a small model are over too soon for
-sharing them to pay, and everything else in NumPy runs on one core. Whole processes share everything.
+Why is this faster, although matrix products use all cores anyway? The products of a small model are too short to be
+worth splitting, and everything else in NumPy runs on one core. With processes, all of the work is split.
 
-The memory has no name and no file that could be left behind, and a process ends when its pipe to process 0 does:
-whatever ends process 0, even SIGKILL, leaves nothing.
+The memory has no name and no file that could be left behind, and a process ends when its pipe to process 0 closes:
+whatever ends process 0, even SIGKILL, nothing remains.
 
 This is data parallelism as in Goyal et al. 2017 (arXiv:1706.02677), section 3; that each process updates only its own
 part of the weights is the first stage of ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054).
@@ -45,20 +45,20 @@ from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import OneGPU, OneProcess
 from tinygrad_lite.training.run_folder import StopRequest, release_memory, tune_memory
 
-PATIENCE = 5  # seconds that a process is given to end
-STOPPING = (signal.SIGINT, signal.SIGTERM)  # the signals with which people stop a run
+PATIENCE = 5  # seconds that a process may take to end
+STOPPING = (signal.SIGINT, signal.SIGTERM)  # the signals that stop a run
 Program = Callable[[TrainOptions, Task, Module, Optimizer, OneProcess], Any]  # what every process runs
 
 
 class Gone(Exception):
-    """Process 0 has ended, so this one has nothing left to do."""
+    """Process 0 has ended, so this process ends too."""
 
 
 class WorkerProcesses(OneProcess):
     """The communicator of one of several processes.
 
     Args:
-        pipes: of process 0 those to all others, in order; of another one the pipe to process 0.
+        pipes: in process 0, the pipes to all others, in order; in another process, the pipe to process 0.
         gradients: (W, N), a row for each process.
     """
 
@@ -77,6 +77,10 @@ class WorkerProcesses(OneProcess):
         optimizer.part = optimizer.slice_of(rank, size)
 
     def gather(self, value: Any) -> list[Any]:
+        """The values of all processes; see `OneProcess`.
+
+        Raises: Gone if process 0 has ended; in process 0, UserError if another process has, or the error that it sent.
+        """
         if self.rank:
             try:
                 self.pipes[0].send((None, value))
@@ -100,6 +104,7 @@ class WorkerProcesses(OneProcess):
         return values
 
     def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
+        """Sum this process's slice of the gradients over all processes."""
         own, unreached = self.gradients[self.rank, optimizer.part], optimizer.unreached()
         optimizer.gather_gradients()
         facts = self.gather((sum(loss.item() for loss in losses), unreached))
@@ -111,13 +116,15 @@ class WorkerProcesses(OneProcess):
                 own += self.gradients[rank, optimizer.part]
 
     def clip(self, optimizer: Optimizer, max_norm: float) -> None:
+        """Scale the slice down; the squared norms of all slices are summed in the order of the ranks."""
         own = self.gradients[self.rank, optimizer.part]
         self.norm = math.sqrt(sum(self.gather(float(own @ own))))
         if 0 < max_norm < self.norm:
             own *= max_norm / self.norm
 
     def share_weights(self, optimizer: Optimizer) -> None:
-        self.should_stop = any(self.gather(self.is_asked_to_stop))  # the weights lie in the shared memory
+        """Wait until all slices are updated, and agree on whether to stop; the weights are in shared memory."""
+        self.should_stop = any(self.gather(self.is_asked_to_stop))
 
     def _raise_gone(self, rank: int) -> None:
         process = self.processes[rank - 1]
@@ -125,8 +132,8 @@ class WorkerProcesses(OneProcess):
         status = process.exitcode
         reason = f"ended with status {status}" if status is None or status >= 0 else signal.Signals(-status).name
         raise UserError(
-            f"worker {rank} (process {process.pid}) is gone: {reason}; perhaps memory ran out; what was saved before "
-            "is intact: --resume continues from there, --workers 1 takes less memory"
+            f"worker {rank} (process {process.pid}) has ended: {reason}; perhaps memory ran out; earlier checkpoints "
+            "are intact: --resume continues from there, --workers 1 needs less memory"
         )
 
 
@@ -139,26 +146,26 @@ def start_processes(
     optimizer: Optimizer,
     stop: StopRequest | None = None,
 ) -> Iterator[OneProcess]:
-    """Start the processes that `options.workers` asks for; gives the communicator of this one, which is process 0.
+    """Start `options.workers` processes, this one included; yields the communicator of this one, process 0.
 
-    The others call `program` with a model and an optimizer of their own in the same memory, and a communicator.
-    Inside the block, this process must do the same.
+    The others call `program` with their own model, optimizer and communicator, on the same memory. Inside the block,
+    this process must call it too.
     """
     if options.workers == 1:
         can_wait = options.device == "cuda" and type(optimizer) is AdamW and not options.composed
         yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)
         return
-    context = multiprocessing.get_context("spawn")  # a new Python, which no thread or lock of this one can disturb
+    context = multiprocessing.get_context("spawn")  # a new Python, independent of threads and locks in this one
     rows = 1 + len(optimizer.states) + options.workers
     memory = context.RawArray(ctypes.c_char, rows * optimizer.values.data.nbytes)
-    gradients = lay_into(memory, optimizer, rank=0, contents=True)
-    release_memory()  # of the arrays that lay outside the shared memory before
+    gradients = move_into(memory, optimizer, rank=0, contents=True)
+    release_memory()  # that of the arrays that have moved to the shared memory
     learned = {name: (name in optimizer.places, p.requires_grad) for name, p in model.named_parameters()}
     progress = optimizer.steps, optimizer.skipped
     pipes: list[Connection] = []
     processes: list[multiprocessing.process.BaseProcess] = []
     try:
-        with deaf():
+        with ignoring_signals():
             for rank in range(1, options.workers):
                 here, there = context.Pipe()
                 arguments = (there, rank, memory, program, options, task, type(model), model.config, learned, progress)
@@ -175,7 +182,7 @@ def start_processes(
     finally:
         optimizer.part = None
         for pipe in pipes:
-            pipe.close()  # the end of its pipe is what a process waits for
+            pipe.close()  # a process ends when its pipe closes
         for process in processes:
             process.join(PATIENCE)
             if process.is_alive():
@@ -184,11 +191,11 @@ def start_processes(
 
 
 @contextlib.contextmanager
-def deaf() -> Iterator[None]:
-    """Inside, new processes are born deaf to Ctrl-C and SIGTERM.
+def ignoring_signals() -> Iterator[None]:
+    """Inside, new processes start with Ctrl-C and SIGTERM ignored.
 
-    Ctrl-C reaches all processes of a terminal, and SIGTERM often all of a group. Only process 0 acts on them: it tells
-    the others at the end of the step.
+    Ctrl-C reaches all processes of a terminal, and SIGTERM often a whole group. Only process 0 reacts, and all
+    processes agree to stop at the end of the step.
     """
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
     try:
@@ -198,14 +205,14 @@ def deaf() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def lay_into(memory: Any, optimizer: Optimizer, rank: int, contents: bool) -> np.ndarray:
-    """Lay an optimizer's flat arrays into the shared memory; returns the gradients of all processes, (W, N).
+def move_into(memory: Any, optimizer: Optimizer, rank: int, contents: bool) -> np.ndarray:
+    """Move an optimizer's flat arrays into the shared memory; returns the gradients of all processes, (W, N).
 
-    The rows of the memory are: the weights, the optimizer's states, and the gradients of each process.
+    The rows of the memory are the weights, the optimizer's states, and the gradients of each process.
 
     Args:
-        rank: whose row of gradients the optimizer takes.
-        contents: whether its weights and states go along; otherwise it takes those that are there.
+        rank: the process whose row of gradients the optimizer uses.
+        contents: whether to copy its weights and states into the memory; otherwise it adopts those in the memory.
     """
     values = optimizer.values.data
     rows = np.frombuffer(memory, values.dtype).reshape(-1, values.size)
@@ -226,11 +233,11 @@ def work(
     learned: dict[str, tuple[bool, bool]],
     progress: tuple[int, dict[str, int]],
 ) -> None:
-    """The life of a process other than process 0: make a model on the shared memory, and run the program.
+    """The main function of a process other than process 0: make a model on the shared memory, and run the program.
 
     Args:
-        learned: of each parameter whether it has a place in the memory, and whether it requires a gradient.
-        progress: how many updates were made, and how many of them left a parameter out.
+        learned: for each parameter, whether it is in the memory, and whether it requires a gradient.
+        progress: number of updates that were made, and by parameter the number of those that skipped it.
     """
     for number in STOPPING:
         signal.signal(number, signal.SIG_IGN)
@@ -246,12 +253,12 @@ def work(
             optimizer = options.make_optimizer(model)
             for name, parameter in model.named_parameters():
                 parameter.requires_grad = learned[name][1]
-            gradients = lay_into(memory, optimizer, rank, contents=False)
+            gradients = move_into(memory, optimizer, rank, contents=False)
             optimizer.steps, optimizer.skipped = progress
             comm = WorkerProcesses(rank, options.workers, [pipe], gradients, optimizer)
             comm.gather(None)
             program(options, task, model, optimizer, comm)
-    except (Gone, UserError):  # process 0 has ended, or reports the same
+    except (Gone, UserError):  # process 0 has ended, or reports the same error
         pass
     except MemoryError:
         with contextlib.suppress(OSError):

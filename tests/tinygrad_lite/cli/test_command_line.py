@@ -179,15 +179,15 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
         (["--device"], "--device needs a value: one of cpu, cuda, auto"),
         (
             ["--out_dir", "--bias"],
-            "--out_dir needs a value: a text (one that begins with -- is written --out_dir=...)",
+            "--out_dir needs a value: a text (write a value that begins with -- as --out_dir=...)",
         ),
         (
             ["a", "b"],
-            "unexpected argument 'b': options are written --name value (train.py --help lists all)",
+            "unexpected argument 'b': write options as --name value (train.py --help lists all)",
         ),
-        (["-bias"], "unexpected argument '-bias': options are written --name value (train.py --help lists all)"),
-        (["--"], "unexpected argument '--': options are written --name value (train.py --help lists all)"),
-        ([""], "unexpected argument '': options are written --name value (train.py --help lists all)"),
+        (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help lists all)"),
+        (["--"], "unexpected argument '--': write options as --name value (train.py --help lists all)"),
+        ([""], "unexpected argument '': write options as --name value (train.py --help lists all)"),
         (["--max_iters=a\nb"], r"--max_iters 'a\nb': must be a whole number, at least 0 (steps)"),
     ],
 )

@@ -22,7 +22,7 @@ def test_words_for_people_go_to_stderr(capsys):
         (OptionError("--x 3: too large"), 2, "make: --x 3: too large\n"),
         (DecodingError("top_p 2: too large"), 2, "make: top_p 2: too large\n"),
         (CheckpointError("no such file"), 1, "make: no such file\n"),
-        (MemoryError(), 1, "make: there is not enough memory for this: use a smaller model or a smaller batch\n"),
+        (MemoryError(), 1, "make: out of memory: use a smaller model or a smaller batch\n"),
         (OSError("the disk is full"), 1, "make: the disk is full\n"),
         (KeyboardInterrupt(), 130, "\nmake: stopped\n"),
     ],

@@ -166,7 +166,7 @@ def test_a_size_that_an_archive_states_wrongly_is_not_relied_on(said):
 
 @pytest.mark.parametrize("name", ["eng.txt", "DEU.TXT", "../deu.txt", "/deu.txt", "folder/deu.txt"])
 def test_only_the_exact_file_of_an_archive_is_read(name):
-    with pytest.raises(CorpusError, match=rf"^{WHERE} has no file deu\.txt in it$"):
+    with pytest.raises(CorpusError, match=rf"^{WHERE} does not contain the file deu\.txt$"):
         unzip(zipped({name: "evil"}), "deu.txt", WHERE)
 
 
@@ -185,7 +185,7 @@ def test_an_encrypted_file_is_refused():
 
 def test_a_kind_of_compression_without_a_bound_is_refused():
     for compression in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
-        with pytest.raises(CorpusError, match=r"deu\.txt is not packed as zip archives usually are"):
+        with pytest.raises(CorpusError, match=r"deu\.txt has an unusual compression method"):
             unzip(zipped({"deu.txt": "Hund"}, compression), "deu.txt", WHERE)
         assert unzip(zipped({"deu.txt": "Hund"}), "deu.txt", WHERE) == "Hund"
 
@@ -383,7 +383,7 @@ def test_another_file_than_the_known_one_is_refused_before_it_is_unpacked(web, m
         found = hashlib.sha256(data).hexdigest()
         known = hashlib.sha256(good).hexdigest()
         with pytest.raises(
-            CorpusError, match=rf"\({url} gives a different file .*: its sha256 is {found} and not {known}\)"
+            CorpusError, match=rf"\({url} is not the expected file: its sha256 is {found}, not {known}\)"
         ):
             load_parallel("multi30k", print)
     assert url not in unpacked

@@ -248,7 +248,7 @@ def test_another_hash_than_the_known_one_is_a_warning_each_time(monkeypatch):
         corpus = load_parallel("tatoeba", said.append)
         assert [line for line in said if "warning" in line] == [
             "warning: the parallel corpus tatoeba has changed since numbers were measured on it: "
-            f"its sha256 is {corpus.sha256} and not {'ab' * 32}"
+            f"its sha256 is {corpus.sha256}, not {'ab' * 32}"
         ]
         assert not any("no known one" in line for line in said)
         fail_if_fetched(monkeypatch)
@@ -297,6 +297,6 @@ def test_the_hash_depends_on_order_and_part():
 
 
 @pytest.mark.parametrize("line", ["", "pairs", "pairs\tHallo!", "pairs\ta\tb\tc", "names\ta\tb", "Pairs\ta\tb"])
-def test_a_line_that_is_no_pair_is_named(line):
+def test_the_error_names_a_line_that_is_not_a_pair(line):
     with pytest.raises(CorpusError, match=r"^line 2 of the cache is not a pair: "):
         from_table(f"pairs\tJa.\tYes.\n{line}\n")

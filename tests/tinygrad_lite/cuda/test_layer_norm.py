@@ -131,7 +131,7 @@ def test_the_checking_mode_sees_a_broken_gradient(cuda):
     x = Tensor([[1e30, 1.0]], device=cuda)
     weight = Tensor([[1e-30, 0.0]], device=cuda, requires_grad=True)
     weight.grad = weight.detach().zeros_like()
-    with detect_anomaly(), pytest.raises(NonFiniteError, match="the gradient of linear made an infinity"):
+    with detect_anomaly(), pytest.raises(NonFiniteError, match="the gradient of linear produced an infinity"):
         (F.linear(x, weight) * 1e30).backward()
 
 

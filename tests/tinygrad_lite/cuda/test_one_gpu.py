@@ -89,7 +89,7 @@ def test_a_broken_step_is_named_and_the_run_resumes_before_it(cuda, monkeypatch)
         patch.setattr(train, "SPECS", (dataclasses.replace(train.GPT, model=SickGPT),))
         with pytest.raises(UserError) as caught:
             run_training(**run)
-    named = r"step 3: the loss is nan and the gradient.s norm nan; log made a NaN .* \(`.*log\(\)"
+    named = r"step 3: the loss is nan and the gradient.s norm nan; log produced a NaN .* \(`.*log\(\)"
     assert re.match(named, str(caught.value))
     assert "--resume" in str(caught.value)
     assert train.main(arguments(**run, init_from="resume")) == 0

@@ -72,7 +72,7 @@ def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, capsys)
         pytest.skip("a GPU is kept busy by one process")
     assert train.main([*arguments(workers=number), "--profile"]) == 0
     out = capsys.readouterr().out
-    assert f"as process 0 of {number} sees them" in out
+    assert f"in process 0 of {number}" in out
     fused = [name for name in ("linear", "scaled_dot_product_attention", "layer_norm") if is_fused(name)]
     for name in (*fused, "(sums, clipping, update)"):
         assert f"\n{name} " in out

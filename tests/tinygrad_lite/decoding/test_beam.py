@@ -285,7 +285,7 @@ def test_the_length_factor_is_that_of_the_paper():
         ({"length_penalty": math.inf}, "length_penalty is inf"),
         ({"stop_token": 4}, "token 4 is not in the vocabulary"),
         ({"forbidden": (7,)}, "token 7 is not in the vocabulary"),
-        ({"stop_token": 1, "forbidden": (1,)}, "stop_token 1 is in forbidden too"),
+        ({"stop_token": 1, "forbidden": (1,)}, "stop_token 1 is also in forbidden"),
     ],
 )
 def test_settings_out_of_range_are_refused(bad, message):

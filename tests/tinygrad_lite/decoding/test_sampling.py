@@ -206,7 +206,7 @@ def test_a_row_does_not_depend_on_its_neighbours():
     assert not np.array_equal(together[1], together[3])  # same first token, but each row has its own draws
 
 
-def test_the_seed_decides():
+def test_the_seed_determines_the_text():
     table = random_table(12, seed=6)
     texts = [tokens_of(table, [0, 0], max_new_tokens=30, seed=seed) for seed in (1, 1, 2)]
     np.testing.assert_array_equal(texts[0], texts[1])
@@ -301,7 +301,7 @@ def test_a_setting_out_of_range_is_refused_at_once(setting, value):
         ({"beam": 2, "n_best": 3}, "n_best is 3, but a beam of 2 keeps only 2"),
         ({"length_penalty": -0.5}, "length_penalty is -0.5"),
         ({"length_penalty": math.nan}, "length_penalty is nan"),
-        ({"stop_token": 1, "forbidden": (0, 1)}, "stop_token 1 is in forbidden too"),
+        ({"stop_token": 1, "forbidden": (0, 1)}, "stop_token 1 is also in forbidden"),
         ({"vocab_size": 4, "stop_token": 4}, "token 4 is not in the vocabulary of 4 tokens"),
         ({"vocab_size": 4, "forbidden": (-1,)}, "token -1 is not in the vocabulary"),
     ],

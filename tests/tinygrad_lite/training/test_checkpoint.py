@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 import safetensors
 
+from gpt.config import GPTConfig, GPTOptions
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.cli.options import build
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.training import checkpoint
 from tinygrad_lite.training.checkpoint import KEY, Checkpoint, describe, load_checkpoint, save_checkpoint
 
 
@@ -64,8 +67,8 @@ def rewritten(path, **changes) -> None:
     ],
 )
 def test_a_loss_is_only_called_that_of_a_checkpoint_if_it_is(best_loss, best_step, words):
-    checkpoint = replace(example(), best_loss=best_loss, best_step=best_step)
-    assert describe(checkpoint) == f"gpt with 14 parameters after 17 steps{words}"
+    described = describe(replace(example(), best_loss=best_loss, best_step=best_step))
+    assert described == f"gpt with 14 parameters after 17 steps{words}"
 
 
 def test_everything_comes_back_bit_for_bit(tmp_path):
@@ -102,6 +105,20 @@ def test_it_holds_neither_host_nor_user_nor_path(tmp_path):
     data = path.read_bytes()
     for secret in (str(tmp_path), socket.gethostname(), f'"{getpass.getuser()}"', os.getcwd()):
         assert secret.encode() not in data
+
+
+def test_renamed_settings_load_under_their_old_names(tmp_path, monkeypatch):
+    path = tmp_path / "last.safetensors"
+    old = GPTConfig(11, n_layer=2, n_head=2, n_embd=6).to_json()
+    old["n_blocks"] = old.pop("n_layer")
+    save_checkpoint(path, replace(example(), model=old, training={"n_blocks": 2, "step_size": 0.25}))
+    with pytest.raises(CheckpointError, match="n_blocks"):
+        GPTConfig.from_json(load_checkpoint(path).model)
+    monkeypatch.setattr(checkpoint, "RENAMED", {"n_blocks": "n_layer", "step_size": "learning_rate"})
+    loaded = load_checkpoint(path)
+    assert GPTConfig.from_json(loaded.model) == GPTConfig(11, n_layer=2, n_head=2, n_embd=6)
+    options = build(GPTOptions, ("checkpoint", loaded.training))
+    assert (options.n_layer, options.learning_rate) == (2, 0.25)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatch):

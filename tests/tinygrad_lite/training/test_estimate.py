@@ -74,8 +74,8 @@ def test_a_gpu_is_measured_too(workplace, capsys, cuda):
 
 def test_shortage_names_what_the_libraries_name():
     nowhere = "there is not enough memory on the computer: "
-    assert shortage(MemoryError(NUMPY), "cpu") == f"{nowhere}4.00 GiB was asked for"
-    assert shortage(MemoryError(), "cpu") == f"{nowhere}more was asked for"
+    assert shortage(MemoryError(NUMPY), "cpu") == f"{nowhere}4.00 GiB was requested"
+    assert shortage(MemoryError(), "cpu") == f"{nowhere}more was requested"
     assert amount(2**20 * 1023) == "1,023 MiB"
     assert amount(2**30 * 1024) == "1,024.0 GiB"
 
@@ -109,8 +109,8 @@ def test_training_on_a_gpu_that_is_too_small(profile, workplace, nearly_full, mo
     words = arguments(device=nearly_full, profile=profile)
     said = said_by("train.py", train.main, words, monkeypatch, capsys)
     assert re.fullmatch(
-        r"train\.py: there is not enough memory on the GPU: 2\.5 GiB was asked for, 1\.5 GiB of its 8\.0 GiB are free; "
-        r"weights, gradients and two moments take \d+ MiB, the activations of a micro-step about \d+ MiB: take "
+        r"train\.py: there is not enough memory on the GPU: 2\.5 GiB was requested, 1\.5 GiB of its 8\.0 GiB is free; "
+        r"weights, gradients and two moments take \d+ MiB, the activations of a micro-step about \d+ MiB: use "
         r"a smaller --batch_size \(with more --gradient_accumulation_steps an update stays the same\) or "
         r"a shorter --block_size or a smaller model \(--n_layer, --n_embd\) or --dtype bfloat16",
         said,
@@ -120,7 +120,7 @@ def test_training_on_a_gpu_that_is_too_small(profile, workplace, nearly_full, mo
 def test_a_library_of_cuda_runs_out_of_memory(workplace, nearly_full, monkeypatch, capsys):
     monkeypatch.setattr(GPT, "loss", fail(RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")))
     said = said_by("train.py", train.main, arguments(device=nearly_full), monkeypatch, capsys)
-    assert "on the GPU: more was asked for, 1.5 GiB of its 8.0 GiB are free; weights" in said
+    assert "on the GPU: more was requested, 1.5 GiB of its 8.0 GiB is free; weights" in said
     monkeypatch.setattr(GPT, "loss", fail(RuntimeError("cudaErrorIllegalAddress")))
     with pytest.raises(RuntimeError, match="cudaErrorIllegalAddress"):
         train.main(arguments(device=nearly_full, overwrite=True))
@@ -131,12 +131,12 @@ def test_training_on_a_computer_that_is_too_small(workplace, monkeypatch, capsys
     run_training(max_iters=2, eval_interval=2)
     monkeypatch.setattr(GPT, "loss", fail(MemoryError(NUMPY)))
     said = said_by("train.py", train.main, arguments(out_dir="other"), monkeypatch, capsys)
-    assert "there is not enough memory on the computer: 4.00 GiB was asked for; weights, gradients and two" in said
+    assert "there is not enough memory on the computer: 4.00 GiB was requested; weights, gradients and two" in said
     assert said.endswith("a smaller model (--n_layer, --n_embd)")
     words = ["--resume", "--out_dir=run", "--max_iters=9", "--composed"]
     said = said_by("train.py", train.main, words, monkeypatch, capsys)
     assert said.endswith(
-        "take a smaller --batch_size (with more --gradient_accumulation_steps an update stays the same) or the fused "
+        "use a smaller --batch_size (with more --gradient_accumulation_steps an update stays the same) or the fused "
         "operations (without --composed); run/last.safetensors is intact: --resume continues from there"
     )
     with pytest.raises(TooLittleMemory):  # which is both, a MemoryError and something that a user can mend
@@ -149,18 +149,16 @@ def test_writing_on_a_gpu_that_is_too_small(beam, workplace, nearly_full, monkey
     monkeypatch.setattr(GPT, "start", fail(MemoryError(CUPY)))
     words = [str(run.best), f"--device={nearly_full}", *([f"--beam={beam}"] if beam else [])]
     said = said_by("sample.py", sample.main, words, monkeypatch, capsys)
-    assert (
-        "on the GPU: 2.5 GiB was asked for, 1.5 GiB of its 8.0 GiB are free; the weights take 0 MiB, keys and" in said
-    )
-    advice = "take a smaller --beam or a shorter text" if beam else "take a shorter text"
-    assert f"{advice} to begin with or --use_cache=False, which is slow or --device cpu" in said
+    assert "on the GPU: 2.5 GiB was requested, 1.5 GiB of its 8.0 GiB is free; the weights take 0 MiB, keys and" in said
+    advice = "use a smaller --beam or a shorter prompt" if beam else "use a shorter prompt"
+    assert f"{advice} or --use_cache=False, which is slow or --device cpu" in said
 
 
 def test_writing_on_a_computer_that_is_too_small(workplace, monkeypatch, capsys):
     run = run_training(max_iters=2)
     monkeypatch.setattr(GPT, "start", lambda *_: np.empty(2**55))
     said = said_by("sample.py", sample.main, [str(run.best)], monkeypatch, capsys)
-    assert "on the computer: 256. PiB was asked for; the weights take" in said
+    assert "on the computer: 256. PiB was requested; the weights take" in said
     assert said.endswith("or a smaller model")
 
 

@@ -1,7 +1,6 @@
 """One dataclass field is a whole setting: option, check, help, JSON and shape follow from it."""
 
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
 
 import pytest
 
@@ -86,17 +85,6 @@ def test_a_field_is_a_key_of_the_json_and_old_checkpoints_have_its_default():
 def test_a_field_is_part_of_the_shape_unless_it_matters_in_training_only():
     assert replace(SPEC, config=Switched).shape == SPEC.shape | {"gates"}
     assert not {"dropout", "label_smoothing", "vocab_size", "pad"} & (GPTConfig.shape() | Seq2SeqConfig.shape())
-
-
-def test_a_renamed_setting_is_read_by_its_old_name():
-    class Renamed(GPTConfig):
-        RENAMED: ClassVar[dict[str, str]] = {"n_blocks": "n_layer"}
-
-    old = {"n_blocks" if name == "n_layer" else name: value for name, value in GPT_OF_0_1_0.items()}
-    assert Renamed.from_json(old).n_layer == 2
-    assert "n_blocks" not in Renamed.from_json(old).to_json()
-    with pytest.raises(CheckpointError, match="expected"):
-        GPTConfig.from_json(old)
 
 
 @BOTH

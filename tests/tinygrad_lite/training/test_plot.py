@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.training.plot import Curve, PlotOptions, draw, main, names, own_style, read_run, smoothed
+from tinygrad_lite.training.plot import Curve, PlotOptions, main, names, own_style, plot_runs, read_run, smoothed
 from tinygrad_lite.training.run_folder import METRICS, RunFolder
 
 
@@ -75,8 +75,8 @@ def test_what_is_not_finite_is_left_out_with_a_note(folders, capsys):
     assert (run.training.steps[-1], run.validation.steps[-1]) == (30, 30)
     assert run.bits_per_nat == pytest.approx(1.5)
     said = capsys.readouterr().err
-    assert "line 36: loss is inf, which cannot be drawn" in said
-    assert "line 37: val_loss is nan, which cannot be drawn" in said
+    assert "line 36: loss is inf, which cannot be plotted" in said
+    assert "line 37: val_loss is nan, which cannot be plotted" in said
 
 
 def test_what_cannot_be_read(tmp_path):
@@ -86,7 +86,7 @@ def test_what_cannot_be_read(tmp_path):
             read_run(path)
     for start in ("", "step,lo", ",".join(METRICS) + "\n"):
         file.write_text(start, encoding="utf-8")
-        with pytest.raises(OptionError, match=r"metrics\.csv has no losses yet: draw it when"):
+        with pytest.raises(OptionError, match=r"metrics\.csv has no losses yet: plot it after"):
             read_run(tmp_path)
     file.write_text("epoch,train/loss\n1,2.5\n", encoding="utf-8")
     with pytest.raises(OptionError, match="has no column step or loss or val_loss"):
@@ -179,7 +179,7 @@ def test_the_training_loss_is_drawn_in_bits_per_character_too(folders):
     pytest.importorskip("matplotlib")
     options = PlotOptions(smooth=1, unit="bits")
     with own_style():
-        thin, thick = draw([read_run(folders[0])], options).axes[0].get_lines()
+        thin, thick = plot_runs([read_run(folders[0])], options).axes[0].get_lines()
     assert thin.get_ydata()[0] == pytest.approx(5 * 1.5)
     assert thick.get_ydata().tolist() == pytest.approx([3, 2.625, 2.25, 1.875])
     assert thin.get_color() == thick.get_color()
@@ -188,7 +188,7 @@ def test_the_training_loss_is_drawn_in_bits_per_character_too(folders):
 def test_many_runs_look_different(folders):
     pytest.importorskip("matplotlib")
     with own_style():
-        lines = draw([read_run(folders[0])] * 35, PlotOptions()).axes[0].get_lines()
+        lines = plot_runs([read_run(folders[0])] * 35, PlotOptions()).axes[0].get_lines()
     assert len({(line.get_color(), line.get_marker()) for line in lines[1::2]}) == 35
 
 
@@ -219,7 +219,7 @@ def test_a_run_without_an_evaluation_can_be_drawn_in_nats_only(folders):
     [
         ([], "name the folder of a run"),
         (["one", "--out", "x.bmp"], r"--out x\.bmp: must end with one of \.svg, \.png, \.pdf"),
-        (["one", "--out", "x.svg", "two"], r"--out two: must end with .*; runs stand before --out"),
+        (["one", "--out", "x.svg", "two"], r"--out two: must end with .*; name the runs before --out"),
         (["one", "--unit", "bytes"], "must be one of auto, nats, bits"),
         (["gone"], "there is no gone"),
         (["one", "--smooth", "0"], "--smooth 0"),

@@ -143,7 +143,7 @@ def test_processes_agree_on_which_parameters_were_reached(late, monkeypatch):
 
 
 @pytest.mark.parametrize("stop", [pytest.param(3, marks=SLOW), 8])
-def test_a_stopped_run_goes_on_bit_for_bit(stop, monkeypatch):
+def test_a_stopped_run_resumes_bit_for_bit(stop, monkeypatch):
     """With as many workers as before: with dropout each has its own masks."""
     settings = {"workers": 2, "dropout": 0.2}
     whole = run_training(out_dir="whole", **settings)
@@ -233,7 +233,7 @@ def test_a_process_that_was_killed_is_named():
         os.kill(comm.processes[1].pid, signal.SIGKILL)
         comm.processes[1].join()
         comm.pipes[1].close()
-        with pytest.raises(UserError, match=r"worker 2 \(process \d+\) is gone: SIGKILL; .* --resume continues from"):
+        with pytest.raises(UserError, match=r"worker 2 \(process \d+\) has ended: SIGKILL; .* --resume continues from"):
             comm.gather(None)
     assert not any(process.is_alive() for process in comm.processes)
 
@@ -280,12 +280,12 @@ def test_whatever_ends_the_script_no_worker_is_left(number, workplace):
 
 def test_a_loss_that_is_not_finite_is_explained():
     """The checking mode runs the shares of all workers, one after the other."""
-    with pytest.raises(UserError, match=r"step \d+: the loss is .* (made a NaN|made an infinity|broken the)"):
+    with pytest.raises(UserError, match=r"step \d+: the loss is .* (produced a NaN|produced an infinity|broken the)"):
         run_training(workers=2, learning_rate=1e30, grad_clip=0, max_iters=10)
 
 
 def test_signals_are_handled_as_before():
     handler = signal.getsignal(signal.SIGINT)
-    with workers.deaf():
+    with workers.ignoring_signals():
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     assert signal.getsignal(signal.SIGINT) is handler

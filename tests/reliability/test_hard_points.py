@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.places import elsewhere, is_fused, there_and_back
-from tests.reliability.test_gradients import PRIMITIVES, TWINS
+from tests.reliability.test_gradients import PRIMITIVES, VERSIONS
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
@@ -544,7 +544,7 @@ NOTHING = [
 
 
 def test_every_operation_is_here():
-    assert {name for name, _, _ in NOTHING} >= PRIMITIVES | TWINS
+    assert {name for name, _, _ in NOTHING} >= PRIMITIVES | VERSIONS
 
 
 @both

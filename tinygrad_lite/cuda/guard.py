@@ -56,7 +56,7 @@ class Guard:
         numbers = self.numbers.data
         launch(kernel("guard", "judge", **types), (1,), (32,), sums, blocks, loss, float(max_norm), step, numbers)
 
-    def look(self) -> tuple[float, float, int | None]:
+    def read(self) -> tuple[float, float, int | None]:
         """Loss, norm, and the broken step or None; blocks until all queued work is done."""
         _, broken, loss, norm = self.device.to_host(self.numbers.data).tolist()
         return loss, norm, int(broken) if broken >= 0 else None

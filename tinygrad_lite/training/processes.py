@@ -114,5 +114,5 @@ class OneGPU(OneProcess):
         """The numbers of the latest step, or of the first whose numbers are not finite; None unless `wait`."""
         if not wait:
             return None
-        loss, norm, broken = self.guard.look()
+        loss, norm, broken = self.guard.read()
         return Numbers(self.step if broken is None else broken, loss, norm)

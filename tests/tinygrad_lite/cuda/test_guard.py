@@ -27,7 +27,7 @@ def judged(device, gradients, losses=(1.5,), max_norm=0.0, step=3, guard=None):
 @pytest.mark.parametrize("count", [1, 3, 4, 1000, 300_001])
 def test_loss_and_norm_can_be_read(cuda, count):
     gradients = rng.standard_normal(count).astype("float32")
-    loss, norm, broken = judged(cuda, gradients, losses=(1.5, 0.25)).look()
+    loss, norm, broken = judged(cuda, gradients, losses=(1.5, 0.25)).read()
     assert loss == 1.75
     assert norm == pytest.approx(np.linalg.norm(gradients.astype("float64")), rel=1e-6)
     assert broken is None
@@ -42,13 +42,13 @@ def test_the_scale_brings_the_norm_down_to_the_largest(cuda, max_norm, scale):
 @pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
 def test_the_first_broken_step_is_kept(cuda, bad):
     guard = judged(cuda, [1.0, bad, 1.0], step=7)
-    loss, norm, broken = guard.look()
+    loss, norm, broken = guard.read()
     assert (loss, broken) == (1.5, 7)
     assert not math.isfinite(norm)
     judged(cuda, [3.0, 4.0], losses=(9.0,), step=8, guard=guard)
-    assert guard.look()[0] == 1.5
-    assert guard.look()[2] == 7
-    assert judged(cuda, [3.0, 4.0], losses=(bad,), step=0).look()[2] == 0
+    assert guard.read()[0] == 1.5
+    assert guard.read()[2] == 7
+    assert judged(cuda, [3.0, 4.0], losses=(bad,), step=0).read()[2] == 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -76,8 +76,8 @@ def test_the_numbers_are_those_of_a_cpu(cuda, settings):
 
 def test_training_reads_numbers_only_when_a_row_is_due(cuda, monkeypatch):
     """Each reading makes Python wait; 12 updates with a row after every fourth, evaluated at 0 and 12."""
-    readings, look = [], Guard.look
-    monkeypatch.setattr(Guard, "look", lambda guard: readings.append(1) or look(guard))
+    readings, read = [], Guard.read
+    monkeypatch.setattr(Guard, "read", lambda guard: readings.append(1) or read(guard))
     run_training(device=cuda, max_iters=12, eval_interval=12, log_interval=4)
     assert len(readings) == 5
     assert len(losses(RunFolder("run"))) == 3

@@ -17,7 +17,18 @@ from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "adamw", "constant", "cosine", "decay_groups", "inverse_square_root"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Optimizer",
+    "adamw",
+    "constant",
+    "cosine",
+    "decay_groups",
+    "inverse_square_root",
+    "trapezoid",
+]
 
 BLOCK = 1 << 16  # elements; the five arrays of an AdamW update fit into a 2 MiB cache
 
@@ -198,3 +209,23 @@ def inverse_square_root(step: int, learning_rate: float, warmup_iters: int) -> f
     """
     warmup = max(1, warmup_iters)
     return learning_rate * min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+
+
+def trapezoid(
+    step: int, learning_rate: float, warmup_iters: int, lr_decay_iters: int, min_lr: float, plateau: float
+) -> float:
+    """A straight rise over warmup_iters steps, a plateau, then a straight fall to min_lr at lr_decay_iters.
+
+    The fall begins at step plateau * lr_decay_iters, or after the rise if that is later. Unlike the cosine's, the rates
+    before it do not depend on where the run ends, so one plateau serves runs of several lengths.
+
+    References: Zhai et al. 2022, section 3.5 (arXiv:2106.04560); Hägele et al. 2024, section 3 (arXiv:2405.18392). Also
+    known as WSD: warm-up, stable, decay.
+    """
+    if step < warmup_iters:
+        return learning_rate * (step + 1) / (warmup_iters + 1)
+    if step >= lr_decay_iters:
+        return min_lr
+    begin = max(warmup_iters, plateau * lr_decay_iters)
+    progress = max(0.0, (step - begin) / (lr_decay_iters - begin)) if begin < lr_decay_iters else 0.0
+    return learning_rate + progress * (min_lr - learning_rate)

@@ -35,6 +35,7 @@ OTHER_NAMES = answers(
         "--schedule": "scheduler lr_scheduler lr_scheduler_type lr_schedule lr_policy",
         "--decay_lr": "lr_decay",
         "--warmup_iters": "warmup warmup_steps num_warmup_steps n_warmup lr_warmup",
+        "--plateau": "plateau_fraction stable_ratio cooldown cooldown_frac warmdown warmdown_ratio num_decay_steps",
         "--min_lr": "lr_min min_learning_rate end_lr final_lr",
         "--beta1": "adam_beta1 momentum",
         "--beta2": "adam_beta2",
@@ -117,16 +118,26 @@ class TrainOptions:
     schedule: str = option(
         "cosine",
         "how the learning rate changes, if decay_lr",
-        choices=("cosine", "inverse_square_root", "constant"),
+        choices=("cosine", "trapezoid", "inverse_square_root", "constant"),
         group="training",
     )
     decay_lr: bool = option(True, "whether the learning rate follows the schedule or stays constant", group="training")
     warmup_iters: int = option(100, "steps of linear rise at the start", unit="steps", low=0, group="training")
     lr_decay_iters: int | None = option(
-        None, "step at which the cosine ends; none: max_iters", unit="steps", low=1, group="training"
+        None, "step at which cosine or trapezoid ends; none: max_iters", unit="steps", low=1, group="training"
     )
     min_lr: float | None = option(
-        None, "learning rate at the end of the cosine; none: a tenth of learning_rate", low=0.0, group="training"
+        None,
+        "learning rate at the end of cosine or trapezoid; none: a tenth of learning_rate",
+        low=0.0,
+        group="training",
+    )
+    plateau: float = option(
+        0.4,
+        "share of lr_decay_iters after which the trapezoid (warm-up, plateau, linear decay; also called WSD) falls",
+        low=0.0,
+        high=1.0,
+        group="training",
     )
     beta1: float = option(0.9, "decay of the gradient's running mean", low=0.0, below=1.0, group="training")
     beta2: float = option(0.99, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
@@ -190,6 +201,8 @@ class TrainOptions:
             return optim.inverse_square_root(step, self.learning_rate, self.warmup_iters)
         decay_iters = self.lr_decay_iters or self.max_iters
         min_lr = self.learning_rate / 10 if self.min_lr is None else self.min_lr
+        if self.schedule == "trapezoid":
+            return optim.trapezoid(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr, self.plateau)
         return optim.cosine(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr)
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:

@@ -51,6 +51,22 @@ def test_a_constant_rate_still_warms_up():
     assert options.learning_rate_at(10) == options.learning_rate_at(9000) == 1e-3
 
 
+def test_the_trapezoid():
+    """Rise over 100 steps, 1e-3 up to step 800 (0.4 of 2,000), then a straight line to a tenth at step 2,000."""
+    rate = TrainOptions(schedule="trapezoid").learning_rate_at
+    assert rate(0) == 1e-3 / 101
+    assert rate(99) == 1e-3 * 100 / 101
+    assert {rate(step) for step in range(100, 801)} == {1e-3}
+    assert [rate(step) for step in (1100, 1400, 1700)] == pytest.approx([7.75e-4, 5.5e-4, 3.25e-4], rel=1e-12)
+    assert rate(1999) == pytest.approx(1e-4 + 9e-4 / 1200, rel=1e-12)
+    assert rate(2000) == rate(5000) == 1e-4
+    ends = TrainOptions(schedule="trapezoid", plateau=0.5, lr_decay_iters=400, min_lr=0.0, warmup_iters=0)
+    assert [ends.learning_rate_at(step) for step in (0, 200, 300, 400)] == [1e-3, 1e-3, 5e-4, 0]
+    late = TrainOptions(schedule="trapezoid", plateau=0.01, warmup_iters=1000, min_lr=0.0)  # falls after the rise
+    assert [late.learning_rate_at(step) for step in (1000, 1500)] == pytest.approx([1e-3, 5e-4])
+    assert TrainOptions(schedule="trapezoid", plateau=1.0, min_lr=0.0).learning_rate_at(1999) == 1e-3
+
+
 def test_the_schedule_of_the_transformer_paper():
     """learning_rate is the peak, at step warmup_iters; four times as many steps later it is half of it."""
     options = TrainOptions(schedule="inverse_square_root", learning_rate=0.01, warmup_iters=100)
@@ -59,7 +75,7 @@ def test_the_schedule_of_the_transformer_paper():
     assert options.learning_rate_at(399) == pytest.approx(0.005)
 
 
-@pytest.mark.parametrize("schedule", ["cosine", "inverse_square_root", "constant"])
+@pytest.mark.parametrize("schedule", ["cosine", "trapezoid", "inverse_square_root", "constant"])
 @pytest.mark.parametrize("sizes", [(0, 0, None), (0, 100, None), (5, 0, None), (5, 5, None), (5, 9, 3), (1, 0, 1)])
 def test_no_combination_of_lengths_divides_by_zero(schedule, sizes):
     max_iters, warmup, decay = sizes

@@ -223,8 +223,10 @@ def test_float64_weights():
     }
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adam", "sgd"])
-@pytest.mark.parametrize("schedule", ["cosine", "inverse_square_root", "constant"])
+@pytest.mark.parametrize(
+    ("optimizer", "schedule"),
+    [("adamw", "cosine"), ("adam", "inverse_square_root"), ("sgd", "constant"), ("muon", "trapezoid")],
+)
 def test_every_optimizer_and_schedule_runs(optimizer, schedule):
     run = run_training(optimizer=optimizer, schedule=schedule, max_iters=3, positions="sinusoidal", bias=True)
     assert load_checkpoint(run.last).step == 3

@@ -306,7 +306,7 @@ class Optimizer:
             self.skipped[name] = self.skipped.get(name, 0) + 1
         new = [name for name, p in self.named.items() if p.requires_grad and name in unreached - self._warned]
         self._warned.update(new)
-        if new and (self.part is None or self.part.start == 0):  # of several processes, the first
+        if new and (self.part is None or self.part.start == 0 < self.part.stop):  # of several processes, the first
             shown = ", ".join(new[:8]) + (f" and {len(new) - 8} more" if len(new) > 8 else "")
             warnings.warn(f"no gradient has reached {shown}: not updated in this step", stacklevel=3)
 

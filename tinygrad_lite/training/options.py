@@ -32,6 +32,7 @@ OTHER_NAMES = answers(
         "--gradient_accumulation_steps": "accumulation_steps accumulate_grad_batches accum_steps grad_accum grad_acc",
         "--optimizer": "optim opt",
         "--learning_rate": "lr rate step_size base_lr peak_lr max_lr",
+        "--muon_learning_rate": "muon_lr matrix_lr lr_muon",
         "--schedule": "scheduler lr_scheduler lr_scheduler_type lr_schedule lr_policy",
         "--decay_lr": "lr_decay",
         "--warmup_iters": "warmup warmup_steps num_warmup_steps n_warmup lr_warmup",
@@ -113,8 +114,22 @@ class TrainOptions:
         high=1_000_000,
         group="training",
     )
-    optimizer: str = option("adamw", "update rule", choices=("adamw", "adam", "sgd"), group="training")
+    optimizer: str = option(
+        "adamw",
+        "update rule (muon: for the matrices of the blocks, adamw for the rest)",
+        choices=("adamw", "adam", "sgd", "muon"),
+        group="training",
+    )
     learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")
+    muon_learning_rate: float = option(
+        0.02,
+        "the same for the matrices that muon updates; it follows the same schedule",
+        above=0.0,
+        group="training",
+    )
+    muon_momentum: float = option(
+        0.95, "decay of the gradient's running mean in muon", low=0.0, below=1.0, group="training"
+    )
     schedule: str = option(
         "cosine",
         "how the learning rate changes, if decay_lr",
@@ -207,6 +222,14 @@ class TrainOptions:
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
         """The optimizer that the options ask for, over all parameters of the model."""
+        if self.optimizer == "muon":
+            return optim.Muon(
+                optim.muon_groups(model, self.weight_decay),
+                self.learning_rate,
+                muon_lr_factor=self.muon_learning_rate / self.learning_rate,
+                momentum=self.muon_momentum,
+                betas=(self.beta1, self.beta2),
+            )
         groups = optim.decay_groups(model, self.weight_decay)
         if self.optimizer == "sgd":
             return optim.SGD(groups, self.learning_rate, momentum=self.beta1)

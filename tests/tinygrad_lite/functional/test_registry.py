@@ -16,7 +16,8 @@ from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, compo
 from tinygrad_lite.optim import adamw
 
 ALL = [(name, case) for name, cases in CASES.items() for case in cases]
-DIFFERENTIABLE = [(name, case) for name, case in ALL if name != "adamw"]  # an update has no gradient
+UPDATES = ("adamw", "muon")  # of an optimizer, in place, without a gradient
+DIFFERENTIABLE = [(name, case) for name, case in ALL if name not in UPDATES]
 
 
 def outcome(version: Any, arguments: Arguments, dtype: Any, **how: Any) -> dict[str, np.ndarray]:
@@ -171,7 +172,7 @@ def test_set_composed_stays_until_set_back(pair):
     assert pair(Tensor([1.0])) == "fused"
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if "cpu" in REGISTRY[name].fused and name != "adamw"])
+@pytest.mark.parametrize("name", [name for name in CASES if "cpu" in REGISTRY[name].fused and name not in UPDATES])
 def test_the_switch_changes_what_really_runs(name):
     """Fused operations are one node that bears the operation's name, composed ones end in a primitive."""
     _, arguments, *_ = CASES[name].values()
@@ -196,7 +197,7 @@ def test_arguments_may_be_given_by_name():
     assert F.linear(x=x, weight=w).tolist() == F.linear(x, w).tolist() == [[11.0]]
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("gelu", "dropout", "adamw")])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in ("gelu", "dropout", *UPDATES)])
 def test_lists_beside_a_tensor_become_tensors(name):
     _, arguments, *_ = CASES[name].values()
     made = tensors(arguments, np.float32, device=here())

@@ -6,8 +6,8 @@ import math
 import pytest
 
 from gpt.config import GPTOptions
-from tinygrad_lite.nn import LayerNorm, Linear, Module
-from tinygrad_lite.optim import SGD, Adam, AdamW
+from tinygrad_lite.nn import Embedding, LayerNorm, Linear, Module
+from tinygrad_lite.optim import SGD, Adam, AdamW, Muon
 from tinygrad_lite.training.options import TrainOptions
 
 NANOGPT = (
@@ -102,6 +102,21 @@ def test_the_optimizer_that_was_asked_for(name, kind):
         assert group["momentum"] == 0.7 if kind is SGD else group["betas"] == (0.7, 0.8)
     assert (matrices["param_names"], matrices["weight_decay"]) == (["linear.weight"], 0.3)
     assert (vectors["param_names"], vectors["weight_decay"]) == (["linear.bias", "norm.weight", "norm.bias"], 0.0)
+
+
+def test_muon_and_its_adamw_follow_one_schedule():
+    """Whose rates differ by a factor, and which has nanoGPT's groups beside its own."""
+    model = Module()
+    model.blocks, model.token_embedding = [Small()], Embedding(4, 2)
+    options = TrainOptions(optimizer="muon", beta1=0.7, beta2=0.8, weight_decay=0.3, learning_rate=0.5)
+    optimizer = dataclasses.replace(options, muon_learning_rate=0.1, muon_momentum=0.6).make_optimizer(model)
+    assert (type(optimizer), optimizer.lr) == (Muon, 0.5)
+    matrices, tables, vectors = optimizer.param_groups
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.3, 0.0]
+    assert (matrices["param_names"], matrices["muon_lr_factor"]) == (["blocks.0.linear.weight"], pytest.approx(0.2))
+    assert (matrices["momentum"], tables["betas"]) == (0.6, (0.7, 0.8))
+    assert tables["param_names"] == ["token_embedding.weight"]
+    assert len(vectors["param_names"]) == 3
 
 
 def test_the_learning_rate_ends_at_a_tenth_unless_another_end_is_said():

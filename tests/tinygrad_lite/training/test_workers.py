@@ -78,7 +78,12 @@ def train_on(settings, steps, change=lambda model: None, family=GPT):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"gradient_accumulation_steps": 3}, pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW)]
+    "settings",
+    [
+        {"optimizer": "muon", "gradient_accumulation_steps": 3},
+        pytest.param({"gradient_accumulation_steps": 3}, marks=SLOW),
+        pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW),
+    ],
 )
 def test_one_process_and_several_compute_the_same(settings):
     """Three processes have five rows: 1, 2 and 2."""
@@ -152,9 +157,9 @@ def test_the_number_of_workers_is_part_of_a_run():
     assert losses(other)[2] != losses(whole)[2]
 
 
-@pytest.mark.parametrize("stop", [pytest.param(3, marks=SLOW), 8])
-def test_a_stopped_run_goes_on_bit_for_bit(stop, monkeypatch):
-    settings = {"workers": 2, "dropout": 0.2}
+@pytest.mark.parametrize(("stop", "optimizer"), [pytest.param(3, "adamw", marks=SLOW), (8, "muon")])
+def test_a_stopped_run_goes_on_bit_for_bit(stop, optimizer, monkeypatch):
+    settings = {"workers": 2, "dropout": 0.2, "optimizer": optimizer}
     whole = run_training(out_dir="whole", **settings)
     with monkeypatch.context() as patch:
         stop_after(patch, stop)

@@ -40,7 +40,7 @@ def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
 
 CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}
 BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "bias": True, "log_interval": 3}
-MUON = {"optimizer": "muon", "schedule": "trapezoid", "data_order": "epochs", "dropout": 0.1}
+MUON = {"optimizer": "muon", "schedule": "trapezoid", "data_order": "epochs", "dropout": 0.1, "ema_decay": 0.8}
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
 
 

@@ -7,6 +7,7 @@ multiple data"). Where they meet, the loop calls its communicator:
     clip             the gradients are scaled down to a global norm
     numbers          loss and norm of the step, the same for all
     share_weights    each process has updated its slice of the weights; now all have all of them, and agree to stop
+    averaged         the model is evaluated with the moving averages of its weights, if there are any
     gather           one value from each process, for everything else
 
 `OneProcess` does what remains of this with a single process, `OneGPU` does it without making the GPU wait, and
@@ -16,7 +17,8 @@ multiple data"). Where they meet, the loop calls its communicator:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from tinygrad_lite.cuda.guard import Guard
@@ -88,6 +90,16 @@ class OneProcess:
     def share_weights(self, optimizer: Optimizer) -> None:
         """Make the weights that each process has updated known to all, and agree on whether to stop."""
         self.should_stop = self.is_asked_to_stop
+
+    @contextmanager
+    def averaged(self, optimizer: Optimizer) -> Iterator[None]:
+        """Inside, the model has the moving averages of its weights, if the optimizer keeps any."""
+        self.gather(None)  # until no process needs the weights any more: process 0 may still be saving them
+        with optimizer.averaged():
+            self.gather(None)  # until all have set their averages
+            yield
+            self.gather(None)  # until none needs these any more
+        self.gather(None)  # until all have set their weights
 
 
 class OneGPU(OneProcess):

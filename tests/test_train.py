@@ -223,10 +223,9 @@ def test_float64_weights():
     }
 
 
-@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.slow)])
-def test_the_best_checkpoint_has_the_averages_and_the_last_one_the_weights(workers):
-    plain = run_training(out_dir="plain", eval_interval=10, workers=workers)
-    run = run_training(eval_interval=10, ema_decay=0.8, workers=workers)
+def test_the_best_checkpoint_has_the_averages_and_the_last_one_the_weights():
+    plain = run_training(out_dir="plain", eval_interval=10)
+    run = run_training(eval_interval=10, ema_decay=0.8)
     best, last = load_checkpoint(run.best), load_checkpoint(run.last)
     assert best.step == last.step == 10
     for name, weight in load_checkpoint(plain.last).weights.items():

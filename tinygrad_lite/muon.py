@@ -21,8 +21,8 @@ It begins with X = G / |G|, whose singular values are at most 1, because the sum
 
 **Why five steps suffice.** The classical coefficients 15/8, -10/8, 3/8 converge to 1 exactly, but a step multiplies a
 small s by 1.9 at most. Those used here multiply it by a = 3.4445, which makes 485 in five steps, and give up exactness:
-every s from 0.0015 to 1 ends between 0.68 and 1.21 (the minimum and the maximum of f for s > 0), which is near enough
-to 1. A smaller s becomes at most 485 s; so small a part of a gradient hardly stands out from the noise of a batch.
+every s from 0.002 to 1 ends between 0.68 and 1.21 (the local minimum and maximum of f), which is near enough to 1. A
+smaller s becomes at most 485 s; so small a part of a gradient hardly stands out from the noise of a batch.
 
 References: Jordan et al. 2024, https://kellerjordan.github.io/posts/muon, first used in KellerJordan/modded-nanogpt;
 Bernstein, Newhouse 2024 (arXiv:2409.20325), section 3, for the spectral norm; `adjust_lr_fn` as in torch.optim.Muon.
@@ -41,7 +41,7 @@ from tinygrad_lite.tensor import Tensor
 COEFFICIENTS = 3.4445, -4.7750, 2.0315  # a, b, c
 STEPS = 5
 EPS = 1e-7  # the smallest norm to divide by, so that a gradient of 0 gives an update of 0
-BLOCK = 1 << 17  # elements that the fused version orthogonalises at once; in float32, with its work space, about 2 MiB
+BLOCK = 1 << 17  # elements that the fused version orthogonalises at once; in float32, 2.5 MiB with all work space
 ELEMENT = 230  # operations of matrix products that take as long as AdamW's update of one element (80 per ns, 2.9 ns)
 ADJUSTMENTS = ("original", "match_rms_adamw")
 

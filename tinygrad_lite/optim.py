@@ -125,8 +125,8 @@ class Muon(Optimizer):
     """Muon for matrices, AdamW for everything else; formulas, derivation and sources are in `muon.py`.
 
     Args:
-        params: as for the others. Parameters without matrices, or that should have AdamW's update, go into a group with
-            `use_muon: False`: see `muon_groups`.
+        params: as for the others. What is no matrix, or is to be updated by AdamW, belongs into a group with
+            `use_muon: False`; `muon_groups` makes the usual groups of a model.
         lr: the learning rate of groups with AdamW; those with Muon have lr * muon_lr_factor. Muon's is usually larger,
             since the size of its update does not depend on the gradient; this way both follow one schedule.
         momentum, adjust_lr_fn: Muon's options, as in torch.optim.Muon.

@@ -578,10 +578,10 @@ def test_muon_is_that_of_torch(adjust_lr_fn, monkeypatch):
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (2, 16, 64), (2, 64, 16)])
 def test_newton_schulz_brings_singular_values_near_1(shape):
-    """Those above 0.0015 of the norm to between 0.68 and 1.21, in the same directions; 0 stays 0."""
+    """Those above 0.002 of the norm to between 0.68 and 1.21, in the same directions; 0 stays 0."""
     u, _, vt = np.linalg.svd(rng.standard_normal(shape), full_matrices=False)
-    singular_values = np.geomspace(1, 0.003, min(shape[1:]))
-    assert singular_values[-1] > 0.0015 * np.linalg.norm(singular_values)
+    singular_values = np.geomspace(1, 0.007, min(shape[1:]))
+    assert singular_values[-1] > 0.002 * np.linalg.norm(singular_values)
     gradients = u * singular_values @ vt * 1e3
     stack = gradients.astype(np.float32)
     newton_schulz_fused(stack)

@@ -65,6 +65,12 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     vocab_size: int = option(
         1024, "size of a learned vocabulary: bpe, bpe-w, word", unit="tokens", low=2, high=1_000_000, group="data"
     )
+    data_order: str = option(
+        "random",
+        "windows at random places of the text (random), or passes over the whole text in random order (epochs)",
+        choices=("random", "epochs"),
+        group="data",
+    )
 
     batch_size: int = option(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000, group="training")
     eval_iters: int = option(
@@ -81,7 +87,12 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
     FILES: ClassVar[tuple[str, ...]] = ("text",)  # options that are paths, which no checkpoint holds
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
-        {"--batch_size": f"{BATCH_NAMES} batch_tokens", "--text": DATA_NAMES, "--eval_iters": "eval_batches val_iters"}
+        {
+            "--batch_size": f"{BATCH_NAMES} batch_tokens",
+            "--text": DATA_NAMES,
+            "--data_order": "shuffle sampler",
+            "--eval_iters": "eval_batches val_iters",
+        }
     )
 
     def check(self, learns_tokenizer: bool) -> None:

@@ -13,6 +13,7 @@ generalises.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ class TextData:
     Attributes:
         train, held_out: token ids, one long array each.
         chars_per_token: of the held-out text; converts nats per token into bits per character.
+        data_order: "random" or "epochs", as the option of this name says.
     """
 
     corpus: Corpus
@@ -53,16 +55,26 @@ class TextData:
     block_size: int
     seed: int
     device: str = "cpu"
+    data_order: str = "random"
 
     def batch(self, step: int, sequences: int) -> tuple[np.ndarray, np.ndarray]:
-        """The windows of one update, (sequences, T) ids and targets, at positions drawn with the key (seed, step).
+        """The windows of one update, (sequences, T) ids and targets; the same for the same step.
 
-        All sequences of an update are drawn at once, so cutting them into micro-steps does not change them.
+        All sequences of an update are chosen at once, so cutting them into micro-steps does not change them.
         """
-        last_start = len(self.train) - self.block_size
-        starts = keyed_rng(self.seed, "batch", step).integers(0, last_start, sequences)
+        if self.data_order == "epochs":
+            starts = self._next_in_epochs(step * sequences, sequences)
+        else:  # drawn with the key (seed, step)
+            starts = keyed_rng(self.seed, "batch", step).integers(0, len(self.train) - self.block_size, sequences)
         windows = self.train[starts[:, None] + np.arange(self.block_size + 1)]
         return windows[:, :-1], windows[:, 1:]
+
+    def _next_in_epochs(self, first: int, sequences: int) -> np.ndarray:
+        """Where the windows number first, first + 1, ... of all epochs, one after the other, begin."""
+        length, size = len(self.train), self.block_size
+        epochs, places = np.divmod(first + np.arange(sequences), windows_of_epoch(length, size))
+        parts = [epoch_starts(self.seed, e, length, size)[places[epochs == e]] for e in np.unique(epochs).tolist()]
+        return np.concatenate(parts)
 
     def micro_batches(self, step: int, batch_size: int, micro_steps: int) -> Iterator[Batch]:
         """The update's windows as `micro_steps` batches of `batch_size` sequences."""
@@ -93,6 +105,27 @@ class TextData:
 
     def _tensors(self, ids: np.ndarray, targets: np.ndarray) -> Batch:
         return Tensor(ids, np.int64, self.device), Tensor(targets, np.int64, self.device)
+
+
+def windows_of_epoch(tokens: int, block_size: int) -> int:
+    """How many windows an epoch has: as many as fit one after the other wherever in the first window's room it begins.
+
+    A window is block_size tokens and one more, the last target, with which the next window begins.
+    """
+    return max(1, tokens // block_size - 1)
+
+
+@functools.lru_cache(maxsize=2)  # an update may need the end of one epoch and the beginning of the next
+def epoch_starts(seed: int, epoch: int, tokens: int, block_size: int) -> np.ndarray:
+    """Where the windows of an epoch begin, in the order in which they are visited.
+
+    An epoch cuts the text into consecutive windows, so none of its tokens is a target twice; a few at either end are
+    left out. Drawn with the key (seed, epoch) are the first window's place, so that every epoch has other windows, and
+    their order.
+    """
+    rng, count = keyed_rng(seed, "epoch", epoch), windows_of_epoch(tokens, block_size)
+    offset = rng.integers(0, min(block_size, tokens - count * block_size))
+    return offset + block_size * rng.permutation(count)
 
 
 def split(text: str) -> tuple[str, str]:
@@ -150,4 +183,5 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         block_size=options.block_size,
         seed=options.seed,
         device=options.device,
+        data_order=options.data_order,
     )

@@ -40,6 +40,7 @@ def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
 
 CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}
 BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "bias": True, "log_interval": 3}
+MUON = {"optimizer": "muon", "schedule": "trapezoid", "data_order": "epochs", "dropout": 0.1, "ema_decay": 0.8}
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
 
 
@@ -47,7 +48,7 @@ SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_ste
     ("settings", "stop"),  # an evaluation is at 4 and at 8
     [
         *((CHAR, stop) for stop in (1, 4, 6, 9)),
-        *((BPE, 4), (SGD, 6)),
+        *((BPE, 4), (SGD, 6), (MUON, 6)),
         *(pytest.param(BPE, stop, marks=pytest.mark.slow) for stop in (1, 6, 9)),
         *(pytest.param(SGD, stop, marks=pytest.mark.slow) for stop in (1, 4, 9)),
     ],
@@ -219,8 +220,9 @@ def test_a_run_cannot_be_made_shorter_than_its_steps():
 
 def test_another_optimizer_is_refused():
     run_training(max_iters=2)
-    with pytest.raises(OptionError, match="was --optimizer changed"):
-        train.main([*RESUME, "--max_iters=4", "--optimizer=sgd"])
+    for other in ("sgd", "muon"):
+        with pytest.raises(OptionError, match="was --optimizer changed"):
+            train.main([*RESUME, "--max_iters=4", f"--optimizer={other}"])
 
 
 def test_there_must_be_a_run():

@@ -8,18 +8,34 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cuda.adamw import adamw_cuda
-from tinygrad_lite.flat import Optimizer
+from tinygrad_lite.flat import Optimizer, groups_of
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.nn import Module
+from tinygrad_lite.muon import ADJUSTMENTS, elements_of_work, muon
+from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.tensor import Tensor
 
-__all__ = ["SGD", "Adam", "AdamW", "Optimizer", "adamw", "constant", "cosine", "decay_groups", "inverse_square_root"]
+__all__ = [
+    "SGD",
+    "Adam",
+    "AdamW",
+    "Muon",
+    "Optimizer",
+    "adamw",
+    "constant",
+    "cosine",
+    "decay_groups",
+    "inverse_square_root",
+    "muon",
+    "muon_groups",
+    "trapezoid",
+]
 
 BLOCK = 1 << 16  # elements; the five arrays of an AdamW update fit into a 2 MiB cache
 
@@ -34,6 +50,25 @@ def decay_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
         {"params": [(n, p) for n, p in named if p.ndim >= 2], "weight_decay": weight_decay},
         {"params": [(n, p) for n, p in named if p.ndim < 2], "weight_decay": 0.0},
     ]
+
+
+def muon_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
+    """Groups for Muon: the matrices of the hidden layers, and nanoGPT's two groups of everything else, for AdamW.
+
+    Hidden are the linear maps in a list of layers, whose names have a number, such as `blocks.0.mlp.up`. Embeddings and
+    the output matrix are not: their rows belong to single tokens, most of which do not occur in a batch.
+    """
+    hidden = {
+        id(module.weight)
+        for path, module in model.named_modules()
+        if isinstance(module, Linear) and any(part.isdigit() for part in path.split("."))
+    }
+    matrices = [(name, parameter) for name, parameter in model.named_parameters() if id(parameter) in hidden]
+    groups = [{"params": matrices, "weight_decay": weight_decay}]
+    for group in decay_groups(model, weight_decay):
+        others = [(name, parameter) for name, parameter in group["params"] if id(parameter) not in hidden]
+        groups.append(group | {"params": others, "use_muon": False})
+    return groups
 
 
 class SGD(Optimizer):
@@ -87,6 +122,88 @@ class Adam(AdamW):
             with no_grad():
                 gradient = gradient + value * weight_decay
         super().update(value, gradient, *states, weight_decay=0.0, **options)
+
+
+class Muon(Optimizer):
+    """Muon for matrices, AdamW for everything else; formulas, derivation and sources are in `muon.py`.
+
+    Args:
+        params: as for the others. What is no matrix, or is to be updated by AdamW, belongs into a group with
+            `use_muon: False`; `muon_groups` makes the usual groups of a model.
+        lr: the learning rate of groups with AdamW; those with Muon have lr * muon_lr_factor. Muon's is usually larger,
+            since the size of its update does not depend on the gradient; this way both follow one schedule.
+        momentum, adjust_lr_fn: Muon's options, as in torch.optim.Muon.
+        betas, eps: AdamW's.
+    """
+
+    state_names = ("exp_avg", "exp_avg_sq")  # Muon needs only the first
+
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        muon_lr_factor: float = 1.0,
+        momentum: float = 0.95,
+        adjust_lr_fn: str = "original",
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.1,
+    ) -> None:
+        options = {"lr": lr, "muon_lr_factor": muon_lr_factor, "momentum": momentum, "adjust_lr_fn": adjust_lr_fn}
+        options |= {"betas": betas, "eps": eps, "weight_decay": weight_decay, "use_muon": True}
+        super().__init__(list(self._by_shape(groups_of(params, options))), **options)
+        for group in self.param_groups:
+            group["shape"] = group["params"][0].shape if group["use_muon"] else None
+
+    @staticmethod
+    def _by_shape(groups: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The groups, those for Muon cut into groups of one shape: these lie in the flat arrays as stacks (n, R, C)."""
+        for group in groups:
+            named = list(zip(group.pop("param_names"), group["params"], strict=True))
+            if group["adjust_lr_fn"] not in ADJUSTMENTS:
+                raise ValueError(f"Muon: adjust_lr_fn is one of {', '.join(ADJUSTMENTS)}, not {group['adjust_lr_fn']}")
+            if not group["use_muon"]:
+                yield group | {"params": named}
+                continue
+            for name, parameter in named:
+                if parameter.ndim != 2:
+                    raise ValueError(
+                        f"Muon: {name} is no matrix, its shape is {parameter.shape}: put it into a group with "
+                        "'use_muon': False, for AdamW; muon_groups(model, weight_decay) makes the usual groups"
+                    )
+            for shape in dict.fromkeys(parameter.shape for _, parameter in named):
+                yield group | {"params": [(n, p) for n, p in named if p.shape == shape]}
+
+    def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: Any) -> None:
+        if options["use_muon"]:
+            stacks = (Tensor.wrap(x.data.reshape(-1, *options["shape"])) for x in (value, gradient, states[0]))
+            lr *= options["muon_lr_factor"]
+            muon(*stacks, lr, options["momentum"], options["weight_decay"], options["adjust_lr_fn"])
+        else:
+            adamw(value, gradient, *states, step, lr, *options["betas"], options["eps"], options["weight_decay"])
+
+    def slice_of(self, rank: int, size: int) -> slice:
+        """The part that one of several processes updates: whole matrices, and about the same work for each process."""
+        shapes = {name: group["shape"] for group in self.param_groups for name in group["param_names"]}
+        borders, work = [0], [0.0]
+        for name, place in self.places.items():
+            each = elements_of_work(*shapes[name]) if shapes[name] else 1.0
+            borders.append(place.stop)
+            work.append(work[-1] + each * (place.stop - place.start))
+
+        def cut(share: float) -> int:
+            """Where this share of the work ends; within a matrix, at its nearer border."""
+            place = np.interp(share * work[-1], work, borders)
+            for name, whole in self.places.items():
+                if shapes[name] and whole.start < place < whole.stop:
+                    return whole.start if place < (whole.start + whole.stop) / 2 else whole.stop
+            return int(place)
+
+        return slice(cut(rank / size), cut((rank + 1) / size))
+
+    def state_dict(self) -> dict[str, np.ndarray]:
+        unused = {f"exp_avg_sq.{name}" for g in self.param_groups if g["use_muon"] for name in g["param_names"]}
+        return {name: array for name, array in super().state_dict().items() if name not in unused}
 
 
 def adamw_composed(
@@ -193,3 +310,23 @@ def inverse_square_root(step: int, learning_rate: float, warmup_iters: int) -> f
     """
     warmup = max(1, warmup_iters)
     return learning_rate * min((step + 1) / warmup, math.sqrt(warmup / (step + 1)))
+
+
+def trapezoid(
+    step: int, learning_rate: float, warmup_iters: int, lr_decay_iters: int, min_lr: float, plateau: float
+) -> float:
+    """A straight rise over warmup_iters steps, a plateau, then a straight fall to min_lr at lr_decay_iters.
+
+    The fall begins at step plateau * lr_decay_iters, or after the rise if that is later. Unlike the cosine's, the rates
+    before it do not depend on where the run ends, so one plateau serves runs of several lengths.
+
+    References: Zhai et al. 2022, section 3.5 (arXiv:2106.04560); Hägele et al. 2024, section 3 (arXiv:2405.18392). Also
+    known as WSD: warm-up, stable, decay.
+    """
+    if step < warmup_iters:
+        return learning_rate * (step + 1) / (warmup_iters + 1)
+    if step >= lr_decay_iters:
+        return min_lr
+    begin = max(warmup_iters, plateau * lr_decay_iters)
+    progress = max(0.0, (step - begin) / (lr_decay_iters - begin)) if begin < lr_decay_iters else 0.0
+    return learning_rate + progress * (min_lr - learning_rate)

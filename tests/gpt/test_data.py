@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gpt.config import GPTOptions
-from gpt.data import TextData, prepare
+from gpt.data import TextData, epoch_starts, prepare, windows_of_epoch
 from tinygrad_lite.cli.errors import CorpusError
 
 TEXT = "".join(chr(97 + (i * i + i // 7) % 26) for i in range(2000))
@@ -74,6 +74,47 @@ def test_batches_depend_on_the_step_and_nothing_else(data):
     list(data.validation_batches(3, 0))
     np.testing.assert_array_equal(data.batch(1, 4)[0], first)
     assert not np.array_equal(data.batch(2, 4)[0], first)
+
+
+def starts_of(data, step, sequences):
+    """Where the windows of an update begin, if every window of the text is another one."""
+    places = {tuple(data.train[i : i + 17].tolist()): i for i in range(len(data.train) - 16)}
+    ids, targets = data.batch(step, sequences)
+    return [places[*row, last] for row, last in zip(ids.tolist(), targets[:, -1].tolist(), strict=True)]
+
+
+def test_an_epoch_visits_consecutive_windows_once_in_random_order(data):
+    """1,800 tokens have 111 windows of 16 wherever the first begins; 37 updates of 6 are two epochs."""
+    data.data_order, data.train = "epochs", np.arange(1800)
+    starts = np.array([starts_of(data, step, 6) for step in range(37)]).ravel()
+    assert len(starts) == 2 * 111
+    for epoch in (starts[:111], starts[111:]):
+        assert np.diff(np.sort(epoch)).tolist() == [16] * 110
+        assert np.sort(epoch)[0] < 16
+        assert np.diff(epoch).tolist() != [16] * 110
+    assert starts[:111].min() != starts[111:].min()
+    assert (np.argsort(starts[:111]) != np.argsort(starts[111:])).any()
+    assert starts_of(data, 20, 6) == starts[120:126].tolist()  # of the step alone: a resumed run needs nothing else
+
+
+@pytest.mark.parametrize("tokens", [17, 18, 31, 32, 33, 47, 48, 49, 500])
+def test_an_epoch_never_leaves_the_text(tokens):
+    count = windows_of_epoch(tokens, 16)
+    offsets = set()
+    for epoch in range(100):
+        starts = np.sort(epoch_starts(3, epoch, tokens, 16))
+        assert len(starts) == count >= 1
+        assert starts[0] >= 0
+        assert starts[-1] + 17 <= tokens
+        offsets.add(int(starts[0]))
+    assert offsets == set(range(min(16, tokens - 16)))  # every place that leaves room
+
+
+def test_a_batch_may_be_longer_than_an_epoch(data):
+    data.data_order, data.train = "epochs", np.arange(40)  # one window an epoch
+    ids, _ = data.batch(2, 5)
+    assert ids.shape == (5, 16)
+    np.testing.assert_array_equal(ids[:, 0], [epoch_starts(data.seed, epoch, 40, 16)[0] for epoch in range(10, 15)])
 
 
 @pytest.mark.parametrize("batch_size", [1, 3, 100])

@@ -9,8 +9,19 @@ from tests.places import here
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
-from tinygrad_lite.nn import Linear, Module, Parameter
-from tinygrad_lite.optim import SGD, Adam, AdamW, constant, cosine, decay_groups, inverse_square_root
+from tinygrad_lite.muon import elements_of_work, newton_schulz_composed, newton_schulz_fused
+from tinygrad_lite.nn import Embedding, Linear, Module, Parameter
+from tinygrad_lite.optim import (
+    SGD,
+    Adam,
+    AdamW,
+    Muon,
+    constant,
+    cosine,
+    decay_groups,
+    inverse_square_root,
+    muon_groups,
+)
 
 rng = np.random.default_rng(7)
 
@@ -26,6 +37,21 @@ class Net(Module):
 
     def forward(self, x):
         return self.layers[1](self.layers[0](x).tanh())
+
+
+def muon(params, **options):
+    """Muon for the matrices among named parameters, or in groups of them, and AdamW for the others."""
+    params = list(params)
+    groups = params if isinstance(params[0], dict) else [{"params": params}]
+    parts = [
+        group | {"params": [(n, p) for n, p in group["params"] if (p.ndim == 2) is use_muon], "use_muon": use_muon}
+        for group in groups
+        for use_muon in (True, False)
+    ]
+    return Muon(parts, **options)
+
+
+KINDS = [SGD, Adam, AdamW, muon]
 
 
 def copies(net):
@@ -81,7 +107,7 @@ def assert_same(one, other):
 # --- what stands in .grad is what is applied -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+@pytest.mark.parametrize("kind", KINDS)
 def test_gradients_set_to_none_by_hand(kind):
     """The idiom `for p in model.parameters(): p.grad = None` in place of zero_grad()."""
     net = Net()
@@ -129,7 +155,7 @@ def test_clipping_sees_gradients_put_there_by_hand():
     assert net.layers[0].bias.grad.tolist() == pytest.approx([2 / math.sqrt(24)] * 4)
 
 
-@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_parameter_without_a_gradient_is_left_alone(kind):
     """It neither moves nor decays, and its moments wait: it goes on as if the steps had not been made."""
     net = Net()
@@ -240,7 +266,7 @@ def test_a_gradient_that_does_not_fit_is_refused():
 # --- frozen parameters ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+@pytest.mark.parametrize("kind", KINDS)
 def test_frozen_parameters_do_not_move(kind):
     for when in ("before", "after"):
         net = Net()
@@ -428,7 +454,7 @@ def test_decay_is_for_matrices_only():
     assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.1, 0.0)
 
 
-@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_loss_falls(kind):
     net = Net()
     optimizer = kind(net.named_parameters(), lr=0.05)
@@ -441,6 +467,202 @@ def test_a_loss_falls(kind):
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.9 * losses[0]
+
+
+# --- moving averages of the parameters ------------------------------------------------------------------------
+
+
+def test_averages_weigh_the_latest_parameters_most():
+    """After three updates with decay 0.5: (4 w3 + 2 w2 + w1) / 7. Outside of averaged() nobody notices them."""
+    net, plain = Net(), Net()
+    optimizer, without = (AdamW(n.named_parameters(), lr=0.05) for n in (net, plain))
+    optimizer.keep_averages(0.5)
+    start, seen = copies(net), []
+    with optimizer.averaged():
+        assert_same(copies(net), start)
+    for gradients in random_gradients(net, 3):
+        seen.append(follow(net, optimizer, [gradients]))
+        assert_same(seen[-1], follow(plain, without, [gradients]))
+    restored = AdamW(Net().named_parameters())
+    with pytest.raises(ValueError, match="state does not fit: ema"):
+        restored.load_state_dict(optimizer.state_dict(), 3)
+    restored.keep_averages(0.5)
+    restored.load_state_dict(optimizer.state_dict(), 3)
+    for other in (optimizer, restored):
+        with other.averaged():
+            for name, parameter in other.named.items():
+                expected = (4 * seen[2][name] + 2 * seen[1][name] + seen[0][name]) / 7
+                np.testing.assert_allclose(parameter.numpy(), expected, rtol=1e-12)
+    assert_same(copies(net), seen[2])
+
+
+def test_the_average_of_a_parameter_that_is_learned_later_begins_with_its_value():
+    net = Net()
+    net.layers[0].weight.requires_grad = False
+    optimizer = SGD(net.named_parameters(), lr=0.0)
+    optimizer.keep_averages(0.9)
+    before = copies(net)
+    for step in range(4):
+        net.layers[0].weight.requires_grad = step >= 2
+        optimizer.zero_grad()
+        backward(net, step)
+        optimizer.step()
+    with optimizer.averaged():
+        for name, parameter in net.named_parameters():
+            np.testing.assert_allclose(parameter.numpy(), before[name], rtol=1e-12)
+
+
+# --- Muon -----------------------------------------------------------------------------------------------------
+
+
+def orthogonalized(matrix):
+    """U f(f(f(f(f(S))))) V^T, by the singular values themselves."""
+    u, s, vt = np.linalg.svd(matrix / max(np.linalg.norm(matrix), 1e-7), full_matrices=False)
+    for _ in range(5):
+        s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
+    return u * s @ vt
+
+
+def plain_muon(w, gradients, lr, momentum, decay, scale):
+    mean = np.zeros_like(w)
+    for g in gradients:
+        mean = momentum * mean + (1 - momentum) * g
+        w = w - lr * (scale * orthogonalized(momentum * mean + (1 - momentum) * g) + decay * w)
+    return w
+
+
+@pytest.mark.parametrize(
+    ("options", "tall", "wide"),
+    [
+        ({}, math.sqrt(4 / 3), 1.0),
+        ({"adjust_lr_fn": "match_rms_adamw", "momentum": 0.8, "muon_lr_factor": 3.0}, 0.4, 0.4),
+    ],
+)
+def test_muon(options, tall, wide):
+    """Against the singular values; parameters that are no matrices have AdamW's update and learning rate."""
+    net = Net()
+    start, gradients = copies(net), random_gradients(net, 6)
+    gradients[0]["layers.1.weight"] = np.zeros((2, 4))
+    after = follow(net, muon(decay_groups(net, 0.2), lr=0.05, **options), gradients)
+    lr, momentum = 0.05 * options.get("muon_lr_factor", 1), options.get("momentum", 0.95)
+    for name, w in start.items():
+        of_name = [g[name] for g in gradients]
+        if w.ndim == 1:
+            expected = plain_adam(w, of_name, 0.05, (0.9, 0.999), 1e-8, 0.0, True)
+        else:
+            expected = plain_muon(w, of_name, lr, momentum, 0.2, tall if w.shape == (4, 3) else wide)
+        np.testing.assert_allclose(after[name], expected, rtol=1e-10, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("adjust_lr_fn", ["original", "match_rms_adamw"])
+def test_muon_is_that_of_torch(adjust_lr_fn, monkeypatch):
+    """In float64: torch casts to bfloat16 before its products, which is turned off here."""
+    torch = pytest.importorskip("torch")
+    if not hasattr(torch.optim, "Muon"):
+        pytest.skip("this version of torch has no Muon")
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self)
+    net = Net()
+    matrices = {name: p for name, p in net.named_parameters() if p.ndim == 2}
+    theirs = {name: torch.tensor(p.numpy(), requires_grad=True) for name, p in matrices.items()}
+    options = {"lr": 0.02, "weight_decay": 0.1, "momentum": 0.9, "adjust_lr_fn": adjust_lr_fn}
+    optimizers = Muon(matrices.items(), **options), torch.optim.Muon(theirs.values(), **options)
+    for step in random_gradients(net, 5):
+        for name, p in matrices.items():
+            p.grad, theirs[name].grad = Tensor(step[name], device=here()), torch.tensor(step[name])
+        for optimizer in optimizers:
+            optimizer.step()
+    for name, p in matrices.items():
+        np.testing.assert_allclose(p.numpy(), theirs[name].detach().numpy(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (2, 16, 64), (2, 64, 16)])
+def test_newton_schulz_brings_singular_values_near_1(shape):
+    """Those above 0.002 of the norm to between 0.68 and 1.21, in the same directions; 0 stays 0."""
+    u, _, vt = np.linalg.svd(rng.standard_normal(shape), full_matrices=False)
+    singular_values = np.geomspace(1, 0.007, min(shape[1:]))
+    assert singular_values[-1] > 0.002 * np.linalg.norm(singular_values)
+    gradients = u * singular_values @ vt * 1e3
+    stack = gradients.astype(np.float32)
+    newton_schulz_fused(stack)
+    composed_stack = newton_schulz_composed(Tensor(gradients, np.float32, here())).numpy()
+    for found in (stack, composed_stack):
+        s = u.swapaxes(1, 2) @ found @ vt.swapaxes(1, 2)
+        diagonals = np.einsum("nii->ni", s)
+        assert (diagonals > 0.68).all()
+        assert (diagonals < 1.21).all()
+        np.testing.assert_allclose(s, diagonals[:, None] * np.eye(s.shape[1]), atol=1e-3)
+    np.testing.assert_allclose(stack, composed_stack, atol=1e-3)
+    nothing = np.zeros((1, 3, 3))
+    newton_schulz_fused(nothing)
+    assert not nothing.any()
+
+
+def test_muon_finds_the_minimum_of_a_quadratic_in_all_directions():
+    """|A (W - W*)|^2 is 10,000 times as steep in one direction as in another; the step is the same in both."""
+    w, target = Parameter(np.zeros((6, 4))), Tensor(rng.standard_normal((6, 4)), device=here())
+    w.data = w.to(here()).data
+    steepness = Tensor(np.geomspace(1, 100, 6)[:, None], device=here())
+    optimizer, losses = Muon([("w", w)], weight_decay=0.0, momentum=0.8), []
+    for step in range(200):
+        optimizer.lr = 0.1 * (1 - step / 200)
+        optimizer.zero_grad()
+        loss = ((w - target) * steepness).square().mean()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 1e-4 * losses[0]
+    np.testing.assert_allclose(w.numpy(), target.numpy(), atol=0.05)
+
+
+def test_muon_is_for_matrices():
+    with pytest.raises(
+        ValueError, match=r"Muon: layers\.0\.bias is no matrix, its shape is \(4,\): put it into a group"
+    ):
+        Muon(Net().named_parameters())
+    with pytest.raises(ValueError, match="Muon: adjust_lr_fn is one of original, match_rms_adamw, not none"):
+        Muon([Net().layers[0].weight], adjust_lr_fn="none")
+
+
+def test_the_groups_for_muon():
+    """Matrices in numbered layers; not embeddings and the output matrix, whether or not they are one."""
+    net = Net()
+    net.layers.append(Embedding(5, 2))
+    net.table, net.lm_head = Embedding(5, 2), Linear(2, 5)
+    net.lm_head.weight = net.table.weight
+    names = [[name for name, _ in group["params"]] for group in muon_groups(net, 0.1)]
+    assert names == [
+        ["layers.0.weight", "layers.1.weight"],
+        ["layers.2.weight", "table.weight"],
+        ["layers.0.bias", "layers.1.bias", "lm_head.bias"],
+    ]
+    assert [group["weight_decay"] for group in muon_groups(net, 0.1)] == [0.1, 0.1, 0.0]
+
+
+def test_muon_remembers_one_number_for_each_element_of_a_matrix():
+    net = Net()
+    state = muon(net.named_parameters()).state_dict()
+    names = [name for name, _ in net.named_parameters()]
+    assert sorted(state) == sorted([f"exp_avg.{n}" for n in names] + [f"exp_avg_sq.{n}" for n in names if "bias" in n])
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 40])
+def test_processes_share_muons_work_in_whole_matrices(size):
+    net = Module()
+    net.layers = [Linear(24, 24) for _ in range(12)] + [Linear(24, 96), Linear(96, 24)]
+    net.table = Embedding(100, 24)
+    optimizer = Muon(muon_groups(net, 0.1))
+    parts = [optimizer.slice_of(rank, size) for rank in range(size)]
+    assert [parts[0].start, *(part.stop for part in parts)] == [*(part.start for part in parts), net.num_parameters()]
+    matrices = [optimizer.places[name] for group in optimizer.param_groups[:3] for name in group["param_names"]]
+    cuts = [part.stop for part in parts]
+    assert not [cut for cut in cuts for place in matrices if place.start < cut < place.stop]
+    work = [0.0] * net.num_parameters()
+    for place in matrices:
+        work[place] = [elements_of_work(24, (place.stop - place.start) // 24)] * (place.stop - place.start)
+    work = np.maximum(work, 1)
+    largest = max(work[place].sum() for place in matrices)
+    assert max(work[part].sum() for part in parts) <= work.sum() / size + largest
 
 
 # --- one flat array -------------------------------------------------------------------------------------------
@@ -544,7 +766,7 @@ def test_a_gradient_that_is_not_finite_shows_in_the_norm():
 # --- state ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [SGD, Adam, AdamW])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_restored_optimizer_goes_on_bit_for_bit(kind):
     options = {"momentum": 0.9} if kind is SGD else {}
 

@@ -32,13 +32,16 @@ OTHER_NAMES = answers(
         "--gradient_accumulation_steps": "accumulation_steps accumulate_grad_batches accum_steps grad_accum grad_acc",
         "--optimizer": "optim opt",
         "--learning_rate": "lr rate step_size base_lr peak_lr max_lr",
+        "--muon_learning_rate": "muon_lr matrix_lr lr_muon",
         "--schedule": "scheduler lr_scheduler lr_scheduler_type lr_schedule lr_policy",
         "--decay_lr": "lr_decay",
         "--warmup_iters": "warmup warmup_steps num_warmup_steps n_warmup lr_warmup",
+        "--plateau": "plateau_fraction stable_ratio cooldown cooldown_frac warmdown warmdown_ratio num_decay_steps",
         "--min_lr": "lr_min min_learning_rate end_lr final_lr",
         "--beta1": "adam_beta1 momentum",
         "--beta2": "adam_beta2",
         "--weight_decay": "wd l2",
+        "--ema_decay": "ema ema_rate ema_momentum use_ema",
         "--grad_clip": "clip clip_grad clip_norm gradient_clip gradient_clip_val max_grad_norm grad_norm_clip",
         "--eval_interval": "eval_every eval_steps eval_freq val_interval save_every save_steps save_interval",
         "--patience": "early_stopping early_stopping_patience",
@@ -112,26 +115,57 @@ class TrainOptions:
         high=1_000_000,
         group="training",
     )
-    optimizer: str = option("adamw", "update rule", choices=("adamw", "adam", "sgd"), group="training")
+    optimizer: str = option(
+        "adamw",
+        "update rule (muon: for the matrices of the blocks, adamw for the rest)",
+        choices=("adamw", "adam", "sgd", "muon"),
+        group="training",
+    )
     learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")
+    muon_learning_rate: float = option(
+        0.02,
+        "the same for the matrices that muon updates; it follows the same schedule",
+        above=0.0,
+        group="training",
+    )
+    muon_momentum: float = option(
+        0.95, "decay of the gradient's running mean in muon", low=0.0, below=1.0, group="training"
+    )
     schedule: str = option(
         "cosine",
         "how the learning rate changes, if decay_lr",
-        choices=("cosine", "inverse_square_root", "constant"),
+        choices=("cosine", "trapezoid", "inverse_square_root", "constant"),
         group="training",
     )
     decay_lr: bool = option(True, "whether the learning rate follows the schedule or stays constant", group="training")
     warmup_iters: int = option(100, "steps of linear rise at the start", unit="steps", low=0, group="training")
     lr_decay_iters: int | None = option(
-        None, "step at which the cosine ends; none: max_iters", unit="steps", low=1, group="training"
+        None, "step at which cosine or trapezoid ends; none: max_iters", unit="steps", low=1, group="training"
     )
     min_lr: float | None = option(
-        None, "learning rate at the end of the cosine; none: a tenth of learning_rate", low=0.0, group="training"
+        None,
+        "learning rate at the end of cosine or trapezoid; none: a tenth of learning_rate",
+        low=0.0,
+        group="training",
+    )
+    plateau: float = option(
+        0.4,
+        "share of lr_decay_iters after which the trapezoid (warm-up, plateau, linear decay; also called WSD) falls",
+        low=0.0,
+        high=1.0,
+        group="training",
     )
     beta1: float = option(0.9, "decay of the gradient's running mean", low=0.0, below=1.0, group="training")
     beta2: float = option(0.99, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
     weight_decay: float = option(0.1, "weight decay of the matrices", low=0.0, group="training")
     grad_clip: float = option(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0, group="training")
+    ema_decay: float = option(
+        0.0,
+        "evaluate, and save as best, a moving average of the weights over about 1 / (1 - ema_decay) updates; 0: none",
+        low=0.0,
+        below=1.0,
+        group="training",
+    )
 
     eval_interval: int = option(
         250, "steps between evaluations and checkpoints", unit="steps", low=1, group="evaluation"
@@ -190,12 +224,22 @@ class TrainOptions:
             return optim.inverse_square_root(step, self.learning_rate, self.warmup_iters)
         decay_iters = self.lr_decay_iters or self.max_iters
         min_lr = self.learning_rate / 10 if self.min_lr is None else self.min_lr
+        if self.schedule == "trapezoid":
+            return optim.trapezoid(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr, self.plateau)
         return optim.cosine(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr)
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
         """The optimizer that the options ask for, over all parameters of the model."""
-        groups = optim.decay_groups(model, self.weight_decay)
+        groups, betas = optim.decay_groups(model, self.weight_decay), (self.beta1, self.beta2)
         if self.optimizer == "sgd":
-            return optim.SGD(groups, self.learning_rate, momentum=self.beta1)
-        kind = optim.AdamW if self.optimizer == "adamw" else optim.Adam
-        return kind(groups, self.learning_rate, betas=(self.beta1, self.beta2))
+            optimizer = optim.SGD(groups, self.learning_rate, momentum=self.beta1)
+        elif self.optimizer == "muon":
+            groups = optim.muon_groups(model, self.weight_decay)
+            factor = self.muon_learning_rate / self.learning_rate
+            optimizer = optim.Muon(groups, self.learning_rate, factor, self.muon_momentum, betas=betas)
+        else:
+            kind = optim.AdamW if self.optimizer == "adamw" else optim.Adam
+            optimizer = kind(groups, self.learning_rate, betas=betas)
+        if self.ema_decay:
+            optimizer.keep_averages(self.ema_decay)
+        return optimizer

@@ -16,7 +16,8 @@ from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, compo
 from tinygrad_lite.optim import adamw
 
 ALL = [(name, case) for name, cases in CASES.items() for case in cases]
-DIFFERENTIABLE = [(name, case) for name, case in ALL if name != "adamw"]  # an update has no gradient
+UPDATES = ("adamw", "muon")  # of an optimizer, in place, without a gradient
+DIFFERENTIABLE = [(name, case) for name, case in ALL if name not in UPDATES]
 ONE_TENSOR = ("gelu", "dropout", "softmax", "log_softmax")  # operations that take no second one
 
 
@@ -163,7 +164,7 @@ def test_set_composed_stays_until_set_back(pair):
     assert pair(Tensor([1.0])) == "fused"
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in ("adamw", "linear_gelu")])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in (*UPDATES, "linear_gelu")])
 def test_the_switch_changes_what_really_runs(name):
     """Fused operations are one node with the operation's name, composed ones end in a primitive."""
     _, arguments, *_ = CASES[name].values()
@@ -188,7 +189,7 @@ def test_arguments_may_be_given_by_name():
     assert F.linear(x=x, weight=w).tolist() == F.linear(x, w).tolist() == [[11.0]]
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in (*ONE_TENSOR, "adamw")])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in (*ONE_TENSOR, *UPDATES)])
 def test_lists_beside_a_tensor_become_tensors(name):
     _, arguments, *_ = CASES[name].values()
     made = tensors(arguments, np.float32, device=here())

@@ -235,6 +235,22 @@ def _adamw() -> dict[str, Arguments]:
     }
 
 
+def _muon() -> dict[str, Arguments]:
+    def stacks(*shape: int) -> Arguments:
+        return {"w": normal(*shape), "g": normal(*shape), "m": normal(*shape)}
+
+    usual = {"lr": 0.02, "momentum": 0.95, "weight_decay": 0.1, "adjust_lr_fn": "original"}
+    return {
+        "wide": stacks(2, 3, 5) | usual,
+        "tall": stacks(2, 5, 3) | usual,
+        "square": stacks(1, 4, 4) | usual | {"adjust_lr_fn": "match_rms_adamw"},
+        "more than at once": stacks(3, 200, 300) | usual,
+        "no memory": stacks(2, 3, 5) | usual | {"momentum": 0.0},
+        "no decay": stacks(2, 3, 5) | usual | {"weight_decay": 0.0},
+        "no gradient yet": stacks(2, 3, 5) | usual | {"g": np.zeros((2, 3, 5)), "m": np.zeros((2, 3, 5))},
+    }
+
+
 CASES: dict[str, dict[str, Arguments]] = {
     "linear": _linear(),
     "layer_norm": _layer_norm(),
@@ -247,4 +263,5 @@ CASES: dict[str, dict[str, Arguments]] = {
     "embedding": _embedding(),
     "dropout": _dropout(),
     "adamw": _adamw(),
+    "muon": _muon(),
 }

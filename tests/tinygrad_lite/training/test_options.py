@@ -6,8 +6,8 @@ import math
 import pytest
 
 from gpt.config import GPTOptions
-from tinygrad_lite.nn import LayerNorm, Linear, Module
-from tinygrad_lite.optim import SGD, Adam, AdamW
+from tinygrad_lite.nn import Embedding, LayerNorm, Linear, Module
+from tinygrad_lite.optim import SGD, Adam, AdamW, Muon
 from tinygrad_lite.training.options import TrainOptions
 
 NANOGPT = (
@@ -51,6 +51,22 @@ def test_a_constant_rate_still_warms_up():
     assert options.learning_rate_at(10) == options.learning_rate_at(9000) == 1e-3
 
 
+def test_the_trapezoid():
+    """Rise over 100 steps, 1e-3 up to step 800 (0.4 of 2,000), then a straight line to a tenth at step 2,000."""
+    rate = TrainOptions(schedule="trapezoid").learning_rate_at
+    assert rate(0) == 1e-3 / 101
+    assert rate(99) == 1e-3 * 100 / 101
+    assert {rate(step) for step in range(100, 801)} == {1e-3}
+    assert [rate(step) for step in (1100, 1400, 1700)] == pytest.approx([7.75e-4, 5.5e-4, 3.25e-4], rel=1e-12)
+    assert rate(1999) == pytest.approx(1e-4 + 9e-4 / 1200, rel=1e-12)
+    assert rate(2000) == rate(5000) == 1e-4
+    ends = TrainOptions(schedule="trapezoid", plateau=0.5, lr_decay_iters=400, min_lr=0.0, warmup_iters=0)
+    assert [ends.learning_rate_at(step) for step in (0, 200, 300, 400)] == [1e-3, 1e-3, 5e-4, 0]
+    late = TrainOptions(schedule="trapezoid", plateau=0.01, warmup_iters=1000, min_lr=0.0)  # falls after the rise
+    assert [late.learning_rate_at(step) for step in (1000, 1500)] == pytest.approx([1e-3, 5e-4])
+    assert TrainOptions(schedule="trapezoid", plateau=1.0, min_lr=0.0).learning_rate_at(1999) == 1e-3
+
+
 def test_the_schedule_of_the_transformer_paper():
     """learning_rate is the peak, at step warmup_iters; four times as many steps later it is half of it."""
     options = TrainOptions(schedule="inverse_square_root", learning_rate=0.01, warmup_iters=100)
@@ -59,7 +75,7 @@ def test_the_schedule_of_the_transformer_paper():
     assert options.learning_rate_at(399) == pytest.approx(0.005)
 
 
-@pytest.mark.parametrize("schedule", ["cosine", "inverse_square_root", "constant"])
+@pytest.mark.parametrize("schedule", ["cosine", "trapezoid", "inverse_square_root", "constant"])
 @pytest.mark.parametrize("sizes", [(0, 0, None), (0, 100, None), (5, 0, None), (5, 5, None), (5, 9, 3), (1, 0, 1)])
 def test_no_combination_of_lengths_divides_by_zero(schedule, sizes):
     max_iters, warmup, decay = sizes
@@ -86,6 +102,21 @@ def test_the_optimizer_that_was_asked_for(name, kind):
         assert group["momentum"] == 0.7 if kind is SGD else group["betas"] == (0.7, 0.8)
     assert (matrices["param_names"], matrices["weight_decay"]) == (["linear.weight"], 0.3)
     assert (vectors["param_names"], vectors["weight_decay"]) == (["linear.bias", "norm.weight", "norm.bias"], 0.0)
+
+
+def test_muon_and_its_adamw_follow_one_schedule():
+    """Whose rates differ by a factor, and which has nanoGPT's groups beside its own."""
+    model = Module()
+    model.blocks, model.token_embedding = [Small()], Embedding(4, 2)
+    options = TrainOptions(optimizer="muon", beta1=0.7, beta2=0.8, weight_decay=0.3, learning_rate=0.5)
+    optimizer = dataclasses.replace(options, muon_learning_rate=0.1, muon_momentum=0.6).make_optimizer(model)
+    assert (type(optimizer), optimizer.lr) == (Muon, 0.5)
+    matrices, tables, vectors = optimizer.param_groups
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.3, 0.0]
+    assert (matrices["param_names"], matrices["muon_lr_factor"]) == (["blocks.0.linear.weight"], pytest.approx(0.2))
+    assert (matrices["momentum"], tables["betas"]) == (0.6, (0.7, 0.8))
+    assert tables["param_names"] == ["token_embedding.weight"]
+    assert len(vectors["param_names"]) == 3
 
 
 def test_the_learning_rate_ends_at_a_tenth_unless_another_end_is_said():

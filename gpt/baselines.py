@@ -85,14 +85,13 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt.data import HELD_OUT, split
 from gpt.score import score, token_log_probs
 from gpt.trained import load_trained
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.cli.options import build, option
-from tinygrad_lite.corpora.texts import Corpus, announce, load_corpus, load_files
+from tinygrad_lite.corpora.texts import CORPORA, HELD_OUT, Corpus, announce, load_corpus, load_files
 from tinygrad_lite.training.model_spec import Trained
 
 OUT = Path("out")
@@ -104,7 +103,7 @@ MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams a
 class BaselineOptions:
     """Everything that `python -m gpt.baselines` can be asked for."""
 
-    dataset: str = option("goethe", "text, by name: goethe, faust, faust2, werther")
+    dataset: str = option("goethe", "text, by name: " + ", ".join(CORPORA))
     text: list[str] = option([], "files to take instead: any UTF-8 text", is_path=True)
     orders: str = option("1-6", "orders of the n-gram models: one, or first-last", unit="characters")
     checkpoint: str = option("", "model to compare with; empty: the newest under out/ that learned from this text")
@@ -352,7 +351,7 @@ def cut(corpus: Corpus) -> tuple[str, str]:
 
     Raises: CorpusError if nothing is left to predict.
     """
-    train, held_out = split(corpus.text)
+    train, held_out = corpus.split()
     if len(held_out) < 2:
         raise CorpusError(
             f"the text is too short: of its {len(corpus.text)} characters {len(held_out)} are held out, and "

@@ -2,7 +2,6 @@
 
     python -m benchmarks.experiments --list            the experiments there are
     python -m benchmarks.experiments first             train what is missing of benchmarks/experiments/first.toml
-    python -m benchmarks.experiments first --dry_run   say what is missing, and train nothing
     python -m benchmarks.experiments first --table     the results in docs/experiments/first.csv as a Markdown table
 
 An experiment is a TOML file: in its first line a comment that says what it is about, then one table for each setting.
@@ -19,20 +18,19 @@ An experiment is a TOML file: in its first line a comment that says what it is a
     options = "goethe-bpe --learning_rate 3e-3"
     seeds = "1"
 
-`options` is what would follow `python train.py`. Each run is such a process. A run that ended well becomes one row of
-the CSV file; its key is (name, options, seed, commit), and a run whose key is there is skipped. So the command can be
-stopped at any time and continued by the same command. A run that was stopped leaves nothing behind.
+`options` is what would follow `python train.py`, and each run is such a process. One that ended well becomes a row of
+the CSV file, found by its name, options, seed and commit; a run that has a row is skipped. So the command can be given
+again after it was stopped. A run that was stopped leaves nothing behind.
 
 What a row says (`COLUMNS`):
 
-    commit               the latest commit that changed the code that trains; "dirty" if that code was changed since
+    commit               the latest commit that changed the code that trains; "dirty" if it was changed since
     seconds              of the training steps alone, from the speeds in metrics.csv; evaluations are excluded
     train_loss           nats per token, mean of the logged steps in the last tenth of the run
     checkpoint           the one that train.py recommends at its end: average if there is one, else best
-    val_loss             its loss in nats per token on everything that is held out, in consecutive windows
+    val_loss             its loss on everything that is held out, in consecutive windows; nats per token
     bits_per_char        the same in bits per character, where the model has such a measure
-    last_bits_per_char   the same of the last checkpoint, which unlike the best is not chosen by the held-out text
-    best_step            the step of the best checkpoint
+    last_bits_per_char   that of the last checkpoint, which unlike the best is not chosen by the held-out text
 """
 
 from __future__ import annotations
@@ -227,6 +225,7 @@ def code_commit() -> str:
 def train_all(runs: Sequence[Run], results: Path, out_dir: str) -> int:
     """Train one run after the other, and add a row for each that ended well; returns the exit status."""
     failed, took = [], {}
+    Path(out_dir).mkdir(parents=True, exist_ok=True)
     for row in read_rows(results):  # how long it may take: what earlier runs of the setting took
         took.setdefault(row["name"], []).append(float(row["seconds"]))
     for number, run in enumerate(runs):
@@ -235,8 +234,6 @@ def train_all(runs: Sequence[Run], results: Path, out_dir: str) -> int:
         kept = Path(out_dir) / f"{run.name}-{run.seed}" if out_dir else None
         if kept and kept.exists():
             raise OptionError(f"{kept} exists already: choose another --out_dir")
-        if kept:
-            kept.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="experiment-", dir=out_dir or None, ignore_cleanup_errors=True) as temp:
             run.setup.folder = RunFolder(Path(temp) / "run")
             status = train_one(run)
@@ -319,7 +316,7 @@ def training_seconds(logged: Sequence[Row], task: Task) -> float:
 
 
 def evaluate(setup: RunSetup, task: Task, checkpoint: Path) -> tuple[float, str]:
-    """A checkpoint's loss on all that is held out, and its bits per character; empty if the task has no such number."""
+    """A checkpoint's loss on all that is held out, and its bits per character, if the task has such a number."""
     model = setup.family.load(checkpoint).make_model(setup.options.device)
     val_loss = train.evaluate(task, model, OneProcess())
     measures = task.report(model, val_loss).measures
@@ -380,9 +377,9 @@ def table(rows: Sequence[Row]) -> str:
         cells = [spread([row[column] for row in group], digits) for column, digits in columns.values()]
         lines.append([name, f"`{options}`", str(len(group)), *cells, commit])
     machines = dict.fromkeys(f"{processor}, {workers} processes" for *_, processor, workers in groups)
-    about = "Mean over the runs ± their standard deviation."
     listed = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-    return f"{listed}\n{about} Measured on: {'; '.join(machines) or 'nothing yet'}.\n"
+    about = f"Mean over the runs ± their standard deviation. Measured on: {'; '.join(machines) or 'nothing'}."
+    return f"{listed}\n{about}\n"
 
 
 def spread(values: Sequence[str], digits: int) -> str:

@@ -198,7 +198,7 @@ def test_lists_go_to_stdout(place, capsys):
     assert experiments.main(["tiny", "--table"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("tiny             tiny runs\nfast             --text=text.txt")
-    assert "Measured on: nothing yet" in out
+    assert "Measured on: nothing" in out
 
 
 def test_the_commit_is_that_of_the_code():

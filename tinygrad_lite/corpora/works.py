@@ -123,21 +123,23 @@ def pinned_text(folder: str, name: str, sha256: str) -> str:
 
     Raises: CorpusError if it cannot be fetched, or if what comes is another file.
     """
-    path = fetch.cache_folder() / "sources" / name
-    if path.exists():
-        try:
-            data = path.read_bytes()
-            fetch.check_sha256(data, sha256, str(path))
-            return fetch.decode_utf8(data, str(path))
-        except (OSError, CorpusError) as error:
-            say(f"{name} is fetched again, because {error}")
+    try:
+        path = fetch.cache_folder() / "sources" / name
+        data = path.read_bytes()
+        fetch.check_sha256(data, sha256, str(path))
+        return fetch.decode_utf8(data, str(path))
+    except FileNotFoundError:
+        say(f"fetching {folder}{name}")
+    except (OSError, CorpusError) as error:
+        say(f"fetching {folder}{name}, because {error}")
     data = fetch.https_bytes(folder + name)
     fetch.check_sha256(data, sha256, folder + name)
     text = fetch.decode_utf8(data, folder + name)
     try:
+        path = fetch.cache_folder() / "sources" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         fetch.write_atomically(path, text)
-    except OSError as error:
+    except (OSError, CorpusError) as error:
         say(f"{name} cannot be cached: {error}")
     return text
 
@@ -208,13 +210,13 @@ def without_repeats(works: Iterable[str], held_out: Iterable[str]) -> tuple[list
 
 
 def runs(text: str) -> set[int]:
-    """Every eight words in a row, each run as its hash, which takes a tenth of the memory."""
+    """Every eight words in a row, each run as its hash: of six million characters there are a million."""
     return {hash(run) for run in word_runs(text, RUN) if len(run) == RUN}
 
 
 def werther_and_faust() -> str:
     """*Werther* and *Faust I* in alternating passages, so that the last tenth, which is held out, has both."""
-    return "\n\n".join(spread(*(passages(work(name)) for name in ("werther", "faust-eine-tragoedie")))) + "\n"
+    return "\n\n".join(spread(*(passages(work(name)) for name in WERTHER_AND_FAUST))) + "\n"
 
 
 def passages(text: str, length: int = 3000) -> list[str]:

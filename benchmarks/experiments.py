@@ -369,7 +369,7 @@ def table(rows: Sequence[Row]) -> str:
         "training loss": ("train_loss", 3),
         "steps": ("steps", 0),
         "seconds": ("seconds", 0),
-        "per step": ("seconds_per_step", 4),
+        "seconds per step": ("seconds_per_step", 4),
         "parameters": ("parameters", 0),
     }
     lines = [["setting", "options", "runs", *columns, "commit"], ["---"] * (len(columns) + 4)]
@@ -391,7 +391,7 @@ def spread(values: Sequence[str], digits: int) -> str:
     numbers = [float(value) for value in values if value]
     if not numbers:
         return ""
-    deviation = f" ± {statistics.stdev(numbers):,.{digits}f}" if len(numbers) > 1 else ""
+    deviation = f" ± {statistics.stdev(numbers):,.{digits}f}" if len(set(numbers)) > 1 else ""
     return f"{statistics.mean(numbers):,.{digits}f}{deviation}"
 
 

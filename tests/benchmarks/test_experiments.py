@@ -155,7 +155,7 @@ def test_the_table_has_mean_and_spread_over_the_seeds():
     lines = table([*bits, {**row, "name": "two", "bits_per_char": "3"}]).splitlines()
     assert lines[2].startswith("| one | `a --b` | 3 | 2.200 ± 0.100 |  |")
     assert lines[3].startswith("| two | `a --b` | 1 | 3.000 |")
-    assert "60 ± 0" in lines[2]
+    assert "| 60 |" in lines[2]
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
     python -m gpt.baselines                          orders 1 to 6 on goethe, and the newest checkpoint under out/
     python -m gpt.baselines --text my.txt            on your own text
     python -m gpt.baselines --orders 3-7 --checkpoint out/goethe-char/best.safetensors
+    python -m gpt.baselines --stride 32              the GPT once more, in overlapping windows (gpt/score.py)
+    python -m gpt.baselines --mix out/goethe-bpe     counts and GPT together, over the GPT's own tokens
 
 Every model learns from the first nine tenths of the text and predicts the last tenth, as in training; the table goes
 to stdout. An n-gram model of order n predicts a character w from the n - 1 characters before it, its context h, by
@@ -57,6 +59,16 @@ that do so five times at most. To counts, two contexts have in common only the c
 it finds similar; more steps, more weights and above all more text go into that. Only where its loss falls below this
 table has a GPT surely learned more than which few letters follow each other.
 
+Both together. Counts remember, the GPT generalises, and they err in different places. `--mix` lets both predict the
+tokens of the GPT's tokenizer (an n-gram is then one of tokens, and V the size of the vocabulary) and mixes them:
+
+    p(token) = w p_GPT(token) + (1 - w) p_KN(token),    0 <= w <= 1
+
+sums to 1 over all tokens because both parts do, so its bits are comparable. The order n and the weight w are those that
+do best on the last tenth of the training part, with counts from the nine tenths before it; then the counts take in the
+whole training part. The held-out text has no say in it. But the GPT learned from that tenth too, so w is somewhat too
+large, and the mixture a little worse than it could be.
+
 References: Kneser, Ney 1995, "Improved backing-off for m-gram language modeling"; Chen, Goodman 1999, "An empirical
 study of smoothing techniques for language modeling", sections 2.6, 2.7 and 4.1.6. Their modified form (section 3),
 with other discounts for counts of 1, 2, and 3 or more, needs 2.09 bits here.
@@ -67,20 +79,23 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gpt.data import split
-from gpt.score import score
+import numpy as np
+
+from gpt.score import score, token_log_probs
 from gpt.trained import load_trained
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.cli.options import build, option
-from tinygrad_lite.corpora.texts import Corpus, announce, load_corpus, load_files
+from tinygrad_lite.corpora.texts import CORPORA, HELD_OUT, Corpus, announce, load_corpus, load_files
 from tinygrad_lite.training.model_spec import Trained
 
 OUT = Path("out")
+WEIGHTS = np.linspace(0, 1, 101)  # of the GPT in a mixture
 MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams as the text has characters
 
 
@@ -88,10 +103,14 @@ MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams a
 class BaselineOptions:
     """Everything that `python -m gpt.baselines` can be asked for."""
 
-    dataset: str = option("goethe", "text, by name: goethe, faust, faust2, werther")
+    dataset: str = option("goethe", "text, by name: " + ", ".join(CORPORA))
     text: list[str] = option([], "files to take instead: any UTF-8 text", is_path=True)
     orders: str = option("1-6", "orders of the n-gram models: one, or first-last", unit="characters")
     checkpoint: str = option("", "model to compare with; empty: the newest under out/ that learned from this text")
+    mix: str = option("", "model to mix with n-grams of its own tokens; then there is no other table", is_path=True)
+    stride: int = option(
+        0, "evaluate the GPT in overlapping windows too, which begin N tokens apart; 0: no", unit="tokens", low=0
+    )
 
 
 # --- n-grams --------------------------------------------------------------------------------------------------
@@ -167,12 +186,14 @@ class KneserNey:
             p = (kept + level.discount * level.followers[h] * p) / total
         return p
 
+    def probabilities(self, text: str) -> np.ndarray:
+        """P of all characters but the first, which the GPT, too, reads and does not predict: (N,) -> (N - 1,)."""
+        places = range(1, len(text))
+        return np.array([self.probability(text[i], text[max(0, i - self.order + 1) : i]) for i in places])
+
     def bits_per_character(self, text: str) -> float:
-        """Mean of -log2 P over all characters but the first, which the GPT, too, reads and does not predict."""
-        bits = 0.0
-        for i in range(1, len(text)):
-            bits -= math.log2(self.probability(text[i], text[max(0, i - self.order + 1) : i]))
-        return bits / (len(text) - 1)
+        """Mean of -log2 P over all characters but the first."""
+        return -float(np.log2(self.probabilities(text)).mean())
 
     def size(self) -> int:
         """How many counts the model keeps."""
@@ -208,6 +229,58 @@ def load_gpt(path: Path, corpus: Corpus) -> Trained:
     return trained
 
 
+# --- both together ---------------------------------------------------------------------------------------------
+
+
+def mixed(weight: float, p_gpt: np.ndarray, p_counts: np.ndarray) -> np.ndarray:
+    """w p_GPT + (1 - w) p_KN."""
+    return weight * p_gpt + (1 - weight) * p_counts
+
+
+def best_weight(p_gpt: np.ndarray, p_counts: np.ndarray) -> tuple[float, float]:
+    """The w in steps of 0.01 with the fewest bits, and these bits per token. (In w they have one minimum.)"""
+    bits = [-np.log2(mixed(weight, p_gpt, p_counts)).mean() for weight in WEIGHTS]
+    best = int(np.argmin(bits))
+    return float(WEIGHTS[best]), float(bits[best])
+
+
+def token_text(tokens: Sequence[int]) -> str:
+    """Tokens as a text in which each token is one character, so that an n-gram model of characters can count them.
+
+    >>> token_text([72, 97])
+    'Ha'
+    """
+    return "".join(map(chr, tokens))
+
+
+def print_mixture(gpt: Trained, orders: range, train: str, held_out: str) -> None:
+    """Choose order and weight on the last tenth of the training part, and print the bits of all three."""
+    model, vocab_size, block = gpt.make_model(), gpt.tokenizer.vocab_size, gpt.config.block_size
+    learned, predicted = gpt.tokenizer.encode(train), gpt.tokenizer.encode(held_out)
+    cut = round(len(learned) * (1 - HELD_OUT))
+    if min(len(learned) - cut, len(predicted)) < 2:
+        raise CorpusError(f"the text is too short: its last tenths have {len(predicted)} tokens, and it takes two")
+    p_gpt = np.exp(token_log_probs(model, np.array(learned[cut:])))
+    choices = []
+    for order in orders:
+        counted = KneserNey(token_text(learned[:cut]), order, vocab_size)
+        weight, bits = best_weight(p_gpt, counted.probabilities(token_text(learned[cut:])))
+        choices.append((bits, order, weight))
+    _, order, weight = min(choices)
+    say(f"{order}-grams and the weight {weight:.2f} do best on the last tenth of the part to learn from")
+
+    counted = KneserNey(token_text(learned), order, vocab_size)
+    p_counts = counted.probabilities(token_text(predicted))
+    p_gpt = np.exp(token_log_probs(model, np.array(predicted)))
+    tokens_per_character, numbers = len(predicted) / len(held_out), model.num_parameters()
+    for name, context, size, p in (
+        (f"{order}-gram", f"{order - 1} tokens", counted.size(), p_counts),
+        ("GPT", f"{block} tokens", numbers, p_gpt),
+        ("mixture", f"{weight:.2f} GPT", counted.size() + numbers, mixed(weight, p_gpt, p_counts)),
+    ):
+        print_row(name, context, size, -float(np.log2(p).mean()) * tokens_per_character)
+
+
 # --- the command ----------------------------------------------------------------------------------------------
 
 
@@ -223,24 +296,33 @@ def main(argv: list[str]) -> int:
     orders = read_orders(options.orders)
     corpus = read_corpus(options)
     train, held_out = cut(corpus)
-    gpt = find_gpt(options.checkpoint, corpus)
+    gpt = load_gpt(Path(options.mix), corpus) if options.mix else find_gpt(options.checkpoint, corpus)
     say(f"{len(train):,} characters to learn from, {len(held_out):,} held out")
+    print(f"{'model':<8} {'context':>16} {'numbers':>12} {'bits per character':>20}", flush=True)
+    if options.mix:
+        print_mixture(gpt, orders, train, held_out)
+    else:
+        print_counts(orders, train, held_out, len(set(corpus.text)))
+    if gpt is None:
+        say(f"no GPT under {OUT}/ learned from this text; train one with: python train.py")
+        return 0
+    model, block = gpt.make_model(), gpt.config.block_size
+    strides = ([] if options.mix else [0]) + ([options.stride] if options.stride else [])
+    for stride in strides:
+        found = score(model, gpt.tokenizer, replace(corpus, text=held_out), stride)
+        context = f"{block - stride + 1} to {block} tokens" if stride else f"{block} tokens"
+        print_row("strided" if stride else "GPT", context, model.num_parameters(), found.bits_per_character)
+    say(f"GPT: {gpt.about}")
+    return 0
 
-    vocab_size = len(set(corpus.text))
-    print(f"{'model':<8} {'context':>14} {'numbers':>12} {'bits per character':>20}", flush=True)
+
+def print_counts(orders: range, train: str, held_out: str, vocab_size: int) -> None:
+    """The bits of the models that only count characters."""
     print_row("uniform", "none", 1, math.log2(vocab_size))
     for order in orders:
         counted = KneserNey(train, order, vocab_size)
         context = f"{order - 1} character{'s' * (order != 2)}"
         print_row(f"{order}-gram", context, counted.size(), counted.bits_per_character(held_out))
-    if gpt is None:
-        say(f"no GPT under {OUT}/ learned from this text; train one with: python train.py")
-        return 0
-    model = gpt.make_model()
-    found = score(model, gpt.tokenizer, replace(corpus, text=held_out))
-    print_row("GPT", f"{gpt.config.block_size} tokens", model.num_parameters(), found.bits_per_character)
-    say(f"GPT: {gpt.about}")
-    return 0
 
 
 def read_orders(text: str) -> range:
@@ -269,7 +351,7 @@ def cut(corpus: Corpus) -> tuple[str, str]:
 
     Raises: CorpusError if nothing is left to predict.
     """
-    train, held_out = split(corpus.text)
+    train, held_out = corpus.split()
     if len(held_out) < 2:
         raise CorpusError(
             f"the text is too short: of its {len(corpus.text)} characters {len(held_out)} are held out, and "
@@ -280,7 +362,7 @@ def cut(corpus: Corpus) -> tuple[str, str]:
 
 def print_row(name: str, context: str, numbers: int, bits: float) -> None:
     """One line of the table."""
-    print(f"{name:<8} {context:>14} {numbers:>12,} {bits:>20.3f}", flush=True)
+    print(f"{name:<8} {context:>16} {numbers:>12,} {bits:>20.3f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ of T + 1 tokens, cut from the text, whose first T are the ids and whose last T, 
     ids       H  a  b  e  _  n  u
     targets   a  b  e  _  n  u  n
 
-The last tenth of the text is held out: the model is never trained on it, so the loss there measures how well the model
-generalises.
+The last tenth of the text (of some corpora, their last works) is held out: the model is never trained on it, so the loss
+there measures how well the model generalises.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import numpy as np
 
 from gpt.config import GPTOptions
 from tinygrad_lite.cli.errors import CorpusError
-from tinygrad_lite.corpora.texts import Corpus, announce, load_corpus, load_files
+from tinygrad_lite.corpora.texts import HELD_OUT, Corpus, announce, load_corpus, load_files
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
@@ -31,8 +31,6 @@ from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
-
-HELD_OUT = 0.1  # share of the characters at the end of the text
 
 Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
 
@@ -128,24 +126,18 @@ def epoch_starts(seed: int, epoch: int, tokens: int, block_size: int) -> np.ndar
     return offset + block_size * rng.permutation(count)
 
 
-def split(text: str) -> tuple[str, str]:
-    """The training part of a text, and the held-out part."""
-    cut = round(len(text) * (1 - HELD_OUT))
-    return text[:cut], text[cut:]
-
-
-def learn_tokenizer(options: GPTOptions, text: str) -> Tokenizer:
+def learn_tokenizer(options: GPTOptions, corpus: Corpus) -> Tokenizer:
     """The tokenizer that the options ask for.
 
     Words and merges are learned from the part of the text that is not held out. The character vocabulary is that of
     the whole text, since the set of letters reveals next to nothing about the held-out part.
     """
     if options.tokenizer == "char":
-        return CharTokenizer.train(text)
+        return CharTokenizer.train(corpus.text)
     if options.tokenizer == "byte":
         return ByteTokenizer()
     kinds = {"bpe": BPETokenizer, "bpe-w": EndOfWordTokenizer, "word": WordTokenizer}
-    return kinds[options.tokenizer].train(split(text)[0], options.vocab_size)
+    return kinds[options.tokenizer].train(corpus.split()[0], options.vocab_size)
 
 
 def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData:
@@ -158,9 +150,9 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         announce(corpus)
     else:
         corpus = load_corpus(options.dataset)
-    train_text, held_out_text = split(corpus.text)
+    train_text, held_out_text = corpus.split()
     if tokenizer is None:
-        tokenizer = learn_tokenizer(options, corpus.text)
+        tokenizer = learn_tokenizer(options, corpus)
     kind = np.uint16 if tokenizer.vocab_size <= 65536 else np.int32
     train = np.array(tokenizer.encode(train_text), kind)
     held_out = np.array(tokenizer.encode(held_out_text), kind)

@@ -6,6 +6,11 @@ on the tokenizer. Bits per character are comparable across tokenizers:
 
     bits per character = nats per token / ln 2 / characters per token
 
+With a stride below the context's length the windows overlap: each begins `stride` tokens after the one before it, and
+of all but the first only the last `stride` tokens count. Then every token, except those at the start of the text, is
+predicted from at least block_size - stride tokens. That takes block_size / stride times as long, and the numbers are
+comparable only with others of the same stride.
+
 An unknown character counts as the token <unk>, that is, with the probability of *any* unknown character; to tell which
 one it is would cost more bits. So a text with many of them seems easier than it is.
 """
@@ -17,11 +22,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpt.data import TextData
 from gpt.model import GPT
+from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.corpora.texts import Corpus
+from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 
 BATCH_SIZE = 16  # windows per batch; it affects the result by rounding only
@@ -37,32 +43,44 @@ class Score:
     bits_per_character: float
 
 
-def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus) -> Score:
+def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus, stride: int = 0) -> Score:
     """The loss of a model on a whole text.
 
+    Args:
+        stride: tokens from the start of a window to that of the next; 0: as many as a window has.
     Raises: CorpusError if the text has fewer than two tokens, so that there is none to predict; CheckpointError if the
-        model's loss is not a number.
+        model's loss is not a number; OptionError for a stride longer than a window.
     """
     tokens = np.array(tokenizer.encode(corpus.text))
     if len(tokens) < 2:
         raise CorpusError(f"{corpus.name} has fewer than two tokens, so there is none to predict: use a longer text")
-    data = TextData(
-        corpus=corpus,
-        tokenizer=tokenizer,
-        train=tokens[:0],  # nothing is learned here
-        held_out=tokens,
-        chars_per_token=len(corpus.text) / len(tokens),
-        block_size=model.config.block_size,
-        seed=0,
-        device=model.token_embedding.weight.device,
-    )
-    model.eval()
-    nats, count = 0.0, 0
-    with no_grad():
-        for ids, targets in data.validation_batches(BATCH_SIZE, eval_iters=0):
-            nats += model.loss((ids, targets)).item() * targets.numel()
-            count += targets.numel()
-    nats_per_token = nats / count
+    nats_per_token = -float(token_log_probs(model, tokens, stride).mean())
     if not math.isfinite(nats_per_token):
         raise CheckpointError(f"the model's loss on {corpus.name} is {nats_per_token}: its training diverged")
-    return Score(len(corpus.text), len(tokens), nats_per_token, data.bits_per_character(nats_per_token))
+    chars_per_token = len(corpus.text) / len(tokens)
+    return Score(len(corpus.text), len(tokens), nats_per_token, nats_per_token / math.log(2) / chars_per_token)
+
+
+def token_log_probs(model: GPT, tokens: np.ndarray, stride: int = 0) -> np.ndarray:
+    """ln p(token) of every token but the first, given those before it in its window: (N,) -> (N - 1,).
+
+    Args:
+        stride: as in `score`.
+    """
+    block, device = model.config.block_size, model.token_embedding.weight.device
+    if stride > block:
+        raise OptionError(f"--stride {stride}: the windows of this model have {block} tokens; take at most that")
+    stride = stride or block
+    starts = range(0, max(len(tokens) - 1 - block, 0) + stride, stride)
+    windows = [tokens[start : start + block + 1] for start in starts]
+    *whole, last = windows  # which may be shorter
+    batches = [whole[first : first + BATCH_SIZE] for first in range(0, len(whole), BATCH_SIZE)]
+    model.eval()
+    nats = []
+    with no_grad():
+        for batch in (*batches, [last]):
+            rows = np.stack(batch)
+            ids, targets = (Tensor(part, np.int64, device) for part in (rows[:, :-1], rows[:, 1:]))
+            nats += [*F.cross_entropy(model(ids), targets, reduction="none").numpy()]
+    counted = [nats[0], *(row[block - stride :] for row in nats[1:])]  # the others counted in an earlier window
+    return -np.concatenate(counted).astype(np.float64)

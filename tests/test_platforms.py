@@ -263,13 +263,14 @@ def test_without_glibc_the_memory_is_left_as_it_is(error, monkeypatch):
     assert tune_memory() is False
 
 
-def test_without_apt_goethe_says_so_and_faust_takes_its_place(monkeypatch, workplace):
-    said = []
+def test_without_apt_goethe_says_so_and_another_takes_its_place(monkeypatch, workplace):
+    said, known = [], fetch.sha256(made_up_text())
     monkeypatch.setattr(fetch.shutil, "which", lambda name: None)
-    monkeypatch.setitem(corpora.RECIPES, "faust", replace(corpora.RECIPES["faust"], make=made_up_text))
+    recipe = replace(corpora.RECIPES["werther-faust"], make=made_up_text, expected=known)
+    monkeypatch.setitem(corpora.RECIPES, "werther-faust", recipe)
     corpus = corpora.load_corpus("goethe", said.append)
-    assert (corpus.name, corpus.text) == ("faust", made_up_text())
-    assert said[0].endswith("but this system has no apt-get; trying the corpus faust instead")
+    assert (corpus.name, corpus.text) == ("werther-faust", made_up_text())
+    assert said[0].endswith("but this system has no apt-get; trying the corpus werther-faust instead")
 
 
 @pytest.mark.parametrize(("platform", "hinted"), [("darwin", True), ("linux", False), ("win32", False)])

@@ -239,6 +239,61 @@ def test_the_gpt_is_measured_as_in_training(folder, capsys, tokenizer):
     assert found["GPT"] == pytest.approx(data.bits_per_character(nats), abs=6e-4)
 
 
+@pytest.mark.parametrize("tokenizer", ["char", "bpe"])
+def test_every_distribution_of_a_mixture_sums_to_one(folder, tokenizer):
+    model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
+    counted = KneserNey(baselines.token_text(data.train), 3, data.tokenizer.vocab_size)
+    for place in (3, 30) if tokenizer == "char" else (5,):
+        sums = []
+        for token in range(data.tokenizer.vocab_size):  # what the mixture gives to each token there could be
+            ids = np.array([*data.held_out[:place], token])
+            p_gpt = np.exp(baselines.token_log_probs(model, ids))[-1]
+            p_counts = counted.probabilities(baselines.token_text(ids))[-1]
+            sums.append((p_gpt, p_counts, baselines.mixed(0.3, p_gpt, p_counts)))
+        np.testing.assert_allclose(np.sum(sums, axis=0), 1, rtol=2e-6)  # the GPT computes in float32
+
+
+def test_the_weight_with_the_fewest_bits_is_found():
+    p, q = np.array([0.9, 0.1, 0.5]), np.array([0.2, 0.8, 0.5])
+    weight, bits = baselines.best_weight(p, q)
+    others = [-np.log2(baselines.mixed(w, p, q)).mean() for w in np.linspace(0, 1, 1001)]
+    assert bits == pytest.approx(min(others), abs=1e-4)
+    assert weight == pytest.approx(np.argmin(others) / 1000, abs=0.006)
+    assert baselines.best_weight(p, p**2)[0] == 1.0
+    assert baselines.best_weight(p**2, p)[0] == 0.0
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "bpe"])
+def test_counts_and_gpt_are_mixed_over_the_gpts_own_tokens(folder, capsys, tokenizer):
+    model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
+    assert baselines.main(["--text", "faust.txt", "--orders", "1-2", "--mix", "some.safetensors", "--stride", "3"]) == 0
+    out, err = capsys.readouterr()
+    order, weight = re.search(
+        r"(\d)-grams and the weight (\S+) do best on the last tenth of the part to learn", err
+    ).groups()
+    found = rows(out)
+    assert list(found) == [f"{order}-gram", "GPT", "mixture", "strided"]
+    counted = KneserNey(baselines.token_text(data.train), int(order), data.tokenizer.vocab_size)
+    p_counts = counted.probabilities(baselines.token_text(data.held_out))
+    p_gpt = np.exp(baselines.token_log_probs(model, data.held_out))
+    for name, p in (("GPT", p_gpt), (f"{order}-gram", p_counts), ("mixture", None)):
+        p = baselines.mixed(float(weight), p_gpt, p_counts) if p is None else p
+        assert found[name] == pytest.approx(data.bits_per_character(-np.log(p).mean()), abs=6e-4)
+    strided = -baselines.token_log_probs(model, data.held_out, 3).mean()
+    assert found["strided"] == pytest.approx(data.bits_per_character(strided), abs=6e-4)
+
+
+def test_order_and_weight_come_from_the_training_part_alone(folder, capsys):
+    make_checkpoint(folder / "some.safetensors", "faust.txt")
+    gpt, said = baselines.load_trained(folder / "some.safetensors"), []
+    for held_out in (OTHER, "Habe nun, ach! " * 9):
+        baselines.print_mixture(gpt, range(1, 4), TEXT, held_out)
+        said.append(capsys.readouterr().err.splitlines()[-1])
+    assert said[0] == said[1]
+    with pytest.raises(CorpusError, match="the text is too short: its last tenths have 1 tokens"):
+        baselines.print_mixture(gpt, range(1, 2), TEXT, "e")
+
+
 def test_the_newest_checkpoint_of_the_same_text_is_taken(folder, capsys):
     make_checkpoint(folder / "out/old/best.safetensors", "faust.txt", age=30)
     make_checkpoint(folder / "out/mine/best.safetensors", "faust.txt", age=20)

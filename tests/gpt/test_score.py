@@ -7,9 +7,9 @@ import pytest
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from gpt.score import score
+from gpt.score import score, token_log_probs
 from tests.places import here
-from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.corpora.texts import Corpus
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
@@ -43,6 +43,29 @@ def test_bits_are_those_of_the_tokens_one_by_one(kind):
     assert found.nats_per_token == pytest.approx(nats / (len(ids) - 1), rel=1e-12)
     expected = nats / (len(ids) - 1) / math.log(2) * len(ids) / len(TEXT)
     assert found.bits_per_character == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("stride", [1, 3, 7])
+@pytest.mark.parametrize("length", [2, 5, 8, 9, 11, 64])
+def test_overlapping_windows_count_every_token_once_with_enough_before_it(stride, length):
+    model, ids = small_gpt(20), np.random.default_rng(1).integers(0, 20, length)
+    found = token_log_probs(model, ids, stride)
+    assert found.shape == (length - 1,)
+    for position in range(1, length):
+        window = max(0, -(-(position - 7) // stride)) * stride  # the first window that reaches this token
+        assert position - window >= min(position, 7 - stride + 1)
+        log_probs, _ = model.start(ids[None, window:position])
+        assert found[position - 1] == pytest.approx(log_probs[0, ids[position]], rel=1e-9)
+    tokenizer = CharTokenizer.train(TEXT)
+    if stride == 7:
+        assert score(small_gpt(tokenizer.vocab_size), tokenizer, corpus(TEXT), 7) == score(
+            small_gpt(tokenizer.vocab_size), tokenizer, corpus(TEXT)
+        )
+
+
+def test_a_stride_longer_than_a_window_is_refused():
+    with pytest.raises(OptionError, match=r"--stride 8: the windows of this model have 7 tokens; take at most that"):
+        token_log_probs(small_gpt(20), np.zeros(9, int), 8)
 
 
 def test_unknown_characters_have_a_score():

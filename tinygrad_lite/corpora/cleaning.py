@@ -100,20 +100,20 @@ def without_overlaps(texts: Iterable[str], known: str) -> list[str]:
         >>> without_overlaps(["Irrend lernt man.", "Man lernt nie aus.", "Denn irrend lernt man!"], known="")
         ['Denn irrend lernt man!', 'Man lernt nie aus.']
     """
-    seen = three_word_runs(known)
+    seen = word_runs(known, 3)
     kept = []
     for text in sorted(texts, key=lambda text: (-len(text), text)):
-        runs = three_word_runs(text)
+        runs = word_runs(text, 3)
         if 3 * len(runs & seen) < len(runs):
             kept.append(text)
             seen |= runs
     return kept
 
 
-def three_word_runs(text: str) -> set[tuple[str, ...]]:
-    """All sequences of three consecutive words; a shorter text is a single sequence."""
+def word_runs(text: str, length: int) -> set[tuple[str, ...]]:
+    """All sequences of `length` consecutive words; a text of fewer words is a single sequence."""
     words = re.findall(r"[^\W\d_]+", text.casefold())
-    return {tuple(words[i : i + 3]) for i in range(max(1, len(words) - 2))}
+    return {tuple(words[i : i + length]) for i in range(max(1, len(words) - length + 1))}
 
 
 def spread(*streams: list[str]) -> list[str]:

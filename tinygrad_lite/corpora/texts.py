@@ -5,11 +5,12 @@ None of them is part of this repository. `load_corpus` looks a name up in this o
 1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that an edition
    of your own can replace a named corpus), or any path;
 2. the cache, one folder per user (`fetch.cache_folder`);
-3. its source: two signed Debian packages for `goethe`, Project Gutenberg over https for the others.
+3. its source: two signed Debian packages for `goethe`, files on GitHub that are known by their SHA-256 for
+   `goethe-works` and `werther-faust` (`works.py`), Project Gutenberg over https for the others.
 
-Where `goethe` is unavailable, because only Debian and its derivatives have apt-get, `faust` takes its place. Without
-a network, use any text in UTF-8: `--text FILE`, read by `load_files`. A file of Project Gutenberg is recognised, and
-only the book in it is used (`gutenberg.py`).
+Where `goethe` is unavailable, because only Debian and its derivatives have apt-get, `werther-faust` takes its place,
+which is about as long. Without a network, use any text in UTF-8: `--text FILE`, read by `load_files`. A file of Project
+Gutenberg is recognised, and only the book in it is used (`gutenberg.py`).
 
 Every text is normalised before anything else sees it (`cleaning.normalise`), and the SHA-256 of the normalised text
 says which text a number was measured on.
@@ -22,22 +23,34 @@ from pathlib import Path
 
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.errors import CorpusError
-from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora import fetch, works
 from tinygrad_lite.corpora.cleaning import goethe_text, normalise
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text
 
+HELD_OUT = 0.1  # share of the characters at the end of a text, unless its recipe says where the held-out works begin
 RULES = "2"  # stored in the cache; change it with the rules of cleaning, and books are fetched again
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """A text and its source; `sha256` is the hash of the normalised text in UTF-8."""
+    """A text and its source.
+
+    Attributes:
+        sha256: the hash of the normalised text in UTF-8.
+        held_out_from: the character with which the held-out part begins; none: the last tenth is held out.
+    """
 
     name: str
     text: str
     source: str
     licence: str
     sha256: str
+    held_out_from: int | None = None
+
+    def split(self) -> tuple[str, str]:
+        """The part to learn from, and the part that is held out."""
+        cut = round(len(self.text) * (1 - HELD_OUT)) if self.held_out_from is None else self.held_out_from
+        return self.text[:cut], self.text[cut:]
 
 
 @dataclass(frozen=True)
@@ -48,6 +61,7 @@ class Recipe:
         `signed` (the packages' signatures were checked, and packages change from version to version), and an error
         otherwise.
     instead: the corpus to use if this one cannot be fetched.
+    held_out: the line, alone between blank ones, with which the held-out works begin; none: the last tenth is held out.
     """
 
     description: str
@@ -57,6 +71,7 @@ class Recipe:
     expected: str | None = None
     signed: bool = False
     instead: str | None = None
+    held_out: str | None = None
 
 
 # ------------------------------------------------------------------------------------------ finding a text
@@ -111,7 +126,7 @@ def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
         text, facts = kept
         if RECIPES[name].expected is None and facts.get("rules") != RULES:
             return None
-        corpus = Corpus(name, text, facts["source"], facts["licence"], facts["sha256"])
+        corpus = make_corpus(name, text, facts["source"], facts["licence"])
         check_hash(corpus, say)
         return corpus
     except CorpusError as error:
@@ -123,7 +138,7 @@ def from_source(name: str, say: Callable[[str], None]) -> Corpus:
     """Fetch the corpus, check it and cache it; a cache that cannot be written only costs a later download."""
     recipe = RECIPES[name]
     text = recipe.make()
-    corpus = Corpus(name, text, recipe.source, recipe.licence, fetch.sha256(text))
+    corpus = make_corpus(name, text, recipe.source, recipe.licence)
     check_hash(corpus, say)
     if recipe.expected is None:
         say(f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with")
@@ -132,6 +147,15 @@ def from_source(name: str, say: Callable[[str], None]) -> Corpus:
     except (OSError, CorpusError) as error:
         say(f"the corpus {name} cannot be cached: {error}")
     return corpus
+
+
+def make_corpus(name: str, text: str, source: str, licence: str) -> Corpus:
+    """A named corpus with its hash and its split; CorpusError if the held-out works are not in it once."""
+    held_out = RECIPES[name].held_out
+    border = f"\n\n{held_out}\n\n"
+    if held_out and text.count(border) != 1:
+        raise CorpusError(f"{source} does not contain one line {held_out!r}, with which the held-out works begin")
+    return Corpus(name, text, source, licence, fetch.sha256(text), text.index(border) + 2 if held_out else None)
 
 
 def check_hash(corpus: Corpus, say: Callable[[str], None]) -> None:
@@ -201,6 +225,14 @@ def make_goethe() -> str:
     return goethe_text(files["php-faker"], files["fortunes-de"])
 
 
+# ----------------------------------------------------------------------------------- works known by their hash
+
+
+def make_goethe_works() -> str:
+    """Fetch all works; nothing in the part to learn from stands in what the default corpus holds out."""
+    return works.goethe_works(known=load_corpus("goethe").split()[1])
+
+
 # ---------------------------------------------------------------------------------------- Project Gutenberg
 
 
@@ -210,6 +242,8 @@ def make_gutenberg(*numbers: int) -> str:
     return "\n\n".join(gutenberg_text(fetch.https_text(page), page) for page in pages) + "\n"
 
 
+WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"
+WORKS_LICENCE = "Goethe's words are in the public domain; GerDraCor is CC0, 68_german_novels names no licence"
 GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
 
 # The hashes of the three texts from Project Gutenberg were not known when this was written: None means that
@@ -223,6 +257,24 @@ RECIPES = {
         make=make_goethe,
         expected="72a3cfa7bf170baaf4ab833fdd968d89cbedee840af5e1e0cc12a4573d9a4ab8",
         signed=True,
+        instead="werther-faust",
+    ),
+    "goethe-works": Recipe(
+        description="six books of prose and 23 plays, of which Die Wahlverwandtschaften and Iphigenie are held out "
+        "(6.4 million characters)",
+        source=WORKS_SOURCE,
+        licence=WORKS_LICENCE,
+        make=make_goethe_works,
+        expected="05f85115d734076ac577b4e1261c23de2b266dcc9d13c49f11fd4cfcffdc9e92",
+        signed=True,  # each file has been compared with its hash; the text depends on what `goethe` holds out, too
+        held_out=works.HELD_OUT,
+    ),
+    "werther-faust": Recipe(
+        description="Werther and Faust, part one, in alternating passages (430,000 characters); `goethe` without apt",
+        source=WORKS_SOURCE,
+        licence=WORKS_LICENCE,
+        make=works.werther_and_faust,
+        expected="d3512c38889ff68485229a329c418fa3696128b75aded082a67e34c7ff0f2471",
         instead="faust",
     ),
     "faust": Recipe(

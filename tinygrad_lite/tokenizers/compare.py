@@ -36,8 +36,6 @@ from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
 
-HELD_OUT = 0.1  # share of the characters at the end of the text, as in training
-
 # How each kind learns from a text and a vocabulary size, in the order of the table.
 LEARN: dict[str, Callable[[str, int], Tokenizer]] = {
     CharTokenizer.kind: lambda text, vocab_size: CharTokenizer.train(text),
@@ -168,8 +166,7 @@ def split(corpus: Corpus) -> tuple[str, str]:
 
     Raises: CorpusError if either has no word in it.
     """
-    cut = round(len(corpus.text) * (1 - HELD_OUT))
-    text, held_out = corpus.text[:cut], corpus.text[cut:]
+    text, held_out = corpus.split()
     if not text.strip() or not held_out.strip():
         raise CorpusError(
             f"the text is too short: its first {len(text):,} characters are for learning and its last "

@@ -10,9 +10,9 @@ from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora import texts as corpora
 from tinygrad_lite.corpora.cleaning import normalise
-from tinygrad_lite.corpora.texts import CORPORA, RECIPES, load_corpus, load_files
+from tinygrad_lite.corpora.texts import CORPORA, RECIPES, Corpus, load_corpus, load_files
 
-HTTPS_TEXT = fetch.https_text
+HTTPS_TEXT, HTTPS_BYTES = fetch.https_text, fetch.https_bytes
 FAUST = "Habe nun, ach! gelesen\nund mehr gelesen.\n"
 GUTENBERG = (
     "The Project Gutenberg EBook of Faust, by Niemand\n\nCharacter set encoding: ISO-8859-1\n\n"
@@ -35,6 +35,7 @@ def cache(tmp_path, monkeypatch, request):
     if "network" not in request.keywords:
         monkeypatch.setattr(fetch, "debian_files", unreachable)
         monkeypatch.setattr(fetch, "https_text", unreachable)
+        monkeypatch.setattr(fetch, "https_bytes", unreachable)
     return tmp_path / "cache"
 
 
@@ -82,6 +83,7 @@ def test_werther_is_two_books_with_a_blank_line_between(monkeypatch):
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
 def test_a_named_corpus_is_the_book_alone_whatever_its_encoding(monkeypatch, web, encoding):
     monkeypatch.setattr(fetch, "https_text", HTTPS_TEXT)
+    monkeypatch.setattr(fetch, "https_bytes", HTTPS_BYTES)
     for number in (2407, 2408):
         url = f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt"
         web.files[url] = GUTENBERG.replace("\n", "\r\n").encode(encoding)
@@ -169,15 +171,30 @@ def test_goethe_asks_for_its_two_packages(monkeypatch):
     assert sorted(wanted) == ["fortunes-de", "php-faker"]
 
 
-def test_without_apt_goethe_explains_itself_and_faust_takes_its_place(monkeypatch):
+def test_without_apt_goethe_explains_itself_and_others_take_its_place(monkeypatch):
     serve_page(monkeypatch)
     said = []
-    corpus = load_corpus("goethe", said.append)
-    assert corpus.name == "faust"
-    assert said[0] == (
+    assert load_corpus("goethe", said.append).name == "faust"
+    assert said[:2] == [
         "the corpus goethe is made from the Debian packages php-faker and fortunes-de, "
-        "but there is no network here; trying the corpus faust instead"
-    )
+        "but there is no network here; trying the corpus werther-faust instead",
+        "the corpus werther-faust is made from the collections 68_german_novels and GerDraCor on GitHub, "
+        "but there is no network here; trying the corpus faust instead",
+    ]
+    text = "Wie froh bin ich!\n"
+    change_recipe(monkeypatch, "werther-faust", make=lambda: text, expected=fetch.sha256(text))
+    assert load_corpus("goethe", said.append).text == text
+
+
+def test_works_are_held_out_where_their_recipe_says(monkeypatch):
+    text = "Eins\n\nZwei\n\nDas Letzte\n\nWort.\n"
+    change_recipe(monkeypatch, "goethe-works", make=lambda: text, held_out="Das Letzte")
+    for _ in range(2):  # fetched, then from the cache
+        assert load_corpus("goethe-works", print).split() == ("Eins\n\nZwei\n\n", "Das Letzte\n\nWort.\n")
+    assert Corpus("a", "0123456789" * 2, "", "", "").split() == ("012345678901234567", "89")
+    change_recipe(monkeypatch, "goethe-works", make=lambda: text, held_out="Ein")
+    with pytest.raises(CorpusError, match="does not contain one line 'Ein', with which the held-out works begin"):
+        load_corpus("goethe-works", print)
 
 
 def test_without_any_network_one_sentence_offers_ones_own_text():
@@ -191,10 +208,10 @@ def test_without_any_network_one_sentence_offers_ones_own_text():
 
 def test_an_unknown_name_suggests_the_nearest():
     with pytest.raises(
-        CorpusError, match=r"'goehte' \(did you mean 'goethe'\?\): there are goethe, faust.*--text FILE"
+        CorpusError, match=r"'goehte' \(did you mean 'goethe'\?\): there are goethe, goethe-works.*--text FILE"
     ):
         load_corpus("goehte")
-    with pytest.raises(CorpusError, match="'xyz': there are goethe, faust, faust2, werther, and `--text FILE`"):
+    with pytest.raises(CorpusError, match=r"'xyz': there are goethe, .*, faust, faust2, werther, and `--text FILE`"):
         load_corpus("xyz")
 
 
@@ -230,7 +247,7 @@ def test_what_is_said_goes_to_stderr(monkeypatch, capsys):
 
 
 def test_every_corpus_has_a_description():
-    assert list(CORPORA) == ["goethe", "faust", "faust2", "werther"]
+    assert list(CORPORA) == ["goethe", "goethe-works", "werther-faust", "faust", "faust2", "werther"]
     assert all(CORPORA.values())
 
 

@@ -1,0 +1,400 @@
+"""Train the settings of an experiment, several seeds of each, and collect the results in a CSV file.
+
+    python -m benchmarks.experiments --list            the experiments there are
+    python -m benchmarks.experiments first             train what is missing of benchmarks/experiments/first.toml
+    python -m benchmarks.experiments first --table     the results in docs/experiments/first.csv as a Markdown table
+
+An experiment is a TOML file: in its first line a comment that says what it is about, then one table for each setting.
+
+    # two learning rates
+    seeds = "1,2,3"
+
+    [[setting]]
+    name = "slow"
+    options = "goethe-bpe --learning_rate 1e-3"
+
+    [[setting]]
+    name = "fast"
+    options = "goethe-bpe --learning_rate 3e-3"
+    seeds = "1"
+
+`options` is what would follow `python train.py`, and each run is such a process. One that ended well becomes a row of
+the CSV file, found by its name, options, seed and commit; a run that has a row is skipped. So the command can be given
+again after it was stopped. A run that was stopped leaves nothing behind.
+
+What a row says (`COLUMNS`):
+
+    commit               the latest commit that changed the code that trains; "dirty" if it was changed since
+    seconds              of the training steps alone, from the speeds in metrics.csv; evaluations are excluded
+    train_loss           nats per token, mean of the logged steps in the last tenth of the run
+    checkpoint           the one that train.py recommends at its end: average if there is one, else best
+    val_loss             its loss on everything that is held out, in consecutive windows; nats per token
+    bits_per_char        the same in bits per character, where the model has such a measure
+    last_bits_per_char   that of the last checkpoint, which unlike the best is not chosen by the held-out text
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import train
+from benchmarks.machine import cpu_model, gpu_model
+from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset
+from tinygrad_lite.training.checkpoint import load_checkpoint, write_atomically
+from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.processes import OneProcess
+from tinygrad_lite.training.run_folder import RunFolder
+from tinygrad_lite.training.setup import RunSetup, read_setup
+
+ROOT = Path(__file__).parents[1]
+EXPERIMENTS = ROOT / "benchmarks" / "experiments"
+RESULTS = ROOT / "docs" / "experiments"
+CODE = ("train.py", "gpt", "seq2seq", "tinygrad_lite", "presets")  # what a result depends on
+KEY = ("name", "options", "seed", "commit")
+COLUMNS = (
+    *("name", "seed", "options", "commit", "processor", "workers", "steps", "seconds", "seconds_per_step"),
+    *("parameters", "train_loss", "checkpoint", "val_loss", "bits_per_char", "last_bits_per_char", "best_step"),
+)
+WHOLE = {"eval_iters": 0, "eval_pairs": 0, "sample_tokens": 0}  # evaluate on everything, write no samples
+
+Row = dict[str, str]
+
+
+@dataclass
+class ExperimentOptions:
+    """Everything that `python -m benchmarks.experiments` can be asked for."""
+
+    only: str = option("", "settings to train, such as slow,fast; empty: all")
+    seeds: str = option("", "seeds, such as 1,2,3; empty: those of the experiment")
+    out_dir: str = option("", "keep the runs' folders in this one; empty: remove them", is_path=True)
+    list: bool = option(False, "list the experiments, or the settings of one, and stop")
+    dry_run: bool = option(False, "list the runs, done and missing, and stop")
+    table: bool = option(False, "print the results as a Markdown table, and stop")
+
+
+@dataclass
+class Setting:
+    """One setting of an experiment, as its file gives it."""
+
+    name: str = option("", "how the table calls it")
+    options: str = option("", "the command line of train.py")
+    seeds: str = option("", "seeds, such as 1,2,3; empty: those of the experiment")
+
+
+@dataclass
+class Run:
+    """One training run, before it begins."""
+
+    name: str
+    options: str
+    seed: int
+    setup: RunSetup
+
+    def key(self, commit: str) -> tuple[str, ...]:
+        """What its row is found by, as text."""
+        return self.name, self.options, str(self.seed), commit
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    parsed = parse_command_line(
+        ExperimentOptions,
+        argv,
+        prog="python -m benchmarks.experiments",
+        description=__doc__.split("\n")[0],
+        positional="name",
+        about_positional="the experiment: benchmarks/experiments/NAME.toml",
+    )
+    options, name = build(ExperimentOptions, ("command line", parsed.values)), parsed.positional
+    if name is None:
+        if not options.list:
+            raise OptionError("name an experiment, as in: python -m benchmarks.experiments NAME (--list lists all)")
+        print("".join(f"{name:<16} {about}\n" for name, about in list_presets(EXPERIMENTS).items()), end="")
+        return 0
+    file = find_preset(EXPERIMENTS, name)
+    results = RESULTS / f"{file.stem}.csv"
+    if options.table:
+        print(table(read_rows(results)), end="")
+        return 0
+    settings = read_settings(file, options)
+    if options.list:
+        print("".join(f"{s.name:<16} {s.options} (seeds {s.seeds})\n" for s in settings), end="")
+        return 0
+    runs, rows, commit = plan(settings), read_rows(results), code_commit()
+    done = {tuple(row[column] for column in KEY) for row in rows}
+    missing = [run for run in runs if run.key(commit) not in done]
+    say(f"{len(runs)} runs at commit {commit}: {len(runs) - len(missing)} done, {len(missing)} to do")
+    if options.dry_run:
+        for run in runs:
+            state = "missing" if run in missing else "done"
+            print(f"{state:<8} {run.name}, seed {run.seed}: python train.py {run.options} --seed {run.seed}")
+        return 0
+    if "dirty" in commit:
+        say("warning: the code has changes that are not committed, so nobody can repeat these runs")
+    return train_all(missing, results, options.out_dir)
+
+
+# --- what to run ----------------------------------------------------------------------------------------------
+
+
+def read_settings(file: Path, options: ExperimentOptions) -> list[Setting]:
+    """The settings in an experiment's file that the options ask for, each with its seeds.
+
+    Raises: OptionError that names the file and what is wrong in it.
+    """
+    content, settings = read_preset(file), []
+    shared = content.pop("seeds", "1")
+    tables = content.pop("setting", None)
+    if content or not isinstance(tables, list) or not all(isinstance(values, dict) for values in tables):
+        raise OptionError(f'{file} must hold seeds = "1,2,3" and one table [[setting]] for each setting, nothing else')
+    for values in tables:
+        setting = build(Setting, (str(file), {"seeds": shared} | values))
+        setting.seeds = options.seeds or setting.seeds
+        if not setting.name or setting.name in [other.name for other in settings]:
+            raise OptionError(f"{file}: every setting needs a name of its own, but one is called {setting.name!r}")
+        settings.append(setting)
+    names = [setting.name for setting in settings]
+    only = [name.strip() for name in options.only.split(",")] if options.only else names
+    for name in only:
+        if name not in names:
+            near = nearest(name, names)
+            hint = f"did you mean {near}?" if near else f"there are {', '.join(names)}"
+            raise OptionError(f"--only {name}: {file} has no such setting; {hint}")
+    return [setting for setting in settings if setting.name in only]
+
+
+def read_seeds(text: str) -> list[int]:
+    """The seeds that "1,2,3" names.
+
+    Raises: OptionError if these are no seeds.
+    """
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
+        raise OptionError(f"--seeds {text}: write whole numbers with commas between them, such as 1,2,3")
+    return [int(word) for word in words]
+
+
+def plan(settings: Sequence[Setting]) -> list[Run]:
+    """All runs, the settings in turn for each seed, so that an early end has something of every setting.
+
+    Every command line is checked here, before the first run begins.
+
+    Raises: OptionError that names the setting.
+    """
+    runs = []
+    for place, setting in enumerate(settings):
+        try:
+            words = [*shlex.split(setting.options), "--overwrite"]
+            for turn, seed in enumerate(read_seeds(setting.seeds)):
+                setup = read_setup([*words, "--seed", str(seed)], train.SPECS)
+                runs.append((turn, place, Run(setting.name, setting.options, seed, setup)))
+        except (UserError, ValueError) as error:  # ValueError: a quotation mark without its second
+            raise OptionError(f"setting {setting.name}: {error}") from None
+    return [run for _, _, run in sorted(runs, key=lambda entry: entry[:2])]
+
+
+def code_commit() -> str:
+    """The latest commit that changed the code that trains, with "dirty" if the code was changed since."""
+    try:
+        latest, changes = (
+            subprocess.run(["git", *words, "--", *CODE], cwd=ROOT, capture_output=True, check=True).stdout.decode()
+            for words in (("log", "-1", "--format=%h"), ("status", "--porcelain"))
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+    return latest.strip() + (" dirty" if changes else "")
+
+
+# --- running --------------------------------------------------------------------------------------------------
+
+
+def train_all(runs: Sequence[Run], results: Path, out_dir: str) -> int:
+    """Train one run after the other, and add a row for each that ended well; returns the exit status."""
+    failed, took = [], {}
+    Path(out_dir).mkdir(parents=True, exist_ok=True)
+    for row in read_rows(results):  # how long it may take: what earlier runs of the setting took
+        took.setdefault(row["name"], []).append(float(row["seconds"]))
+    for number, run in enumerate(runs):
+        say(f"\nrun {number + 1} of {len(runs)}: {run.name}, seed {run.seed}{time_left(runs[number:], took)}")
+        began, commit = time.monotonic(), code_commit()
+        kept = Path(out_dir) / f"{run.name}-{run.seed}" if out_dir else None
+        if kept and kept.exists():
+            raise OptionError(f"{kept} exists already: choose another --out_dir")
+        with tempfile.TemporaryDirectory(prefix="experiment-", dir=out_dir or None, ignore_cleanup_errors=True) as temp:
+            run.setup.folder = RunFolder(Path(temp) / "run")
+            status = train_one(run)
+            if status:
+                failed.append(f"{run.name}, seed {run.seed} (status {status})")
+                say(f"no row: {failed[-1]}")
+                continue
+            row = dict(zip(KEY, run.key(commit), strict=True)) | measure(run)
+            if kept:
+                run.setup.folder.path.rename(kept)
+        if code_commit() != commit:
+            raise UserError("the code was changed while it trained, so this run has no row: start again")
+        write_rows(results, [*read_rows(results), row])
+        took.setdefault(run.name, []).append(time.monotonic() - began)
+        say(f"{run.name}, seed {run.seed}: {row['bits_per_char'] or '-'} bits per character; added to {results}")
+    if failed:
+        raise UserError(f"{len(failed)} of {len(runs)} runs failed: {'; '.join(failed)}")
+    return 0
+
+
+def time_left(runs: Sequence[Run], took: dict[str, list[float]]) -> str:
+    """About how long these runs will take; empty if nothing is known."""
+    known = [seconds for each in took.values() for seconds in each]
+    if not known:
+        return ""
+    seconds = sum(statistics.mean(took.get(run.name, known)) for run in runs)
+    return f"; about {seconds / 60:,.0f} minutes left"
+
+
+def train_one(run: Run) -> int:
+    """Train as a child process; returns its exit status. Whatever ends this process ends the child first."""
+    given = [*shlex.split(run.options), "--seed", str(run.seed), "--out_dir", str(run.setup.folder.path)]
+    command = [sys.executable, str(ROOT / "train.py"), *given]
+    with subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as child:  # stdout: samples
+        try:
+            return child.wait()
+        except BaseException:
+            child.terminate()
+            child.wait()
+            raise
+
+
+def measure(run: Run) -> Row:
+    """The columns of a finished run's row, but for its key."""
+    setup, folder = run.setup, run.setup.folder
+    options = replace(setup.options, **{name: value for name, value in WHOLE.items() if hasattr(setup.options, name)})
+    chosen = folder.average if folder.average.exists() else folder.best
+    trained = setup.family.load(chosen)
+    task = setup.family.task(options, trained.tokenizer)
+    with open(folder.metrics, encoding="utf-8", newline="") as file:
+        logged = [row for row in csv.DictReader(file) if row["loss"]]
+    steps = int(logged[-1]["step"]) if logged else 0
+    losses = [float(row["loss"]) for row in logged if int(row["step"]) > 0.9 * steps]
+    seconds = training_seconds(logged, task)
+    val_loss, bits = evaluate(setup, task, chosen)
+    return {
+        "processor": gpu_model() if options.device == "cuda" else cpu_model(),
+        "workers": str(options.workers),
+        "steps": str(steps),
+        "seconds": f"{seconds:.3f}",
+        "seconds_per_step": f"{seconds / max(steps, 1):.6f}",
+        "parameters": str(trained.make_model().num_parameters()),
+        "train_loss": f"{statistics.mean(losses):.4f}" if losses else "",
+        "checkpoint": chosen.stem,
+        "val_loss": f"{val_loss:.4f}",
+        "bits_per_char": bits,
+        "last_bits_per_char": evaluate(setup, task, folder.last)[1],
+        "best_step": str(load_checkpoint(folder.best).step),
+    }
+
+
+def training_seconds(logged: Sequence[Row], task: Task) -> float:
+    """How long the steps took: a row of metrics.csv has the speed in tokens per second since the row before it."""
+    seconds, before = 0.0, 0
+    for row in logged:
+        step = int(row["step"])
+        seconds += sum(map(task.target_tokens, range(before, step))) / float(row["tokens_per_second"])
+        before = step
+    return seconds
+
+
+def evaluate(setup: RunSetup, task: Task, checkpoint: Path) -> tuple[float, str]:
+    """A checkpoint's loss on all that is held out, and its bits per character, if the task has such a number."""
+    model = setup.family.load(checkpoint).make_model(setup.options.device)
+    val_loss = train.evaluate(task, model, OneProcess())
+    measures = task.report(model, val_loss).measures
+    return val_loss, f"{measures['bits_per_char']:.4f}" if "bits_per_char" in measures else ""
+
+
+# --- results --------------------------------------------------------------------------------------------------
+
+
+def read_rows(file: Path) -> list[Row]:
+    """The rows of a file of results; none if it is missing.
+
+    Raises: UserError if it holds something else.
+    """
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} cannot be read: {error}") from None
+    reader = csv.DictReader(io.StringIO(text))
+    rows = list(reader)
+    if tuple(reader.fieldnames or ()) != COLUMNS or any(None in row or None in row.values() for row in rows):
+        raise UserError(f"{file} has other columns than {', '.join(COLUMNS)}: move it away")
+    return rows
+
+
+def write_rows(file: Path, rows: Sequence[Row]) -> None:
+    """Replace a file of results, all or nothing."""
+    out = io.StringIO()
+    writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, out.getvalue().encode("utf-8"))
+
+
+def table(rows: Sequence[Row]) -> str:
+    """The results in Markdown: for every setting the mean over its seeds, and after ± their standard deviation.
+
+    Rows count as one setting if name, options, commit, processor and number of workers are the same.
+    """
+    groups: dict[tuple[str, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row[c] for c in ("name", "options", "commit", "processor", "workers")), []).append(row)
+    columns: dict[str, tuple[str, int]] = {
+        "bits per character": ("bits_per_char", 3),
+        "of the last step": ("last_bits_per_char", 3),
+        "validation loss": ("val_loss", 3),
+        "training loss": ("train_loss", 3),
+        "steps": ("steps", 0),
+        "seconds": ("seconds", 0),
+        "seconds per step": ("seconds_per_step", 4),
+        "parameters": ("parameters", 0),
+    }
+    lines = [["setting", "options", "runs", *columns, "commit"], ["---"] * (len(columns) + 4)]
+    for (name, options, commit, *_), group in groups.items():
+        cells = [spread([row[column] for row in group], digits) for column, digits in columns.values()]
+        lines.append([name, f"`{options}`", str(len(group)), *cells, commit])
+    machines = dict.fromkeys(f"{processor}, {workers} processes" for *_, processor, workers in groups)
+    listed = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    about = f"Mean over the runs ± their standard deviation. Measured on: {'; '.join(machines) or 'nothing'}."
+    return f"{listed}\n{about}\n"
+
+
+def spread(values: Sequence[str], digits: int) -> str:
+    """Mean and standard deviation (that of a sample: divided by n - 1), as text.
+
+    >>> spread(["1.0", "2.0", "3.0"], 2), spread(["7"], 0), spread([""], 3)
+    ('2.00 ± 1.00', '7', '')
+    """
+    numbers = [float(value) for value in values if value]
+    if not numbers:
+        return ""
+    deviation = f" ± {statistics.stdev(numbers):,.{digits}f}" if len(set(numbers)) > 1 else ""
+    return f"{statistics.mean(numbers):,.{digits}f}{deviation}"
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that no folder is left behind
+    run_command("experiments", main)

@@ -1,0 +1,210 @@
+"""`python -m benchmarks.experiments`: what is run, what a row says, and that only finished runs have one."""
+
+import csv
+import re
+
+import pytest
+
+import train
+from benchmarks import experiments
+from benchmarks.experiments import COLUMNS, code_commit, read_rows, read_seeds, table, training_seconds
+from tests.tiny_runs import arguments, rows, run_training
+from tinygrad_lite.cli.errors import OptionError, UserError
+
+TINY = " ".join(arguments(out_dir=None, max_iters=2, text="text.txt"))
+FILE = f"""# tiny runs
+seeds = "1,2"
+
+[[setting]]
+name = "one"
+options = "{TINY}"
+
+[[setting]]
+name = "fast"
+options = "{TINY} --learning_rate 0.1"
+seeds = "7"
+"""
+
+
+@pytest.fixture
+def place(workplace, monkeypatch):
+    """Folders for an experiment `tiny` and its results; the code is at the commit "abc"."""
+    monkeypatch.setattr(experiments, "EXPERIMENTS", workplace)
+    monkeypatch.setattr(experiments, "RESULTS", workplace / "results")
+    monkeypatch.setattr(experiments, "code_commit", lambda: "abc")
+    (workplace / "tiny.toml").write_text(FILE, encoding="utf-8")
+    return workplace
+
+
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Run the training here, which saves the start of a process; gives the runs that were made."""
+    made = []
+
+    def train_one(run):
+        made.append((run.name, run.seed))
+        changes = {"learning_rate": run.setup.options.learning_rate, "seed": run.seed, "out_dir": run.setup.folder.path}
+        return train.main(arguments(max_iters=2, **changes))
+
+    monkeypatch.setattr(experiments, "train_one", train_one)
+    return made
+
+
+def test_a_real_run_becomes_a_row(place, capfd):
+    assert experiments.main(["tiny", "--only", "fast"]) == 0
+    (row,) = read_rows(place / "results" / "tiny.csv")
+    assert (row["name"], row["seed"], row["commit"], row["steps"]) == ("fast", "7", "abc", "2")
+    folder = run_training(max_iters=2, learning_rate=0.1, seed=7, eval_iters=0, eval_interval=1)
+    found = rows(folder)
+    assert float(row["last_bits_per_char"]) == pytest.approx(float(found[-1]["bits_per_char"]), abs=1e-4)
+    assert float(row["train_loss"]) == pytest.approx(float(found[-2]["loss"]), abs=1e-4)  # that of the last step
+    best = min(float(found[0]["val_loss"]), float(found[-1]["val_loss"]))  # at steps 0 and 2 only
+    assert float(row["val_loss"]) == pytest.approx(best, abs=1e-4)
+    assert row["best_step"] in ("0", "2")
+    assert row["checkpoint"] == "best"
+    assert float(row["seconds"]) > 0
+    assert sorted(path.name for path in place.iterdir()) == ["results", "run", "text.txt", "tiny.toml"]
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "run 1 of 1: fast, seed 7" in err
+
+
+def test_only_what_is_missing_is_run(place, in_this_process, capsys):
+    experiments.main(["tiny", "--seeds", "1", "--out_dir", "kept"])
+    assert in_this_process == [("one", 1), ("fast", 1)]
+    assert {path.name for path in (place / "kept").iterdir()} == {"one-1", "fast-1"}
+    assert (place / "kept" / "one-1" / "best.safetensors").exists()
+    experiments.main(["tiny"])  # the settings in turn, seed by seed
+    assert in_this_process[2:] == [("fast", 7), ("one", 2)]
+    experiments.main(["tiny"])
+    assert len(in_this_process) == 4
+    assert "3 runs at commit abc: 3 done, 0 to do" in capsys.readouterr().err
+    experiments.main(["tiny", "--dry_run", "--seeds", "2,3", "--only", "one"])
+    out = capsys.readouterr().out
+    assert re.findall(r"^(done|missing) +one, seed (\d): python train.py .*--seed \2$", out, re.MULTILINE) == [
+        ("done", "2"),
+        ("missing", "3"),
+    ]
+    with open(place / "results" / "tiny.csv", encoding="utf-8", newline="") as file:
+        assert tuple(next(csv.reader(file))) == COLUMNS
+
+
+def test_a_run_that_fails_or_is_stopped_has_no_row_and_leaves_nothing(place, monkeypatch):
+    monkeypatch.setattr(experiments, "train_one", lambda run: run.seed)
+    with pytest.raises(UserError, match=r"^2 of 2 runs failed: one, seed 1 \(status 1\); one, seed 2 \(status 2\)$"):
+        experiments.main(["tiny", "--only", "one", "--out_dir", "kept"])
+
+    def stopped(run):
+        run.setup.folder.path.mkdir()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiments, "train_one", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        experiments.main(["tiny", "--out_dir", "kept"])
+    assert list((place / "kept").iterdir()) == []
+    assert not (place / "results").exists()
+
+
+def test_the_child_ends_with_its_parent(place, monkeypatch):
+    children = []
+
+    class Child:
+        def __init__(self, command, **options):
+            children.append([command])
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            pass
+
+        def wait(self):
+            children[0].append("wait")
+            if len(children[0]) == 2:
+                raise KeyboardInterrupt
+
+        def terminate(self):
+            children[0].append("terminate")
+
+    monkeypatch.setattr(experiments.subprocess, "Popen", Child)
+    with pytest.raises(KeyboardInterrupt):
+        experiments.main(["tiny"])
+    assert children[0][1:] == ["wait", "terminate", "wait"]
+
+
+def test_code_that_changes_during_a_run_gives_no_row(place, in_this_process, monkeypatch):
+    commits = iter(["abc", "abc", "def"])
+    monkeypatch.setattr(experiments, "code_commit", lambda: next(commits))
+    with pytest.raises(UserError, match="the code was changed while it trained"):
+        experiments.main(["tiny", "--only", "fast"])
+    assert read_rows(place / "results" / "tiny.csv") == []
+
+
+def test_seconds_are_those_of_the_steps():
+    class Task:
+        def target_tokens(self, step):
+            return 100 * (step + 1)
+
+    logged = [{"step": "2", "tokens_per_second": "100"}, {"step": "3", "tokens_per_second": "50"}]
+    assert training_seconds(logged, Task()) == (100 + 200) / 100 + 300 / 50
+
+
+def test_the_table_has_mean_and_spread_over_the_seeds():
+    row = dict.fromkeys(COLUMNS, "") | {"name": "one", "options": "a --b", "commit": "abc", "workers": "2"}
+    bits = [{**row, "bits_per_char": text, "seconds": "60.0"} for text in ("2.10", "2.20", "2.30")]
+    lines = table([*bits, {**row, "name": "two", "bits_per_char": "3"}]).splitlines()
+    assert lines[2].startswith("| one | `a --b` | 3 | 2.200 ± 0.100 |  |")
+    assert lines[3].startswith("| two | `a --b` | 1 | 3.000 |")
+    assert "| 60 |" in lines[2]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (('seeds = "7"', "colour = 1"), r"unknown option colour \(.*tiny.toml\)"),
+        (('seeds = "7"', 'seeds = "x"'), r"setting fast: --seeds x: write whole numbers"),
+        (('name = "fast"', 'name = "one"'), r"every setting needs a name of its own, but one is called 'one'"),
+        (('seeds = "1,2"', "a = 1"), r"must hold seeds"),
+        (("--learning_rate 0.1", "--learning_rate -1"), "setting fast: --learning_rate -1"),
+        (("--learning_rate 0.1", "--lr 1"), "setting fast: unknown option --lr"),
+        (("--learning_rate 0.1", "'"), "setting fast: No closing quotation"),
+    ],
+)
+def test_a_wrong_file_is_refused_before_anything_is_run(place, in_this_process, change, sentence):
+    (place / "tiny.toml").write_text(FILE.replace(*change), encoding="utf-8")
+    with pytest.raises(OptionError, match=sentence):
+        experiments.main(["tiny"])
+    assert in_this_process == []
+
+
+def test_wrong_names_and_files_are_one_sentence(place):
+    with pytest.raises(OptionError, match="did you mean tiny"):
+        experiments.main(["tinny"])
+    with pytest.raises(OptionError, match="name an experiment"):
+        experiments.main([])
+    with pytest.raises(OptionError, match=r"--only fst: .* did you mean fast"):
+        experiments.main(["tiny", "--only", "fst"])
+    with pytest.raises(OptionError, match="write whole numbers"):
+        read_seeds("1,,2")
+    (place / "results").mkdir()
+    (place / "results" / "tiny.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(UserError, match="has other columns"):
+        experiments.main(["tiny", "--table"])
+
+
+def test_lists_go_to_stdout(place, capsys):
+    assert experiments.main(["--list"]) == 0
+    assert experiments.main(["tiny", "--list", "--only", "fast"]) == 0
+    assert experiments.main(["tiny", "--table"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("tiny             tiny runs\nfast             --text=text.txt")
+    assert "Measured on: nothing" in out
+
+
+def test_the_commit_is_that_of_the_code():
+    assert re.fullmatch(r"[0-9a-f]{7,}( dirty)?|unknown", code_commit())
+
+
+def test_the_experiments_here_can_be_planned():
+    for name in experiments.list_presets(experiments.EXPERIMENTS):
+        assert experiments.main([name, "--dry_run"]) == 0

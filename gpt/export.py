@@ -108,11 +108,13 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
         "dtype": dtype,
     }
     read = own_config(theirs)
-    for name in config.shape() - {"bias"}:  # a bias of zeros is none
-        if getattr(read, name) != getattr(config, name):
+    for name in sorted(config.shape() - {"bias"}):  # a bias of zeros is none
+        theirs_only, own = getattr(read, name), getattr(config, name)
+        if own != theirs_only:
+            theirs_only = "none" if theirs_only is None else theirs_only
             raise CheckpointError(
-                f"the model has {name} {getattr(config, name)}, but the layout of GPT-2 has room for "
-                f"{getattr(read, name)} only: train one with --{name} {getattr(read, name)} to export it"
+                f"the model has {name} {own}, but the layout of GPT-2 has room for {theirs_only} only: "
+                f"train one with --{name} {theirs_only} to export it"
             )
     return theirs
 

@@ -181,10 +181,9 @@ class MultiHeadAttention(Module):
             value = self._heads(self.value(source))
             if cache is not None:
                 key, value = cache.extend(key, value)
-        p = self.weight_dropout if self.training else 0.0
-        heads = F.scaled_dot_product_attention(query, self._grouped(key), self._grouped(value), mask, is_causal, p)
-        y = self.output(heads.transpose(1, 2).reshape(*x.shape[:2], -1))  # heads side by side again: (B, T, C)
-        return self.dropout(y)
+        heads = self._attend(query, key, value, mask, is_causal)  # (B, H, T, D)
+        joined = heads.transpose(1, 2).reshape(*x.shape[:2], self.n_head * self.head_dim)  # heads side by side again
+        return self.dropout(self.output(joined))
 
     def weights(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, is_causal: bool = False
@@ -203,6 +202,15 @@ class MultiHeadAttention(Module):
             past = Tensor.ones(t, s, dtype=np.bool_, device=x.device).tril(s - t)
             mask = past if mask is None else mask & past
         return F.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf))
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
+        """(B, H, T, D) queries, (B, n_kv_head, S, D) keys and values -> (B, H, T, D)."""
+        p = self.weight_dropout if self.training else 0.0
+        if self.n_kv_head < self.n_head and query.shape[2] == 1 and mask is None:
+            # One position sees all keys, so the queries of a group can be rows of one head, and nothing is copied.
+            rows = query.reshape(query.shape[0], self.n_kv_head, -1, self.head_dim)
+            return F.scaled_dot_product_attention(rows, key, value, dropout_p=p).reshape(query.shape)
+        return F.scaled_dot_product_attention(query, self._grouped(key), self._grouped(value), mask, is_causal, p)
 
     def _queries(self, x: Tensor, positions: Tensor | None) -> Tensor:
         """(B, T, C) -> (B, H, T, D)."""

@@ -88,10 +88,9 @@ class GPTConfig(ModelConfig):
             attention += heads + self.cached_width
         if self.attention_scale is not None:
             attention += heads
-        hidden = (3 if self.activation == "swiglu" else 2) * self.n_hidden
         shortcut = c if self.shortcut else 0
         logits = self.vocab_size * (1 if self.logit_cap is None else 3)
-        per_token = self.n_layer * (2 * norm + attention + hidden + shortcut) + norm + logits
+        per_token = self.n_layer * (2 * norm + attention + self.kept_hidden + shortcut) + norm + logits
         return batch_size * self.block_size * per_token
 
 

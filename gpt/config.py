@@ -50,6 +50,7 @@ class GPTConfig(ModelConfig):
     zero_init: bool = option(False, "begin with residual projections of 0", group="training")
     tie_weights: bool = option(True, "one matrix for tokens at the input and at the output", group="model")
     shortcut: bool = option(False, "mix the embeddings into the input of every block, by learned shares", group="model")
+    value_embeddings: bool = option(False, "add a learned vector of the token to each layer's values", group="model")
     logit_cap: float | None = option(
         None, "bounds logits x by this number c, as c tanh(x / c); none: no bound", above=0.0, high=1e6, group="model"
     )

@@ -110,6 +110,7 @@ def test_queries_keys_and_values_lie_side_by_side():
         ({"tie_weights": False}, "True"),
         ({"shortcut": True}, "False"),
         ({"logit_cap": 5.0}, "none"),
+        ({"value_embeddings": True}, "False"),
     ],
 )
 def test_what_is_not_gpt2s_cannot_be_written(tmp_path, setting, room):

@@ -94,6 +94,9 @@ def torch_logits(torch, weights, config, tokens):
             linear(h, f"{name}.mixer.{part}").unflatten(-1, (-1, width)).transpose(1, 2)
             for part in ("query", "key", "value")
         )
+        if config.value_embeddings:
+            added = weights[f"value_embeddings.{layer}.weight"][tokens]
+            value = value + added.unflatten(-1, (-1, width)).transpose(1, 2)
         if config.qk_norm:
             query, key = norm(query, f"{name}.mixer.query_norm"), norm(key, f"{name}.mixer.key_norm")
         heads = f.scaled_dot_product_attention(

@@ -7,8 +7,8 @@ of T + 1 tokens, cut from the text, whose first T are the ids and whose last T, 
     ids       H  a  b  e  _  n  u
     targets   a  b  e  _  n  u  n
 
-The last tenth of the text (of some corpora, their last works) is held out: the model is never trained on it, so the loss
-there measures how well the model generalises.
+The last tenth of the text (of some corpora, their last works) is held out: the model is never trained on it, so the
+loss there measures how well the model generalises.
 """
 
 from __future__ import annotations

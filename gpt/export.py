@@ -88,6 +88,7 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
         end: the id of the token that ends a text, None if there is none.
     Raises: CheckpointError if GPT-2 lacks one of them, that is, if reading them back gives other settings.
     """
+    names = (name for name, ours in OUR_ACTIVATION.items() if ours == config.activation)
     theirs = {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -97,7 +98,7 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
         "n_layer": config.n_layer,
         "n_head": config.n_head,
         "n_inner": config.n_inner or None,
-        "activation_function": next(name for name, ours in OUR_ACTIVATION.items() if ours == config.activation),
+        "activation_function": next(names, "gelu"),  # of one without a name, this refuses it below
         "layer_norm_epsilon": config.norm_eps,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.dropout,
@@ -108,11 +109,13 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
         "dtype": dtype,
     }
     read = own_config(theirs)
-    for name in config.shape() - {"bias"}:  # a bias of zeros is equivalent to no bias
-        if getattr(read, name) != getattr(config, name):
+    for name in sorted(config.shape() - {"bias"}):  # a bias of zeros is equivalent to no bias
+        theirs_only, own = getattr(read, name), getattr(config, name)
+        if own != theirs_only:
+            theirs_only = "none" if theirs_only is None else theirs_only
             raise CheckpointError(
-                f"the model has {name} {getattr(config, name)}, but GPT-2's layout allows only "
-                f"{getattr(read, name)}: train one with --{name} {getattr(read, name)} to export it"
+                f"the model has {name} {own}, but GPT-2's layout allows only {theirs_only}: "
+                f"train one with --{name} {theirs_only} to export it"
             )
     return theirs
 

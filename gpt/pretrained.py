@@ -219,7 +219,7 @@ def _read_weights(folder: Path) -> dict[str, np.ndarray]:
     head = weights.pop("lm_head.weight", None)
     if head is not None and not np.array_equal(head, weights.get("wte.weight", np.empty(0))):
         raise CheckpointError(
-            f"{path}: lm_head.weight differs from wte.weight, but this program supports only a tied output matrix"
+            f"{path}: lm_head.weight differs from wte.weight, but the output matrix of a GPT-2 is tied"
         )
     return weights
 

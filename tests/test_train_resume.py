@@ -9,6 +9,7 @@ import time
 import pytest
 
 import train
+from tests.gpt.combined_settings import COMBINED
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.optim import Optimizer
@@ -39,7 +40,7 @@ def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
 
 
 CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}
-BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "bias": True, "log_interval": 3}
+BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "log_interval": 3, **COMBINED["qwen"]}
 MUON = {"optimizer": "muon", "schedule": "trapezoid", "data_order": "epochs", "dropout": 0.1, "ema_decay": 0.8}
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
 

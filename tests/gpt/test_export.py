@@ -96,9 +96,28 @@ def test_queries_keys_and_values_lie_side_by_side():
     np.testing.assert_array_equal(packed[:, 8:16], mixer.key.weight.numpy().T)
 
 
-def test_only_learned_positions_can_be_exported(tmp_path):
-    with pytest.raises(CheckpointError, match="positions sinusoidal, but GPT-2's layout allows only learned"):
-        export(make_trained(positions="sinusoidal"), tmp_path / "folder")
+@pytest.mark.parametrize(
+    ("setting", "room"),
+    [
+        ({"positions": "sinusoidal"}, "learned"),
+        ({"positions": "rotary"}, "learned"),
+        ({"norm": "rmsnorm"}, "layernorm"),
+        ({"activation": "swiglu"}, "gelu"),
+        ({"n_kv_head": 1}, "none"),
+        ({"head_dim": 6}, "none"),
+        ({"qk_norm": True}, "False"),
+        ({"attention_scale": 0.2}, "none"),
+        ({"tie_weights": False}, "True"),
+        ({"shortcut": True}, "False"),
+        ({"logit_cap": 5.0}, "none"),
+        ({"value_embeddings": True}, "False"),
+    ],
+)
+def test_what_is_not_gpt2s_cannot_be_written(tmp_path, setting, room):
+    (name, value), *_ = setting.items()
+    message = f"the model has {name} {value}, but GPT-2's layout allows only {room}: train one with --{name}"
+    with pytest.raises(CheckpointError, match=message):
+        export(make_trained(**setting), tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 
 

@@ -6,6 +6,7 @@ import pytest
 from gpt.config import GPTConfig
 from gpt.fast_step import FastStep
 from gpt.model import GPT
+from tests.gpt.combined_settings import COMBINED
 from tinygrad_lite.decoding.beam import beam_search
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
@@ -38,14 +39,17 @@ def steps(model, prompt, tokens):
     return np.array(found), state.fast is not None
 
 
-# Each choice of each setting: a new one is compared too, or `FastStep.fits` must refuse it.
-CHOICES = [
+# Each other choice of each setting: a new one is compared too, or `FastStep.fits` must refuse it.
+EVERY_CHOICE = (
     {name: choice}
     for name, field in GPTConfig.chosen().items()
     for choice in field.metadata["choices"] or ((False, True) if isinstance(field.default, bool) else ())
-]
+    if choice != field.default
+)
+CHOICES = [choice for choice in EVERY_CHOICE if not GPTConfig(23, **choice).misfit()]
 SETTINGS = [
     *CHOICES,
+    *COMBINED.values(),
     {},
     {"activation": "gelu_tanh", "bias": True, "norm_eps": 1e-3},
     {"activation": "relu", "n_inner": 20},
@@ -53,8 +57,15 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [
+        *((settings, "float64") for settings in SETTINGS),
+        *((settings, "float32") for settings in ({}, *COMBINED.values())),
+        *(pytest.param(choice, "float32", marks=pytest.mark.slow) for choice in CHOICES),
+    ],
+    ids=str,
+)
 def test_the_short_way_equals_the_general_one(settings, dtype):
     """With several rows, and beyond the end of the context, where it starts again."""
     model = make_model(dtype, **settings)
@@ -68,8 +79,9 @@ def test_the_short_way_equals_the_general_one(settings, dtype):
     np.testing.assert_allclose(short, general, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 10)
 
 
-def test_texts_are_the_same():
-    model = make_model()
+@pytest.mark.parametrize("settings", [{}, COMBINED["speed run"]], ids=["gpt-2", "speed run"])
+def test_texts_are_the_same(settings):
+    model = make_model(**settings)
     texts = []
     for run in (lambda: None, composed):
         with run() or composed() if run is composed else random_key(0):

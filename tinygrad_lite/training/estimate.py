@@ -171,7 +171,7 @@ def too_little_to_sample(trained: Trained, device: str, beam: int, error: Except
     """The error for sampling: the memory that it needs, and the options of sample.py that reduce it."""
     config, arrays = trained.config, list(trained.weights.values())
     weights = sum(array.nbytes for array in arrays)
-    cache = 2 * config.n_layer * config.block_size * config.n_embd * arrays[0].itemsize
+    cache = 2 * config.n_layer * config.block_size * config.cached_width * arrays[0].itemsize
     advice = ["a smaller --beam"] if beam else []
     advice += ["a shorter prompt", "--use_cache=False, which is slow"]
     advice += ["--device cpu"] if device == "cuda" else ["a smaller model"]

@@ -122,7 +122,7 @@ def test_a_cache_filled_by_hand_is_used(made_up, web, tmp_path):
 
 def test_another_file_at_the_address_is_refused(made_up, web, tmp_path):
     web.files[made_up["werther"]] += b" "
-    with pytest.raises(CorpusError, match=r"goethe_werther.txt gives a different file from the one known here"):
+    with pytest.raises(CorpusError, match=r"goethe_werther.txt is not the expected file"):
         works.werther_and_faust()
     assert not (tmp_path / "cache").exists()
 

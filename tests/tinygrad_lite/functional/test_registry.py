@@ -18,7 +18,7 @@ from tinygrad_lite.optim import adamw
 ALL = [(name, case) for name, cases in CASES.items() for case in cases]
 UPDATES = ("adamw", "muon")  # of an optimizer, in place, without a gradient
 DIFFERENTIABLE = [(name, case) for name, case in ALL if name not in UPDATES]
-ONE_TENSOR = ("gelu", "dropout", "softmax", "log_softmax")  # operations that take no second one
+ONE_TENSOR = ("gelu", "dropout", "softmax", "log_softmax", "relu_squared")  # operations that take no second one
 
 
 def outcome(version: Any, arguments: Arguments, dtype: Any, **how: Any) -> dict[str, np.ndarray]:

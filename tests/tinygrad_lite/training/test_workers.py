@@ -14,6 +14,7 @@ from gpt.config import GPTOptions
 from gpt.model import GPT as GPT_MODEL
 from gpt.task import SPEC as GPT
 from seq2seq.task import SPEC as SEQ2SEQ
+from tests.gpt.combined_settings import COMBINED
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import arguments, losses, run_training, same, script
 from tinygrad_lite.cli.errors import OptionError, UserError
@@ -80,7 +81,7 @@ def train_on(settings, steps, change=lambda model: None, family=GPT):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"optimizer": "muon", "gradient_accumulation_steps": 3, "ema_decay": 0.9},
+        {"optimizer": "muon", "gradient_accumulation_steps": 3, "ema_decay": 0.9, **COMBINED["speed run"]},
         pytest.param({"gradient_accumulation_steps": 3}, marks=SLOW),
         pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW),
     ],

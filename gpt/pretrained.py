@@ -220,7 +220,7 @@ def _read_weights(folder: Path) -> dict[str, np.ndarray]:
         ) from None
     head = weights.pop("lm_head.weight", None)
     if head is not None and not np.array_equal(head, weights.get("wte.weight", np.empty(0))):
-        raise CheckpointError(f"{path}: lm_head.weight is not wte.weight, but the output matrix of a GPT-2 is tied")
+        raise CheckpointError(f"{path}: lm_head.weight is not wte.weight, but here the output matrix is always tied")
     return weights
 
 

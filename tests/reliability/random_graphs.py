@@ -495,6 +495,43 @@ def build_layer_norm(b: Builder) -> None:
     )
 
 
+def build_rms_norm(b: Builder) -> None:
+    i, eps = rows(b), b.choose(0.1, 0.5)
+    width = b.value(i).shape[-1]
+    inputs = (i, *([b.leaf(width)] if b.yes() else []))
+    b.op(
+        "rms_norm",
+        inputs,
+        lambda *p: F.rms_norm(*p, eps=eps),
+        lambda torch, x, *p: torch.nn.functional.rms_norm(x, (width,), *p, eps=eps),
+    )
+
+
+def build_rotary(b: Builder) -> None:
+    x = b.leaf(2, b.number(1, 3), b.number(1, 2), 4)
+    places = b.rng.integers(0, 9, b.value(x).shape[1])
+    b.op("rotary", (x,), lambda x: F.rotary(x, Tensor(places), (1.0, 0.1)))
+
+
+def build_swiglu(b: Builder) -> None:
+    i = b.pick()
+    b.op(
+        "swiglu",
+        (i, b.leaf(*b.value(i).shape)),
+        lambda gate, up: F.swiglu(gate, up),
+        lambda torch, gate, up: torch.nn.functional.silu(gate) * up,
+    )
+
+
+def build_relu_squared(b: Builder) -> None:
+    b.op(
+        "relu_squared",
+        (b.pick(),),
+        lambda x: F.relu_squared(x),
+        lambda torch, x: torch.relu(x) ** 2,
+    )
+
+
 def build_gelu(b: Builder) -> None:
     form = b.choose("none", "tanh")
     b.op(
@@ -616,6 +653,10 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     build_triangle,
     build_linear,
     build_layer_norm,
+    build_rms_norm,
+    build_rotary,
+    build_swiglu,
+    build_relu_squared,
     build_gelu,
     along_an_axis("softmax"),
     along_an_axis("log_softmax"),

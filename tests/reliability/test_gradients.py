@@ -14,7 +14,11 @@ from tinygrad_lite.functional.registry import REGISTRY, composed
 
 SEED = 20240229
 PRIMITIVES = {name for name in ops.__all__ if inspect.signature(getattr(ops, name)).return_annotation == "Tensor"}
-VERSIONS = REGISTRY.keys() - {"adamw", "linear_gelu"}  # an update has no gradient; the other is linear, then gelu
+VERSIONS = REGISTRY.keys() - {
+    "adamw",
+    "muon",
+    "linear_gelu",
+}  # updates have no gradient; the other is linear, then gelu
 EXPECTED = PRIMITIVES | VERSIONS | {"softmax", "log_softmax", "logsumexp"}
 DRAWING = {"dropout", "scaled_dot_product_attention"}  # on a GPU, the two versions drop different elements
 STEP = 2.0**-15  # how far leaves are nudged; exact in float32, also a sixteenth of it

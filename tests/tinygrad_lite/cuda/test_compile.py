@@ -16,13 +16,12 @@ import pytest
 from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
-from tinygrad_lite import Tensor
+from tinygrad_lite import Tensor, optim
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import flash_attention, launch
 from tinygrad_lite.cuda.precision import PRECISIONS, precision
 from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Parameter
-from tinygrad_lite.optim import adamw
 
 SOURCES = sorted(launch.SOURCES.glob("*.cu"))
 MODULES = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in launch.SOURCES.glob("*.py")}
@@ -42,7 +41,7 @@ def use_everything(device: str) -> None:
     for name, cases in CASES.items():
         for case in cases.values():
             for dtype in (np.float32, np.float64):
-                y = (adamw if name == "adamw" else getattr(F, name))(**tensors(case, dtype, device=device))
+                y = getattr(optim if name in ("adamw", "muon") else F, name)(**tensors(case, dtype, device=device))
                 if isinstance(y, Tensor) and y.requires_grad:
                     y.backward(Tensor.ones(y.shape, dtype=y.dtype, device=device))
     for width in flash_attention.STEPS:

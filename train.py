@@ -40,8 +40,8 @@ from tinygrad_lite.training.run_folder import StopRequest, matmul_rate, tune_mem
 from tinygrad_lite.training.setup import RunSetup, read_setup
 from tinygrad_lite.training.workers import start_processes
 
-SPECS = (GPT, SEQ2SEQ)
-PROFILED, MEASURED = 10, 5  # steps
+SPECS = (GPT, SEQ2SEQ)  # the two families of models; training/model_spec.py says what a family consists of
+PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
 
 
 def main(argv: list[str]) -> int:
@@ -58,7 +58,7 @@ def main(argv: list[str]) -> int:
         if not is_shortage(error):
             raise
         explained = too_little_to_train(setup, error)
-    raise explained  # here, where the arrays and the progress bar of the loop have been released
+    raise explained  # outside the except clause, when the loop's arrays and progress bar have been released
 
 
 def run(setup: RunSetup) -> int:
@@ -95,10 +95,11 @@ def train(
 ) -> None:
     """The training loop. Several processes run it at the same time, each on its part of every batch.
 
-    Step n is the update that is made after n others; each is made exactly once.
+    Step n is the update that follows n others; each is made exactly once. An evaluation at step n comes before it.
 
     Args:
-        comm: the communication with other processes, if there are any (tinygrad_lite/training/processes.py).
+        task: the data: batches to learn from, batches to evaluate on, and the tokenizer.
+        comm: the communication with other processes; with one process it does almost nothing (training/processes.py).
         log: the files and the progress bar of the run; None in all processes but process 0.
     """
     rounds = options.max_iters + (0 if options.profile else 1)  # the last one only checks and evaluates
@@ -110,13 +111,14 @@ def train(
         optimizer.zero_grad()
         losses = []
         for micro_step, (batch, share) in enumerate(task.batches(step, comm.rank, comm.size)):
-            with random_key(options.seed, step, micro_step, comm.rank):  # dropout is reproducible
+            with random_key(options.seed, step, micro_step, comm.rank):  # which determines dropout
                 loss = model.loss(batch) * share  # share: target tokens of this part / all target tokens of the update
             loss.backward()
             losses.append(loss.detach())
         comm.sum_gradients(optimizer, step, losses)
         comm.clip(optimizer, options.grad_clip)
-        # Before saving, and at the end too: a model that gives NaN must not replace the last good checkpoint.
+        # The loss and the norm of the gradients; None where they are not needed, because reading them makes a GPU wait.
+        # Check them before saving: a model that gives NaN must not replace the last good checkpoint.
         numbers = comm.numbers(wait=is_logged or is_evaluated or comm.should_stop)
         check_finite(numbers, comm, log)
 
@@ -125,7 +127,7 @@ def train(
                 log.save(step)  # before evaluating, so that nothing is lost if the evaluation fails
             with comm.averaged(optimizer):
                 val_loss = evaluate(task, model, comm)
-                has_ended = log is not None and log.evaluated(step, val_loss)
+                has_ended = log is not None and log.evaluated(step, val_loss)  # --patience evaluations without progress
             if any(comm.gather(has_ended)):
                 break
         if is_last or comm.should_stop:
@@ -139,7 +141,7 @@ def train(
 
     if log:
         log.finish(comm.should_stop)
-    if options.average and not comm.should_stop:
+    if options.average and not comm.should_stop:  # the mean of the weights at the last evaluations
         if log:
             log.take_average()
         comm.share_weights(optimizer)
@@ -162,7 +164,7 @@ def evaluate(task: Task, model: Module, comm: OneProcess) -> float:
 
 
 def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) -> None:
-    """Raise a UserError that says where the first NaN or infinity arose, if these numbers are not finite."""
+    """Raise a UserError that says where the first NaN or infinity arose, if the loss or the norm is not finite."""
     if numbers and not numbers.are_finite:
         raise UserError(log.explain(numbers, comm.size) if log else "see the message of process 0")
 
@@ -183,7 +185,7 @@ def profile(
 def measure(
     options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
 ) -> tuple[float, float]:
-    """Seconds per training step, averaged over a few, and seconds per evaluation, without its samples."""
+    """Seconds per training step, averaged over a few steps, and seconds per evaluation, without its samples."""
     options = replace(options, profile=True)
     train(replace(options, max_iters=1), task, model, optimizer, comm)  # only warms up
     began = time.perf_counter()

@@ -19,7 +19,7 @@ TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "hf")
 
 @dataclass(frozen=True)
 class GPTConfig(ModelConfig):
-    """The settings of a GPT. A field is everything that a new one needs: see `training/model_config.py`."""
+    """The settings of a GPT. A new setting needs only a field here: see `training/model_config.py`."""
 
     vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MOST_TOKENS)
     block_size: int = option(64, "longest context", unit="tokens", low=1, high=10_000_000, group="model")
@@ -29,7 +29,7 @@ class GPTConfig(ModelConfig):
     dropout: float = option(0.0, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
     bias: bool = option(False, "whether linear maps and norms have a bias", group="model")
     positions: str = option(
-        "learned", "how a token knows its place", choices=("learned", "sinusoidal", "rotary"), group="model"
+        "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary"), group="model"
     )
     activation: str = option("gelu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
     norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")

@@ -40,7 +40,7 @@ class GPT(Generator):
     The defaults are GPT-2's parts: layer norm, learned positions, GELU, an output matrix tied to the token embedding.
     """
 
-    position_tables = frozenset({"position_embedding.weight"})  # of which a shorter context needs a part
+    position_tables = frozenset({"position_embedding.weight"})  # cut to the first rows for a shorter context
     fast_version = FastStep
 
     def __init__(self, config: GPTConfig) -> None:
@@ -142,7 +142,7 @@ class GPT(Generator):
         return F.cross_entropy(self(ids), targets)
 
     def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products with which one token is learned.
+        """Floating-point operations of the matrix products that training on one token takes.
 
         Forward, attention takes 2 H D T multiplications and as many additions per token and block (scores, and the
         weighted sum of values), beside the linear maps; H D is C unless heads have a width of their own. Backward costs

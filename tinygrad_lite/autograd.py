@@ -1,13 +1,13 @@
-"""Reverse-mode automatic differentiation: what a node is, and how gradients walk back.
+"""Reverse-mode automatic differentiation: what a node is, and how gradients flow back through the graph.
 
 Every operation computes its result at once. If one of its inputs needs a gradient, it also leaves a `Node`: which
 nodes its inputs came from (its parents), and a function `backward(dy)` that turns dL/d(result) into one gradient for
 each parent. Nodes and their edges form the graph of the calculation. `walk_back` goes through it from the loss to the
-leaves and applies the chain rule at each node. That is all; the calculus is in `ops/` and in the chapters of
-`functional/`.
+leaves, the nodes without parents, and applies the chain rule at each node. That is all; the derivatives themselves are
+in `ops/` and in the chapters of `functional/`.
 
-A node holds no array. What a derivative needs of the forward pass, `backward` has closed over; everything else is
-freed as soon as the forward pass drops it. This file knows arrays and nodes, not tensors.
+A node holds no array. The arrays of the forward pass that a derivative needs are captured by its `backward`, a closure;
+all others are freed as soon as the forward pass drops them. This file knows arrays and nodes, not tensors.
 """
 
 from __future__ import annotations
@@ -48,11 +48,12 @@ class Node:
             and shapes, never over the resulting tensor: that would be a reference cycle, and memory would be freed
             late. It must not write into dy. None for a leaf.
         shape, dtype: of the result; its gradient has the same.
-        age: how many nodes were made before.
-        seen: pairs of a version cell and what it said, for each array that `backward` needs (see `Tensor.version`).
-        keep: stores the gradient of the result, that came from the operation named; leaves have it, and results that
-            were asked to keep theirs.
-        notes: for observers.
+        age: how many nodes were made before this one.
+        seen: for each array that `backward` needs, its counter of in-place writes (a list of one number, see
+            `Tensor.version`) and the count when the node was made. A different count later means it was overwritten.
+        keep: keep(gradient, op) stores the gradient of the result in `Tensor.grad`; op names the operation that it came
+            from, for error messages. Leaves have it, and results whose `retain_grad()` was called.
+        notes: a place where an observer may store something.
     """
 
     keep: Callable[[Array, str], None] | None = None
@@ -78,10 +79,10 @@ class Node:
 def walk_back(loss: Node, gradient: Array) -> None:
     """Apply the chain rule from the loss to the leaves; each leaf stores dL/d(leaf). The graph is freed on the way.
 
-    Collect what the loss depends on. Newest first, because a parent is always older than its children: hand each
-    node the sum of the gradients that have arrived at it, let it say what its parents get, and forget it.
+    First collect all nodes that the loss depends on. Then visit them, newest first: take the sum dy of all gradients
+    that have arrived at a node, and add what its `backward(dy)` returns to the sums of its parents.
 
-    Why newest first? A node may hand its gradient on only after all its children have reported. In
+    Why newest first? A node may pass its gradient on only when those from all its children have arrived. In
 
     >>> from tinygrad_lite import Tensor
     >>> a = Tensor(1.0, requires_grad=True)
@@ -91,23 +92,23 @@ def walk_back(loss: Node, gradient: Array) -> None:
     >>> a.grad.item()
     4.0
 
-    b is the child of a twice and the parent of c twice. Walking depth-first along each edge at once would pass on b's
-    first half gradient, then pass on the whole again, and arrive at 6. Children are always made after their parents,
-    so going through the nodes by age, newest first, is enough.
+    b is twice a child of a, and twice a parent of c. Following each edge at once, depth first, would pass on the first
+    half of b's gradient, 1, and later its full sum, 2: a would get 2 * 1 + 2 * 2 = 6. Children are always made after
+    their parents, so visiting the nodes from the newest to the oldest is enough.
 
     Args:
         gradient: dL/d(the loss), which is 1 for a scalar.
     Raises: RuntimeError if part of the graph was freed by an earlier walk, if a value that is still needed was
-        overwritten, or if a derivative has another shape or dtype than what it is the derivative for.
+        overwritten, or if a gradient does not have the shape and dtype of its value.
     """
     nodes = collect(loss)
-    gradients = {loss: gradient}  # the sum of what has arrived so far
-    own = set()  # whose sum is a fresh array that may be added into
+    gradients = {loss: gradient}  # for each node, the sum of the gradients that have arrived so far
+    own = set()  # nodes whose sum was allocated here, so that further gradients may be added in place
     with np.errstate(all="ignore"):
         while nodes:
             node = nodes.pop()
             dy = gradients.pop(node, None)
-            if dy is None:  # whatever was computed from it passed nothing on
+            if dy is None:  # no child passed a gradient on
                 continue
             if isinstance(dy, np.generic):  # NumPy turns 0-d results into scalars
                 dy = np.asarray(dy)
@@ -127,7 +128,7 @@ def walk_back(loss: Node, gradient: Array) -> None:
             for observer in observers:
                 observer.after_backward(node, dy, [dx for _, dx in of_parents])
             for parent, dx in of_parents:
-                if parent.backward is None:  # a leaf waits for nobody, and its gradient need not wait either
+                if parent.backward is None:  # a leaf passes nothing on, so its gradients are stored as they arrive
                     parent.keep(dx, node.op)
                     continue
                 check_gradient(dx, parent.shape, parent.dtype, node.op)
@@ -166,7 +167,7 @@ def collect(loss: Node) -> list[Node]:
 
 
 def check_gradient(dx: Array, shape: tuple[int, ...], dtype: np.dtype, op: str) -> None:
-    """A gradient has the shape and dtype of its value; a wrong derivative fails where it is made."""
+    """Raise RuntimeError unless a gradient has the shape and dtype of its value: mistakes show where they are made."""
     if dx.shape != shape or dx.dtype != dtype:
         raise RuntimeError(
             f"backward of '{op}' gave a gradient of shape {dx.shape} and dtype {dx.dtype} "
@@ -175,7 +176,7 @@ def check_gradient(dx: Array, shape: tuple[int, ...], dtype: np.dtype, op: str) 
 
 
 def _freed(dy: Array) -> tuple:
-    """Stands in the place of a backward function that was used up."""
+    """Takes the place of a `backward` that has been used."""
     raise RuntimeError("backward: this part of the graph was already used and freed")
 
 
@@ -183,16 +184,16 @@ def _freed(dy: Array) -> tuple:
 
 
 class Observer(Protocol):
-    """Something that watches calculations, such as the checking mode and the profiler (debug/)."""
+    """Something that watches calculations, such as `detect_anomaly` and the profiler (debug/)."""
 
     def made(self, result: Any, inputs: tuple, is_view: bool) -> None:
-        """A tensor was just computed from these tensors."""
+        """A tensor has been computed from these tensors."""
 
     def before_backward(self, node: Node) -> None:
         """The derivative of a node is about to be computed."""
 
     def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
-        """The derivative of a node was computed: dL/d(result), and dL/d(input) for each input that needs it."""
+        """It has been computed: from dL/d(result), dL/d(input) for each input that needs a gradient."""
 
 
 observers: list[Observer] = []  # nearly always empty

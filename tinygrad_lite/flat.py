@@ -81,7 +81,7 @@ class Optimizer:
         self.named = {name: p for g in self.param_groups for name, p in zip(g["param_names"], g["params"], strict=True)}
         self.steps = 0  # updates made
         self.skipped: dict[str, int] = {}  # how many of them left a parameter out; names of the others are missing
-        self.part: slice | None = None  # what of the flat arrays this process updates, if others do the rest
+        self.part: slice | None = None  # the part of the flat arrays that this process updates; None: all of it
         self.ema_decay = 0.0  # of the moving averages of the parameters; 0: there are none
         self.guard: Tensor | None = None  # on a GPU, may forbid updates and scale gradients (see cuda/guard.py)
         self.places: dict[str, slice] = {}  # where in the flat arrays each parameter lies
@@ -126,10 +126,10 @@ class Optimizer:
         self.values.data = first.xp.empty(ends[-1], first.dtype)
         for name, parameter in learned.items():
             self.values.data[self.places[name]] = parameter.data.reshape(-1)
-            parameter.data = self.values.data[self.places[name]].reshape(parameter.shape)  # frees what it had
+            parameter.data = self.values.data[self.places[name]].reshape(parameter.shape)  # frees its old array
             if self.steps and name not in self._views:
                 self.skipped[name] = self.steps
-        # Only now, so that they can take the place of what was freed.
+        # Only now, so that they can reuse the memory that was freed.
         zeros = (Tensor.wrap(first.xp.zeros(ends[-1], first.dtype)) for _ in self.state_names)
         self.states = dict(zip(self.state_names, zeros, strict=True))
         self._fill_states(old)
@@ -184,7 +184,7 @@ class Optimizer:
         self._lay_views()
 
     def _follow_parameters(self) -> None:
-        """Build the flat arrays again if a parameter got another array (by `Module.to`) or was unfrozen."""
+        """Build the flat arrays again if a parameter was given another array (by `Module.to`) or was unfrozen."""
         for name, parameter in self.named.items():
             view = self._views.get(name)
             if parameter.requires_grad if view is None else parameter.data is not view:
@@ -315,7 +315,7 @@ class Optimizer:
             self.skipped[name] = self.skipped.get(name, 0) + 1
         new = [name for name, p in self.named.items() if p.requires_grad and name in unreached - self._warned]
         self._warned.update(new)
-        if new and (self.part is None or self.part.start == 0 < self.part.stop):  # of several processes, the first
+        if new and (self.part is None or self.part.start == 0 < self.part.stop):  # the first process
             shown = ", ".join(new[:8]) + (f" and {len(new) - 8} more" if len(new) > 8 else "")
             warnings.warn(f"no gradient has reached {shown}: not updated in this step", stacklevel=3)
 

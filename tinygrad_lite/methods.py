@@ -1,8 +1,8 @@
-"""What can be done with a tensor: its operators, and the methods that make or compute tensors.
+"""The operators and methods of a tensor: those that compute, and those that make tensors.
 
-Each method is a function that stands elsewhere: `ops/` has those with a derivative of their own, `compositions.py`
-those composed of them, `functional/` the heavy ones. They need the class `Tensor`, so it gets its methods here, at the
-end, when everything else has been defined.
+Most methods are functions defined elsewhere: `ops/` has those with a derivative of their own, `compositions.py` those
+composed of them, `functional/` the heavy ones. All of them need the class `Tensor`, so the class gets its methods here,
+in the last lines, when everything has been defined.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _reflected(op: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Tens
 
 
 def _in_place(op: Callable[[Any, Any], Tensor], sign: str) -> Callable[[Tensor, Any], Tensor]:
-    """x += y: a new tensor, as of x + y, but parameters and leaves that require a gradient are written into."""
+    """x += y: a new tensor, as from x + y; but a parameter or a leaf that requires a gradient is written into."""
 
     def operator(self: Tensor, other: Any) -> Tensor:
         result = op(self, other)
@@ -72,14 +72,14 @@ class Methods:
     __eq__, __ne__ = _comparison("equal"), _comparison("not_equal")
     __lt__, __le__ = _comparison("less"), _comparison("less_equal")
     __gt__, __ge__ = _comparison("greater"), _comparison("greater_equal")
-    __hash__ = object.__hash__  # a tensor is itself, whatever its values: it can be in sets and dicts
+    __hash__ = object.__hash__  # by identity, not by values, so that tensors can be in sets and dicts
 
     __and__ = __rand__ = _logical("logical_and")
     __or__ = __ror__ = _logical("logical_or")
     __xor__ = __rxor__ = _logical("logical_xor")
 
     def __invert__(self) -> Tensor:
-        """Not: true where this tensor is false or zero."""
+        """Logical not: true where this tensor is false or zero."""
         return ops.compare(self, 0, "equal")
 
     __getitem__ = ops.getitem
@@ -87,8 +87,8 @@ class Methods:
     def __setitem__(self, index: Any, value: Any) -> None:
         """Write into the tensor, in place. Only for constants, and for leaves under `no_grad()`.
 
-        A gradient does not flow through writing; build the new value with `where` or `cat` instead. The write is
-        noted, and a backward pass that would still need the old values says so.
+        Gradients do not flow through a write; where they should, build a new tensor with `where` or `cat`. The write is
+        counted, and a backward pass that still needs the old values raises an error.
         """
         if not self._is_leaf or (self.requires_grad and autograd.grad_enabled):
             raise RuntimeError(
@@ -99,7 +99,7 @@ class Methods:
         self.data[index] = value.data if isinstance(value, Tensor) else value
         self.mark_written()
 
-    # --- functions whose first argument is the tensor ---------------------------------------------------------
+    # --- functions, called with the tensor as their first argument --------------------------------------------
 
     # one element at a time
     abs = ops.abs
@@ -173,7 +173,7 @@ class Methods:
 
     @staticmethod
     def full(shape: Any, value: float, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-        """A tensor of one value everywhere."""
+        """A tensor filled with one value."""
         dtype = Tensor(value).dtype if dtype is None else dtype
         return Tensor.wrap(get_device(device).xp.full(shape, value, dtype)).requires_grad_(requires_grad)
 
@@ -212,29 +212,29 @@ class Methods:
         device: str = "cpu",
         requires_grad: bool = False,
     ) -> Tensor:
-        """The identity matrix: ones where row and column have the same number, as many columns as rows by default."""
+        """Ones on the diagonal, zeros elsewhere; by default a square matrix, the identity."""
         return Tensor.wrap(get_device(device).xp.eye(rows, columns, dtype=dtype)).requires_grad_(requires_grad)
 
     @staticmethod
     def rand(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-        """Uniform in [0, 1). Drawn on the host, so every device gets the same numbers (see `manual_seed`)."""
+        """Random numbers, uniform in [0, 1); drawn on the host, so every device gets the same (see `manual_seed`)."""
         return _drawn("rand", "random", shape, dtype, device, requires_grad)
 
     @staticmethod
     def randn(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
-        """Normal with mean 0 and variance 1. Drawn on the host, like `rand`."""
+        """Random numbers, normal with mean 0 and variance 1; drawn on the host, like those of `rand`."""
         return _drawn("randn", "standard_normal", shape, dtype, device, requires_grad)
 
     def full_like(self, value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-        """One value everywhere, in this shape, on this device, in this dtype unless another is given."""
+        """A tensor filled with one value, with this shape and device, and this dtype unless another is given."""
         return Tensor.full(self.shape, value, self.dtype if dtype is None else dtype, self.device, requires_grad)
 
     def zeros_like(self, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-        """Zeros in this shape, on this device, in this dtype unless another is given."""
+        """Zeros with this shape and device, and this dtype unless another is given."""
         return self.full_like(0, dtype, requires_grad)
 
     def ones_like(self, dtype: Any = None, requires_grad: bool = False) -> Tensor:
-        """Ones in this shape, on this device, in this dtype unless another is given."""
+        """Ones with this shape and device, and this dtype unless another is given."""
         return self.full_like(1, dtype, requires_grad)
 
 

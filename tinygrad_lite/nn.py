@@ -53,7 +53,7 @@ class Parameter(Tensor):
         if not _only_shapes:
             return cls(values(shape))
         parameter = cls(0.0)
-        parameter.data = np.broadcast_to(np.float32(0), shape)  # a single 0 in memory, which every index finds
+        parameter.data = np.broadcast_to(np.float32(0), shape)  # a single 0 in memory, broadcast to the shape
         return parameter
 
     def reset(self, values: Callable[[tuple[int, ...]], np.ndarray]) -> None:
@@ -166,7 +166,7 @@ class Module(metaclass=Listed):
         return model
 
     def train(self, mode: bool = True) -> Module:
-        """Switch to training (dropout works); `eval()` switches back."""
+        """Switch to training (dropout is active); `eval()` switches back."""
         for _, module in self.named_modules():
             module.training = mode
         return self
@@ -223,7 +223,7 @@ Module.zero_grad = spelled(Module.zero_grad)
 
 
 class Linear(Module):
-    """y = x W^T + b. Starts as in torch: uniform in +-1/sqrt(in_features)."""
+    """y = x W^T + b. Initialised as in torch: uniform in +-1/sqrt(in_features)."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
@@ -241,7 +241,7 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A table of V vectors of width C, looked up by token. Starts normal with standard deviation 1, as in torch."""
+    """A table of V vectors of width C, looked up by token. Initialised as in torch, normal with standard deviation 1."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
         super().__init__()

@@ -106,7 +106,7 @@ class AdamW(Optimizer):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: Any) -> None:
-        # A guard is there on a GPU alone, and only its kernel obeys one.
+        # Only on a GPU is there a guard, and only the GPU's kernel takes one.
         update = adamw if self.guard is None else functools.partial(adamw_cuda, guard=self.guard)
         update(value, gradient, *states, step, lr, *options["betas"], options["eps"], options["weight_decay"])
 
@@ -285,12 +285,12 @@ adamw = ReferenceAndFused(adamw_composed, cpu=adamw_fused, cuda="tinygrad_lite.c
 
 
 def constant(step: int, learning_rate: float, warmup_iters: int = 0) -> float:
-    """A straight rise over the first warmup_iters steps, then always the same."""
+    """A linear rise over the first warmup_iters steps, then constant."""
     return learning_rate * min(1.0, (step + 1) / (warmup_iters + 1))
 
 
 def cosine(step: int, learning_rate: float, warmup_iters: int, lr_decay_iters: int, min_lr: float) -> float:
-    """A straight rise over warmup_iters steps, then half a cosine wave down to min_lr at lr_decay_iters.
+    """A linear rise over warmup_iters steps, then half a cosine wave down to min_lr at lr_decay_iters.
 
     Reference: Loshchilov, Hutter 2017, eq. 5 (arXiv:1608.03983), without restarts; step for step as in nanoGPT.
     """
@@ -303,7 +303,7 @@ def cosine(step: int, learning_rate: float, warmup_iters: int, lr_decay_iters: i
 
 
 def inverse_square_root(step: int, learning_rate: float, warmup_iters: int) -> float:
-    """A straight rise to learning_rate over warmup_iters steps, then falling as 1 / sqrt(step).
+    """A linear rise to learning_rate over warmup_iters steps, then falling as 1 / sqrt(step).
 
     Reference: Vaswani et al. 2017, eq. 3 (arXiv:1706.03762), where learning_rate is
     1 / sqrt(d_model * warmup_steps).
@@ -315,7 +315,7 @@ def inverse_square_root(step: int, learning_rate: float, warmup_iters: int) -> f
 def trapezoid(
     step: int, learning_rate: float, warmup_iters: int, lr_decay_iters: int, min_lr: float, plateau: float
 ) -> float:
-    """A straight rise over warmup_iters steps, a plateau, then a straight fall to min_lr at lr_decay_iters.
+    """A linear rise over warmup_iters steps, a plateau, then a linear fall to min_lr at lr_decay_iters.
 
     The fall begins at step plateau * lr_decay_iters, or after the rise if that is later. Unlike the cosine's, the rates
     before it do not depend on where the run ends, so one plateau serves runs of several lengths.

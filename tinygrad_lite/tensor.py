@@ -19,7 +19,7 @@ from tinygrad_lite.device import Array, device_of, get_device
 Axis = int | Sequence[int] | None
 
 
-if TYPE_CHECKING:  # an editor sees the operations, which `methods.py` adds to the class when both are there
+if TYPE_CHECKING:  # so that an editor knows the methods, which `methods.py` adds to the class when both exist
     from tinygrad_lite.methods import Methods
 else:
     Methods = object
@@ -28,17 +28,17 @@ else:
 class Tensor(Methods, metaclass=spelling.Listed):
     """An n-dimensional array with a gradient.
 
-    Beside a tensor, operations take a number, a list or an array too, and make a constant of it: a number takes the
-    tensor's dtype if it can, a list becomes float32 or int64, an array keeps its dtype (NumPy's is mostly float64).
+    The other operand of a tensor may also be a number, a list or an array, which becomes a constant: a number takes the
+    tensor's dtype if it can, a list becomes float32 or int64, an array keeps its dtype (in NumPy usually float64).
 
     Args:
         data: a number, nested lists, or an array (which is copied). Python floats become float32, integers
             int64; arrays keep their dtype.
-        dtype: the type of the elements, if another one is wanted.
+        dtype: another type for the elements.
         device: "cpu" or "cuda".
         requires_grad: whether `backward()` leaves a gradient in `.grad`.
     Attributes:
-        data: the values, an array of NumPy or CuPy.
+        data: the values, a NumPy or CuPy array.
         grad: the gradient, a tensor, or None where none has arrived.
         op: the operation that computed it; empty for a leaf.
 
@@ -48,7 +48,7 @@ class Tensor(Methods, metaclass=spelling.Listed):
     Tensor([2. 4. 6.], shape=(3,), dtype=float32, device=cpu)
     """
 
-    # Most tensors are results, and each attribute that a new one need not be given saves time.
+    # Defaults, here on the class: most tensors are results, and each attribute that need not be set on them saves time.
     grad: Tensor | None = None
     op = ""
     _node: Node | None = None  # how it was computed; None for a constant
@@ -60,7 +60,7 @@ class Tensor(Methods, metaclass=spelling.Listed):
         if isinstance(data, Tensor):
             raise TypeError("Tensor(tensor): use tensor.detach(), tensor.cast(dtype) or tensor.to(device)")
         is_list = not hasattr(data, "dtype")
-        if is_list or not isinstance(data.dtype, np.dtype):  # the latter: an array of some other library
+        if is_list or not isinstance(data.dtype, np.dtype):  # the latter: an array of another library
             try:
                 data = np.asarray(data)
             except ValueError:
@@ -118,12 +118,12 @@ class Tensor(Methods, metaclass=spelling.Listed):
 
     @property
     def T(self) -> Tensor:
-        """All axes in reverse order, as in NumPy: of a matrix the transpose, of a vector the vector itself."""
+        """All axes in reverse order, as in NumPy: the transpose of a matrix; a vector stays as it is."""
         return self.permute(*range(self.ndim)[::-1])
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients flow to it; may be set for leaves of floats, as `requires_grad_` does."""
+        """Whether gradients flow to it. It can be set on leaves of floats, which calls `requires_grad_`."""
         return self._node is not None
 
     @requires_grad.setter
@@ -132,7 +132,7 @@ class Tensor(Methods, metaclass=spelling.Listed):
 
     @property
     def version(self) -> int:
-        """How often its memory was written to in place, as far as noted (see `mark_written`)."""
+        """How often its memory was written to in place, as counted by `mark_written`."""
         return self._version[0]
 
     def numel(self) -> int:
@@ -146,9 +146,9 @@ class Tensor(Methods, metaclass=spelling.Listed):
         return view
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
-        """What NumPy's functions ask for, as in np.asarray(x): a read-only view where they do not want a copy.
+        """The array that NumPy's functions ask for, as np.asarray(x) does: a read-only view, unless they want a copy.
 
-        Refused, as in torch, if a gradient would end here without a word, or if NumPy would have to wait for a GPU.
+        Refused, as in torch, if a gradient would silently be lost, or if NumPy would have to wait for a GPU.
         """
         if self.requires_grad:
             raise RuntimeError(
@@ -211,7 +211,7 @@ class Tensor(Methods, metaclass=spelling.Listed):
 
     @property
     def _is_leaf(self) -> bool:
-        """Whether no operation made it, as far as gradients are concerned."""
+        """Whether gradients end here: it is a constant, or was not computed by an operation."""
         return self._node is None or self._node.backward is None
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -228,7 +228,7 @@ class Tensor(Methods, metaclass=spelling.Listed):
         return self
 
     def _keeper(self) -> Callable[[Array, str], None]:
-        """What puts a gradient into `.grad`, without holding this tensor: a cycle would be freed late."""
+        """The function that adds a gradient to `.grad`. It holds this tensor weakly: a cycle would be freed late."""
         return functools.partial(_keep, weakref.ref(self))
 
     def retain_grad(self) -> Tensor:
@@ -239,26 +239,25 @@ class Tensor(Methods, metaclass=spelling.Listed):
         return self
 
     def __reduce__(self) -> tuple:
-        """For `copy.deepcopy` and pickle: a leaf is copied with its gradient, a result cannot be."""
+        """For `copy.deepcopy` and pickle: a leaf is copied with its gradient; a result cannot be copied."""
         if not self._is_leaf:
             raise RuntimeError(f"the result of '{self.op}' cannot be copied or pickled: use .detach() first")
         return _rebuild, (type(self), self.data, self.requires_grad, self.grad)
 
     def detach(self) -> Tensor:
-        """The same values (the same memory) as a constant: gradients stop here."""
+        """The same values, in the same memory, as a constant: gradients stop here."""
         tensor = Tensor.wrap(self.data)
         tensor._version = self._version
         return tensor
 
     def mark_written(self) -> None:
-        """Note that the memory of this tensor was changed in place (optimizers do this)."""
+        """Count a write into this tensor's memory. Code that changes `data` in place must call it, as optimizers do."""
         self._version[0] += 1
 
     def backward(self, gradient: Tensor | None = None) -> None:
-        """Leave dL/dx in `.grad` of every leaf x that asked for it, where L is this tensor.
+        """Leave dL/dx in `.grad` of every leaf x that requires a gradient, where L is this tensor.
 
-        Gradients add up in `.grad` until they are set back. The graph is freed as it is walked; how, is in
-        `autograd.walk_back`.
+        Gradients add up in `.grad` until it is set to None. The graph is freed as it is walked (`autograd.walk_back`).
 
         Args:
             gradient: dL/d(this tensor), if this tensor is not itself the scalar loss.
@@ -278,7 +277,7 @@ class Tensor(Methods, metaclass=spelling.Listed):
 
 
 def _rebuild(kind: type[Tensor], array: Array, requires_grad: bool, gradient: Tensor | None) -> Tensor:
-    """A copy of a leaf, from what `__reduce__` says of it."""
+    """A copy of a leaf, from what its `__reduce__` returned."""
     tensor = kind.__new__(kind)
     tensor.data, tensor._version = array, [0]
     tensor.requires_grad_(requires_grad).grad = gradient
@@ -286,9 +285,9 @@ def _rebuild(kind: type[Tensor], array: Array, requires_grad: bool, gradient: Te
 
 
 def _keep(reference: weakref.ref[Tensor], dy: Array, op: str) -> None:
-    """Add a gradient, which comes from the operation named, to what `.grad` of a tensor holds."""
+    """Add a gradient, which comes from the operation `op`, to a tensor's `.grad`."""
     tensor = reference()
-    if tensor is None:  # nobody could read it
+    if tensor is None:  # it no longer exists, so nobody could read its gradient
         return
     autograd.check_gradient(dy, tensor.data.shape, tensor.data.dtype, op)
     memory, holds_gradient = gradient_memory(tensor)
@@ -301,10 +300,10 @@ def _keep(reference: weakref.ref[Tensor], dy: Array, op: str) -> None:
 
 
 def gradient_memory(tensor: Tensor) -> tuple[Array | None, bool]:
-    """The array of `.grad`, and whether a gradient is in it to which another one must be added.
+    """The array of `.grad`, and whether it holds a gradient, to which the next one must be added.
 
-    If there was none, this is memory of the optimizer, and what is written there next is the gradient; without an
-    optimizer it is None.
+    A tensor without a gradient gets memory from its optimizer for the caller to write the gradient into; without an
+    optimizer, the array is None.
     """
     if tensor.grad is not None:
         if not isinstance(tensor.grad, Tensor):
@@ -342,7 +341,7 @@ def node(
         parents: the tensors it was computed from.
         backward: takes dL/dy and returns dL/d(parent) for each parent; see `autograd.Node`.
         op: the name for messages.
-        linear: the gradient does not depend on the parents' values, so overwriting them does no harm.
+        linear: the derivative does not depend on the parents' values, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
     """
     if isinstance(y, np.generic):

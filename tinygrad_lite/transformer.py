@@ -21,12 +21,13 @@ from tinygrad_lite.tensor import Tensor
 
 
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
-    """The fixed position codes of the 2017 paper: each position is a point on circles of many speeds.
+    """The fixed position codes of the 2017 paper: each position is a point on circles that turn at different speeds.
 
     PE[pos, 2i] = sin(pos / 10000^(2i/C)),  PE[pos, 2i+1] = cos(pos / 10000^(2i/C))
 
     Moving by k positions turns every (sin, cos) pair by a fixed angle, so PE[pos + k] is a linear function of
-    PE[pos]: relative distance is easy to read off. 10000 sets the longest wavelength, not a longest text.
+    PE[pos]: relative distance is easy to read off. 10000 sets the longest wavelength; it does not limit the length of
+    a text.
 
     Returns: (length, width) float32, which cannot be written into.
     Reference: Vaswani et al. 2017, section 3.5.
@@ -51,7 +52,7 @@ class KVCache:
 
     A new token's query needs the keys and values of all earlier tokens, and these do not change. With a cache, norms,
     projections and feed-forward parts are computed for the new position alone; only attention still reads all keys
-    and values, so the cost of a token grows with the text, but slowly.
+    and values, so the cost of a token still grows with the length of the text, but slowly.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -98,7 +99,7 @@ class MultiHeadAttention(Module):
     head_h = attention(x Wq_h, memory Wk_h, memory Wv_h),   y = concat(head_1 .. head_H) Wo
 
     Self-attention if no memory is given, cross-attention if it is. The H small projections are one matrix each for
-    queries, keys and values, C x C unless told otherwise, whose output is cut into heads.
+    queries, keys and values, C x C unless told otherwise, whose output is split into heads.
 
     What came after 2017, and is left out unless asked for:
 
@@ -191,7 +192,7 @@ class MultiHeadAttention(Module):
     def weights(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
-        """The attention weights, to be shown: (B, H, T, S), each row adding up to 1.
+        """The attention weights, for display: (B, H, T, S), each row adding up to 1.
 
         The softmax(Q K^T / sqrt(D)) inside `F.scaled_dot_product_attention`, which does not return it.
         The arguments are those of `forward`: without is_causal, a causal model would appear to attend to the future.
@@ -247,7 +248,7 @@ ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "relu2", "swiglu")  # of a feed-forw
 class FeedForward(Module):
     """Two linear maps with a non-linearity between, applied to each position alone: C -> F -> C.
 
-    y = activation(x W1 + b1) W2 + b2. The 2017 paper takes ReLU, GPT takes GELU ("gelu_tanh" is the form of
+    y = activation(x W1 + b1) W2 + b2. The 2017 paper uses ReLU, GPT uses GELU ("gelu_tanh" is the form of
     GPT-2's weights); F is 4 C in both. "relu2" is ReLU squared. "swiglu", Llama's, has a third matrix, for a gate:
     y = (silu(x Wg) * x W1) W2.
 
@@ -283,7 +284,7 @@ class FeedForward(Module):
 
 
 class Block(Module):
-    """One layer: mix across positions, then transform each position; both added to what came in.
+    """One layer: mix information across positions, then transform each position separately; add both to the input.
 
     Pre-norm  (norm_first=True):   x = x + mixer(norm(x)),   x = x + mlp(norm(x))     GPT-2; trains without warm-up
     Post-norm (norm_first=False):  x = norm(x + mixer(x)),   x = norm(x + mlp(x))     the 2017 paper
@@ -346,7 +347,7 @@ class Block(Module):
 
 
 def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:
-    """GPT-2's initialisation: normal weights of deviation 0.02, zero biases, and calmer residual projections.
+    """GPT-2's initialisation: normal weights of deviation 0.02, zero biases, and smaller residual projections.
 
     Each of the 2 * n_layer residual additions adds variance to x. Shrinking the last matrix of every branch by
     1/sqrt(2 n_layer) keeps the sum at the variance of one branch. With `zero` these matrices begin at 0: at first
@@ -361,8 +362,8 @@ def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:
     for name, module in model.named_modules():
         if isinstance(module, (Linear, Embedding)):
             is_last = name.endswith((".output", ".down"))  # of its branch
-            calmer = math.sqrt(2 * n_layer) if is_last else 1
-            module.weight.reset(np.zeros if is_last and zero else functools.partial(normal, 0.02 / calmer))
+            shrink = math.sqrt(2 * n_layer) if is_last else 1
+            module.weight.reset(np.zeros if is_last and zero else functools.partial(normal, 0.02 / shrink))
         if isinstance(module, Linear) and module.bias is not None:
             module.bias.reset(np.zeros)
 

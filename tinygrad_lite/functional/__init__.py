@@ -1,19 +1,20 @@
 """The heavy operations of a Transformer, one file each, to be read like short chapters.
 
 A chapter states the formula, derives the gradient, and gives the *reference version*, a few lines of primitives: it is
-the definition, and what the tests compare with. Below a line follows the *fused version*, a single node whose backward
-pass is the derivation. `registry.py` says which of them runs. Fused versions for GPUs are in tinygrad_lite/cuda/.
+the definition, with which the tests compare all else. Below a line comes the *fused version*, a single node whose
+backward pass computes the derived formulas. `registry.py` chooses which of them runs. Fused versions for GPUs are in
+tinygrad_lite/cuda/.
 
-Attention exists six times. The first four are versions of `scaled_dot_product_attention`; a call picks one of them.
+Attention exists six times. The first four are versions of `scaled_dot_product_attention`; each call runs one of them.
 
     what                       where                     when it runs
     reference version          attention.py              --composed; queries, keys and values of different dtypes
     fused version              attention.py              on the CPU
-    blocks of queries          cuda/attention.py         on a GPU, unless the next one can do it
+    blocks of queries          cuda/attention.py         on a GPU, where the next one cannot
     without the (T, S) array   cuda/flash_attention.py   on a GPU in bfloat16, if D is 32, 64 or 128 and a mask, if any,
                                                          is the same for all heads and queries of a sequence
-    one query                  gpt/fast_step.py          a small GPT on the CPU generates, a token at a time
-    only the weights P         transformer.py            MultiHeadAttention.weights, to show them
+    one query                  gpt/fast_step.py          when a small GPT generates on the CPU, token by token
+    only the weights P         transformer.py            in MultiHeadAttention.weights, to show them
 """
 
 from typing import Any

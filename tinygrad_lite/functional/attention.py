@@ -1,23 +1,29 @@
-"""Scaled dot-product attention: each query takes a mean of all values, weighted by how well it matches their keys.
+"""Scaled dot-product attention: each query gets a mean of all values, weighted by how well it matches their keys.
 
     S = Q K^T / sqrt(D)      how well query t matches key s         (T, S)
     P = softmax(S)           row by row: the weights of query t     (T, S)
     O = P V                  the weighted mean of the values        (T, D)
 
-for each sequence of the batch (B) and each head (H). A dot product of two vectors of D independent numbers of mean 0
-and variance 1 has variance D; dividing by sqrt(D) keeps the softmax from saturating. A mask sets S to -inf where
-attention is not allowed (never to a large finite number, which a learned score could exceed), so P is exactly 0 there.
-A query that may attend to no key gets O = 0.
+for each sequence of the batch (B) and each head (H). On the right are the shapes, for T queries and S keys and values
+of D numbers each. (The matrix S of scores and the size S are different things.) A dot product of two vectors of D
+independent numbers of mean 0 and variance 1 has variance D; dividing by sqrt(D) keeps the softmax from saturating. A
+mask sets scores to -inf where attention is not allowed (never to a large finite number, which a learned score could
+exceed), so P is exactly 0 there. A query that may attend to no key gets O = 0.
 
-Gradients, with dO = dL/dO:
+Gradients, with dO = dL/dO and so on. For a product Z = X Y, dX = dZ Y^T and dY = X^T dZ (see `ops.matmul`), so
 
     dV = P^T dO                          dP = dO V^T                       from O = P V
-    dS = P * (dP - rowsum(dP * P))                                         softmax, row by row (softmax.py)
-    dQ = dS K / sqrt(D)                  dK = dS^T Q / sqrt(D)             from S
+    dQ = dS K / sqrt(D)                  dK = dS^T Q / sqrt(D)             from S = Q K^T / sqrt(D)
 
-and rowsum(dP * P) needs no (T, S) array: sum_j P_tj (dO_t . V_j) = dO_t . O_t = rowsum(dO * O). With dropout, P is
-multiplied by a mask M after the softmax: O = (P * M) V, dV = (P * M)^T dO, dP = (dO V^T) * M, and the row sum is the
-same.
+Between them is the softmax: in each row, P_j = e^(S_j) / sum_k e^(S_k). By the quotient rule, the derivative of P_j
+with respect to S_i is P_i - P_i^2 if i = j, and -P_j P_i otherwise (see softmax.py). Summed over all P_j,
+
+    dS_i = dP_i P_i - sum_j dP_j P_j P_i                                   in one row
+    dS   = P * (dP - rowsum(dP * P))                                       in all rows
+
+The row sum needs no (T, S) array: for query t it is sum_j (dO_t . V_j) P_tj = dO_t . O_t, so rowsum(dP * P) =
+rowsum(dO * O). With dropout, P is multiplied by a mask M after the softmax: O = (P * M) V, dV = (P * M)^T dO,
+dP = (dO V^T) * M, and the row sum is the same.
 
 Reference: Vaswani et al. 2017, section 3.2.1, eq. 1 (arXiv:1706.03762). The row-sum identity is used in Dao et al.
 2022, appendix B.2 (arXiv:2205.14135).
@@ -97,12 +103,13 @@ def scaled_dot_product_attention_fused(
 ) -> Tensor:
     """`scaled_dot_product_attention_composed` in one node that keeps P.
 
-    It computes a few sequences at a time, so that their scores stay in the cache. If attention is causal, it takes the
-    queries in blocks of rows, and for each block computes and keeps only the keys that it can see: for T much longer
-    than a block this saves almost half of the work and of the memory.
+    It computes a few sequences at a time, so that their scores stay in the processor's cache. If attention is causal,
+    it takes the queries in blocks of rows, and for each block computes and keeps only the scores of the keys that it
+    can see: for T much longer than a block this saves almost half of the work and of the memory.
 
-    A softmax subtracts each row's largest score only to keep e^S from overflowing. If all scores are moderate, as they
-    nearly always are, nothing can overflow, and checking this is far cheaper than finding a maximum per row.
+    A softmax subtracts each row's largest score only to keep the exponential from overflowing. If all scores are
+    moderate, as they nearly always are, nothing can overflow, and checking this is far cheaper than finding the maximum
+    of each row.
     """
     if query.dtype.kind != "f" or query.dtype != key.dtype or key.dtype != value.dtype:
         return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types
@@ -135,7 +142,7 @@ def scaled_dot_product_attention_fused(
         dots = np.vecdot(d_out, out)[..., None]  # rowsum(dO * O)
         for (b, rows, end), p in zip(blocks, weights, strict=True):
             do = d_out[b, :, rows]
-            ds = do @ v[b, :, :end].swapaxes(-1, -2)  # dP, and then in place
+            ds = do @ v[b, :, :end].swapaxes(-1, -2)  # dP, which the next lines turn into dS in place
             dropped = p
             if kept is not None:
                 ds *= kept[b, :, rows, :end]
@@ -152,7 +159,7 @@ def scaled_dot_product_attention_fused(
 
 
 def _blocks(batch: int, heads: int, t: int, s: int, is_causal: bool):
-    """(sequences, queries, how many keys they can see) of each block."""
+    """For each block: its sequences, its queries, and how many keys they can see."""
     size = ROW_BLOCK if is_causal else t
     sequences = max(1, SCORES // max(1, heads * min(size, t) * s))
     for first in range(0, batch, sequences):
@@ -196,6 +203,7 @@ def _softmax_in_place(scores: np.ndarray, is_moderate: bool, may_be_empty: bool)
     scores *= 1 / total
 
 
+# A call runs one of the versions: which one, registry.py says.
 scaled_dot_product_attention = ReferenceAndFused(
     scaled_dot_product_attention_composed, cpu=scaled_dot_product_attention_fused, cuda="tinygrad_lite.cuda.attention"
 )

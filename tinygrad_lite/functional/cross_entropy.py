@@ -4,12 +4,12 @@
 
 Gradient of one position, with q = softmax(z):
 
-    dl/dz_v = d logsumexp(z) / dz_v - [v = t] = q_v - [v = t]
+    dl/dz_v = d logsumexp(z) / dz_v - [v = t] = q_v - [v = t]              [v = t] is 1 if v = t, else 0
 
-because d/dz_v log(sum_j e^(z_j)) = e^(z_v) / sum_j e^(z_j). The predicted probability minus the wanted one: the
-prettiest gradient of all.
+because d/dz_v log(sum_j e^(z_j)) = e^(z_v) / sum_j e^(z_j). The gradient is the predicted probability minus the target
+probability: the prettiest of all.
 
-Label smoothing mixes the target with the uniform distribution 1/V: the wanted probabilities are
+Label smoothing mixes the target with the uniform distribution 1/V: the target probabilities are
 w_v = (1 - e) [v = t] + e / V, the loss is -sum_v w_v log q_v, and by the same steps dl/dz_v = q_v - w_v.
 
 Positions whose target is `ignore_index` (padding) count neither in the loss nor in the mean. The mean over no
@@ -44,7 +44,7 @@ def cross_entropy_composed(
         reduction: "mean" over the positions that are not ignored, "sum", or "none".
     Returns: a scalar; for "none" (...), with 0 at ignored positions.
     Raises: ValueError if shapes, types or options do not fit, or if a target is outside the vocabulary. (On a GPU the
-        targets are not checked, because the host would have to wait for them: the fused version's loss is NaN there.)
+        targets are not checked, because the host would have to wait for them: the fused version's loss is then NaN.)
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     counts = targets.cast(np.int64) != ignore_index

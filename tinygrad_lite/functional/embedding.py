@@ -3,7 +3,7 @@
     ids: (...) integers in [0, V)    weight: (V, C)    y = weight[ids]: (..., C)
 
 It is the product of one-hot rows with the table, y = onehot(ids) W, without the multiplications by zero. So the
-gradient is dW = onehot(ids)^T dy: row v of dW is the sum of dy over all positions where token v occurs.
+gradient is dW = onehot(ids)^T dy: row v of dW is the sum of dy over all positions at which token v occurs.
 """
 
 from tinygrad_lite.device import add_rows
@@ -41,8 +41,7 @@ def check_embedding(weight: Tensor, ids: Tensor) -> None:
 def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
     """`embedding_composed` with a faster backward pass.
 
-    The primitive's backward adds the rows of dy one after the other; `add_rows` (device.py) sums all rows of a token at
-    a time.
+    The primitive's backward adds the rows of dy one by one; `add_rows` (device.py) sums all rows of a token at once.
     """
     check_embedding(weight, ids)
     numbers, (vocab_size, width) = ids.data.copy(), weight.shape  # the caller may write into ids before backward

@@ -4,8 +4,8 @@
 
     dy/dx = P(x) + x p(x)                                            product rule
 
-erf is close to tanh, so GPT-2 was trained with a form that needs only tanh. It is up to 5e-4 away from the exact one,
-and is kept for loading such weights. There p is the derivative of what is really computed:
+erf is close to a tanh, and GPT-2 was trained with a form that needs only tanh. It differs from the exact one by up to
+5e-4, and is here for weights trained with it. Its p is the derivative of its own P:
 
     P(x) = (1 + tanh(u)) / 2               u     = sqrt(2 / pi) (x + 0.044715 x^3)
     p(x) = (1 - tanh(u)^2) / 2 * du/dx     du/dx = sqrt(2 / pi) (1 + 3 * 0.044715 x^2)
@@ -59,7 +59,7 @@ BLOCK = 32768  # elements; four float32 blocks fit into a 1 MiB cache
 
 
 def gelu_fused(x: Tensor, approximate: str = "none") -> Tensor:
-    """`gelu_composed` in one node that computes value and derivative together, and keeps the derivative alone.
+    """`gelu_composed` in one node that computes value and derivative together, and keeps only the derivative.
 
     It computes blocks that stay in the processor's cache, in place: moving each of a dozen intermediate results to
     memory and back would take longer than the arithmetic.
@@ -85,7 +85,7 @@ def gelu_fused(x: Tensor, approximate: str = "none") -> Tensor:
 
 
 def gelu_array(x: np.ndarray, approximate: str = "none") -> np.ndarray:
-    """The values alone, without a tensor or a gradient, of a small float32 or float64 array."""
+    """GELU of a small float32 or float64 array, without a tensor or a gradient."""
     s, p = np.empty_like(x), np.empty_like(x)
     return x * _probability(x, s, p, wants_tanh(approximate))
 

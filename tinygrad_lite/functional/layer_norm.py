@@ -2,12 +2,13 @@
 
     m = mean(x)    v = mean((x - m)^2)    r = 1 / sqrt(v + eps)    h = (x - m) r    y = h * w + b
 
-over the last axis, C numbers each. The gradient, with dy = dL/dy:
+over the last axis, of C numbers. The gradients, with dy = dL/dy:
 
     dw = sum over rows of dy * h           db = sum over rows of dy
     dh = dy * w                            the gradient that reaches h
 
-h depends on x directly, through m and through v. Write u = x - m, so h = u r and du_j/dx_i = [i = j] - 1/C.
+h depends on x directly, through m and through v. Write u = x - m, so that h = u r and du_j/dx_i = [i = j] - 1/C, where
+[i = j] is 1 if i = j, else 0.
 
     dr/dx_i   = -r^3 u_i / C                                 because v = mean(u^2), and the sum of u is 0
     dh_j/dx_i = r ([i = j] - 1/C) - r^3 u_i u_j / C          product rule on u r
@@ -76,7 +77,7 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
 
     def backward(dy):
         dy = dy.reshape(-1, width)
-        dx = dy * h  # dx only in the end: the same memory holds dy * h, then dh, then dx
+        dx = dy * h  # dx only at the end: the same memory holds dy * h, then dh, then dx
         dw = sum_over(dx, (0,))
         along_h = (dx @ w) * averaging[0]  # mean(dh * h)
         np.multiply(dy, w, out=dx)  # dh

@@ -2,7 +2,7 @@
 
     x: (..., C_in)    W: (C_out, C_in), one row per output    b: (C_out,)    y: (..., C_out)
 
-All axes of x but the last only number the N rows: y[n,o] = sum_i x[n,i] W[o,i] + b[o]. Hence, with dy = dL/dy,
+All axes of x but the last merely number its N rows: y[n,o] = sum_i x[n,i] W[o,i] + b[o]. Hence, with dy = dL/dy,
 
     dx[n,i] = sum_o dy[n,o] W[o,i]        dx = dy W
     dW[o,i] = sum_n dy[n,o] x[n,i]        dW = dy^T x

@@ -7,8 +7,8 @@ Both parts have their own chapters, and by the chain rule
     dz = dy gelu'(z)    dx = dz W    dW = dz^T x    db = sum of the rows of dz
 
 They are one operation here for the sake of GPUs, where adding the bias and computing GELU would each move an array of
-all hidden units to memory and back. There z is not kept at all, but only the product x W^T, and the backward pass adds
-b to it again.
+all hidden units to memory and back. There z is not kept, only the product x W^T, to which the backward pass adds b
+again.
 """
 
 from tinygrad_lite.functional.gelu import gelu, gelu_composed

@@ -1,4 +1,4 @@
-"""Each heavy operation has a reference version and fused versions; here they are registered, and one is chosen.
+"""Each heavy operation has a reference version and fused versions; here they are registered, and calls choose one.
 
 The reference version is composed of primitives and runs on every device: it is the definition. A fused version
 computes the same in one node, with a gradient derived by hand, and is registered for the device it is written for.
@@ -32,8 +32,8 @@ class ReferenceAndFused:
     def __init__(self, composed: Callable[..., Any], **fused: Callable[..., Any] | str) -> None:
         """Register a reference version, and fused ones by device: `ReferenceAndFused(gelu_composed, cpu=gelu_fused)`.
 
-        A fused version may also be given as the name of a module, which is imported on first use and has the function
-        under the names of operation and device, such as `layer_norm_cuda`.
+        A fused version may also be given as the name of a module, which is imported on first use; its function has the
+        name of the operation and the device, such as `layer_norm_cuda`.
         """
         functools.update_wrapper(self, composed)  # the docstring and signature of the definition
         self.name = self.__name__ = composed.__name__.removesuffix("_composed")
@@ -50,7 +50,7 @@ class ReferenceAndFused:
         return self if x is None else MethodType(self, x)
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        """The result of the version that fits; numbers, lists and arrays beside a tensor become tensors."""
+        """Call the version for the tensors' device; numbers, lists and arrays beside a tensor become tensors."""
         for name in options:
             if name not in self.names:
                 options = respelled(self.composed, self.name, options)
@@ -72,7 +72,7 @@ class ReferenceAndFused:
             return self.version(tensors)(*args, **options)
 
     def _with_constants(self, args: tuple, options: dict[str, Any], tensors: list[Tensor]) -> tuple:
-        """The arguments of a call with constants made tensors (of the first tensor's device), and all tensors in it."""
+        """The arguments of a call, its constants turned into tensors on the first tensor's device, and all tensors."""
         given = dict(zip(self.names, args, strict=False))  # any further arguments are not tensors
         for name, value in (given | options).items():
             if self.names[name] and not isinstance(value, Tensor) and value is not None and tensors:
@@ -84,7 +84,7 @@ class ReferenceAndFused:
         return (*given.values(), *args[len(given) :]), options, tensors
 
     def version(self, tensors: list[Tensor]) -> Callable[..., Any]:
-        """The version that a call with these tensors runs, which must all be on one device."""
+        """The version that a call with these tensors runs. Raises: ValueError if they are not on one device."""
         first = tensors[0]
         for other in tensors:
             if type(other.data) is not type(first.data):
@@ -105,7 +105,7 @@ class ReferenceAndFused:
 
 
 def set_composed(on: bool) -> None:
-    """With True, every operation runs in its reference version from now on (`train.py --composed`)."""
+    """Choose whether every operation runs in its reference version from now on (`train.py --composed`)."""
     global _composed_only
     _composed_only = on
 

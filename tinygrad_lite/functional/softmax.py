@@ -2,26 +2,26 @@
 
     y_i = e^(x_i) / Z    Z = sum_j e^(x_j)
 
-Computed like this, e^1000 is infinite. But numerator and denominator may both be divided by e^m, and with m = max(x)
-no exponent is above 0 and the largest is exactly 0: nothing overflows, and the sum is at least 1. The shift m cancels
-out of y, so it counts as a constant and no gradient flows through it.
+Computed literally, this overflows: e^1000 is infinite. But numerator and denominator may both be divided by e^m. With
+m = max(x) no exponent is above 0 and the largest is exactly 0: nothing overflows, and the sum is at least 1. The shift
+m cancels out of y, so it counts as a constant and no gradient flows through it.
 
-Gradient, with dy = dL/dy:
+Gradient, with dy = dL/dy, and [i = j] for 1 if i = j, else 0:
 
     dy_j/dx_i = ([i = j] e^(x_j) Z - e^(x_j) e^(x_i)) / Z^2 = y_j ([i = j] - y_i)        quotient rule
     dx_i      = sum_j dy_j dy_j/dx_i = y_i (dy_i - sum_j dy_j y_j)
 
 In words: subtract from dy its mean under the probabilities y, then weight by y. These dx sum to 0, because adding the
-same number to all x_i leaves y as it is.
+same number to all x_i does not change y.
 
-The logarithm l = log y has a version of its own, because log(softmax(x)) loses small probabilities:
+The logarithm l = log y is an operation of its own, because log(softmax(x)) loses small probabilities:
 
     l_i       = x_i - log Z
     dl_j/dx_i = [i = j] - y_i                            d log Z / dx_i = e^(x_i) / Z = y_i
     dx_i      = sum_j dl_j dl_j/dx_i = dl_i - y_i sum_j dl_j
 
 A row that is entirely -inf (a query with nothing to attend to) has no distribution. Here softmax gives zeros for it,
-with zero gradients, and not NaN; so does a mask over a whole row in attention. A row with +inf gives NaN, as in
+with zero gradients, instead of NaN; attention with a fully masked row does the same. A row with +inf gives NaN, as in
 PyTorch.
 """
 
@@ -69,7 +69,7 @@ def logsumexp(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
 
 def _shift(x: Tensor, axis: Axis) -> Tensor:
     """The largest element along the axis, as a constant; 0 where it is -inf, since -inf - -inf is NaN."""
-    if x.numel() == 0:  # no largest element, and nothing to shift
+    if x.numel() == 0:  # there is no largest element, and nothing to shift
         return x.detach().sum(axis, keepdim=True)
     largest = x.detach().max(axis, keepdim=True)
     return largest.masked_fill(largest == -math.inf, 0.0)
@@ -79,7 +79,7 @@ def _shift(x: Tensor, axis: Axis) -> Tensor:
 
 
 def softmax_fused(x: Tensor, axis: int = -1) -> Tensor:
-    """`softmax_composed` in one node that keeps y alone."""
+    """`softmax_composed` in one node that keeps only y."""
     if not _has_rows(x, axis):
         return softmax_composed(x, axis)
     y = _shifted(x.data)
@@ -118,7 +118,7 @@ def _has_rows(x: Tensor, axis: int) -> bool:
 
 
 def _shifted(x: Array) -> Array:
-    """Each row less its largest element, or less 0 where that is -inf."""
+    """Each row minus its largest element, or minus 0 where that is -inf."""
     largest = x.max(-1, keepdims=True)
     return x - np.where(largest == -np.inf, 0, largest)
 

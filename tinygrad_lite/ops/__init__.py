@@ -1,11 +1,25 @@
-"""The primitives: the closed list of operations from which everything else is composed.
+"""The primitives: the operations of which all others are composed.
 
-Each is one function that computes y and defines, right below, what flows back: `backward(dy)` receives dL/dy and
-returns dL/dx for each parent x, by the chain rule dL/dx = dL/dy * dy/dx. Shapes follow NumPy's broadcasting; a
-parent that was stretched gets the sum over the stretched axes (`unbroadcast`), because it acted at every place.
+Each is one function that computes y and defines, right below, its gradient: `backward(dy)` receives dL/dy and returns
+dL/dx for each parent x, by the chain rule dL/dx = dL/dy * dy/dx. In code, dy stands for dL/dy. Shapes follow NumPy's
+broadcasting; a parent that was stretched gets the sum over the stretched axes, because each of its elements was used
+once for every position along them.
 
 Where a derivative does not exist (|x| at 0, the maximum of equal numbers), the choice is PyTorch's and the
 docstring says which.
+
+The functions have these in common:
+
+    x.data, x.xp                         a tensor's array, and the module that it belongs to: numpy or cupy
+    x.requires_grad                      whether a gradient flows to x; if not, `backward` may return None for it
+    x, y = operands(x, y, "add")         both as tensors of one dtype; numbers, lists and arrays become constants
+    node(y, parents, backward, "add")    the result as a tensor, with an `autograd.Node` if a parent needs a gradient
+    node(..., linear=True)               the derivative does not depend on the parents' values: they may be overwritten
+    Tensor.wrap(y)                       an array as a tensor without a node: a constant, which passes no gradient on
+    unbroadcast(dy, shape)               dy summed over the axes along which a parent of this shape was stretched
+    @silent                              log(0) is -inf and 0 / 0 is NaN, without NumPy's warnings
+
+`backward` uses arrays and shapes, never tensors, so a graph keeps no more memory than the derivatives need.
 """
 
 from tinygrad_lite.ops.arithmetic import (

@@ -1,4 +1,4 @@
-"""Arithmetic: the primitives of two operands, comparisons, and the product of matrices."""
+"""Arithmetic: operations on two operands, comparisons, and matrix multiplication."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def div(x: Any, y: Any) -> Tensor:
 def pow(x: Any, exponent: Any) -> Tensor:
     """z = x^n.  dL/dx = dL/dz * n * x^(n-1), also for negative x if n is whole;  dL/dn = dL/dz * z * log(x).
 
-    As in PyTorch the gradient of x is 0 where n is 0, and that of n is 0 where x is 0 and n >= 0.
+    As in PyTorch, the gradient of x is 0 where n is 0, and that of n is 0 where x is 0 and n >= 0.
     """
     x, n = operands(x, exponent, "pow")
     a, b, xp, x_needs, n_needs = x.data, n.data, x.xp, x.requires_grad, n.requires_grad
@@ -100,7 +100,7 @@ def pow(x: Any, exponent: Any) -> Tensor:
 def mod(x: Any, y: Any) -> Tensor:
     """z = x - y floor(x / y), the remainder with the sign of y.  dL/dx = dL/dz and dL/dy = -dL/dz * floor(x / y).
 
-    That is PyTorch's gradient: where the remainder jumps back to 0, the slope is that beside the jump.
+    This is PyTorch's gradient: where the remainder jumps back to 0, it is the slope on either side of the jump.
     """
     x, y = operands(x, y, "mod")
     a, b, xp = x.data, y.data, x.xp
@@ -113,7 +113,7 @@ def mod(x: Any, y: Any) -> Tensor:
 
 @silent
 def floordiv(x: Any, y: Any) -> Tensor:
-    """floor(x / y), a constant: it stays the same when x or y moves a little, and no gradient flows through it."""
+    """floor(x / y), a constant: it does not change when x or y changes a little, so no gradient flows through it."""
     x, y = operands(x, y, "floordiv")
     return Tensor.wrap(x.xp.asarray(x.xp.floor_divide(x.data, y.data)))
 
@@ -125,20 +125,20 @@ def neg(x: Tensor) -> Tensor:
 
 @silent
 def maximum(x: Any, y: Any) -> Tensor:
-    """z = the larger of x and y; it gets the gradient, and equal ones get half each (PyTorch's choice)."""
+    """z = the larger of x and y, which gets the gradient; if they are equal, each gets half (PyTorch's choice)."""
     x, y = operands(x, y, "maximum")
     return _chosen(x, y, x.xp.maximum(x.data, y.data), x.xp.less, "maximum")
 
 
 @silent
 def minimum(x: Any, y: Any) -> Tensor:
-    """z = the smaller of x and y; it gets the gradient, and equal ones get half each (PyTorch's choice)."""
+    """z = the smaller of x and y, which gets the gradient; if they are equal, each gets half (PyTorch's choice)."""
     x, y = operands(x, y, "minimum")
     return _chosen(x, y, x.xp.minimum(x.data, y.data), x.xp.greater, "minimum")
 
 
 def _chosen(x: Tensor, y: Tensor, z: Array, loses: Callable[[Array, Array], Array], op: str) -> Tensor:
-    """The node of maximum and minimum: the loser gets no gradient. Against NaN nobody loses, and both get all of it."""
+    """The node of maximum and minimum: the loser gets no gradient. Beside NaN neither loses, and both get all of it."""
     a, b = x.data, y.data
 
     def backward(dz):
@@ -164,7 +164,7 @@ def logical(x: Any, y: Any, how: str) -> Tensor:
 
 
 def where(condition: Tensor, x: Any, y: Any) -> Tensor:
-    """z = x where the condition is true, else y; the gradient goes to the one that was taken."""
+    """z = x where the condition is true, else y; the gradient goes to whichever was taken."""
     if not isinstance(condition, Tensor):
         raise TypeError(f"where: the condition must be a tensor, not a {type(condition).__name__}")
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
@@ -188,8 +188,8 @@ def where(condition: Tensor, x: Any, y: Any) -> Tensor:
 def matmul(x: Any, y: Any) -> Tensor:
     """Z = X @ Y over the last two axes, with the axes before broadcast.  dX = dZ @ Y^T and dY = X^T @ dZ.
 
-    Why: Z[i,j] = sum_k X[i,k] Y[k,j], so dL/dX[i,k] = sum_j dZ[i,j] Y[k,j], which is row i of dZ times row k of Y.
-    A vector on the left is a row, a vector on the right a column; that axis is dropped again from the result.
+    Why: Z[i,j] = sum_k X[i,k] Y[k,j], so dL/dX[i,k] = sum_j dZ[i,j] Y[k,j], the product of row i of dZ and row k of Y.
+    A vector on the left is treated as a row, one on the right as a column, and that axis is dropped from the result.
     """
     x, y = (x, as_tensor(y, x)) if isinstance(x, Tensor) else (as_tensor(x, y), y)
     check_one_device((x, y), "matmul")
@@ -206,7 +206,7 @@ def matmul(x: Any, y: Any) -> Tensor:
         return product.reshape(*product.shape[:-2], *product.shape[-1:]) if b.ndim > 1 else product.reshape(())
     if b.ndim == 1:
         return matmul(x, y.reshape(-1, 1)).squeeze(-1)
-    if a.dtype != b.dtype or a.dtype.kind == "V":  # bfloat16, of which CuPy multiplies no matrices (linear does)
+    if a.dtype != b.dtype or a.dtype.kind == "V":  # "V" is bfloat16, which CuPy cannot multiply (`linear` can)
         dtype = promote(a.dtype, b.dtype)
         dtype = np.dtype(np.float32) if dtype.kind == "V" else dtype
         return matmul(cast(x, dtype), cast(y, dtype))

@@ -1,4 +1,4 @@
-"""What the primitives share: the types of results, numbers beside tensors, broadcasting, axes."""
+"""What the primitives share: dtypes of results, numbers as operands, broadcasting, axes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from tinygrad_lite.device import Array, is_float, sum_over, xp_of
 from tinygrad_lite.tensor import Axis, Tensor, check_one_device, node
 
-# Like PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py looks at the loss and says where one arose.
+# As in PyTorch, log(0) is -inf and 0/0 is NaN without a warning; train.py checks the loss and says where a NaN arose.
 silent = np.errstate(all="ignore")
 
 # --- types ----------------------------------------------------------------------------------------------------
@@ -47,7 +47,7 @@ def cast(x: Tensor, dtype: Any) -> Tensor:
 
 
 def as_float(x: Tensor) -> Tensor:
-    """Integers and truth values as float32, for functions that leave the whole numbers; and bfloat16 too."""
+    """Integers, truth values and bfloat16 as float32, for functions whose results are fractions."""
     return x if x.dtype.kind == "f" else cast(x, np.float32)
 
 
@@ -55,7 +55,7 @@ def as_float(x: Tensor) -> Tensor:
 
 
 def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors of one dtype on one device; a Python number takes the tensor's type if it can."""
+    """Two operands as tensors of one dtype on one device; a Python number takes the tensor's dtype if it can."""
     if not isinstance(x, Tensor):
         x = as_constant(x, y)
     if not isinstance(y, Tensor):
@@ -71,9 +71,9 @@ def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
 
 
 def as_tensor(value: Any, like: Tensor) -> Tensor:
-    """What stands where a tensor is expected beside another one: numbers, lists and arrays become constants.
+    """An argument beside a tensor, as a tensor: numbers, lists and arrays become constants.
 
-    A number or a list goes to the other tensor's device; an array stays where it is, on a GPU as on the CPU.
+    A number or a list goes to that tensor's device; an array stays where it is, on a GPU or on the CPU.
     """
     if isinstance(value, Tensor):
         return value
@@ -81,10 +81,10 @@ def as_tensor(value: Any, like: Tensor) -> Tensor:
 
 
 def as_constant(value: Any, like: Tensor) -> Tensor:
-    """An operand that is no tensor, as a constant beside one: a number takes that tensor's dtype if it can."""
+    """An operand that is not a tensor, as a constant beside one: a number takes that tensor's dtype if it can."""
     if isinstance(value, (np.ndarray, list, tuple, type(like.data))) and getattr(value, "ndim", 1):
         return as_tensor(value, like)
-    # Most numbers are of the first types; to ask whether it is a numbers.Real takes as long as an addition.
+    # Most numbers are of the first two types; asking whether it is a numbers.Real takes as long as an addition.
     if not isinstance(value, (float, int, numbers.Real, np.bool_, np.ndarray, type(like.data))):
         raise TypeError(f"a {type(value).__name__} cannot be combined with a tensor: use a number, a list or an array")
     dtype = like.data.dtype
@@ -98,7 +98,7 @@ def as_constant(value: Any, like: Tensor) -> Tensor:
 
 
 def as_tensors(values: tuple, op: str) -> tuple[Tensor, ...]:
-    """Tensors, and what becomes one beside them, whether they came as f(x, y) or as f([x, y])."""
+    """The arguments as tensors, whether they were passed as f(x, y) or as f([x, y])."""
     values = tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
     like = next((value for value in values if isinstance(value, Tensor)), None)
     if like is None:
@@ -112,7 +112,7 @@ def as_tensors(values: tuple, op: str) -> tuple[Tensor, ...]:
 
 
 def broadcastable(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Whether two shapes fit by NumPy's rule: counted from the last axis on, sizes are equal or one of them is 1."""
+    """Whether two shapes fit by NumPy's rule: from the last axis backwards, sizes are equal or one of them is 1."""
     return a == b or () in (a, b) or all(m == n or 1 in (m, n) for m, n in zip(a[::-1], b[::-1], strict=False))
 
 
@@ -126,12 +126,12 @@ def unbroadcast(dy: Array, shape: tuple[int, ...]) -> Array:
 
 
 def choose(condition: Array, x: Array | float, y: Array | float, like: Array) -> Array:
-    """x where the condition is true, else y, in the type of `like`. (Of bfloat16, CuPy's `where` makes float32.)"""
+    """x where the condition is true, else y, in the dtype of `like`. (CuPy's `where` turns bfloat16 into float32.)"""
     return xp_of(like).where(condition, x, y).astype(like.dtype, copy=False)
 
 
 def as_shape(sizes: tuple) -> tuple[int, ...]:
-    """The sizes, whether they came as f(2, 3) or as f((2, 3))."""
+    """The sizes, whether they were passed as f(2, 3) or as f((2, 3))."""
     return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes
 
 

@@ -1,4 +1,4 @@
-"""Functions of one element: exp, log, tanh, erf, relu and their like."""
+"""Functions applied to each element: exp, log, tanh, erf, relu and the like."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ def _erf_series(width: float, degree: int) -> list[float]:
     """Chebyshev coefficients of erf(x)/x as a function of s in [-1, 1], where x^2 = width^2 * (s + 1) / 2.
 
     With s = cos t the k-th polynomial is cos(k t), and the n = degree + 1 places t_j = pi (2 j + 1) / (2 n) give
-    c_k = 2/n * sum_j erf(x_j)/x_j * cos(k t_j), half of that for k = 0. All angles are multiples of pi/(2 n): taken
-    from a table, and added with fsum, they cost no digits. (NumPy's chebinterpolate loses two.)
+    c_k = 2/n * sum_j erf(x_j)/x_j * cos(k t_j), half of that for k = 0. All angles are multiples of pi/(2 n): with
+    cosines from a table, and fsum, no digits are lost. (NumPy's chebinterpolate loses two.)
     """
     n = degree + 1
     cosine = [math.cos(math.pi * m / (2 * n)) for m in range(4 * n)]
@@ -125,7 +125,7 @@ def erf_array(x: Array) -> Array:
     """
     xp = xp_of(x)
     end, degree = (6.0, 56) if x.dtype == np.float64 else (4.0, 22)  # beyond the end, erf is 1 to the last digit
-    width = 1.08 * end  # a series is least exact at the end of its width
+    width = 1.08 * end  # a series is least accurate at the ends of its interval
     inside = xp.clip(x, -end, end)
     s = inside * inside * (2 / width**2) - 1
     *rest, last = _erf_series(width, degree)
@@ -162,7 +162,7 @@ def sign(x: Tensor) -> Tensor:
 
 
 def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
-    """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds, else 0 (PyTorch's).
+    """y = x, but at least `low` and at most `high`.  dL/dx = dL/dy inside and at the bounds (as in PyTorch), else 0.
 
     One of the two bounds may be left out. They are numbers; for tensors see `maximum` and `minimum`.
     """
@@ -185,12 +185,12 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
 
 
 def clone(x: Tensor) -> Tensor:
-    """y = x in memory of its own.  dL/dx = dL/dy."""
+    """y = a copy of x.  dL/dx = dL/dy."""
     return node(x.data.copy(), (x,), lambda dy: (dy,), "clone", linear=True)
 
 
 def to(x: Tensor, device: str) -> Tensor:
-    """This tensor on another device; the gradient travels back."""
+    """This tensor on another device; the gradient is copied back."""
     target, home = get_device(device), device_of(x.data)
     if target is home:
         return x

@@ -1,4 +1,4 @@
-"""Reductions: sums, the largest and the smallest over axes."""
+"""Reductions: the sum, the largest and the smallest element over axes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tinygrad_lite.tensor import Axis, Tensor, node
 
 @silent
 def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy at all of its places."""
+    """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy for each of them."""
     a = x.data
     axes, shape = None if axis is None else as_axes(axis, a.ndim, "sum"), a.shape
 
@@ -22,17 +22,17 @@ def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
 
 
 def max(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """y = the largest element over the axes; it gets the gradient, equal ones share it evenly (torch.amax)."""
+    """y = the largest element over the axes, which gets the gradient; equal ones share it evenly, as in torch.amax."""
     return _extreme(x, axis, keepdim, "max")
 
 
 def min(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """y = the smallest element over the axes; it gets the gradient, equal ones share it evenly (torch.amin)."""
+    """y = the smallest element over the axes, which gets the gradient; equal ones share it evenly, as in torch.amin."""
     return _extreme(x, axis, keepdim, "min")
 
 
 def _extreme(x: Tensor, axis: Axis, keepdim: bool, op: str) -> Tensor:
-    """The node of max and min: the gradient goes to whichever equals y."""
+    """The node of max and min: the gradient goes to the elements that equal y."""
     axes, a = as_axes(axis, x.ndim, op), x.data
     _check_choice(x.shape, axes, op)
     y = getattr(a, op)(axis=axes, keepdims=True)

@@ -1,4 +1,4 @@
-"""Shapes and positions: the numbers stay, their places change; and picking elements."""
+"""Shapes and indexing: the numbers stay the same, and their places change or some are picked."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tinygrad_lite.tensor import Tensor, node
 
 
 def reshape(x: Tensor, *shape: Any) -> Tensor:
-    """The same elements in the same order under another shape; one size may be -1, which is then worked out.
+    """The same elements in the same order with another shape; one size may be -1, which is then worked out.
 
-    The memory is shared where NumPy can share it. Where it cannot, as of a transposed matrix, the result is a copy.
+    The memory is shared where NumPy can share it. Where it cannot, as with a transposed matrix, the result is a copy.
     """
     shape, before = as_shape(shape), x.shape
     try:
@@ -27,7 +27,7 @@ def reshape(x: Tensor, *shape: Any) -> Tensor:
 
 
 def _is_view(y: Array, x: Tensor) -> bool:
-    """Whether an array that was made of x's array lies in the same memory. (A copy of it may be a view of a copy.)"""
+    """Whether an array made from x's array shares its memory. (A reshaped copy has a base, too: the copy.)"""
     base = y.base
     return base is x.data or (base is not None and bool(x.xp.may_share_memory(y, x.data)))
 
@@ -42,7 +42,7 @@ def permute(x: Tensor, *axes: Any) -> Tensor:
 
 
 def expand(x: Tensor, *shape: Any) -> Tensor:
-    """Stretch axes of size 1, without copying; -1 keeps a size.  dL/dx sums over what was stretched."""
+    """Stretch axes of size 1, without copying; -1 keeps a size.  dL/dx is dL/dy summed over the stretched axes."""
     shape = as_shape(shape)
     extra = len(shape) - x.ndim
     shape = tuple(x.shape[i - extra] if size == -1 and i >= extra else size for i, size in enumerate(shape))
@@ -55,7 +55,7 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
 
 
 def pad(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0.0) -> Tensor:
-    """Add `value` around: padding[i] = (how many before, how many after) along axis i."""
+    """Surround x with `value`: padding[i] = (how many before, how many after) along axis i."""
     pairs = list(padding) if np.iterable(padding) else [padding]
     if len(pairs) != x.ndim or any(np.shape(pair) != (2,) or np.min(pair) < 0 for pair in pairs):
         raise ValueError(f"pad: needs a pair of numbers >= 0 for each of {x.ndim} axes, not {pairs}")
@@ -104,9 +104,9 @@ def raw_index(index: Any, xp: Any) -> Any:
 
 
 def getitem(x: Tensor, index: Any) -> Tensor:
-    """y = x[index] with NumPy's rules.  dL/dx is dL/dy put back in place, and summed where an index occurs twice.
+    """y = x[index] by NumPy's rules.  dL/dx is dL/dy put back in its place, summed where an index occurs twice.
 
-    Slices and single numbers give a view; integer and truth-value arrays ("advanced" indexing) pick and copy.
+    Slices and single numbers give a view; arrays of integers or truth values ("advanced" indexing) give a copy.
     """
     index, shape, xp = raw_index(index, x.xp), x.shape, x.xp
     parts = index if isinstance(index, tuple) else (index,)

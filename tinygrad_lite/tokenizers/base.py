@@ -4,7 +4,7 @@ Every tokenizer has the same interface, the class `Tokenizer`: a vocabulary of V
 Each id stands for a piece of text in UTF-8, and the pieces of a text, joined together, are the text again.
 The ids of ordinary pieces come first and those of the specials (`<pad>`, `<bos>`, `<eos>`, `<unk>` ...) last.
 
-This file holds that interface and `StreamDecoder`, which gives the text token by token while a model generates. The
+This file has that interface and `StreamDecoder`, which decodes token by token while a model generates. The
 kinds of tokenizer differ in their pieces: characters (`char.py`, the simplest), bytes (`byte.py`), whole words
 (`word.py`), or what lies between and is learned by byte-pair encoding (`bpe.py`, and `end_of_word.py` for its original
 form). `python -m tinygrad_lite.tokenizers.compare FILE` compares them.
@@ -26,7 +26,7 @@ from collections.abc import Iterable, Sequence
 from tinygrad_lite.cli.errors import TokenizerError
 
 UNKNOWN = "<unk>"
-REPLACEMENT = "\ufffd"  # Unicode's own sign for "there was something here that cannot be shown"
+REPLACEMENT = "\ufffd"  # Unicode's replacement character, for what cannot be decoded
 MAX_SPECIALS = 10_000
 MAX_SPECIAL_LENGTH = 100  # characters
 
@@ -56,8 +56,8 @@ def to_utf8(text: str) -> bytes:
 class Tokenizer:
     """A vocabulary and its two mappings: `encode` from text to ids, `decode` from ids to text.
 
-    A kind of tokenizer is a subclass that says how to cut text (`encode_text`), which parts of a text it cannot
-    represent (`unknown`), and what a checkpoint stores (`to_json`, and `from_json` to build the tokenizer again).
+    Each kind of tokenizer is a subclass that defines how to cut text (`encode_text`), which parts of a text it cannot
+    represent (`unknown`), and what a checkpoint stores (`to_json`, and `from_json` to rebuild the tokenizer).
 
     Args:
         pieces: the UTF-8 bytes of the ordinary tokens, in the order of their ids.
@@ -146,7 +146,7 @@ class Tokenizer:
         raise NotImplementedError
 
     def to_json(self) -> dict:
-        """Everything that `from_json` needs to build this tokenizer again, as JSON values."""
+        """Everything that `from_json` needs to rebuild this tokenizer, as JSON values."""
         raise NotImplementedError
 
     @staticmethod
@@ -187,7 +187,7 @@ class StreamDecoder:
         self._decoder = codecs.getincrementaldecoder("utf-8")(DECODE_ERRORS)
 
     def push(self, token: int) -> str:
-        """Take the next token; return the text that is complete with it, which may be empty."""
+        """Take the next token; return the text that it completes, which may be empty."""
         return self._decoder.decode(self._tokenizer.token_bytes(token))
 
     def finish(self) -> str:

@@ -8,10 +8,10 @@ Byte-pair encoding (BPE) lies between and is tuned by one number, the vocabulary
 2. Count all pairs of neighbouring tokens, and make the most frequent pair a new token, with the next free id.
 3. Replace that pair by the new token everywhere, and go back to 2 until there are V tokens.
 
-Frequent words end up as one token, rarer ones as a few parts, and a word never seen before as syllables.
+Frequent words end up as one token, rarer ones as a few parts, and a word never seen before as something like syllables.
 
 A worked example: in `aaabdaaabac` the pair aa is the most frequent. Call it Z: the text is now ZabdZabac.
-Then ab becomes Y, which gives ZYdZYac, and ZY becomes X: XdXac. Three merges made eleven bytes five tokens.
+Then ab becomes Y, which gives ZYdZYac, and ZY becomes X: XdXac. Three merges have turned eleven bytes into five tokens.
 
     >>> tokenizer = BPETokenizer.train("aaabdaaabac", vocab_size=256 + 3)
     >>> tokenizer.merges  # a is byte 97, b is 98; Z is 256, Y is 257, X is 258
@@ -22,7 +22,7 @@ Then ab becomes Y, which gives ZYdZYac, and ZY becomes X: XdXac. Three merges ma
     ['aaab', 'd', 'aaab', 'a', 'c']
 
 In ZabdZabac the pairs Za and ab both occur twice. Of equally frequent pairs we take the one that makes the
-shortest token (in bytes), and of those the one that comes first in the text as it stands. So the same text
+shortest token (in bytes), and of those the one that comes first in the text as merged so far. So the same text
 always gives the same vocabulary.
 
 Pairs are counted inside words only: a token such as "e d", across two words, would rarely be useful. That also
@@ -31,7 +31,7 @@ makes learning fast, since a word that occurs a thousand times is processed once
 Sources: Sennrich, Haddow, Birch 2016 (arXiv:1508.07909), algorithm 1; on bytes instead of characters, and
 with the space before a word as part of it, as in GPT-2 (Radford et al. 2019, section 2.2). The tie-break is
 our own, since the paper leaves it open, and so is the word pattern: it has no rules for English contractions
-and keeps the ends of lines together. The paper's own form, on characters, is in `end_of_word.py`.
+and keeps newlines together. The paper's own form, on characters, is in `end_of_word.py`.
 """
 
 import heapq
@@ -54,7 +54,7 @@ WORD_PATTERN = re.compile(
     | [ ]?\d+                                       # a number
     | [ ]?[^\w\s]+                                  # punctuation and other signs
     | [ ]?_+
-    | [^\S\r\n]*[\r\n]+                             # ends of lines, with the blanks before them
+    | [^\S\r\n]*[\r\n]+                             # newlines, with the spaces before them
     | \s+(?!\S)                                     # more white space, all but the last before a word
     | \s+
     """,
@@ -76,7 +76,7 @@ def split_words(text: str) -> list[str]:
 
 
 def cut_long(words: list[str]) -> list[str]:
-    """The words, those of more than MAX_WORD characters cut into several."""
+    """The words; those of more than MAX_WORD characters are cut into several."""
     if any(len(word) > MAX_WORD for word in words):
         words = [word[i : i + MAX_WORD] for word in words for i in range(0, len(word), MAX_WORD)]
     return words
@@ -113,7 +113,7 @@ def reference_merges(
         word_counts: how often each word occurs, in the order of the text.
         n_merges: number of merges to learn.
         spell: maps a word to its base tokens.
-        lengths: length of each base token when it is written.
+        lengths: length of each base token as it is written.
 
     >>> reference_merges({"aaabdaaabac": 1}, 3, lambda word: list(word.encode()), lengths=[1] * 256)
     [(97, 97), (97, 98), (256, 257)]
@@ -222,7 +222,7 @@ def learn_merges(
 class MergeTokenizer(Tokenizer):
     """What the kinds of byte-pair encoding have in common: tokens made by merges, and how merges encode a word.
 
-    A kind says how text is cut into words (`split`) and what the base tokens of a word are (`spell`). The ids of
+    Each kind defines how text is cut into words (`split`) and what the base tokens of a word are (`spell`). The ids of
     the base tokens come first, then those of the merges in order, then the specials.
 
     Args:
@@ -292,12 +292,12 @@ class BPETokenizer(MergeTokenizer):
     def train(cls, text: str, vocab_size: int, specials: Iterable[str] = ()) -> "BPETokenizer":
         """Learn a vocabulary of vocab_size tokens (bytes, merges and specials together) from a text.
 
-        Learning stops early when no pair occurs twice any more; then `n_merges` and `vocab_size` of the result are
+        Learning stops early when no pair occurs twice; then `n_merges` and `vocab_size` of the result are
         smaller.
 
         Raises: TokenizerError if the text is empty or vocab_size is below 256 + the number of specials.
         """
-        untrained = cls([], specials)  # a bad name of a special is refused before the work, not after it
+        untrained = cls([], specials)  # so that a bad name of a special is refused before the work, not after it
         n_merges = vocab_size - untrained.vocab_size
         if n_merges < 0:
             raise TokenizerError(

@@ -1,15 +1,15 @@
 """One token per byte: the tokenizer that needs no training and can encode every text.
 
-In UTF-8 an ASCII letter is one byte, ä is two and an emoji four. So a sequence is a little longer than one of
-characters, while the vocabulary has 256 tokens for every language, and none is ever unknown. That the
-bytes 195 and 164 together are ä, the model must learn along with everything else.
+In UTF-8 an ASCII letter is one byte, ä is two and an emoji four. So a sequence of bytes is a little longer than
+one of characters, but 256 tokens are enough for every language, and nothing is ever unknown. The model must learn,
+along with everything else, that the bytes 195 and 164 together are ä.
 
     >>> tokenizer = ByteTokenizer()
     >>> tokenizer.encode("spät")
     [115, 112, 195, 164, 116]
 
 Source: Xue et al. 2022, "ByT5: Towards a token-free future with pre-trained byte-to-byte models" (arXiv:2105.13626).
-There the ids of the specials come before those of the bytes, here after them, as everywhere in this project.
+There the ids of the specials come before those of the bytes; here they come after them, as everywhere in this project.
 """
 
 from collections.abc import Iterable
@@ -20,8 +20,7 @@ from tinygrad_lite.tokenizers.base import Tokenizer, json_lists, to_utf8
 class ByteTokenizer(Tokenizer):
     """One token per byte: ids 0 .. 255 are the bytes, then come the specials. It needs no training.
 
-    Lossless: decode(encode(text)) == text for every Python string. It is byte-pair
-    encoding without merges.
+    Lossless: decode(encode(text)) == text for every Python string. The same as byte-pair encoding without merges.
 
     Args:
         specials: names of the special tokens.
@@ -41,7 +40,7 @@ class ByteTokenizer(Tokenizer):
         return {}
 
     def to_json(self) -> dict:
-        """The kind, the specials."""
+        """The kind and the specials."""
         return {"kind": self.kind, "specials": list(self.specials)}
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What does the choice of tokenizer cost, and what does it gain? All tokenizers side by side, on one text.
+"""What does each tokenizer cost, and what does it gain? All of them side by side, on one text.
 
     python -m tinygrad_lite.tokenizers.compare my.txt                      any UTF-8 text
     python -m tinygrad_lite.tokenizers.compare goethe --vocab_size 4096    a corpus by name
@@ -11,13 +11,13 @@ and is measured on the last tenth, which it has not seen:
 - unknown: the share of the characters that become <unk> (with a word, all of its characters are lost);
 - seconds to learn the vocabulary, and megabytes (10^6 bytes of UTF-8) per second to turn text into tokens.
 
-For `bpe-w`, which reduces white space to one blank after each word, the characters of the original text are counted.
-Then a passage of the held-out text follows, cut into tokens by each: on a terminal in two alternating colours, and
-otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Ends of lines are shown as \\n,
+For `bpe-w`, which reduces white space to one space after each word, the characters of the original text are counted.
+After the table comes a passage of the held-out text, cut into tokens by each: on a terminal in two alternating colours,
+otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Newlines are shown as \\n,
 and other characters that cannot be printed, or parts of characters, as \\x and their code.
 
-This table alone does not show which is best: fewer tokens mean fewer steps, but each is a choice among more. A model's
-loss in bits per character (`gpt/data.py`) does, since it is comparable across tokenizers.
+This table alone does not show which is best: fewer tokens mean fewer steps, but each step is a choice among more
+tokens. A model's loss in bits per character (`gpt/data.py`) does, since it is comparable across tokenizers.
 """
 
 import time
@@ -45,7 +45,7 @@ LEARN: dict[str, Callable[[str, int], Tokenizer]] = {
     WordTokenizer.kind: WordTokenizer.train,
 }
 
-# Black on cyan and black on yellow: both colours are set, so it can be read whatever the terminal's own are.
+# Black on cyan and black on yellow: setting both colours keeps the text readable whatever the terminal's own are.
 COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
 
 
@@ -92,7 +92,7 @@ def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Measured:
         characters_per_token=len(held_out) / len(ids),
         unknown=lost / len(held_out),
         seconds=learned - began,
-        speed=len(to_utf8(held_out)) / 1e6 / max(encoded - learned, 1e-9),  # a clock may be too coarse to see it
+        speed=len(to_utf8(held_out)) / 1e6 / max(encoded - learned, 1e-9),  # the clock may be too coarse to measure it
     )
 
 

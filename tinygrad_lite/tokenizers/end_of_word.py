@@ -3,15 +3,15 @@
 The trainer is that of `bpe.py`; three things around it differ.
 
 1. The base tokens are the characters of the training text. Others become <unk>, as with one token per character.
-2. Text is split at white space, and every word gets the mark `</w>` as its last base token. Where bpe.py has the
-   blank as the beginning of a word, here the end of the word is marked: `est</w>` is an ending, and `est` is not.
-3. The white space itself is not kept. Decoding writes one blank for each `</w>`, so
+2. Text is split at white space, and every word gets the mark `</w>` as its last base token. Where bpe.py makes the
+   space the beginning of a word, this form marks the end of a word: `est</w>` is an ending, and `est` is not.
+3. The white space itself is not kept. Decoding writes one space for each `</w>`, so
 
        decode(encode(text)) == "".join(word + " " for word in text.split())
 
-   which means that this is NOT lossless in white space: the ends of lines are gone, and with them all verse. The
+   which means that white space is NOT preserved: newlines are lost, and with them all verse. The
    byte-level tokenizer of bpe.py is lossless. In translation, where this form comes from, every sentence is a
-   line of its own and nothing is lost. A prompt ends with a whole word, since its last word is closed too.
+   line of its own and nothing is lost. A prompt always ends with a whole word, since its last word is marked too.
 
 The worked example of the paper: low 5 times, lower twice, newest 6 times and widest 3 times, ten merges.
 
@@ -23,8 +23,8 @@ The worked example of the paper: low 5 times, lower twice, newest 6 times and wi
     ['low', 'est</w>']
 
 Source: Sennrich, Haddow, Birch 2016, "Neural machine translation of rare words with subword units"
-(arXiv:1508.07909), section 3.2 and algorithm 1. Of equally frequent pairs, which the paper leaves open, the one that
-is the shortest in characters is merged first, with `</w>` counted as the four that it is written with.
+(arXiv:1508.07909), section 3.2 and algorithm 1. Of equally frequent pairs, which the paper leaves open, the
+shortest in characters is merged first, where `</w>` counts as four.
 """
 
 from collections import Counter
@@ -41,9 +41,9 @@ END_OF_WORD = "</w>"
 class EndOfWordTokenizer(MergeTokenizer):
     """BPE with `</w>`: ids 0 .. n-1 are characters, n is `</w>`, then the merges in order, then the specials.
 
-    Not lossless in white space, of which only one blank after each word remains (the file's docstring says more).
+    White space is not preserved: only one space after each word remains (see the file's docstring).
 
-    Internally, and in `token_bytes`, the mark is a blank: words contain none, and the mark decodes to one. In user
+    Internally, and in `token_bytes`, the mark is a space: words contain none, and the mark decodes to one. In user
     input, `</w>` is four characters like any other four.
 
     Args:
@@ -73,7 +73,7 @@ class EndOfWordTokenizer(MergeTokenizer):
     def train(cls, text: str, vocab_size: int, specials: Iterable[str] = (UNKNOWN,)) -> "EndOfWordTokenizer":
         """Learn a vocabulary of vocab_size tokens (characters, `</w>`, merges, specials) from a text.
 
-        Learning stops early when no pair occurs twice any more.
+        Learning stops early when no pair occurs twice.
 
         Raises: TokenizerError if there is no word in the text, or if vocab_size is below the number of characters,
             `</w>` and specials.
@@ -93,7 +93,7 @@ class EndOfWordTokenizer(MergeTokenizer):
         return cls(characters, merges, list(untrained.specials))
 
     def split(self, text: str) -> list[str]:
-        """Cut text at white space, with one blank after each word for its mark.
+        """Cut text at white space, with one space after each word as its mark.
 
         >>> EndOfWordTokenizer(["a"], []).split("Habe nun,\\tach!")
         ['Habe ', 'nun, ', 'ach! ']
@@ -101,7 +101,7 @@ class EndOfWordTokenizer(MergeTokenizer):
         return cut_long([word + " " for word in text.split()])
 
     def spell(self, word: str) -> list[int]:
-        """The characters of a word, the blank at its end being `</w>`."""
+        """The characters of a word; the space at its end is `</w>`."""
         return [self._ids.get(character, self._unknown_id) for character in word]
 
     def render(self, token: int) -> str:
@@ -114,7 +114,7 @@ class EndOfWordTokenizer(MergeTokenizer):
         return self.token_bytes(token).endswith(b" ")
 
     def unknown(self, text: str) -> dict[str, int]:
-        """The characters of a text that become <unk>, without white space, each with its number of occurrences."""
+        """The characters of a text, except white space, that become <unk>, each with its number of occurrences."""
         counts = Counter("".join(text.split()))
         return {character: n for character, n in counts.items() if character not in self._ids}
 

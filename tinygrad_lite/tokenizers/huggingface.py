@@ -2,7 +2,7 @@
 
 It is a byte-level BPE like ours in `bpe.py`, but cuts text into words by another pattern and numbers its bytes and
 merges in its own order. Weights fit only the ids that they were trained with, so the package does the work,
-and this file translates:
+and this file translates between its conventions and ours:
 
     ids      the package's own
     bytes    GPT-2 writes each of the 256 bytes as one visible character (`byte_characters`) so that a vocabulary can be
@@ -47,7 +47,7 @@ class HFTokenizer(Tokenizer):
 
     Args:
         definition: the contents of a `tokenizer.json`.
-        vocab_size: the number of ids; None for that of the definition. A model may have more rows than its
+        vocab_size: the number of ids; if None, that of the definition. A model may have more rows than its
             tokenizer has tokens; those ids have no text.
     Raises: TokenizerError if the package is not installed, or if the definition is not a byte-level BPE of at
         most that many tokens.
@@ -107,7 +107,7 @@ class HFTokenizer(Tokenizer):
         return self._inner.encode(text, add_special_tokens=False).ids
 
     def unknown(self, text: str) -> dict[str, int]:
-        """The characters with a byte that has no token of its own; none for GPT-2's vocabulary, which has all 256."""
+        """The characters with a byte that has no token; none with GPT-2's vocabulary, which has all 256 bytes."""
         missing = {byte for character, byte in byte_characters().items() if character in self._missing}
         if not missing:
             return {}
@@ -140,7 +140,7 @@ def checked_definition(definition: str) -> str:
 
     The package gets only these, because it trusts its input: a damaged file can crash the whole process, and some
     parts, such as a normalizer that replaces text again and again, can exhaust the memory. Truncation and padding are
-    left out as well, since here all of a text counts.
+    left out as well, because here a text is always encoded whole.
 
     Raises: TokenizerError if a field is wrong, or if it is another kind of tokenizer.
     """
@@ -217,7 +217,7 @@ def gpt2_definition(vocab: str, merges: str) -> str:
 
 
 def _pieces(ids: Mapping[str, int], added: set[str], vocab_size: int) -> Sequence[bytes]:
-    """The bytes of each token. Those added to the vocabulary by hand are written as they are, without the table."""
+    """The bytes of each token. Those that were added to the vocabulary by hand are plain text, without the table."""
     table = byte_characters()
     pieces = [b""] * vocab_size
     for text, number in ids.items():

@@ -1,14 +1,14 @@
 """One token per word: the obvious idea, and why language models abandoned it.
 
-A text is cut into words, which are runs of letters, and single other characters: blanks, commas, digits, ends of
-lines. The V most frequent of these pieces are the vocabulary, and all others become <unk>. Sequences are short, and
-every token means something. But there are three drawbacks:
+A text is cut into words, which are runs of letters, and other single characters: spaces, commas, digits, newlines. The
+V most frequent of these pieces are the vocabulary, and all others become <unk>. Sequences are short, and every token
+means something. But there are three drawbacks:
 
 - However large V is, the next text brings words that are not in it: names, compounds, misspellings. They are lost,
-  in a prompt as well as in what the model learns from, and it may write <unk> but never one of them.
-- More than half of the different words of a text occur in it just once: 59 % of those in a million characters of
+  in prompts as well as in the training text, and the model can write <unk> but none of them.
+- More than half of the different words of a text occur in it only once: 59 % of those in a million characters of
   German plays, 62 % in the corpus goethe. That is too rare to learn what they mean.
-- gehe, gehst and geht are three tokens that have nothing in common until the model has learned it.
+- gehe, gehst and geht are three tokens, and the model must learn that they have anything in common.
 
 Byte-pair encoding (`bpe.py`) is the answer to all three: it keeps frequent words whole and takes rare ones apart.
 
@@ -33,7 +33,7 @@ PIECE_PATTERN = re.compile(r"[^\W\d_]+|.", re.DOTALL)  # letters, or else any on
 
 
 def split_pieces(text: str) -> list[str]:
-    r"""Cut text into words and single other characters; joined together they are the text again.
+    r"""Cut text into words and other single characters; joined together they are the text again.
 
     >>> split_pieces("Es irrt der Mensch,\n(V. 317)")
     ['Es', ' ', 'irrt', ' ', 'der', ' ', 'Mensch', ',', '\n', '(', 'V', '.', ' ', '3', '1', '7', ')']
@@ -42,7 +42,7 @@ def split_pieces(text: str) -> list[str]:
 
 
 class WordTokenizer(Tokenizer):
-    """One token per word, blank or other character: ids 0 .. n-1 by descending frequency, then the specials.
+    """One token per word, space or other character: ids 0 .. n-1 by descending frequency, then the specials.
 
     Lossless where nothing is unknown: then decode(encode(text)) == text, white space included. Every other piece
     becomes <unk>, which therefore must be among the specials.

@@ -241,7 +241,7 @@ class Linear(Module):
 
 
 class Embedding(Module):
-    """A table of V vectors of width C, looked up by token. Initialised as in torch, normal with standard deviation 1."""
+    """A table of V vectors of width C, looked up by token. Initialised as in torch: normal, deviation 1."""
 
     def __init__(self, num_embeddings: int, embedding_dim: int) -> None:
         super().__init__()

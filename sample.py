@@ -252,10 +252,7 @@ def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: 
         forbidden=tokenizer.textless,
     )
     for rank, found in enumerate(hypotheses, start=1):
-        say(
-            f"--- {rank}: log-prob {found.log_prob:.4f} nats, length {found.length} tokens, score {found.score:.4f} "
-            f"(log-prob / ((5 + length) / 6)^{options.length_penalty:g})"
-        )
+        say(f"--- {rank}: {found.describe(options.length_penalty)}")
         write(prompt + tokenizer.decode(found.tokens) + "\n")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from typing import ClassVar
 
 from tinygrad_lite.cli.options import option
@@ -57,24 +57,9 @@ class Seq2SeqConfig(ModelConfig):
 
 def transformer_base(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:
     """The base model of the paper: 63 million parameters with its shared vocabulary of 37,000."""
-    return _paper(vocab_size, pad, bos, eos, n_head=8, n_embd=512, dropout=0.1)
+    return Seq2SeqConfig(vocab_size, pad, bos, eos, n_layer=6, n_head=8, n_embd=512, norm_first=False)
 
 
 def transformer_big(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:
     """The big model of the paper: 214 million parameters."""
-    return _paper(vocab_size, pad, bos, eos, n_head=16, n_embd=1024, dropout=0.3)
-
-
-def _paper(vocab_size: int, pad: int, bos: int, eos: int, n_head: int, n_embd: int, dropout: float) -> Seq2SeqConfig:
-    """The settings that both share: six layers, post-norm, and the defaults."""
-    return Seq2SeqConfig(
-        vocab_size,
-        pad,
-        bos,
-        eos,
-        n_layer=6,
-        n_head=n_head,
-        n_embd=n_embd,
-        norm_first=False,
-        dropout=dropout,
-    )
+    return replace(transformer_base(vocab_size, pad, bos, eos), n_head=16, n_embd=1024, dropout=0.3)

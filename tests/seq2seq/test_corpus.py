@@ -27,7 +27,7 @@ def test_the_error_names_a_line_that_is_not_a_pair(tmp_path):
 def test_two_files_line_by_line(tmp_path):
     one, other = write(tmp_path / "a.de", "eins\n\nzwei\ndrei\n"), write(tmp_path / "a.en", "one\nx\n\nthree")
     assert read_two(one, other) == [("eins", "one"), ("", "x"), ("zwei", ""), ("drei", "three")]
-    with pytest.raises(CorpusError, match=r"a\.de has 4 lines and .*b\.en has 1: line n of one"):
+    with pytest.raises(CorpusError, match=r"a\.de has 4 lines and .*b\.en has 1: line i of one"):
         read_two(one, write(tmp_path / "b.en", "one"))
 
 

@@ -20,10 +20,10 @@ from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.pair_cleaning import (
     Pair,
     aligned_pairs,
-    attributed_pairs,
     common_entries,
     dialogue_pairs,
     ding_pairs,
+    tabbed_pairs,
     whole_sentences,
 )
 
@@ -178,8 +178,12 @@ def multi30k(part: str) -> list[Pair]:
 
 
 def tatoeba() -> list[Pair]:
-    """The sentences of Tatoeba that manythings.org selects, sorted from short to long English."""
-    return attributed_pairs(unzip(fetch.https_bytes(TATOEBA), "deu.txt", TATOEBA), TATOEBA)
+    """The sentences of Tatoeba that manythings.org selects, sorted from short to long English.
+
+    A line of theirs is "English TAB German TAB attribution".
+    """
+    table = tabbed_pairs(unzip(fetch.https_bytes(TATOEBA), "deu.txt", TATOEBA), TATOEBA)
+    return [(german, english) for english, german in table]
 
 
 # -------------------------------------------------------------------------------------------------- the corpora

@@ -59,7 +59,7 @@ def detect_anomaly() -> Iterator[None]:
         autograd.observers.remove(observer)
 
 
-class _Checks:
+class _Checks(autograd.Observer):
     """The observer: checks results as they are made and gradients as they are computed."""
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
@@ -67,9 +67,6 @@ class _Checks:
         check(result.data, arrays, result.op, place)
         if result._node is not None:
             result._node.notes = place, arrays
-
-    def before_backward(self, node: Node) -> None:
-        pass
 
     def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
         place, arrays = node.notes or (None, [])

@@ -75,18 +75,13 @@ class Profile:
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
         """An operation has just computed this result from these tensors."""
-        spent = self.by_operation[result.op]
-        spent.calls += 1
         if result._node is not None:
             self._known.update(id(owner(tensor.data)) for tensor in inputs if tensor._is_leaf)
             for array in kept_by(result._node.backward):
                 if id(owner(array)) not in self._known:
                     self._known.add(id(owner(array)))
-                    spent.kept += array.nbytes
-        self.synchronize()
-        now = time.perf_counter()
-        spent.forward += now - self._last
-        self._last = now
+                    self.by_operation[result.op].kept += array.nbytes
+        self.note(result.op)
 
     def before_backward(self, node: Node) -> None:
         """The derivative of an operation is about to be computed."""
@@ -100,7 +95,7 @@ class Profile:
         self._known.clear()  # memory is being freed, and new arrays may have the ids of old ones
 
     def note(self, what: str) -> None:
-        """Something other than an operation has just ended, such as the update of the weights."""
+        """An operation, or something else such as the update of the weights, has just ended."""
         self.synchronize()
         now = time.perf_counter()
         spent = self.by_operation[what]

@@ -40,6 +40,13 @@ class Hypothesis:
     score: float  # log_prob / lp(length); the higher the better
     finished: bool  # whether it ends with the stop token
 
+    def describe(self, length_penalty: float) -> str:
+        """The score in words, with its formula."""
+        return (
+            f"log-prob {self.log_prob:.4f} nats, length {self.length} tokens, score {self.score:.4f} "
+            f"(log-prob / ((5 + length) / 6)^{length_penalty:g})"
+        )
+
 
 def length_factor(length: int, length_penalty: float) -> float:
     """lp(n), by which a log-probability is divided: 1 for one token, growing with the length.

@@ -28,7 +28,6 @@ class State(Protocol):
 
     def select(self, rows: np.ndarray) -> "State":
         """The state of these rows in this order; rows may be repeated or omitted, as beam search does."""
-        ...
 
 
 Step = Callable[[np.ndarray, State], tuple[np.ndarray, State]]

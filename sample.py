@@ -89,7 +89,10 @@ def main(argv: list[str]) -> int:
     device = get_device(options.device).name
     check_precision(options.dtype, device)
     set_precision(options.dtype)
-    trained = load_any(find_checkpoint(parsed.positional, options))
+    named = parsed.positional
+    if named and options.out_dir:
+        raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
+    trained = load_any(Path(named or options.out_dir or OUT))
     say(trained.about)
     if options.device == "auto":
         say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
@@ -136,13 +139,6 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     else:
         show_samples(options, model, tokenizer, prompt, ids)
     return 0
-
-
-def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
-    """The file or folder on the command line, or the folder in which to find the newest checkpoint."""
-    if named and options.out_dir:
-        raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
-    return Path(named or options.out_dir or OUT)
 
 
 def load_any(path: Path) -> Trained:

@@ -236,11 +236,9 @@ def write_continuation(
 
 def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
     """Write the best continuations found by beam search, with their scores."""
-    log_probs, state = model.start(np.array([ids]), options.use_cache)
     (hypotheses,) = beam_search(
         model.step,
-        log_probs,
-        state,
+        *model.start(np.array([ids]), options.use_cache),
         beam=options.beam,
         max_new_tokens=options.max_new_tokens,
         length_penalty=options.length_penalty,

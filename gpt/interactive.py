@@ -59,15 +59,13 @@ class Conversation:
         if words:
             self._check(line)
             self.text += ("" if self.text.endswith("\n") or not self.text else "\n") + line + "\n"
-        pieces = []
+        pieces = self._reply(self.options, self.text, self.turn)
+        self.turn += 1
         try:
-            for piece in self._reply(self.options, self.text, self.turn):
-                pieces.append(piece)
+            for piece in pieces:
+                self.text += piece  # at once: an interrupted reply stays in the text
         except KeyboardInterrupt:
             say("")
-        finally:  # an interrupted reply stays in the text
-            self.text += "".join(pieces)
-            self.turn += 1
         return True
 
     def _run(self, command: str) -> bool:

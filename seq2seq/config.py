@@ -24,20 +24,14 @@ class Seq2SeqConfig(ModelConfig):
     n_layer: int = option(3, "blocks in the encoder, and in the decoder", low=1, high=1000, group="model")
     n_head: int = option(4, "attention heads per block", low=1, group="model")
     n_embd: int = option(256, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
-    n_inner: int = option(
-        0, "hidden width of the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model"
-    )
+    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
     block_size: int = option(256, "longest sentence", unit="tokens", low=4, high=1_000_000, group="model")
     bias: bool = option(True, "whether linear maps and norms have a bias", group="model")
-    norm_first: bool = option(
-        True, "norm before each part of a block (pre-norm); false: after it, as in 2017", group="model"
-    )
+    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
     activation: str = option("relu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
     positions: str = option("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned"), group="model")
     dropout: float = option(0.1, "probability of zeroing an element in training", low=0.0, below=1.0, group="training")
-    label_smoothing: float = option(
-        0.1, "probability that is spread over all tokens", low=0.0, below=1.0, group="training"
-    )
+    label_smoothing: float = option(0.1, "probability spread over all tokens", low=0.0, below=1.0, group="training")
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
         ("vocab_size", "pad", "bos", "eos", "n_layer", "n_head", "n_embd", "n_inner", "block_size", "bias")

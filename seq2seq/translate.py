@@ -63,11 +63,9 @@ def translate(
     forbidden = [token for token in tokenizer.textless if token != eos]
     results: list[list[Translation]] = [[NOTHING] for _ in sources]
     for numbers in same_limit(sources, block_size, beam):
-        log_probs, state = model.start([sources[i] for i in numbers])
         found = beam_search(
             model.step,
-            log_probs,
-            state,
+            *model.start([sources[i] for i in numbers]),
             beam=beam,
             max_new_tokens=longest_translation(len(sources[numbers[0]]), block_size),
             length_penalty=length_penalty,
@@ -94,11 +92,9 @@ def draw(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, *, first_row: int 
         if not source:
             yield ""
             continue
-        log_probs, state = model.start([source])
         tokens = generate(
             model.step,
-            log_probs,
-            state,
+            *model.start([source]),
             max_new_tokens=longest_translation(len(source), block_size),
             stop_token=eos,
             forbidden=forbidden,

@@ -90,13 +90,14 @@ def test_words_of_a_dictionary_are_trained_on_and_never_held_out(monkeypatch):
     """... unless they are a held-out sentence too."""
     sentences = [(f"Das ist Satz {i}.", f"That is sentence {i}.") for i in range(100)]
     words = [(f"Satz {i}", f"sentence {i}") for i in range(30)] + [(f"das ist satz {i}", "x") for i in range(100)]
-    found = ParallelCorpus("everyday", sentences, words, [], "a test", "none", "")
+    facts = {"source": "a test", "licence": "none", "sha256": ""}
+    found = ParallelCorpus(sentences, words, name="everyday", **facts)
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: found)
     corpus = load_pairs(Seq2SeqOptions(dataset="everyday", held_out=10))
     assert len(corpus.held_out) == 10
     assert set(corpus.held_out) <= set(sentences)
     assert len(corpus.train) == 90 + 30 + 90
-    own = ParallelCorpus("multi30k", sentences, [], [("eigen", "own")], "a test", "none", "")
+    own = ParallelCorpus(sentences, [], [("eigen", "own")], name="multi30k", **facts)
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: own)
     assert load_pairs(Seq2SeqOptions(dataset="multi30k")).held_out == [("eigen", "own")]
 

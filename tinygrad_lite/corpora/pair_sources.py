@@ -89,11 +89,8 @@ def auf_deutsch() -> list[Pair]:
     except ModuleNotFoundError:
         raise CorpusError("the Python package auf-deutsch is not installed: `pip install auf-deutsch`") from None
     try:
-        pairs = [
-            pair
-            for file in json_files(lessons)
-            for pair in dialogue_pairs(json.loads(file.read_bytes().decode("utf-8")))
-        ]
+        contents = (json.loads(file.read_bytes().decode("utf-8")) for file in json_files(lessons))
+        pairs = [pair for lesson in contents for pair in dialogue_pairs(lesson)]
     except (OSError, ValueError, RecursionError) as error:
         raise CorpusError(f"the Python package auf-deutsch cannot be read: {error}") from None
     if not pairs:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import Any
 
@@ -107,13 +107,9 @@ class Profile:
         """The operations, the most expensive first: milliseconds, share of the total time, and mebibytes per step."""
         rows = sorted(self.by_operation.items(), key=lambda item: -(item[1].forward + item[1].backward))
         lines = [f"{'operation':<32}{'calls':>7}{'forward':>10}{'backward':>10}{'share':>8}{'kept':>10}"]
-        total = Spent()
-        for name, spent in rows:
-            lines.append(self._row(name, spent, steps))
-            total.calls += spent.calls
-            total.forward += spent.forward
-            total.backward += spent.backward
-            total.kept += spent.kept
+        lines += [self._row(name, spent, steps) for name, spent in rows]
+        columns = zip(*(astuple(spent) for _, spent in rows), strict=True)
+        total = Spent(*map(sum, columns))
         rest = Spent(forward=self.seconds - total.forward - total.backward)
         lines += [self._row("everything else", rest, steps), self._row("together", total, steps, self.seconds)]
         return "\n".join(lines)

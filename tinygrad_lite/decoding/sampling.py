@@ -181,22 +181,13 @@ def generate(
     [[1, 2], [2, 0], [0, 1]]
     """
     rules = [
-        (
-            0 <= temperature < math.inf,
-            f"temperature is {temperature}, but must be a finite number of 0 or more (0 is greedy decoding)",
-        ),
+        (0 <= temperature < math.inf, f"temperature is {temperature}, but must be finite and 0 (greedy) or more"),
         (top_k >= 0, f"top_k is {top_k}, but must be 0 or more (0 keeps every token)"),
         (0 < top_p <= 1, f"top_p is {top_p}, but must be above 0 and at most 1 (1 keeps every token)"),
         (0 <= min_p <= 1, f"min_p is {min_p}, but must be from 0 to 1 (0 keeps every token)"),
         # Above 100, its products with log-probabilities could overflow; common values are 1 to 1.5.
-        (
-            0 < repetition_penalty <= 100,
-            f"repetition_penalty is {repetition_penalty}, but must be above 0 and at most 100 (1 is none)",
-        ),
-        (
-            no_repeat_ngram_size >= 0,
-            f"no_repeat_ngram_size is {no_repeat_ngram_size}, but must be 0 or more (0 allows all repetition)",
-        ),
+        (0 < repetition_penalty <= 100, f"repetition_penalty is {repetition_penalty}, but must be above 0, up to 100"),
+        (no_repeat_ngram_size >= 0, f"no_repeat_ngram_size is {no_repeat_ngram_size}, but must be 0 (none) or more"),
         (seed >= 0, f"seed is {seed}, but must be 0 or more"),
         (first_row >= 0, f"first_row is {first_row}, but must be 0 or more"),
     ]

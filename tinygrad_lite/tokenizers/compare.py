@@ -55,9 +55,7 @@ COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
 class CompareOptions:
     """The options of the comparison."""
 
-    vocab_size: int = option(
-        2048, "size of the vocabularies of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257
-    )
+    vocab_size: int = option(2048, "of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257)
     sample: int = option(200, "length of the passage to show as tokens; 0: none", unit="characters", low=0)
 
 

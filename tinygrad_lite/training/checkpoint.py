@@ -180,10 +180,8 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     if not isinstance(info, dict):
         raise CheckpointError(f"{path}: its description is not a JSON object")
     if info.get("format_version") != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path} has format version {reprlib.repr(info.get('format_version'))}, this program reads version "
-            f"{FORMAT_VERSION}"
-        )
+        version = reprlib.repr(info.get("format_version"))
+        raise CheckpointError(f"{path} has format version {version}, this program reads version {FORMAT_VERSION}")
     if "best_step" not in info:  # older checkpoints have none
         info["best_step"] = None if info.get("best_loss") is None else info.get("step")
     kinds = {name: kind for name, kind in get_type_hints(Checkpoint).items() if name not in TENSORS}

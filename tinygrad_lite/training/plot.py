@@ -50,9 +50,7 @@ class PlotOptions:
 
     out: list[str] = option([], "plots to write, .svg, .png or .pdf; none: curves.svg in the first run's folder")
     unit: str = option("auto", "auto: bits if there are several runs", choices=("auto", *UNITS))
-    smooth: int = option(
-        9, "number of rows averaged for each point of the training loss; 1: no smoothing", unit="rows", low=1
-    )
+    smooth: int = option(9, "rows averaged for each point of the training loss; 1: no smoothing", unit="rows", low=1)
     log: bool = option(False, "logarithmic axes, on which a power law is a straight line")
 
 

@@ -154,9 +154,8 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
     if origin == "resume" and options.overwrite:
         raise OptionError("--resume continues a run and --overwrite starts it again: omit one of them")
     if options.resume and options.init_from not in ("scratch", "resume"):
-        raise OptionError(
-            f"--resume continues a run and --init_from {options.init_from} starts a new one: omit one of them"
-        )
+        start = f"--init_from {options.init_from} starts a new one"
+        raise OptionError(f"--resume continues a run and {start}: omit one of them")
     folder = RunFolder(options.out_dir or Path("out") / (named or default_name(origin, given) or family.preset))
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last)
@@ -223,10 +222,8 @@ def family_of(preset: Mapping[str, Any], families: Sequence[ModelSpec]) -> Model
     for family in families:
         if family.name == name:
             return family
-    named = reprlib.repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
-    raise OptionError(
-        f"the preset names the family {named}, but the families are {', '.join(f.name for f in families)}"
-    )
+    known = ", ".join(family.name for family in families)
+    raise OptionError(f"the preset names the family {reprlib.repr(name)}, but the families are {known}")
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:

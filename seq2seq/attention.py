@@ -122,11 +122,9 @@ def plot_attention(found: CrossAttention, path: Path) -> None:
     with own_style():
         figure = new_figure(width, height)
         charts = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
-        for layer in range(layers):
-            for head in range(heads):
-                axes = charts[layer, head]
-                axes.imshow(found.weights[layer, head], cmap="Greys", vmin=0, vmax=1, aspect="equal")
-                axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
+        for (layer, head), axes in np.ndenumerate(charts):
+            axes.imshow(found.weights[layer, head], cmap="Greys", vmin=0, vmax=1, aspect="equal")
+            axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
         # All charts share the axes; labels are shown at the outer edges only.
         charts[0, 0].set_xticks(range(s), found.source)
         charts[0, 0].set_yticks(range(t), found.target)

@@ -109,10 +109,8 @@ def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
     for i, token in enumerate(tokenizer.encode(text)):
         # The end of a line is shown as an escape, and then printed as well.
         end = "\n" if b"\n" in tokenizer.token_bytes(token) else ""
-        if colour:
-            shown.append(COLOURS[i % 2] + tokenizer.render(token) + RESET + end)
-        else:
-            shown.append(tokenizer.render(token) + "|" + end)
+        before, after = (COLOURS[i % 2], RESET) if colour else ("", "|")
+        shown.append(before + tokenizer.render(token) + after + end)
     return "".join(shown) if colour else "".join(shown).removesuffix("|")
 
 

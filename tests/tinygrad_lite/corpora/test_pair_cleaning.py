@@ -203,10 +203,7 @@ def test_what_is_no_sentence_is_left_out_on_either_side(text):
     assert whole_sentences([(text, sentence), (sentence, text)]) == []
 
 
-SENTENCES = [
-    ("Der Hund rennt weg.", "The dog runs away."),
-    ("Ein Hund rennt nie.", "A dog runs, never to stop."),
-]
+SENTENCES = [("Der Hund rennt weg.", "The dog runs away."), ("Ein Hund rennt nie.", "A dog runs, never to stop.")]
 
 
 @pytest.mark.parametrize(

@@ -263,28 +263,13 @@ def test_the_models_array_stays_as_it_is():
 # --- errors ---
 
 
+OUT_OF_RANGE = {"max_new_tokens": [-1], "temperature": [-0.1, math.inf, math.nan], "top_k": [-1], "seed": [-1]}
+OUT_OF_RANGE |= {"top_p": [0.0, 1.01, math.nan], "min_p": [-0.1, 1.1, math.nan], "first_row": [-1]}
+OUT_OF_RANGE |= {"repetition_penalty": [0.0, -1.0, math.inf, math.nan], "no_repeat_ngram_size": [-1]}
+
+
 @pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("max_new_tokens", -1),
-        ("temperature", -0.1),
-        ("temperature", math.inf),
-        ("temperature", math.nan),
-        ("top_k", -1),
-        ("top_p", 0.0),
-        ("top_p", 1.01),
-        ("top_p", math.nan),
-        ("min_p", -0.1),
-        ("min_p", 1.1),
-        ("min_p", math.nan),
-        ("repetition_penalty", 0.0),
-        ("repetition_penalty", -1.0),
-        ("repetition_penalty", math.inf),
-        ("repetition_penalty", math.nan),
-        ("no_repeat_ngram_size", -1),
-        ("seed", -1),
-        ("first_row", -1),
-    ],
+    ("setting", "value"), [(setting, value) for setting, values in OUT_OF_RANGE.items() for value in values]
 )
 def test_a_setting_out_of_range_is_refused_at_once(setting, value):
     settings = {"max_new_tokens": 3, setting: value}

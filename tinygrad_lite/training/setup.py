@@ -12,7 +12,6 @@ row for each of its tokens.
 from __future__ import annotations
 
 import os
-import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 from tinygrad_lite.cli.command_line import parse_command_line, split_command_line
 from tinygrad_lite.cli.console import quoted, say
 from tinygrad_lite.cli.errors import CorpusError, OptionError
-from tinygrad_lite.cli.options import build, find_preset, list_presets, read_preset
+from tinygrad_lite.cli.options import brief, build, find_preset, list_presets, read_preset
 from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.nn import Module
@@ -223,7 +222,7 @@ def family_of(preset: Mapping[str, Any], families: Sequence[ModelSpec]) -> Model
         if family.name == name:
             return family
     known = ", ".join(family.name for family in families)
-    raise OptionError(f"the preset names the family {reprlib.repr(name)}, but the families are {known}")
+    raise OptionError(f"the preset names the family {brief(name)}, but the families are {known}")
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:

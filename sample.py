@@ -89,7 +89,10 @@ def main(argv: list[str]) -> int:
     device = get_device(options.device).name
     check_precision(options.dtype, device)
     set_precision(options.dtype)
-    trained = load_any(find_checkpoint(parsed.positional, options))
+    named = parsed.positional
+    if named and options.out_dir:
+        raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
+    trained = load_any(Path(named or options.out_dir or OUT))
     say(trained.about)
     if options.device == "auto":
         say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
@@ -136,13 +139,6 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     else:
         show_samples(options, model, tokenizer, prompt, ids)
     return 0
-
-
-def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
-    """The file or folder on the command line, or the folder in which to find the newest checkpoint."""
-    if named and options.out_dir:
-        raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
-    return Path(named or options.out_dir or OUT)
 
 
 def load_any(path: Path) -> Trained:
@@ -240,11 +236,9 @@ def write_continuation(
 
 def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
     """Write the best continuations found by beam search, with their scores."""
-    log_probs, state = model.start(np.array([ids]), options.use_cache)
     (hypotheses,) = beam_search(
         model.step,
-        log_probs,
-        state,
+        *model.start(np.array([ids]), options.use_cache),
         beam=options.beam,
         max_new_tokens=options.max_new_tokens,
         length_penalty=options.length_penalty,
@@ -252,10 +246,7 @@ def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: 
         forbidden=tokenizer.textless,
     )
     for rank, found in enumerate(hypotheses, start=1):
-        say(
-            f"--- {rank}: log-prob {found.log_prob:.4f} nats, length {found.length} tokens, score {found.score:.4f} "
-            f"(log-prob / ((5 + length) / 6)^{options.length_penalty:g})"
-        )
+        say(f"--- {rank}: {found.describe(options.length_penalty)}")
         write(prompt + tokenizer.decode(found.tokens) + "\n")
 
 

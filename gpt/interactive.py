@@ -11,26 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.console import say
+from tinygrad_lite.cli.console import say, typed_lines
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.corpora.cleaning import normalise
 
 SETTINGS = (
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "greedy",
-    "repetition_penalty",
-    "no_repeat_ngram_size",
-    "max_new_tokens",
-    "seed",
-    "stop",
+    *"temperature top_k top_p min_p greedy repetition_penalty no_repeat_ngram_size".split(),
+    *"max_new_tokens seed stop".split(),
 )
 HELP = f"""a line is appended to the text, and the model continues it; after an empty line it continues the text so far
 /NAME VALUE  change a setting: {", ".join(SETTINGS)}
@@ -68,15 +59,13 @@ class Conversation:
         if words:
             self._check(line)
             self.text += ("" if self.text.endswith("\n") or not self.text else "\n") + line + "\n"
-        pieces = []
+        pieces = self._reply(self.options, self.text, self.turn)
+        self.turn += 1
         try:
-            for piece in self._reply(self.options, self.text, self.turn):
-                pieces.append(piece)
+            for piece in pieces:
+                self.text += piece  # at once: an interrupted reply stays in the text
         except KeyboardInterrupt:
             say("")
-        finally:  # an interrupted reply stays in the text
-            self.text += "".join(pieces)
-            self.turn += 1
         return True
 
     def _run(self, command: str) -> bool:
@@ -117,13 +106,7 @@ def converse(options: Any, start: str, reply: Reply, check: Callable[[str], None
     """Read lines from stdin and reply to each until the end of the input or /quit; errors are only printed."""
     conversation = Conversation(options, start, reply, check)
     say("type a line; /help explains more, /quit ends")
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
-            say("")
-            return
+    for line in typed_lines():
         try:
             if not conversation.take(normalise(line).rstrip("\n")):
                 return

@@ -70,12 +70,10 @@ class TextTask:
         """A short text by the current model; always with the same random numbers, so that samples are comparable."""
         prompt = self.tokenizer.encode("\n") or [0]
         model.eval()
-        log_probs, state = model.start(np.array([prompt]))
         stream = StreamDecoder(self.tokenizer)
         tokens = generate(
             model.step,
-            log_probs,
-            state,
+            *model.start(np.array([prompt])),
             max_new_tokens=self.options.sample_tokens,
             temperature=0.8,
             seed=self.options.seed,

@@ -122,20 +122,17 @@ def plot_attention(found: CrossAttention, path: Path) -> None:
     with own_style():
         figure = new_figure(width, height)
         charts = figure.subplots(layers, heads, squeeze=False, sharex=True, sharey=True)
-        for layer in range(layers):
-            for head in range(heads):
-                axes = charts[layer, head]
-                axes.imshow(found.weights[layer, head], cmap="Greys", vmin=0, vmax=1, aspect="equal")
-                axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
-                axes.tick_params(length=0)
+        for (layer, head), axes in np.ndenumerate(charts):
+            axes.imshow(found.weights[layer, head], cmap="Greys", vmin=0, vmax=1, aspect="equal")
+            axes.set_title(f"layer {layer + 1}, head {head + 1}", fontsize=8)
         # All charts share the axes; labels are shown at the outer edges only.
-        charts[0, 0].set_xticks(range(s), found.source, fontsize=7, rotation=90)
-        charts[0, 0].set_yticks(range(t), found.target, fontsize=7)
+        charts[0, 0].set_xticks(range(s), found.source)
+        charts[0, 0].set_yticks(range(t), found.target)
         for axes in charts.flat:
             for label in (*axes.get_xticklabels(), *axes.get_yticklabels()):
                 label.set_parse_math(False)  # a dollar sign does not begin a formula
-            axes.tick_params(axis="x", labelsize=7, labelrotation=90)
-            axes.tick_params(axis="y", labelsize=7)
+            axes.tick_params(length=0, labelsize=7)
+            axes.tick_params(axis="x", labelrotation=90)
         with warnings.catch_warnings():  # an SVG can show letters that matplotlib's font lacks
             warnings.filterwarnings("ignore", "Glyph .* missing from font")
             save(figure, path)

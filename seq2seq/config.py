@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from typing import ClassVar
 
 from tinygrad_lite.cli.options import option
@@ -24,20 +24,14 @@ class Seq2SeqConfig(ModelConfig):
     n_layer: int = option(3, "blocks in the encoder, and in the decoder", low=1, high=1000, group="model")
     n_head: int = option(4, "attention heads per block", low=1, group="model")
     n_embd: int = option(256, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
-    n_inner: int = option(
-        0, "hidden width of the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model"
-    )
+    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
     block_size: int = option(256, "longest sentence", unit="tokens", low=4, high=1_000_000, group="model")
     bias: bool = option(True, "whether linear maps and norms have a bias", group="model")
-    norm_first: bool = option(
-        True, "norm before each part of a block (pre-norm); false: after it, as in 2017", group="model"
-    )
+    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
     activation: str = option("relu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
     positions: str = option("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned"), group="model")
     dropout: float = option(0.1, "probability of zeroing an element in training", low=0.0, below=1.0, group="training")
-    label_smoothing: float = option(
-        0.1, "probability that is spread over all tokens", low=0.0, below=1.0, group="training"
-    )
+    label_smoothing: float = option(0.1, "probability spread over all tokens", low=0.0, below=1.0, group="training")
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
         ("vocab_size", "pad", "bos", "eos", "n_layer", "n_head", "n_embd", "n_inner", "block_size", "bias")
@@ -57,24 +51,9 @@ class Seq2SeqConfig(ModelConfig):
 
 def transformer_base(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:
     """The base model of the paper: 63 million parameters with its shared vocabulary of 37,000."""
-    return _paper(vocab_size, pad, bos, eos, n_head=8, n_embd=512, dropout=0.1)
+    return Seq2SeqConfig(vocab_size, pad, bos, eos, n_layer=6, n_head=8, n_embd=512, norm_first=False)
 
 
 def transformer_big(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:
     """The big model of the paper: 214 million parameters."""
-    return _paper(vocab_size, pad, bos, eos, n_head=16, n_embd=1024, dropout=0.3)
-
-
-def _paper(vocab_size: int, pad: int, bos: int, eos: int, n_head: int, n_embd: int, dropout: float) -> Seq2SeqConfig:
-    """The settings that both share: six layers, post-norm, and the defaults."""
-    return Seq2SeqConfig(
-        vocab_size,
-        pad,
-        bos,
-        eos,
-        n_layer=6,
-        n_head=n_head,
-        n_embd=n_embd,
-        norm_first=False,
-        dropout=dropout,
-    )
+    return replace(transformer_base(vocab_size, pad, bos, eos), n_head=16, n_embd=1024, dropout=0.3)

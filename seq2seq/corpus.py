@@ -13,7 +13,7 @@ from pathlib import Path
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.toys import TOYS, toy_pairs
 from tinygrad_lite.cli.errors import CorpusError
-from tinygrad_lite.corpora.pair_cleaning import one_line
+from tinygrad_lite.corpora.pair_cleaning import aligned_pairs, tabbed_pairs
 from tinygrad_lite.corpora.pairs import load_parallel
 
 SentencePair = tuple[str, str]
@@ -95,48 +95,26 @@ def without_sentences_of(
 
 
 def read_table(path: Path) -> list[SentencePair]:
-    """The pairs of a file with source TAB target in each line; further columns and blank lines are ignored.
-
-    Raises: CorpusError with the number of a line that has no tab.
-    """
-    pairs = []
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip():
-            continue
-        source, tab, rest = line.partition("\t")
-        if not tab:
-            raise CorpusError(f"{path}, line {number}: expected source TAB target, but it has no tab: {line[:60]!r}")
-        pairs.append((one_line(source), one_line(rest.partition("\t")[0])))
-    return pairs
+    """The pairs of a file with source TAB target in each line; CorpusError if it cannot be read."""
+    return tabbed_pairs(contents(path), str(path))
 
 
 def read_two(source: Path, target: Path) -> list[SentencePair]:
-    """The pairs of two files, line by line.
-
-    Raises: CorpusError if one file has more lines than the other.
-    """
-    sources, targets = read_lines(source), read_lines(target)
-    if len(sources) != len(targets):
-        raise CorpusError(
-            f"{source} has {len(sources):,} lines and {target} has {len(targets):,}: line n of one must be the "
-            "translation of line n of the other"
-        )
-    return [(one_line(one), one_line(other)) for one, other in zip(sources, targets, strict=True)]
+    """The pairs of two files, line by line; CorpusError if they cannot be read, or if one has more lines."""
+    return aligned_pairs(contents(source), contents(target), str(source), str(target))
 
 
-def read_lines(path: Path) -> list[str]:
-    """The lines of a UTF-8 file.
+def contents(path: Path) -> str:
+    """The text of a UTF-8 file.
 
     Raises: CorpusError if it is missing or not UTF-8.
     """
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        return path.read_bytes().decode("utf-8-sig")
     except OSError as error:
         raise CorpusError(f"{path} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
-    text = text.replace("\r\n", "\n")
-    return text.removesuffix("\n").split("\n") if text else []
 
 
 def split(pairs: Sequence[SentencePair], held_out: int) -> tuple[list[SentencePair], list[SentencePair]]:

@@ -22,9 +22,7 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     """The options of `train.py` for a translation model."""
 
     dataset: str = option("everyday", "name of the sentence pairs to train on", choices=DATASETS, group="data")
-    pairs: str = option(
-        "", "file to train on instead of dataset: source TAB target in each line", is_path=True, group="data"
-    )
+    pairs: str = option("", "file to use instead: source TAB target in each line", is_path=True, group="data")
     src: str = option("", "or a file with a source sentence in each line, ...", is_path=True, group="data")
     tgt: str = option("", "... and one with their translations, line by line", is_path=True, group="data")
     val_src: str = option("", "held-out source sentences; none: some pairs are held out", is_path=True, group="data")
@@ -35,14 +33,10 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     tokenizer: str = option("bpe", "what a token is, in both languages", choices=TOKENIZERS, group="data")
     vocab_size: int = option(6000, "size of a learned vocabulary", unit="tokens", low=2, high=1_000_000, group="data")
 
-    batch_tokens: int = option(
-        2500, "source and target tokens of a micro-step, with padding", unit="tokens", low=8, group="training"
-    )
+    batch_tokens: int = option(2500, "size of a micro-step, with padding", unit="tokens", low=8, group="training")
     beta2: float = option(0.98, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
     weight_decay: float = option(0.01, "weight decay of the matrices", low=0.0, group="training")
-    eval_pairs: int = option(
-        500, "held-out pairs to translate at each evaluation", unit="pairs", low=0, group="evaluation"
-    )
+    eval_pairs: int = option(500, "pairs to translate at each evaluation", unit="pairs", low=0, group="evaluation")
     translations: int = option(3, "translations to show at each evaluation", low=0, group="evaluation")
 
     BATCH: ClassVar[str] = "batch_tokens"  # the option for the size of a batch

@@ -14,24 +14,14 @@ from typing import Any
 from seq2seq.attention import FORMATS, cross_attention, plot_attention
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, translate
-from tinygrad_lite.cli.console import say, shown
+from tinygrad_lite.cli.console import say, shown, typed_lines
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.tokenizers.base import Tokenizer
 
 # Options that make a translation a random sample.
-SAMPLING = {
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "repetition_penalty",
-    "no_repeat_ngram_size",
-    "seed",
-    "num_samples",
-}
-KNOWN = SAMPLING | {"start", "beam", "n_best", "length_penalty", "greedy", "interactive", "out_dir", "device"}
-KNOWN |= {"attention"}
+SAMPLING = {*"temperature top_k top_p min_p repetition_penalty no_repeat_ngram_size seed num_samples".split()}
+KNOWN = SAMPLING | {*"start beam n_best length_penalty greedy interactive out_dir device attention".split()}
 
 
 def check_options(options: Any, given: Collection[str]) -> None:
@@ -68,14 +58,11 @@ def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Token
             plot_cross_attention(options, model, tokenizer, lines)
         return
     say("type a sentence; an empty line or the end of the input ends")
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = normalise(sys.stdin.readline()).rstrip("\n")
-        if not line:
-            say("")
+    for line in typed_lines():
+        sentence = normalise(line).rstrip("\n")
+        if not sentence:
             return
-        write_lines(options, model, tokenizer, [line])
+        write_lines(options, model, tokenizer, [sentence])
 
 
 def sample_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
@@ -94,14 +81,10 @@ def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequ
     """Write the best translation of each line, or the n_best, with their scores on stderr."""
     sentences = sentences_in(lines, model, tokenizer)
     settings = {"beam": max(1, options.beam), "n_best": options.n_best, "length_penalty": options.length_penalty}
-    found = translate(model, tokenizer, sentences, **settings)
-    for hypotheses in found:
+    for hypotheses in translate(model, tokenizer, sentences, **settings):
         for rank, one in enumerate(hypotheses, start=1):
             if options.n_best > 1:
-                say(
-                    f"--- {rank}: log-prob {one.log_prob:.4f} nats, length {one.length} tokens, score {one.score:.4f} "
-                    f"(log-prob / ((5 + length) / 6)^{options.length_penalty:g})"
-                )
+                say(f"--- {rank}: {one.describe(options.length_penalty)}")
             sys.stdout.write(shown(one.text.replace("\n", " ")) + "\n")
     sys.stdout.flush()
 
@@ -123,8 +106,7 @@ def plot_cross_attention(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lin
     sentences = [" ".join(line.split()) for line in lines]
     if len(sentences) != 1 or not sentences[0]:
         raise OptionError(f"--attention needs exactly one line, with a sentence; lines given: {len(sentences)}")
-    ((best,),) = translate(
-        model, tokenizer, sentences, beam=max(1, options.beam), length_penalty=options.length_penalty
-    )
+    settings = {"beam": max(1, options.beam), "length_penalty": options.length_penalty}
+    ((best,),) = translate(model, tokenizer, sentences, **settings)
     plot_attention(cross_attention(model, tokenizer, sentences[0], best.tokens), Path(options.attention))
     say(f"wrote {options.attention}")

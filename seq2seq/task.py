@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.corpus import load_pairs
-from seq2seq.data import SPECIALS, PairData, encode_pairs
+from seq2seq.data import SPECIALS, Pair, PairData, encode_pairs
 from seq2seq.model import Batch, Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.scores import scores
@@ -40,12 +40,13 @@ class TranslationTask:
                 f"--block_size {options.block_size} is too short for {self.corpus.name}: use {needed} or more, "
                 "so that at least one training pair and one held-out pair fit"
             )
-        self.too_long = len(train) + len(held_out)
-        train = [pair for pair in train if max(map(len, pair)) <= options.block_size]
-        fits = [max(map(len, pair)) <= options.block_size for pair in held_out]
-        self.sentences = [pair for pair, good in zip(self.corpus.held_out, fits, strict=True) if good]
-        held_out = [pair for pair, good in zip(held_out, fits, strict=True) if good]
-        self.too_long -= len(train) + len(held_out)
+
+        def fits(pair: Pair) -> bool:
+            return max(map(len, pair)) <= options.block_size
+
+        self.too_long = sum(not fits(pair) for pair in (*train, *held_out))
+        self.sentences = [pair for pair, ids in zip(self.corpus.held_out, held_out, strict=True) if fits(ids)]
+        train, held_out = (list(filter(fits, part)) for part in (train, held_out))
         steps = options.gradient_accumulation_steps
         self.example = next((source for source, _ in self.sentences if is_plain(source)), "")
         self.data = PairData(self.tokenizer, train, held_out, options.batch_tokens, steps, options.seed, options.device)

@@ -84,11 +84,8 @@ def numbers(rng: np.random.Generator) -> tuple[str, str]:
     return german_number(n), english_number(n)
 
 
-TOYS: dict[str, Callable[[np.random.Generator], tuple[str, str]]] = {
-    "reverse": reversal,
-    "sort": sorting,
-    "numbers": numbers,
-}
+Toy = Callable[[np.random.Generator], tuple[str, str]]
+TOYS: dict[str, Toy] = {"reverse": reversal, "sort": sorting, "numbers": numbers}
 
 
 def toy_pairs(name: str, count: int, seed: int = 0) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
-from tinygrad_lite.decoding.beam import beam_search
+from tinygrad_lite.decoding.beam import Hypothesis, beam_search
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.tokenizers.base import Tokenizer
 
@@ -21,18 +21,13 @@ BATCH_TOKENS = 2048  # source tokens of a batch, summed over all hypotheses
 
 
 @dataclass(frozen=True)
-class Translation:
-    """One translation, with its scores."""
+class Translation(Hypothesis):
+    """One translation: the hypothesis of the search, whose stop token is <eos>, and its text."""
 
     text: str
-    log_prob: float  # nats; the sum over all its tokens, <eos> included
-    length: int  # tokens
-    score: float  # log_prob / lp(length), see `decoding/beam.py`
-    finished: bool  # False if it was cut off at the maximum length
-    tokens: tuple[int, ...] = ()  # with <eos> if it is finished
 
 
-NOTHING = Translation("", 0.0, 0, 0.0, True)
+NOTHING = Translation([], 0.0, 0, 0.0, True, "")
 
 
 def longest_translation(source_tokens: int, block_size: int) -> int:
@@ -63,28 +58,23 @@ def translate(
     Returns: a list for each sentence. An empty sentence has an empty translation; a sentence longer than the model's
         block_size is cut there.
     """
-    block_size = model.config.block_size
+    block_size, eos = model.config.block_size, tokenizer.specials[EOS]
     sources = [tokenizer.encode(sentence)[:block_size] for sentence in sentences]
-    forbidden = [token for token in tokenizer.textless if token != tokenizer.specials[EOS]]
+    forbidden = [token for token in tokenizer.textless if token != eos]
     results: list[list[Translation]] = [[NOTHING] for _ in sources]
     for numbers in same_limit(sources, block_size, beam):
-        log_probs, state = model.start([sources[i] for i in numbers])
         found = beam_search(
             model.step,
-            log_probs,
-            state,
+            *model.start([sources[i] for i in numbers]),
             beam=beam,
             max_new_tokens=longest_translation(len(sources[numbers[0]]), block_size),
             length_penalty=length_penalty,
             n_best=n_best,
-            stop_token=tokenizer.specials[EOS],
+            stop_token=eos,
             forbidden=forbidden,
         )
         for i, hypotheses in zip(numbers, found, strict=True):
-            results[i] = [
-                Translation(text_of(tokenizer, h.tokens), h.log_prob, h.length, h.score, h.finished, tuple(h.tokens))
-                for h in hypotheses
-            ]
+            results[i] = [Translation(**vars(one), text=text_of(tokenizer, one.tokens)) for one in hypotheses]
     return results
 
 
@@ -97,16 +87,14 @@ def draw(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, *, first_row: int 
     """
     block_size, eos = model.config.block_size, tokenizer.specials[EOS]
     source = tokenizer.encode(sentence)[:block_size]
-    forbidden = [token for token in tokenizer.textless if token != tokenizer.specials[EOS]]
+    forbidden = [token for token in tokenizer.textless if token != eos]
     for row in itertools.count(first_row):
         if not source:
             yield ""
             continue
-        log_probs, state = model.start([source])
         tokens = generate(
             model.step,
-            log_probs,
-            state,
+            *model.start([source]),
             max_new_tokens=longest_translation(len(source), block_size),
             stop_token=eos,
             forbidden=forbidden,

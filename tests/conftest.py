@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 from contextlib import contextmanager
 
 # Before NumPy is imported: the tests' matrices are so small that threads which share them only get in each other's way.
@@ -14,7 +15,7 @@ import pytest
 from tests import places
 from tests.emulator.cupy_on_cpu import COMPILER, emulated_cuda
 from tests.standin import standin_device
-from tests.tiny_runs import made_up_text, undone
+from tests.tiny_runs import made_up_text, run_training, undone
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.training import setup as start
 
@@ -120,3 +121,20 @@ def workplace(tmp_path, monkeypatch):
     (tmp_path / "text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
     with undone():
         yield tmp_path
+
+
+@pytest.fixture(scope="module")
+def long_trained(tmp_path_factory):
+    """The folder of a run; made once for a file, because no test changes it."""
+    folder = tmp_path_factory.mktemp("trained")
+    (folder / "text.txt").write_text(made_up_text(), encoding="utf-8")
+    settings = {"max_iters": 40, "eval_interval": 40, "eval_iters": 0}
+    with undone():
+        return run_training(text=folder / "text.txt", out_dir=folder / "run", **settings).path
+
+
+@pytest.fixture
+def trained(workplace, long_trained):
+    """A working folder with a copy of the trained run."""
+    shutil.copytree(long_trained, "out/goethe-char")
+    return workplace

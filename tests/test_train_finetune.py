@@ -124,7 +124,7 @@ def test_origins_that_cannot_be_used_are_refused(workplace):
     (workplace / "notes.safetensors").write_text("nothing", encoding="utf-8")
     (workplace / "empty").mkdir()
     for origin, error, reason in (
-        ("gone", OptionError, "no such file or folder; it takes"),
+        ("gone", OptionError, "no such file or folder; it takes 'scratch', 'resume', a checkpoint or the"),
         ("notes.safetensors", CheckpointError, "not a readable checkpoint"),
         ("empty", CheckpointError, "there is no checkpoint under empty"),
     ):

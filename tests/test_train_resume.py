@@ -178,17 +178,8 @@ def test_a_named_text_instead_of_the_files(workplace, capsys):
 
 @pytest.mark.parametrize(
     "change",
-    [
-        "n_layer=2",
-        "n_head=4",
-        "n_embd=32",
-        "block_size=16",
-        "bias=True",
-        "positions=sinusoidal",
-        "tokenizer=bpe",
-        "vocab_size=400",
-        "dtype=float64",
-    ],
+    "n_layer=2 n_head=4 n_embd=32 block_size=16 bias=True positions=sinusoidal tokenizer=bpe".split()
+    + "vocab_size=400 dtype=float64".split(),
 )
 def test_a_changed_model_is_refused_by_name(change):
     run = run_training(max_iters=2)
@@ -231,12 +222,6 @@ def test_there_must_be_a_run():
         train.main(RESUME)
 
 
-def test_a_running_run_cannot_be_resumed():
-    run = run_training(max_iters=2)
-    with run.locked(), pytest.raises(OptionError, match="another run is training in run"):
-        train.main([*RESUME, "--max_iters=4"])
-
-
 @pytest.mark.parametrize("note", ["[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
 def test_without_options_json_a_run_asks_for_the_text(note, workplace):
     """options.json may be edited, and damaged, by people; its contents are checked."""
@@ -249,20 +234,14 @@ def test_without_options_json_a_run_asks_for_the_text(note, workplace):
     assert train.main([*RESUME, "--max_iters=4", "--text=text.txt"]) == 0
 
 
-@pytest.mark.parametrize("field", ["block_size", "n_head"])
+@pytest.mark.parametrize("field", ["block_size", "n_head", "tokenizer"])
 def test_a_checkpoint_that_contradicts_itself(field):
     run = run_training(max_iters=2)
     checkpoint = load_checkpoint(run.last)
-    checkpoint.training[field] *= 2
-    save_checkpoint(run.last, checkpoint)
-    with pytest.raises(CheckpointError, match="not the one that its tokenizer and settings describe"):
-        train.main([*RESUME, "--max_iters=4"])
-
-
-def test_a_checkpoint_whose_tokenizer_has_too_many_tokens():
-    run = run_training(max_iters=2)
-    checkpoint = load_checkpoint(run.last)
-    checkpoint.tokenizer["characters"].append("\U0001f600")
+    if field == "tokenizer":
+        checkpoint.tokenizer["characters"].append("\U0001f600")
+    else:
+        checkpoint.training[field] *= 2
     save_checkpoint(run.last, checkpoint)
     with pytest.raises(CheckpointError, match="not the one that its tokenizer and settings describe"):
         train.main([*RESUME, "--max_iters=4"])

@@ -147,13 +147,6 @@ def test_the_average_of_models_of_different_shapes_is_refused():
         mean_weights([one.last, other.last])
 
 
-def test_the_help_is_that_of_the_family(capsys):
-    for preset, option in (("reverse", "--batch_tokens"), ("goethe-char", "--block_size")):
-        with pytest.raises(SystemExit):
-            train.main([preset, "--help"])
-        assert option in capsys.readouterr().out
-
-
 def test_a_dry_run(capsys):
     assert train.main([*arguments(), "--dry_run"]) == 0
     assert "200 tokens of source and target" in capsys.readouterr().err

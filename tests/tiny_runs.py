@@ -17,43 +17,10 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
-WORDS = [
-    "Es",
-    "irrt",
-    "der",
-    "Mensch,",
-    "so",
-    "lang",
-    "er",
-    "strebt.\n",
-    "Grün",
-    "ist",
-    "nur",
-    "des",
-    "Lebens",
-    "goldner",
-    "Baum;",
-    "süß",
-    "ruht",
-    "die",
-    "Höh",
-]
-SMALL = {
-    "text": "text.txt",
-    "out_dir": "run",
-    "n_layer": 1,
-    "n_head": 2,
-    "n_embd": 16,
-    "block_size": 8,
-    "batch_size": 4,
-    "max_iters": 10,
-    "warmup_iters": 2,
-    "learning_rate": 1e-2,
-    "eval_interval": 4,
-    "eval_iters": 3,
-    "log_interval": 1,
-    "sample_tokens": 0,
-}
+WORDS = "Es irrt der Mensch, so lang er strebt.\n Grün ist nur des Lebens goldner Baum; süß ruht die Höh".split(" ")
+SMALL = {"text": "text.txt", "out_dir": "run", "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8}
+SMALL |= {"batch_size": 4, "max_iters": 10, "warmup_iters": 2, "learning_rate": 1e-2}
+SMALL |= {"eval_interval": 4, "eval_iters": 3, "log_interval": 1, "sample_tokens": 0}
 
 
 def made_up_text(words: int = 500, seed: int = 1) -> str:

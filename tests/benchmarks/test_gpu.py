@@ -19,10 +19,7 @@ from benchmarks.steps import time_group, warm_up
 from tinygrad_lite.cli.errors import OptionError, UserError
 
 ROW = {row.group: row for row in reversed(ROWS)}  # of each group the first
-FACTS = {
-    "amounts": {"product": 2e12, "copy": 1e9, "write": 100},
-    "shapes": {"baby": {"tokens": 1000, "flop": 1e12}},
-}
+FACTS = {"amounts": {"product": 2e12, "copy": 1e9, "write": 100}, "shapes": {"baby": {"tokens": 1000, "flop": 1e12}}}
 
 
 # --- shapes and time ------------------------------------------------------------------------------------------
@@ -363,15 +360,8 @@ def test_the_command_records_all_results(processes, tmp_path, capsys):
     lines = [json.loads(line) for line in (out / "results.jsonl").read_text(encoding="utf-8").splitlines()]
     assert [line["side"] for line in lines[:2]] == ["ours", "torch"]
     measured = [line for line in lines if "turns" in line]
-    assert [line["precision"] for line in measured] == [
-        "bfloat16",
-        "tf32",
-        "float32",
-        "float32",
-        "bfloat16",
-        "tf32",
-        "float32",
-    ]
+    precisions = "bfloat16 tf32 float32 float32 bfloat16 tf32 float32".split()
+    assert [line["precision"] for line in measured] == precisions
     assert measured[0]["ratios"] == {"eager": [1.0, 1.0]}
     assert measured[1]["failed"] == {"eager": "no tf32", "ours": "no tf32"}
     # 1e9 operations in 2 ms, and so does one large product.

@@ -307,12 +307,7 @@ def build_cast(b: Builder) -> None:
 
 def build_to(b: Builder) -> None:
     """To another device, where part of the work is done, and back."""
-    b.op(
-        "to",
-        (b.pick(),),
-        lambda x: there_and_back(x, lambda y: y.sin() * 2),
-        lambda torch, x: torch.sin(x) * 2,
-    )
+    b.op("to", (b.pick(),), lambda x: there_and_back(x, lambda y: y.sin() * 2), lambda torch, x: torch.sin(x) * 2)
 
 
 def reduction(name: str, theirs: str, prepare: Callable | None = None):
@@ -393,12 +388,7 @@ def build_pad(b: Builder) -> None:
     i = b.pick(lambda v: v.size <= MOST // 4 and v.ndim <= 2)
     padding = [(b.number(0, 2), b.number(0, 1)) for _ in b.value(i).shape]
     flat = [n for pair in reversed(padding) for n in pair]
-    b.op(
-        "pad",
-        (i,),
-        lambda x: x.pad(padding, value=0.5),
-        lambda torch, x: torch.nn.functional.pad(x, flat, value=0.5),
-    )
+    b.op("pad", (i,), lambda x: x.pad(padding, value=0.5), lambda torch, x: torch.nn.functional.pad(x, flat, value=0.5))
 
 
 def build_cat(b: Builder) -> None:
@@ -534,12 +524,7 @@ def build_relu_squared(b: Builder) -> None:
 
 def build_gelu(b: Builder) -> None:
     form = b.choose("none", "tanh")
-    b.op(
-        "gelu",
-        (b.pick(),),
-        lambda x: F.gelu(x, form),
-        lambda torch, x: torch.nn.functional.gelu(x, approximate=form),
-    )
+    b.op("gelu", (b.pick(),), lambda x: F.gelu(x, form), lambda torch, x: torch.nn.functional.gelu(x, approximate=form))
 
 
 def along_an_axis(name: str) -> Callable[[Builder], None]:
@@ -640,30 +625,12 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     reduction("logsumexp", "logsumexp"),
     reduction("max", "amax", lambda b, i, axes: b.with_a_peak(i, axes, 0.5)),
     reduction("min", "amin", lambda b, i, axes: b.with_a_peak(i, axes, -0.5)),
-    build_spread,
-    build_argmax,
-    build_matmul,
-    build_reshape,
-    build_permute,
-    build_expand,
-    build_pad,
-    build_cat,
-    build_slices,
-    build_picks,
-    build_triangle,
-    build_linear,
-    build_layer_norm,
-    build_rms_norm,
-    build_rotary,
-    build_swiglu,
-    build_relu_squared,
-    build_gelu,
+    *(build_spread, build_argmax, build_matmul, build_reshape, build_permute, build_expand, build_pad, build_cat),
+    *(build_slices, build_picks, build_triangle, build_linear, build_layer_norm, build_gelu),
+    *(build_rms_norm, build_rotary, build_swiglu, build_relu_squared),
     along_an_axis("softmax"),
     along_an_axis("log_softmax"),
-    build_dropout,
-    build_embedding,
-    build_cross_entropy,
-    build_attention,
+    *(build_dropout, build_embedding, build_cross_entropy, build_attention),
 ]
 
 

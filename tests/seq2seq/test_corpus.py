@@ -27,7 +27,7 @@ def test_the_error_names_a_line_that_is_not_a_pair(tmp_path):
 def test_two_files_line_by_line(tmp_path):
     one, other = write(tmp_path / "a.de", "eins\n\nzwei\ndrei\n"), write(tmp_path / "a.en", "one\nx\n\nthree")
     assert read_two(one, other) == [("eins", "one"), ("", "x"), ("zwei", ""), ("drei", "three")]
-    with pytest.raises(CorpusError, match=r"a\.de has 4 lines and .*b\.en has 1: line n of one"):
+    with pytest.raises(CorpusError, match=r"a\.de has 4 lines and .*b\.en has 1: line i of one"):
         read_two(one, write(tmp_path / "b.en", "one"))
 
 
@@ -90,13 +90,14 @@ def test_words_of_a_dictionary_are_trained_on_and_never_held_out(monkeypatch):
     """... unless they are a held-out sentence too."""
     sentences = [(f"Das ist Satz {i}.", f"That is sentence {i}.") for i in range(100)]
     words = [(f"Satz {i}", f"sentence {i}") for i in range(30)] + [(f"das ist satz {i}", "x") for i in range(100)]
-    found = ParallelCorpus("everyday", sentences, words, [], "a test", "none", "")
+    facts = {"source": "a test", "licence": "none", "sha256": ""}
+    found = ParallelCorpus(sentences, words, name="everyday", **facts)
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: found)
     corpus = load_pairs(Seq2SeqOptions(dataset="everyday", held_out=10))
     assert len(corpus.held_out) == 10
     assert set(corpus.held_out) <= set(sentences)
     assert len(corpus.train) == 90 + 30 + 90
-    own = ParallelCorpus("multi30k", sentences, [], [("eigen", "own")], "a test", "none", "")
+    own = ParallelCorpus(sentences, [], [("eigen", "own")], name="multi30k", **facts)
     monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: own)
     assert load_pairs(Seq2SeqOptions(dataset="multi30k")).held_out == [("eigen", "own")]
 

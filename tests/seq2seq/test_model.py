@@ -23,11 +23,7 @@ from tinygrad_lite.transformer import sinusoidal_positions
 PAD, BOS, EOS = 0, 1, 2
 SIZES = {"n_layer": 2, "n_head": 2, "n_embd": 12, "n_inner": 20, "block_size": 16}
 SMALL = Seq2SeqConfig(23, PAD, BOS, EOS, **SIZES, dropout=0.0, label_smoothing=0.0)
-KINDS = [
-    {},
-    {"norm_first": False},
-    {"positions": "learned", "bias": False, "activation": "gelu"},
-]
+KINDS = [{}, {"norm_first": False}, {"positions": "learned", "bias": False, "activation": "gelu"}]
 SOURCES = [[5, 9, 7, 3, 8, 11], [4, 4], [21, 3, 6, 9]]
 
 

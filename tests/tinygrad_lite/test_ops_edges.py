@@ -168,14 +168,7 @@ EDGES = [
         [0, 0],
         [[1, 0]],
     ),
-    Edge(
-        "repeated index",
-        lambda x: x[[0, 0, 1]],
-        [[1, 2, 3]],
-        [1, 1, 2],
-        [[3, 3, 0]],
-        start=[1.0, 2.0, 3.0],
-    ),
+    Edge("repeated index", lambda x: x[[0, 0, 1]], [[1, 2, 3]], [1, 1, 2], [[3, 3, 0]], start=[1.0, 2.0, 3.0]),
     Edge("empty list as index", lambda x: x[[]], [[1, 2]], [], [[0, 0]]),
     Edge("list of truth values as index", lambda x: x[[True, False]], [[1, 2]], [1], [[1, 0]]),
     Edge("truth value as index", lambda x: x[True], [[1, 2]], [[1, 2]], [[1, 1]]),
@@ -422,11 +415,7 @@ def tensor(*shape):
             lambda: tensor(2, 3, 4) @ tensor(3, 4, 2),
             "matmul: (2, 3, 4) @ (3, 4, 2): the axes before the last two do not broadcast",
         ),
-        (
-            ValueError,
-            lambda: tensor(2) @ tensor(),
-            "matmul: (2,) @ (): a single number has no axis to multiply over",
-        ),
+        (ValueError, lambda: tensor(2) @ tensor(), "matmul: (2,) @ (): a single number has no axis to multiply over"),
         (ValueError, lambda: tensor(2) @ 3, "matmul: (2,) @ (): a single number has no axis to multiply over"),
         (TypeError, lambda: tensor(2) @ "ab", "Tensor: elements of type <U2 are not numbers"),
         (
@@ -567,11 +556,7 @@ def tensor(*shape):
         ),
         (ValueError, lambda: tensor(2, 3).item(), "item: the tensor of shape (2, 3) has 6 elements, not 1"),
         (ValueError, lambda: float(tensor(0)), "item: the tensor of shape (0,) has 0 elements, not 1"),
-        (
-            ValueError,
-            lambda: bool(tensor(2)),
-            "a tensor of shape (2,) is neither true nor false: use .any() or .all()",
-        ),
+        (ValueError, lambda: bool(tensor(2)), "a tensor of shape (2,) is neither true nor false: use .any() or .all()"),
         (TypeError, lambda: len(Tensor(1.0)), "len() of a 0-d tensor"),
     ],
 )

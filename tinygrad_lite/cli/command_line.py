@@ -154,8 +154,7 @@ def parse_command_line(
         elif (positional and (several or not parsed.positionals)) and text and not text.startswith("-"):
             parsed.positionals.append(text)
         else:
-            hint = f"write options as --name value ({prog} --help lists all)"
-            raise OptionError(f"unexpected argument {text!r}: {hint}")
+            raise OptionError(f"unexpected argument {text!r}: write options as --name value ({prog} --help lists all)")
     return parsed
 
 

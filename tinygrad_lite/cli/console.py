@@ -6,7 +6,7 @@ import errno
 import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -48,6 +48,18 @@ def quoted(path: Path) -> str:
     out "my runs"
     """
     return f'"{path}"' if " " in str(path) else str(path)
+
+
+def typed_lines() -> Iterator[str]:
+    """Each line that the user types after a prompt, with its line end, until the end of the input."""
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            say("")
+            return
+        yield line
 
 
 def is_plain(text: str) -> bool:

@@ -120,8 +120,7 @@ def apt_download(packages: list[str], folder: Path, run: Callable) -> None:
                 cwd=folder,
                 env={**os.environ, "LC_ALL": "C"},  # messages in English, whatever the user's language
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                capture_output=True,
                 timeout=APT_TIMEOUT,
             )
         except subprocess.TimeoutExpired:

@@ -1,8 +1,8 @@
 """Cleaning of parallel corpora: pure functions from texts to pairs (German, English).
 
-`ding_pairs` reads a dictionary, `dialogue_pairs` the lessons of a language course, `attributed_pairs` a list of
-example sentences, `aligned_pairs` two files with line i of one translated by line i of the other. Every side of
-every pair is one line in Unicode's form NFC, without spaces at its ends (`one_line`).
+`ding_pairs` reads a dictionary, `dialogue_pairs` the lessons of a language course, `tabbed_pairs` a table of two
+columns, `aligned_pairs` two files with line i of one translated by line i of the other. Every side of every pair is one
+line in Unicode's form NFC, without spaces at its ends (`one_line`).
 """
 
 import re
@@ -56,25 +56,22 @@ def aligned_pairs(german: str, english: str, german_name: str, english_name: str
 
 
 def tabbed_pairs(text: str, where: str) -> list[Pair]:
-    """Read lines "first TAB second"; anything after a second tab is ignored.
+    """Read lines "first TAB second"; anything after a second tab is ignored, and so are blank lines.
 
-    Raises: CorpusError, naming `where` and the number of the line, for a line without a tab.
+    Raises: CorpusError, naming `where` and the number of the line, for any other line without a tab.
 
         >>> tabbed_pairs("Hallo!\\tHi!\\tseen somewhere\\n", "greetings")
         [('Hallo!', 'Hi!')]
     """
     pairs = []
     for number, line in enumerate(lines_of(text), start=1):
+        if not line.strip():
+            continue
         first, tab, rest = line.partition("\t")
         if not tab:
-            raise CorpusError(f"line {number} of {where} has no tab between its two sides: {line[:60]!r}")
+            raise CorpusError(f"{where}, line {number}: expected source TAB target, but it has no tab: {line[:60]!r}")
         pairs.append((one_line(first), one_line(rest.partition("\t")[0])))
     return pairs
-
-
-def attributed_pairs(text: str, where: str) -> list[Pair]:
-    """Read Tatoeba's lines "English TAB German TAB attribution" as pairs (German, English)."""
-    return [(german, english) for english, german in tabbed_pairs(text, where)]
 
 
 # -------------------------------------------------------------------------------------------- the dictionary

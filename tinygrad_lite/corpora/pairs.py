@@ -7,12 +7,12 @@ address (`pair_sources.RECIPES`).
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.options import nearest
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.pair_cleaning import Pair
 from tinygrad_lite.corpora.pair_sources import RECIPES, Found
@@ -21,19 +21,15 @@ PARALLEL_CORPORA = {name: recipe.description for name, recipe in RECIPES.items()
 RULES = "1"  # stored in the cache; change it when the cleaning changes, so that every corpus is made again
 
 
-@dataclass(frozen=True)
-class ParallelCorpus:
-    """Pairs (German, English) without duplicates, and their source.
+@dataclass(frozen=True, kw_only=True)
+class ParallelCorpus(Found):
+    """Pairs without duplicates, and their source.
 
     Attributes:
-        pairs, words, validation: see `pair_sources.Found`.
         sha256: the hash of the text that `to_table` makes of them.
     """
 
     name: str
-    pairs: list[Pair]
-    words: list[Pair]
-    validation: list[Pair]
     source: str
     licence: str
     sha256: str
@@ -48,8 +44,8 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
     Raises: CorpusError for an unknown name, or if neither the cache nor the source provides the pairs.
     """
     if name not in RECIPES:
-        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.5)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
+        near = nearest(name, RECIPES)
+        hint = f" (did you mean {near!r}?)" if near else ""
         raise CorpusError(
             f"no parallel corpus is called {name!r}{hint}: there are {', '.join(RECIPES)}, and `--pairs FILE` takes "
             "lines of source, tab and target"
@@ -78,8 +74,7 @@ def from_cache(name: str, say: Callable[[str], None]) -> ParallelCorpus | None:
         if kept is None or kept[1].get("rules") != RULES:
             return None
         text, facts = kept
-        found = from_table(text)
-        return make_corpus(name, found, facts["source"], facts["licence"])
+        return make_corpus(name, from_table(text), facts["source"], facts["licence"])
     except CorpusError as error:
         say(f"the parallel corpus {name} is fetched again, because {error}")
         return None
@@ -107,13 +102,13 @@ def make_corpus(name: str, found: Found, source: str, licence: str) -> ParallelC
     if not parts[0]:
         raise CorpusError(f"{source} has no pairs of sentences in it")
     sha256 = fetch.sha256(to_table(Found(*parts, validation)))
-    return ParallelCorpus(name, *parts, validation, source, licence, sha256)
+    return ParallelCorpus(*parts, validation, name=name, source=source, licence=licence, sha256=sha256)
 
 
 PARTS = ("pairs", "words", "validation")
 
 
-def to_table(corpus: ParallelCorpus | Found) -> str:
+def to_table(corpus: Found) -> str:
     """All pairs as text, one per line, each after the name of its part.
 
     >>> to_table(Found([("Hallo!", "Hi!")], words=[("ja", "yes")]))

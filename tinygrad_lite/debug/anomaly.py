@@ -59,7 +59,7 @@ def detect_anomaly() -> Iterator[None]:
         autograd.observers.remove(observer)
 
 
-class _Checks:
+class _Checks(autograd.Observer):
     """The observer: checks results as they are made and gradients as they are computed."""
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
@@ -67,9 +67,6 @@ class _Checks:
         check(result.data, arrays, result.op, place)
         if result._node is not None:
             result._node.notes = place, arrays
-
-    def before_backward(self, node: Node) -> None:
-        pass
 
     def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
         place, arrays = node.notes or (None, [])
@@ -81,18 +78,15 @@ def check(array: Array, inputs: Sequence[Array], what: str, place: Place | None)
     """Raise NonFiniteError if an array has a NaN or an infinity, and no input has one."""
     if not is_float(array.dtype):
         return
-    for name, has in (
-        ("a NaN", lambda a: bool(np.isnan(_known(a)).any())),
-        ("an infinity", lambda a: bool(np.isinf(_known(a)).any())),
-    ):
-        if has(array) and not any(has(x) for x in inputs if is_float(x.dtype)):
+    for name, test in (("a NaN", np.isnan), ("an infinity", np.isinf)):
+        if _has(test, array) and not any(_has(test, x) for x in inputs if is_float(x.dtype)):
             where = _describe(place) if place else "in an unknown line, because its forward pass was not checked"
             raise NonFiniteError(f"{what} produced {name} (shape {array.shape}) from inputs without one, {where}")
 
 
-def _known(array: Array) -> Array:
-    """The array in a type that NumPy can check for NaN: bfloat16 is converted to float32, without loss."""
-    return array if array.dtype.kind == "f" else array.astype(np.float32)
+def _has(test: np.ufunc, array: Array) -> bool:
+    """Whether the test holds for any element; bfloat16, which NumPy cannot test, is converted to float32 first."""
+    return bool(test(array if array.dtype.kind == "f" else array.astype(np.float32)).any())
 
 
 def caller() -> Place | None:

@@ -22,11 +22,7 @@ class GradientError(AssertionError):
 
 
 def gradcheck(
-    fn: Callable[..., Tensor],
-    inputs: Sequence[Tensor],
-    eps: float = 1e-6,
-    tolerance: float = 1e-6,
-    directions: int = 0,
+    fn: Callable[..., Tensor], inputs: Sequence[Tensor], eps: float = 1e-6, tolerance: float = 1e-6, directions: int = 0
 ) -> float:
     """Compare the gradients of `fn(*inputs)` with central differences and return the largest relative error.
 

@@ -8,21 +8,19 @@ only one line; others refer to it by its name or number.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from tinygrad_lite import autograd
-from tinygrad_lite.autograd import Node
-from tinygrad_lite.device import Array
 from tinygrad_lite.tensor import Tensor
 
 SMALL = 6  # elements; arrays with more are shown by their norm
 
 
-class Graph:
+class Graph(autograd.Observer):
     """Records every operation inside a `with`; print it before or after `backward()`.
 
     `backward()` frees the graph as it proceeds and keeps gradients only at the leaves. A `Graph` records the
@@ -62,12 +60,6 @@ class Graph:
         self.parents[result] = inputs
         if result.requires_grad:
             result.retain_grad()
-
-    def before_backward(self, node: Node) -> None:
-        """Nothing to record."""
-
-    def after_backward(self, node: Node, dy: Array, gradients: Sequence[Array]) -> None:
-        """Nothing to record: the tensors keep their gradients."""
 
     def name(self, names: Mapping[str, Any] | None = None, /, **more: Any) -> Graph:
         """Give names to tensors: `name(a=a)`, `name(dict(model.named_parameters()))`, or simply `name(locals())`.

@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from types import TracebackType
 from typing import Any
 
@@ -75,18 +75,13 @@ class Profile:
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
         """An operation has just computed this result from these tensors."""
-        spent = self.by_operation[result.op]
-        spent.calls += 1
         if result._node is not None:
             self._known.update(id(owner(tensor.data)) for tensor in inputs if tensor._is_leaf)
             for array in kept_by(result._node.backward):
                 if id(owner(array)) not in self._known:
                     self._known.add(id(owner(array)))
-                    spent.kept += array.nbytes
-        self.synchronize()
-        now = time.perf_counter()
-        spent.forward += now - self._last
-        self._last = now
+                    self.by_operation[result.op].kept += array.nbytes
+        self.note(result.op)
 
     def before_backward(self, node: Node) -> None:
         """The derivative of an operation is about to be computed."""
@@ -100,7 +95,7 @@ class Profile:
         self._known.clear()  # memory is being freed, and new arrays may have the ids of old ones
 
     def note(self, what: str) -> None:
-        """Something other than an operation has just ended, such as the update of the weights."""
+        """An operation, or something else such as the update of the weights, has just ended."""
         self.synchronize()
         now = time.perf_counter()
         spent = self.by_operation[what]
@@ -112,13 +107,9 @@ class Profile:
         """The operations, the most expensive first: milliseconds, share of the total time, and mebibytes per step."""
         rows = sorted(self.by_operation.items(), key=lambda item: -(item[1].forward + item[1].backward))
         lines = [f"{'operation':<32}{'calls':>7}{'forward':>10}{'backward':>10}{'share':>8}{'kept':>10}"]
-        total = Spent()
-        for name, spent in rows:
-            lines.append(self._row(name, spent, steps))
-            total.calls += spent.calls
-            total.forward += spent.forward
-            total.backward += spent.backward
-            total.kept += spent.kept
+        lines += [self._row(name, spent, steps) for name, spent in rows]
+        columns = zip(*(astuple(spent) for _, spent in rows), strict=True)
+        total = Spent(*map(sum, columns))
         rest = Spent(forward=self.seconds - total.forward - total.backward)
         lines += [self._row("everything else", rest, steps), self._row("together", total, steps, self.seconds)]
         return "\n".join(lines)

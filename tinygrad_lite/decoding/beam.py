@@ -40,6 +40,13 @@ class Hypothesis:
     score: float  # log_prob / lp(length); the higher the better
     finished: bool  # whether it ends with the stop token
 
+    def describe(self, length_penalty: float) -> str:
+        """The score in words, with its formula."""
+        return (
+            f"log-prob {self.log_prob:.4f} nats, length {self.length} tokens, score {self.score:.4f} "
+            f"(log-prob / ((5 + length) / 6)^{length_penalty:g})"
+        )
+
 
 def length_factor(length: int, length_penalty: float) -> float:
     """lp(n), by which a log-probability is divided: 1 for one token, growing with the length.
@@ -81,15 +88,14 @@ def beam_search(
     Returns: for each row its hypotheses, best first; fewer than n_best if no more are possible.
     Raises: DecodingError if a setting is out of its range, or if nothing can follow a row's prompt.
     """
-    check_settings(
-        beam=beam,
-        max_new_tokens=max_new_tokens,
-        length_penalty=length_penalty,
-        n_best=n_best,
-        vocab_size=log_probs.shape[-1],
-        stop_token=stop_token,
-        forbidden=forbidden,
-    )
+    rules = [
+        (beam >= 1, f"beam is {beam}, but must be 1 or more (1 is greedy decoding)"),
+        (n_best >= 1, f"n_best is {n_best}, but must be 1 or more"),
+        (n_best <= beam, f"n_best is {n_best}, but a beam of {beam} keeps only {beam}: make beam larger"),
+        # Above 10, lp(n) of a long text could overflow; common values are 0 to 1.
+        (0 <= length_penalty <= 10, f"length_penalty is {length_penalty}, but must be from 0 to 10"),
+    ]
+    check_settings(rules, max_new_tokens, log_probs.shape[-1], stop_token, forbidden)
     searches = [_Search(beam, max_new_tokens, length_penalty, n_best, stop_token) for _ in range(len(log_probs))]
     active = searches
     for length in range(1, max_new_tokens + 1):

@@ -28,7 +28,6 @@ class State(Protocol):
 
     def select(self, rows: np.ndarray) -> "State":
         """The state of these rows in this order; rows may be repeated or omitted, as beam search does."""
-        ...
 
 
 Step = Callable[[np.ndarray, State], tuple[np.ndarray, State]]
@@ -37,64 +36,24 @@ _ROUNDING = 1e-9  # so that 0.5 + 0.3 reaches 0.8, although e^log(0.3) is not ex
 
 
 def check_settings(
-    *,
-    max_new_tokens: int = 0,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    min_p: float = 0.0,
-    repetition_penalty: float = 1.0,
-    no_repeat_ngram_size: int = 0,
-    seed: int = 0,
-    first_row: int = 0,
-    beam: int = 1,
-    n_best: int = 1,
-    length_penalty: float = 0.0,
-    vocab_size: int | None = None,
-    stop_token: int | None = None,
-    forbidden: Collection[int] = (),
+    rules: list[tuple[bool, str]],
+    max_new_tokens: int,
+    vocab_size: int,
+    stop_token: int | None,
+    forbidden: Collection[int],
 ) -> None:
-    """Check every setting of `generate` and `beam_search`; the defaults are valid.
+    """Check the settings that all algorithms have, and further rules: whether each holds, and what is wrong if not.
 
     Raises: DecodingError with one sentence about the first setting that is out of its range.
-
-    >>> check_settings(top_p=1.5)
-    Traceback (most recent call last):
-    tinygrad_lite.cli.errors.DecodingError: top_p is 1.5, but must be above 0 and at most 1 (1 keeps every token)
     """
+    both = f"stop_token {stop_token} is also in forbidden, so no text could stop: remove it from one of them"
     rules = [
         (max_new_tokens >= 0, f"max_new_tokens is {max_new_tokens}, but must be 0 or more"),
-        (
-            0 <= temperature < math.inf,
-            f"temperature is {temperature}, but must be a finite number of 0 or more (0 is greedy decoding)",
-        ),
-        (top_k >= 0, f"top_k is {top_k}, but must be 0 or more (0 keeps every token)"),
-        (0 < top_p <= 1, f"top_p is {top_p}, but must be above 0 and at most 1 (1 keeps every token)"),
-        (0 <= min_p <= 1, f"min_p is {min_p}, but must be from 0 to 1 (0 keeps every token)"),
-        # Above 100, its products with log-probabilities could overflow; common values are 1 to 1.5.
-        (
-            0 < repetition_penalty <= 100,
-            f"repetition_penalty is {repetition_penalty}, but must be above 0 and at most 100 (1 is none)",
-        ),
-        (
-            no_repeat_ngram_size >= 0,
-            f"no_repeat_ngram_size is {no_repeat_ngram_size}, but must be 0 or more (0 allows all repetition)",
-        ),
-        (seed >= 0, f"seed is {seed}, but must be 0 or more"),
-        (first_row >= 0, f"first_row is {first_row}, but must be 0 or more"),
-        (beam >= 1, f"beam is {beam}, but must be 1 or more (1 is greedy decoding)"),
-        (n_best >= 1, f"n_best is {n_best}, but must be 1 or more"),
-        (n_best <= beam, f"n_best is {n_best}, but a beam of {beam} keeps only {beam}: make beam larger"),
-        # Above 10, lp(n) of a long text could overflow; common values are 0 to 1.
-        (0 <= length_penalty <= 10, f"length_penalty is {length_penalty}, but must be from 0 to 10"),
-        (
-            stop_token is None or stop_token not in forbidden,
-            f"stop_token {stop_token} is also in forbidden, so no text could stop: remove it from one of them",
-        ),
+        *rules,
+        (stop_token is None or stop_token not in forbidden, both),
     ]
-    if vocab_size is not None:
-        for token in (*forbidden, *(() if stop_token is None else (stop_token,))):
-            rules.append((0 <= token < vocab_size, f"token {token} is not in the vocabulary of {vocab_size} tokens"))
+    for token in (*forbidden, *(() if stop_token is None else (stop_token,))):
+        rules.append((0 <= token < vocab_size, f"token {token} is not in the vocabulary of {vocab_size} tokens"))
     for holds, sentence in rules:
         if not holds:
             raise DecodingError(sentence)
@@ -221,20 +180,18 @@ def generate(
     >>> [tokens.tolist() for tokens in generate(step, *step(np.array([0, 1]), None), max_new_tokens=3)]
     [[1, 2], [2, 0], [0, 1]]
     """
-    check_settings(
-        max_new_tokens=max_new_tokens,
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        repetition_penalty=repetition_penalty,
-        no_repeat_ngram_size=no_repeat_ngram_size,
-        seed=seed,
-        first_row=first_row,
-        vocab_size=log_probs.shape[-1],
-        stop_token=stop_token,
-        forbidden=forbidden,
-    )
+    rules = [
+        (0 <= temperature < math.inf, f"temperature is {temperature}, but must be finite and 0 (greedy) or more"),
+        (top_k >= 0, f"top_k is {top_k}, but must be 0 or more (0 keeps every token)"),
+        (0 < top_p <= 1, f"top_p is {top_p}, but must be above 0 and at most 1 (1 keeps every token)"),
+        (0 <= min_p <= 1, f"min_p is {min_p}, but must be from 0 to 1 (0 keeps every token)"),
+        # Above 100, its products with log-probabilities could overflow; common values are 1 to 1.5.
+        (0 < repetition_penalty <= 100, f"repetition_penalty is {repetition_penalty}, but must be above 0, up to 100"),
+        (no_repeat_ngram_size >= 0, f"no_repeat_ngram_size is {no_repeat_ngram_size}, but must be 0 (none) or more"),
+        (seed >= 0, f"seed is {seed}, but must be 0 or more"),
+        (first_row >= 0, f"first_row is {first_row}, but must be 0 or more"),
+    ]
+    check_settings(rules, max_new_tokens, log_probs.shape[-1], stop_token, forbidden)
 
     def choose(values: np.ndarray, rows: np.ndarray, position: int) -> np.ndarray:
         if temperature == 0:

@@ -22,6 +22,7 @@ import re
 import reprlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import ClassVar, Self
 
 from tinygrad_lite.cli.errors import TokenizerError
 
@@ -57,7 +58,8 @@ class Tokenizer:
     """A vocabulary and its two mappings: `encode` from text to ids, `decode` from ids to text.
 
     Each kind of tokenizer is a subclass that defines how to cut text (`encode_text`), which parts of a text it cannot
-    represent (`unknown`), and what a checkpoint stores (`to_json`, and `from_json` to rebuild the tokenizer).
+    represent (`unknown`), and what a checkpoint stores (`to_json`; the lists in it that are named in `parts` are the
+    arguments from which `from_json` rebuilds the tokenizer).
 
     Args:
         pieces: the UTF-8 bytes of the ordinary tokens, in the order of their ids.
@@ -66,6 +68,7 @@ class Tokenizer:
     """
 
     kind = ""
+    parts: ClassVar[tuple[str, ...]] = ()  # the lists that `to_json` stores before the specials
 
     def __init__(self, pieces: Sequence[bytes], specials: Iterable[str]):
         names = checked_specials(specials)
@@ -142,20 +145,23 @@ class Tokenizer:
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
     def unknown(self, text: str) -> dict[str, int]:
-        """The parts of a text that become <unk>, characters or words, each with its number of occurrences."""
-        raise NotImplementedError
+        """The parts of a text that become <unk>, characters or words, each with its number of occurrences.
+
+        Here there are none, as in the kinds that know every byte.
+        """
+        return {}
 
     def to_json(self) -> dict:
         """Everything that `from_json` needs to rebuild this tokenizer, as JSON values."""
         raise NotImplementedError
 
-    @staticmethod
-    def from_json(data: dict) -> "Tokenizer":
+    @classmethod
+    def from_json(cls, data: dict) -> Self:
         """Build a tokenizer of this kind from the output of its `to_json`, which may come from an untrusted file.
 
         Raises: TokenizerError with the reason if the data does not describe one.
         """
-        raise NotImplementedError
+        return cls(*json_lists(data, *cls.parts, "specials"))
 
     def _require_unknown(self) -> int:
         """The id of <unk>, for the kinds that need it.

@@ -42,7 +42,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from tinygrad_lite.cli.errors import TokenizerError
-from tinygrad_lite.tokenizers.base import Tokenizer, json_lists, to_utf8
+from tinygrad_lite.tokenizers.base import Tokenizer, to_utf8
 
 Pair = tuple[int, int]
 
@@ -284,6 +284,7 @@ class BPETokenizer(MergeTokenizer):
     """
 
     kind = "bpe"
+    parts = ("merges",)
 
     def __init__(self, merges: Sequence[Sequence[int]], specials: Iterable[str] = ()):
         super().__init__([bytes([byte]) for byte in range(256)], merges, specials)
@@ -318,20 +319,10 @@ class BPETokenizer(MergeTokenizer):
         """The bytes of a word."""
         return list(to_utf8(word))
 
-    def unknown(self, text: str) -> dict[str, int]:
-        """Nothing is unknown to a tokenizer that knows all bytes: always empty."""
-        return {}
-
     def to_json(self) -> dict:
         """The kind, the merges and the specials."""
         merges = [list(pair) for pair in self.merges]
         return {"kind": self.kind, "merges": merges, "specials": list(self.specials)}
-
-    @staticmethod
-    def from_json(data: dict) -> "BPETokenizer":
-        """Build the tokenizer from the output of `to_json`, every part checked."""
-        merges, specials = json_lists(data, "merges", "specials")
-        return BPETokenizer(merges, specials)
 
 
 def _checked_merges(merges: Sequence[Sequence[int]], base_lengths: list[int]) -> list[Pair]:

@@ -14,7 +14,7 @@ There the ids of the specials come before those of the bytes; here they come aft
 
 from collections.abc import Iterable
 
-from tinygrad_lite.tokenizers.base import Tokenizer, json_lists, to_utf8
+from tinygrad_lite.tokenizers.base import Tokenizer, to_utf8
 
 
 class ByteTokenizer(Tokenizer):
@@ -35,16 +35,6 @@ class ByteTokenizer(Tokenizer):
         """Turn text into token ids, without regard to the names of specials."""
         return list(to_utf8(text))
 
-    def unknown(self, text: str) -> dict[str, int]:
-        """Nothing is unknown to a tokenizer that knows all bytes: always empty."""
-        return {}
-
     def to_json(self) -> dict:
         """The kind and the specials."""
         return {"kind": self.kind, "specials": list(self.specials)}
-
-    @staticmethod
-    def from_json(data: dict) -> "ByteTokenizer":
-        """Build the tokenizer from the output of `to_json`, every part checked."""
-        (specials,) = json_lists(data, "specials")
-        return ByteTokenizer(specials)

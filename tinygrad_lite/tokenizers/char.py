@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tinygrad_lite.cli.errors import TokenizerError
-from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer, json_lists, to_utf8
+from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer, to_utf8
 
 
 class CharTokenizer(Tokenizer):
@@ -28,6 +28,7 @@ class CharTokenizer(Tokenizer):
     """
 
     kind = "char"
+    parts = ("characters",)
 
     def __init__(self, characters: Sequence[str], specials: Iterable[str] = (UNKNOWN,)):
         check_characters(characters)
@@ -55,12 +56,6 @@ class CharTokenizer(Tokenizer):
         """The kind, the characters and the specials."""
         # A list, because two surrogates side by side in one JSON string would be read back as one character.
         return {"kind": self.kind, "characters": list(self._ids), "specials": list(self.specials)}
-
-    @staticmethod
-    def from_json(data: dict) -> "CharTokenizer":
-        """Build the tokenizer from the output of `to_json`, every part checked."""
-        characters, specials = json_lists(data, "characters", "specials")
-        return CharTokenizer(characters, specials)
 
 
 def check_characters(characters: Sequence[str]) -> None:

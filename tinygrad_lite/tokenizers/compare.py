@@ -53,9 +53,7 @@ COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
 class CompareOptions:
     """The options of the comparison."""
 
-    vocab_size: int = option(
-        2048, "size of the vocabularies of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257
-    )
+    vocab_size: int = option(2048, "of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257)
     sample: int = option(200, "length of the passage to show as tokens; 0: none", unit="characters", low=0)
 
 
@@ -109,10 +107,8 @@ def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
     for i, token in enumerate(tokenizer.encode(text)):
         # The end of a line is shown as an escape, and then printed as well.
         end = "\n" if b"\n" in tokenizer.token_bytes(token) else ""
-        if colour:
-            shown.append(COLOURS[i % 2] + tokenizer.render(token) + RESET + end)
-        else:
-            shown.append(tokenizer.render(token) + "|" + end)
+        before, after = (COLOURS[i % 2], RESET) if colour else ("", "|")
+        shown.append(before + tokenizer.render(token) + after + end)
     return "".join(shown) if colour else "".join(shown).removesuffix("|")
 
 

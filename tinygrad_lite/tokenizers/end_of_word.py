@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tinygrad_lite.cli.errors import TokenizerError
-from tinygrad_lite.tokenizers.base import UNKNOWN, json_lists, to_utf8
+from tinygrad_lite.tokenizers.base import UNKNOWN, to_utf8
 from tinygrad_lite.tokenizers.bpe import MAX_MERGES, MergeTokenizer, cut_long, learn_merges
 from tinygrad_lite.tokenizers.char import check_characters
 
@@ -54,6 +54,7 @@ class EndOfWordTokenizer(MergeTokenizer):
     """
 
     kind = "bpe-w"
+    parts = ("characters", "merges")
 
     def __init__(
         self, characters: Sequence[str], merges: Sequence[Sequence[int]], specials: Iterable[str] = (UNKNOWN,)
@@ -123,9 +124,3 @@ class EndOfWordTokenizer(MergeTokenizer):
         characters = [character for character in self._ids if character != " "]
         merges = [list(pair) for pair in self.merges]
         return {"kind": self.kind, "characters": characters, "merges": merges, "specials": list(self.specials)}
-
-    @staticmethod
-    def from_json(data: dict) -> "EndOfWordTokenizer":
-        """Build the tokenizer from the output of `to_json`, every part checked."""
-        characters, merges, specials = json_lists(data, "characters", "merges", "specials")
-        return EndOfWordTokenizer(characters, merges, specials)

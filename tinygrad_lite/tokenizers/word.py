@@ -27,7 +27,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from tinygrad_lite.cli.errors import TokenizerError
-from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer, checked_specials, json_lists, to_utf8
+from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer, checked_specials, to_utf8
 
 PIECE_PATTERN = re.compile(r"[^\W\d_]+|.", re.DOTALL)  # letters, or else any one character
 
@@ -54,6 +54,7 @@ class WordTokenizer(Tokenizer):
     """
 
     kind = "word"
+    parts = ("words",)
 
     def __init__(self, words: Sequence[str], specials: Iterable[str] = (UNKNOWN,)):
         self._ids: dict[str, int] = {}
@@ -99,9 +100,3 @@ class WordTokenizer(Tokenizer):
     def to_json(self) -> dict:
         """The kind, the words and the specials."""
         return {"kind": self.kind, "words": list(self._ids), "specials": list(self.specials)}
-
-    @staticmethod
-    def from_json(data: dict) -> "WordTokenizer":
-        """Build the tokenizer from the output of `to_json`, every part checked."""
-        words, specials = json_lists(data, "words", "specials")
-        return WordTokenizer(words, specials)

@@ -22,9 +22,9 @@ import os
 import reprlib
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 import safetensors
@@ -36,6 +36,7 @@ from tinygrad_lite.cli.errors import CheckpointError
 POSIX = os.name == "posix"  # Linux and macOS
 FORMAT_VERSION = 1
 KEY = "tinygrad_lite"
+TENSORS = ("weights", "optimizer")  # the fields of a checkpoint that are not in the JSON
 # Settings of the model and of the run that once had another name: old name -> name today. No setting has been renamed
 # since version 0.1.0.
 RENAMED: dict[str, str] = {}
@@ -46,20 +47,15 @@ class Checkpoint:
     """The state of a run after `step` updates."""
 
     family: str  # which model: "gpt"
-    model: dict[str, Any]  # settings of the model
-    training: dict[str, Any]  # settings of the run, without paths
-    tokenizer: dict[str, Any]
+    model: dict  # settings of the model
+    training: dict  # settings of the run, without paths
+    tokenizer: dict
     step: int
     best_loss: float | None  # lowest validation loss so far, in nats per token; none before the first evaluation
     best_step: int | None  # the step of that evaluation
     corpus_sha256: str
     weights: dict[str, np.ndarray] = field(repr=False)
     optimizer: dict[str, np.ndarray] = field(repr=False)
-
-
-def versions() -> dict[str, str]:
-    """The versions of the libraries on which the numbers depend."""
-    return {"tinygrad_lite": tinygrad_lite.__version__, "numpy": np.__version__}
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -71,8 +67,8 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """
     info = {
         "format_version": FORMAT_VERSION,
-        "versions": versions(),
-        **{f.name: getattr(checkpoint, f.name) for f in fields(checkpoint) if f.name not in ("weights", "optimizer")},
+        "versions": {"tinygrad_lite": tinygrad_lite.__version__, "numpy": np.__version__},
+        **{name: value for name, value in vars(checkpoint).items() if name not in TENSORS},
     }
     tensors = {f"model.{name}": np.ascontiguousarray(array) for name, array in checkpoint.weights.items()}
     tensors |= {f"optimizer.{name}": np.ascontiguousarray(array) for name, array in checkpoint.optimizer.items()}
@@ -184,22 +180,11 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     if not isinstance(info, dict):
         raise CheckpointError(f"{path}: its description is not a JSON object")
     if info.get("format_version") != FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path} has format version {reprlib.repr(info.get('format_version'))}, this program reads version "
-            f"{FORMAT_VERSION}"
-        )
+        version = reprlib.repr(info.get("format_version"))
+        raise CheckpointError(f"{path} has format version {version}, this program reads version {FORMAT_VERSION}")
     if "best_step" not in info:  # older checkpoints have none
         info["best_step"] = None if info.get("best_loss") is None else info.get("step")
-    kinds = {
-        "family": str,
-        "model": dict,
-        "training": dict,
-        "tokenizer": dict,
-        "step": int,
-        "best_loss": (float, type(None)),
-        "best_step": (int, type(None)),
-        "corpus_sha256": str,
-    }
+    kinds = {name: kind for name, kind in get_type_hints(Checkpoint).items() if name not in TENSORS}
     for name, kind in kinds.items():
         if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
             raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")

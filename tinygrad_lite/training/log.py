@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import TracebackType
 
 import numpy as np
@@ -26,7 +26,7 @@ from tinygrad_lite.training.processes import Numbers
 from tinygrad_lite.training.setup import RunSetup
 
 
-class RunLog:
+class RunLog(AbstractContextManager):
     """The files and the progress bar of a run; used in a `with` statement, which closes the bar."""
 
     def __init__(self, setup: RunSetup, task: Task, model: Module, optimizer: Optimizer) -> None:
@@ -40,9 +40,6 @@ class RunLog:
         bar = {"total": self.options.max_iters, "initial": self.first, "unit": "step", "dynamic_ncols": True}
         self.bar = tqdm(**bar, file=sys.stderr, disable=None)
 
-    def __enter__(self) -> RunLog:
-        return self
-
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.bar.close()
 
@@ -55,9 +52,8 @@ class RunLog:
         if numbers:
             speed = self.tokens / (time.perf_counter() - self.began)
             rate = self.optimizer.lr
-            self.folder.log(
-                step=step + 1, loss=numbers.loss, learning_rate=rate, grad_norm=numbers.norm, tokens_per_second=speed
-            )
+            row = {"loss": numbers.loss, "learning_rate": rate, "grad_norm": numbers.norm, "tokens_per_second": speed}
+            self.folder.log(step=step + 1, **row)
             self.bar.set_postfix_str(f"loss {numbers.loss:.3f}, lr {rate:.2e}, {speed:,.0f} tokens/s")
             self.tokens, self.began = 0, time.perf_counter()
 

@@ -86,10 +86,8 @@ class ModelConfig:
             mark: precedes the names, such as -- for options.
         """
         if self.n_embd % self.n_head and self.head_dim is None:
-            return (
-                f"{mark}n_embd {self.n_embd} is no multiple of {mark}n_head {self.n_head}: "
-                "every head needs the same width"
-            )
+            widths = f"{mark}n_embd {self.n_embd} is no multiple of {mark}n_head {self.n_head}"
+            return f"{widths}: every head needs the same width"
         ids = self.specials.values()
         if len(set(ids)) < len(ids) or max(ids, default=0) >= self.vocab_size:
             return f"{self.specials} are not {len(ids)} different tokens among {self.vocab_size:,}"

@@ -46,15 +46,12 @@ class Task(Protocol):
 
     def describe(self) -> str:
         """One line about the data."""
-        ...
 
     def unknown(self) -> dict[str, int]:
         """The characters or words that the tokenizer does not know, and how often they occur."""
-        ...
 
     def target_tokens(self, step: int) -> int:
         """The number of target tokens of an update, in all of its batches."""
-        ...
 
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, float]]:
         """The batches of one update, each with its share of the update's target tokens; the same for the same step.
@@ -65,15 +62,12 @@ class Task(Protocol):
 
         With several processes, each has some of the rows of every batch; a batch without rows for it may be omitted.
         """
-        ...
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, int]]:
         """The held-out batches, each with its number of target tokens; always the same."""
-        ...
 
     def report(self, model: Any, val_loss: float) -> Report:
         """Further results for a model with this validation loss."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,7 @@ class PlotOptions:
 
     out: list[str] = option([], "plots to write, .svg, .png or .pdf; none: curves.svg in the first run's folder")
     unit: str = option("auto", "auto: bits if there are several runs", choices=("auto", *UNITS))
-    smooth: int = option(
-        9, "number of rows averaged for each point of the training loss; 1: no smoothing", unit="rows", low=1
-    )
+    smooth: int = option(9, "rows averaged for each point of the training loss; 1: no smoothing", unit="rows", low=1)
     log: bool = option(False, "logarithmic axes, on which a power law is a straight line")
 
 
@@ -258,16 +256,13 @@ def describe_best(validation: Curve, scale: float) -> str:
 
 def set_ticks(axes, log: bool) -> None:
     """Write the numbers at the axes as 3, not 3 × 10^0, and as 1,000, not 1e3; and show a light grid."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
 
     if log:
         axes.set_xscale("log")
         axes.set_yscale("log")
         low, high = axes.get_ylim()
-        few, many = (1, 2, 5), (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
-        axes.yaxis.set_major_locator(LogLocator(subs=many if high < 10 * low else few))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        write_out(axes.yaxis, (1, 2, 5) if high >= 10 * low else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8))
     else:
         axes.margins(x=0.02)
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
@@ -277,13 +272,17 @@ def set_ticks(axes, log: bool) -> None:
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def write_out(axis) -> None:
-    """Few numbers on a logarithmic axis, written with all digits: 0.5, 1, 2, ... 500, 1,000."""
+def write_out(axis, digits: Sequence[float] = (1, 2, 5)) -> None:
+    """Few numbers on a logarithmic axis, written with all digits: 0.5, 1, 2, ... 500, 1,000.
+
+    Args:
+        digits: the numbers to write between 1 and 10, and likewise in every other decade.
+    """
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_locator(LogLocator(subs=digits))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}" if value >= 1 else f"{value:g}"))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
 
 
 def save(figure, path: Path) -> None:

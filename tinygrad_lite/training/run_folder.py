@@ -143,13 +143,11 @@ class RunFolder:
 
                     msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
             except (BlockingIOError, PermissionError):
-                raise OptionError(
-                    f"another run is training in {self.path}: wait for it or choose another --out_dir"
-                ) from None
+                reason = f"another run is training in {self.path}: wait for it or choose another --out_dir"
+                raise OptionError(reason) from None
             except OSError as error:
-                raise OptionError(
-                    f"--out_dir {self.path} is on a drive without file locks ({error.strerror}): choose another"
-                ) from None
+                reason = f"--out_dir {self.path} is on a drive without file locks ({error.strerror}): choose another"
+                raise OptionError(reason) from None
             try:
                 yield
             finally:

@@ -12,7 +12,6 @@ row for each of its tokens.
 from __future__ import annotations
 
 import os
-import reprlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -23,7 +22,7 @@ import numpy as np
 from tinygrad_lite.cli.command_line import parse_command_line, split_command_line
 from tinygrad_lite.cli.console import quoted, say
 from tinygrad_lite.cli.errors import CorpusError, OptionError
-from tinygrad_lite.cli.options import build, find_preset, list_presets, read_preset
+from tinygrad_lite.cli.options import brief, build, find_preset, list_presets, read_preset
 from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.nn import Module
@@ -154,9 +153,8 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
     if origin == "resume" and options.overwrite:
         raise OptionError("--resume continues a run and --overwrite starts it again: omit one of them")
     if options.resume and options.init_from not in ("scratch", "resume"):
-        raise OptionError(
-            f"--resume continues a run and --init_from {options.init_from} starts a new one: omit one of them"
-        )
+        start = f"--init_from {options.init_from} starts a new one"
+        raise OptionError(f"--resume continues a run and {start}: omit one of them")
     folder = RunFolder(options.out_dir or Path("out") / (named or default_name(origin, given) or family.preset))
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last)
@@ -223,10 +221,8 @@ def family_of(preset: Mapping[str, Any], families: Sequence[ModelSpec]) -> Model
     for family in families:
         if family.name == name:
             return family
-    named = reprlib.repr(name) if isinstance(name, str) else f"a {type(name).__name__}"
-    raise OptionError(
-        f"the preset names the family {named}, but the families are {', '.join(f.name for f in families)}"
-    )
+    known = ", ".join(family.name for family in families)
+    raise OptionError(f"the preset names the family {brief(name)}, but the families are {known}")
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:

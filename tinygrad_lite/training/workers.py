@@ -260,9 +260,7 @@ def work(
             program(options, task, model, optimizer, comm)
     except (Gone, UserError):  # process 0 has ended, or reports the same error
         pass
-    except MemoryError:
+    except Exception as error:
+        failure = "MemoryError" if isinstance(error, MemoryError) else traceback.format_exc()
         with contextlib.suppress(OSError):
-            pipe.send(("MemoryError", None))
-    except Exception:
-        with contextlib.suppress(OSError):
-            pipe.send((traceback.format_exc(), None))
+            pipe.send((failure, None))

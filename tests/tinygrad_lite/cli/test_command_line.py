@@ -181,10 +181,7 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
             ["--out_dir", "--bias"],
             "--out_dir needs a value: a text (write a value that begins with -- as --out_dir=...)",
         ),
-        (
-            ["a", "b"],
-            "unexpected argument 'b': write options as --name value (train.py --help lists all)",
-        ),
+        (["a", "b"], "unexpected argument 'b': write options as --name value (train.py --help lists all)"),
         (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help lists all)"),
         (["--"], "unexpected argument '--': write options as --name value (train.py --help lists all)"),
         ([""], "unexpected argument '': write options as --name value (train.py --help lists all)"),
@@ -233,16 +230,8 @@ def test_help_shows_every_option_with_type_unit_and_default(monkeypatch, capsys)
     page = help_text(monkeypatch, capsys, 110)
     lines = [line.strip() for line in page.splitlines()]
     assert page.startswith("usage: train.py [preset] [--name value | --name=value ...]\n\nTrain something.\n")
-    assert [line for line in lines if line.endswith(":")] == [
-        "examples:",
-        "most used:",
-        "options:",
-        "sampling:",
-        "training:",
-        "model:",
-        "run:",
-        "about:",
-    ]
+    headings = "examples:, most used:, options:, sampling:, training:, model:, run:, about:".split(", ")
+    assert [line for line in lines if line.endswith(":")] == headings
     assert lines[lines.index("examples:") + 1 : lines.index("options:")] == [
         "train.py                           what happens then",
         "train.py --text my.txt --max_iters 99",

@@ -76,11 +76,7 @@ def test_windows_calls_a_reader_that_went_away_an_invalid_argument():
         "console.run_command('make', main)\n"
     )
     said = f"make: [Errno {errno.EINVAL}] Invalid argument"
-    for words, status, err in (
-        (["windows"], 141, ""),
-        (["windows", "a?b"], 1, f"{said}: 'a?b'"),
-        (["linux"], 1, said),
-    ):
+    for words, status, err in ((["windows"], 141, ""), (["windows", "a?b"], 1, f"{said}: 'a?b'"), (["linux"], 1, said)):
         done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, check=False)
         assert (done.returncode, done.stderr.decode("utf-8").strip()) == (status, err)
 

@@ -417,7 +417,7 @@ def test_tatoeba_is_turned_to_german_and_english(web):
 
 def test_tatoeba_in_another_form_is_refused(web):
     web.files[pair_sources.TATOEBA] = zipped({"deu.txt": "Go.\tGeh.\nHi. Hallo.\n"})
-    with pytest.raises(CorpusError, match=r"^line 2 of https://.*deu-eng\.zip has no tab"):
+    with pytest.raises(CorpusError, match=r"^https://.*deu-eng\.zip, line 2: expected source TAB target"):
         RECIPES["tatoeba"].make()
     web.files[pair_sources.TATOEBA] = b"<html>moved</html>"
     with pytest.raises(CorpusError, match=r"^https://.*deu-eng\.zip cannot be unpacked: "):

@@ -283,8 +283,10 @@ def test_the_length_factor_is_that_of_the_paper():
         ({"max_new_tokens": -1}, "max_new_tokens is -1"),
         ({"length_penalty": -1.0}, "length_penalty is -1.0"),
         ({"length_penalty": math.inf}, "length_penalty is inf"),
+        ({"length_penalty": math.nan}, "length_penalty is nan"),
         ({"stop_token": 4}, "token 4 is not in the vocabulary"),
-        ({"forbidden": (7,)}, "token 7 is not in the vocabulary"),
+        ({"forbidden": (7,)}, "token 7 is not in the vocabulary of 4 tokens"),
+        ({"forbidden": (-1,)}, "token -1 is not in the vocabulary"),
         ({"stop_token": 1, "forbidden": (1,)}, "stop_token 1 is also in forbidden"),
     ],
 )
@@ -293,6 +295,7 @@ def test_settings_out_of_range_are_refused(bad, message):
     with pytest.raises(DecodingError, match=message):
         search(model, [0], **{"beam": 2, "max_new_tokens": 3} | bad)
     assert model.batches == []
+    search(model, [0], beam=4, n_best=4, max_new_tokens=0, length_penalty=10)  # the ends of the ranges are allowed
 
 
 def test_nothing_that_can_follow_and_nan_are_errors():

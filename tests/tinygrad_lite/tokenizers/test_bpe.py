@@ -121,19 +121,8 @@ def test_round_trip_of_any_text(text):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "\0",
-        "a\0b",
-        "\r\n\r\n",
-        "  zwei  Leerzeichen ",
-        "\t\n „So“ – 1.000,50 €",
-        "👩‍👩‍👧‍👦",
-        "שלום",
-        "\ud83d\ude00",
-        "\udcff",
-        "u\u0308ber",
-    ],
+    ["", "\0", "a\0b", "\r\n\r\n", "  zwei  Leerzeichen ", "\t\n „So“ – 1.000,50 €", "👩‍👩‍👧‍👦", "שלום", "\ud83d\ude00"]
+    + ["\udcff", "u\u0308ber"],
 )
 def test_round_trip_of_difficult_texts(text):
     assert TOKENIZER.decode(TOKENIZER.encode(text)) == text

@@ -15,36 +15,11 @@ from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import TrainOptions
 
 # As version 0.1.0 wrote them, key by key.
-GPT_OF_0_1_0 = {
-    "vocab_size": 11,
-    "block_size": 7,
-    "n_layer": 2,
-    "n_head": 2,
-    "n_embd": 6,
-    "dropout": 0.1,
-    "bias": False,
-    "positions": "learned",
-    "activation": "gelu",
-    "norm_eps": 1e-05,
-    "n_inner": 0,
-}
-SEQ2SEQ_OF_0_1_0 = {
-    "vocab_size": 23,
-    "pad": 0,
-    "bos": 1,
-    "eos": 2,
-    "n_layer": 3,
-    "n_head": 4,
-    "n_embd": 64,
-    "n_inner": 0,
-    "block_size": 32,
-    "bias": True,
-    "norm_first": True,
-    "activation": "relu",
-    "positions": "sinusoidal",
-    "dropout": 0.1,
-    "label_smoothing": 0.0,
-}
+GPT_OF_0_1_0 = {"vocab_size": 11, "block_size": 7, "n_layer": 2, "n_head": 2, "n_embd": 6, "dropout": 0.1}
+GPT_OF_0_1_0 |= {"bias": False, "positions": "learned", "activation": "gelu", "norm_eps": 1e-05, "n_inner": 0}
+SEQ2SEQ_OF_0_1_0 = {"vocab_size": 23, "pad": 0, "bos": 1, "eos": 2, "n_layer": 3, "n_head": 4, "n_embd": 64}
+SEQ2SEQ_OF_0_1_0 |= {"n_inner": 0, "block_size": 32, "bias": True, "norm_first": True, "activation": "relu"}
+SEQ2SEQ_OF_0_1_0 |= {"positions": "sinusoidal", "dropout": 0.1, "label_smoothing": 0.0}
 BOTH = pytest.mark.parametrize(
     ("config", "options", "old"),
     [(GPTConfig, GPTOptions, GPT_OF_0_1_0), (Seq2SeqConfig, Seq2SeqOptions, SEQ2SEQ_OF_0_1_0)],

@@ -199,7 +199,7 @@ def test_logarithmic_axes_have_no_step_0(folders, tmp_path):
     with new.locked():
         new.begin({})
     new.log(step=0, val_loss=1.0, bits_per_char=2.0)
-    with pytest.raises(OptionError, match="has nothing after step 0 yet: draw it without --log"):
+    with pytest.raises(OptionError, match="has nothing after step 0 yet: omit --log"):
         main([str(new.path), "--log", "--out", str(picture)])
     assert main([str(new.path), "--out", str(picture)]) == 0
     new.log(step=10, loss=3.0, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=1.0)
@@ -210,7 +210,7 @@ def test_logarithmic_axes_have_no_step_0(folders, tmp_path):
 def test_a_run_without_an_evaluation_can_be_drawn_in_nats_only(folders):
     pytest.importorskip("matplotlib")
     assert main([str(folders[1])]) == 0
-    with pytest.raises(OptionError, match=r"two.metrics\.csv: bits .* are known after an evaluation; take --unit nats"):
+    with pytest.raises(OptionError, match=r"two.metrics\.csv: bits .* need an evaluation; use --unit nats"):
         main([*map(str, folders)])
 
 

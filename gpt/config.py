@@ -28,25 +28,68 @@ class GPTConfig(ModelConfig):
     n_embd: int = option(128, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
     dropout: float = option(0.0, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
     bias: bool = option(False, "whether linear maps and norms have a bias", group="model")
-    positions: str = option("learned", "how a token knows its place", choices=("learned", "sinusoidal"), group="model")
+    positions: str = option(
+        "learned", "how a token knows its place", choices=("learned", "sinusoidal", "rotary"), group="model"
+    )
     activation: str = option("gelu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
     norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
     n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
+    norm: str = option("layernorm", "what every norm is", choices=("layernorm", "rmsnorm"), group="model")
+    norm_weight: bool = option(True, "whether norms have a learned gain; false needs rmsnorm", group="model")
+    rope_theta: float = option(
+        10000.0, "base of the rotary positions' frequencies", above=0.0, high=1e12, group="model"
+    )
+    qk_norm: bool = option(False, "RMS norm of each head's queries and keys", group="model")
+    attention_scale: float | None = option(
+        None, "factor of attention's scores; none: 1 / sqrt(width of a head)", above=0.0, high=1e6, group="model"
+    )
+    n_kv_head: int | None = option(
+        None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1, group="model"
+    )
+    head_dim: int | None = option(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000, group="model")
+    zero_init: bool = option(False, "begin with residual projections of 0", group="training")
+    tie_weights: bool = option(True, "one matrix for tokens at the input and at the output", group="model")
+    shortcut: bool = option(False, "give every block the embeddings, too, mixed in by learned numbers", group="model")
+    logit_cap: float | None = option(
+        None, "logits stay between -c and c, by c tanh(x / c); none: any", above=0.0, high=1e6, group="model"
+    )
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
         ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "bias", "positions")
     )
 
+    def misfit(self, mark: str = "") -> str:
+        """Which settings contradict each other, in words; empty if none do."""
+        if self.n_head % (self.n_kv_head or 1):
+            return (
+                f"{mark}n_head {self.n_head} is no multiple of {mark}n_kv_head {self.n_kv_head}: "
+                "every head of keys and values serves the same number of queries"
+            )
+        if not self.norm_weight and self.norm != "rmsnorm":
+            return f"a norm without a gain is {mark}norm rmsnorm, not {self.norm}"
+        if misfit := super().misfit(mark):
+            return misfit
+        if self.positions == "rotary" and self.head_width % 2:
+            return f"{mark}positions rotary turns pairs of numbers, but a head has {self.head_width}, an odd number"
+        return ""
+
     def activations(self, batch_size: int) -> int:
         """About how many numbers a training micro-step keeps for its backward pass (fused operations).
 
-        Only what a derivative needs is kept. Per token and block: two norms (normalised input and output) 4 C, queries,
-        keys and values 3 C, attention's output C, the feed-forward's hidden layer before and after GELU 2 F, and for
-        each head the attention weights that causality leaves: of T a little more than half, as blocks of rows see them.
+        Only what a derivative needs is kept. Per token and block: two norms (normalised input and output, one array
+        without a gain) 4 C, queries, keys and values 3 H D, attention's output H D, the feed-forward's hidden layer
+        before and after GELU 2 F, and for each head the attention weights that causality leaves: of T a little more
+        than half, as blocks of rows see them.
         """
-        c, t = self.n_embd, self.block_size
-        weights = self.n_head * (t + min(t, ROW_BLOCK)) // 2
-        per_token = self.n_layer * (8 * c + 2 * self.n_hidden + weights) + 2 * c + self.vocab_size
+        c, t, heads = self.n_embd, self.block_size, self.n_head * self.head_width
+        norm = 2 * c if self.norm_weight else c
+        attention = 4 * heads + self.n_head * (t + min(t, ROW_BLOCK)) // 2
+        if self.qk_norm:
+            attention += heads + self.cached_width
+        hidden = (3 if self.activation == "swiglu" else 2) * self.n_hidden
+        shortcut = c if self.shortcut else 0
+        logits = self.vocab_size * (1 if self.logit_cap is None else 2)
+        per_token = self.n_layer * (2 * norm + attention + hidden + shortcut) + norm + logits
         return batch_size * self.block_size * per_token
 
 

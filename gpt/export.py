@@ -87,6 +87,7 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
         end: the id of the token that ends a text, None if there is none.
     Raises: CheckpointError if GPT-2 has no name for one of them, which is found out by reading them back.
     """
+    names = (name for name, ours in OUR_ACTIVATION.items() if ours == config.activation)
     theirs = {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -96,7 +97,7 @@ def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any
         "n_layer": config.n_layer,
         "n_head": config.n_head,
         "n_inner": config.n_inner or None,
-        "activation_function": next(name for name, ours in OUR_ACTIVATION.items() if ours == config.activation),
+        "activation_function": next(names, "gelu"),  # of one without a name, this refuses it below
         "layer_norm_epsilon": config.norm_eps,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.dropout,

@@ -8,9 +8,10 @@ it, and what does not depend on the text is computed once:
   (n * g + b) W^T + c = n (W * g)^T + (W b + c).
 - Every layer norm takes the mean off x, and nothing else ever reads x. So the mean is taken off beforehand from all
   that is added up in x: the embeddings, and what attention and feed-forward give. Then x has mean 0 by itself, and
-  all that is left of the norm is a division by the deviation, sqrt(sum(x^2) / C + eps). As sqrt(C) can go into the
-  linear map too, it becomes a division by sqrt(sum(x^2) + C eps).
-- Queries, keys and values come from one product with the three matrices side by side, the query's divided by sqrt(D).
+  all that is left of the norm is a division by the deviation, sqrt(sum(x^2) / C + eps), as in an RMS norm. As sqrt(C)
+  can go into the linear map too, it becomes a division by sqrt(sum(x^2) + C eps).
+- Queries, keys and values come from one product with the three matrices side by side, the query's divided by sqrt(D);
+  where queries and keys have a norm of their own, that is done to its gain.
 - Weights lie as (in, out), the way in which a row vector times a matrix reads them fastest.
 
 `GPT.forward` is the definition; the tests hold the two together.
@@ -19,12 +20,13 @@ it, and what does not depend on the text is computed once:
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from tinygrad_lite.functional.gelu import gelu_array
-from tinygrad_lite.nn import LayerNorm, Linear, Module
+from tinygrad_lite.functional.rotary import rotary_factors, turn
+from tinygrad_lite.nn import LayerNorm, Linear, Module, RMSNorm
 from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, sinusoidal_positions
 
 MOST_PARAMETERS = 40_000_000  # beyond, reading the weights takes the time, and a copy of them much memory
@@ -38,26 +40,32 @@ class FastStep:
     def __init__(self, model: Module) -> None:
         self.made_of = [(parameter.data, parameter.version) for parameter in model.parameters()]
         config = model.config
-        self.heads = config.n_head
         tokens = model.token_embedding.weight.data
+        positions = None
         if config.positions == "learned":
             positions = model.position_embedding.weight.data
-        else:
+        elif config.positions == "sinusoidal":
             tokens = tokens * tokens.dtype.type(config.n_embd**0.5)
             positions = sinusoidal_positions(config.block_size, config.n_embd).astype(tokens.dtype)
-        self.tokens, self.positions = centred(tokens), centred(positions)
+        balanced = centred if config.norm == "layernorm" else np.asarray
+        self.tokens, self.positions = balanced(tokens), None if positions is None else balanced(positions)
+        self.turns = None
+        if config.positions == "rotary":
+            self.turns = rotary_factors(config.block_size, model.blocks[0].mixer.frequencies, tokens.dtype)
+        self.shares = np.stack([model.x_share.data, model.x0_share.data], 1) if config.shortcut else None
         # An array without axes: NumPy would need a microsecond to make it of Python's number, each time.
         self.smallest = np.array(config.n_embd * config.norm_eps, tokens.dtype)
-        self.layers = [Layer(block, config.n_embd // config.n_head) for block in model.blocks]
+        self.layers = [Layer(block, balanced) for block in model.blocks]
         self.head = fold(model.final_norm, [model.lm_head])
+        self.logit_cap = config.logit_cap
 
     @staticmethod
     def fits(model: Module) -> bool:
         """Whether these formulas are the model's, and worth it: on a CPU, not too large, made of blocks as here."""
         config = model.config
-        numbers = model.num_parameters()
-        if config.positions == "sinusoidal":  # which are kept for every position of the context
-            numbers += config.block_size * config.n_embd
+        # What is kept for every position of the context.
+        widths = {"learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
+        numbers = model.num_parameters() + config.block_size * widths[config.positions]
         known = all(
             type(block.mixer) is MultiHeadAttention and type(block.mlp) is FeedForward and block.norm_first
             for block in model.blocks
@@ -72,11 +80,20 @@ class FastStep:
     def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
         """Append a token per row (B,) to the caches: log-probabilities (B, V) of what follows."""
         with np.errstate(all="ignore"):
-            x = self.tokens[tokens] + self.positions[caches[0].length]  # (B, C)
-            for layer, cache in zip(self.layers, caches, strict=True):
-                x += layer.attend(normalise(x, self.smallest), cache, self.heads)
+            x, now = self.tokens[tokens], caches[0].length  # (B, C)
+            if self.positions is not None:
+                x += self.positions[now]
+            factors = None if self.turns is None else self.turns[:, now]
+            embedded = x
+            for number, (layer, cache) in enumerate(zip(self.layers, caches, strict=True)):
+                if self.shares is not None:
+                    x_share, embedded_share = self.shares[number]
+                    x = x * x_share + embedded * embedded_share
+                x += layer.attend(normalise(x, self.smallest), cache, factors)
                 x += layer.feed_forward(normalise(x, self.smallest))
             logits = apply(self.head, normalise(x, self.smallest))
+            if self.logit_cap is not None:
+                logits = np.tanh(logits / self.logit_cap) * self.logit_cap
             logits -= logits.max(axis=-1, keepdims=True)
             return logits - np.log(np.add.reduce(np.exp(logits), axis=-1, keepdims=True))
 
@@ -84,33 +101,49 @@ class FastStep:
 class Layer:
     """The matrices of one block."""
 
-    def __init__(self, block: Block, width_of_head: int) -> None:
+    def __init__(self, block: Block, balanced: Callable[[np.ndarray], np.ndarray]) -> None:
         attention, mlp = block.mixer, block.mlp
+        self.heads, self.kv_heads, self.width = attention.n_head, attention.n_kv_head, attention.head_dim
         self.query_key_value = fold(block.mixer_norm, [attention.query, attention.key, attention.value])
-        queries = slice(0, len(attention.query.weight.data))
-        for part in self.query_key_value:
-            if part is not None:
-                part[..., queries] /= math.sqrt(width_of_head)
-        self.output = centred_output(attention.output)
-        self.up = fold(block.mlp_norm, [mlp.up])
-        self.down = centred_output(mlp.down)
+        divisor = math.sqrt(self.width) if attention.scale is None else 1 / attention.scale
+        self.gains = None
+        if attention.query_norm is None:
+            queries = slice(0, len(attention.query.weight.data))
+            for part in self.query_key_value:
+                if part is not None:
+                    part[..., queries] /= divisor
+        else:
+            norms = [attention.query_norm] * self.heads + [attention.key_norm] * self.kv_heads
+            dtype = attention.query.weight.dtype
+            self.gains = np.stack([gain(norm, self.width) * np.ones(self.width, dtype) for norm in norms])
+            self.gains[: self.heads] /= divisor
+            self.smallest = np.array(self.width * attention.query_norm.eps, dtype)
+        self.output = balanced_output(attention.output, balanced)
+        self.up = fold(block.mlp_norm, [mlp.gate, mlp.up] if mlp.activation == "swiglu" else [mlp.up])
+        self.down = balanced_output(mlp.down, balanced)
         self.activation = mlp.activation
 
-    def attend(self, x: np.ndarray, cache: KVCache, heads: int) -> np.ndarray:
-        """Attend to everything so far: (B, C) -> (B, C)."""
-        batch, width = x.shape
-        joint = apply(self.query_key_value, x).reshape(batch, 3, heads, 1, width // heads)
+    def attend(self, x: np.ndarray, cache: KVCache, factors: np.ndarray | None) -> np.ndarray:
+        """Attend to everything so far, from a place whose rotation has these factors, if any: (B, C) -> (B, C)."""
+        batch, heads, kv_heads, width = len(x), self.heads, self.kv_heads, self.width
+        joint = apply(self.query_key_value, x).reshape(batch, heads + 2 * kv_heads, width)
+        queries_keys = joint[:, : heads + kv_heads]
+        if self.gains is not None:
+            queries_keys[...] = normalise(queries_keys, self.smallest) * self.gains
+        if factors is not None:
+            queries_keys[...] = turn(queries_keys, *factors)
         now, end = cache.length, cache.length + 1
         if cache.both is None:
-            cache.make_room(x, batch, heads, width // heads)
-        cache.both[:, :, :, now:end] = joint[:, 1:]
+            cache.make_room(x, batch, kv_heads, width)
+        cache.both[:, :, :, now:end] = joint[:, heads:].reshape(batch, 2, kv_heads, 1, width)
         cache.length = end
         keys_values = cache.both[:, :, :, :end]
-        scores = joint[:, 0] @ keys_values[:, 0].swapaxes(-1, -2)  # (B, H, 1, S)
+        queries = joint[:, :heads].reshape(batch, kv_heads, heads // kv_heads, width)
+        scores = queries @ keys_values[:, 0].swapaxes(-1, -2)  # (B, n_kv_head, queries of a group, S)
         scores -= scores.max(axis=-1, keepdims=True)
         np.exp(scores, out=scores)
         scores /= np.add.reduce(scores, axis=-1, keepdims=True)
-        return apply(self.output, (scores @ keys_values[:, 1]).reshape(batch, width))
+        return apply(self.output, (scores @ keys_values[:, 1]).reshape(batch, heads * width))
 
     def feed_forward(self, x: np.ndarray) -> np.ndarray:
         """(B, C) -> (B, C)."""
@@ -118,14 +151,18 @@ class Layer:
 
 
 def activate(x: np.ndarray, activation: str) -> np.ndarray:
-    """The non-linearity of a feed-forward part, as in `FeedForward.hidden`."""
-    if activation == "relu":
-        return np.maximum(x, 0, out=x)
+    """The non-linearity of a feed-forward part, as in `FeedForward.hidden`; of a gated one, x is gate and up."""
+    if activation == "swiglu":
+        gate, up = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
+        return gate / (1 + np.exp(-gate)) * up
+    if activation in ("relu", "relu2"):
+        np.maximum(x, 0, out=x)
+        return x if activation == "relu" else np.multiply(x, x, out=x)
     return gelu_array(x, "tanh" if activation == "gelu_tanh" else "none")
 
 
 def normalise(x: np.ndarray, smallest: np.ndarray) -> np.ndarray:
-    """Each row, of mean 0, divided by sqrt(C) times its deviation; `smallest` is C eps."""
+    """Each row divided by its length, which is sqrt(C) times its root mean square; `smallest` is C eps."""
     return x / np.sqrt(np.vecdot(x, x)[..., None] + smallest)
 
 
@@ -143,19 +180,23 @@ def apply(affine: Affine, x: np.ndarray) -> np.ndarray:
     return y
 
 
-def centred_output(linear: Linear) -> Affine:
-    """A linear map whose results have mean 0."""
-    matrix = np.ascontiguousarray(centred(linear.weight.data.T))
-    return matrix, None if linear.bias is None else centred(linear.bias.data)
+def balanced_output(linear: Linear, balanced: Callable[[np.ndarray], np.ndarray]) -> Affine:
+    """A linear map whose results are what `balanced` makes of them: of mean 0, or as they are."""
+    matrix = np.ascontiguousarray(balanced(linear.weight.data.T))
+    return matrix, None if linear.bias is None else balanced(linear.bias.data)
 
 
-def fold(norm: LayerNorm, linears: Sequence[Linear]) -> Affine:
-    """Linear maps side by side, behind a norm: with its gain and shift, and sqrt(C) times what `normalise` leaves."""
+def gain(norm: LayerNorm | RMSNorm, width: int) -> np.ndarray | float:
+    """What a norm multiplies with, and sqrt(C) times what `normalise` leaves."""
+    return math.sqrt(width) if norm.weight is None else norm.weight.data * math.sqrt(width)
+
+
+def fold(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Affine:
+    """Linear maps side by side, behind a norm: with its gain, and its shift if it has one."""
     weights = np.concatenate([linear.weight.data for linear in linears])  # (out, in)
     shift = None
     if linears[0].bias is not None:
         shift = np.concatenate([linear.bias.data for linear in linears])
-    if norm.bias is not None:
+    if isinstance(norm, LayerNorm) and norm.bias is not None:
         shift = weights @ norm.bias.data + (0 if shift is None else shift)
-    gain = norm.weight.data * math.sqrt(weights.shape[1])
-    return np.ascontiguousarray((weights * gain).T), shift
+    return np.ascontiguousarray((weights * gain(norm, weights.shape[1])).T), shift

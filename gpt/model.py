@@ -2,6 +2,8 @@
 
     ids (B, T) -> token embedding + position embedding -> n_layer blocks -> norm -> logits (B, T, V)
 
+With rotary positions there is no position embedding: attention turns its queries and keys instead.
+
 Attention is causal: position t sees positions 0..t only, so all T predictions of a training sequence are made, and
 learned from, in one pass.
 
@@ -10,6 +12,8 @@ References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of na
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from gpt.config import GPTConfig
@@ -17,7 +21,7 @@ from gpt.fast_step import FastStep
 from tinygrad_lite import functional as F
 from tinygrad_lite.decoding.state import GenerationState, Generator
 from tinygrad_lite.device import get_device
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter, RMSNorm
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import (
     Block,
@@ -31,7 +35,10 @@ from tinygrad_lite.transformer import (
 
 
 class GPT(Generator):
-    """A decoder-only Transformer with GPT-2's initialisation and an output matrix tied to the token embedding."""
+    """A decoder-only Transformer with GPT-2's initialisation. Which parts it has, `gpt/config.py` says.
+
+    The defaults are GPT-2's parts: layer norm, learned positions, GELU, an output matrix tied to the token embedding.
+    """
 
     position_tables = frozenset({"position_embedding.weight"})  # of which a shorter context needs a part
     fast_version = FastStep
@@ -44,21 +51,38 @@ class GPT(Generator):
         if config.positions == "learned":
             self.position_embedding = Embedding(config.block_size, width)
         self.dropout = Dropout(config.dropout)
-        self.blocks = [
-            Block(
-                MultiHeadAttention(width, config.n_head, config.dropout, config.bias),
-                FeedForward(width, config.n_hidden, config.dropout, config.bias, config.activation),
-                width,
-                config.bias,
-                eps=config.norm_eps,
-            )
-            for _ in range(config.n_layer)
-        ]
-        self.final_norm = LayerNorm(width, config.bias, config.norm_eps)
+        self.blocks = [self._block() for _ in range(config.n_layer)]
+        self.final_norm = self._norm(width)
         self.lm_head = Linear(width, config.vocab_size, bias=False)
-        # Tied: the row that stands for a token at the input also scores it at the output (Press, Wolf 2017).
-        self.lm_head.weight = self.token_embedding.weight
-        init_gpt2(self, config.n_layer)
+        if config.tie_weights:
+            # The row that stands for a token at the input also scores it at the output (Press, Wolf 2017).
+            self.lm_head.weight = self.token_embedding.weight
+        if config.shortcut:  # at first, nothing of the embeddings x0 is added
+            self.x_share = Parameter.create((config.n_layer,), lambda shape: np.ones(shape, np.float32))
+            self.x0_share = Parameter.create((config.n_layer,), lambda shape: np.zeros(shape, np.float32))
+        init_gpt2(self, config.n_layer, config.zero_init)
+
+    def _block(self) -> Block:
+        c = self.config
+        attention = MultiHeadAttention(
+            c.n_embd,
+            c.n_head,
+            c.dropout,
+            c.bias,
+            n_kv_head=c.n_kv_head,
+            head_dim=c.head_dim,
+            qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
+            frequencies=rotary_frequencies(c) if c.positions == "rotary" else None,
+            scale=c.attention_scale,
+        )
+        mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
+        return Block(attention, mlp, c.n_embd, norm=self._norm)
+
+    def _norm(self, width: int) -> Module:
+        c = self.config
+        if c.norm == "rmsnorm":
+            return RMSNorm(width, c.norm_weight, c.norm_eps)
+        return LayerNorm(width, c.bias, c.norm_eps)
 
     def forward(self, ids: Tensor, caches: list[KVCache] | None = None, padding: np.ndarray | None = None) -> Tensor:
         """The logits of the token that follows each position: (B, T) integers -> (B, T, V).
@@ -77,22 +101,34 @@ class GPT(Generator):
         if padding is not None:
             is_text = np.arange(length) >= padding[:, None]  # (B, S)
             mask = Tensor(is_text[:, None, None], device=ids.device)  # for all heads and queries
-        x = self.dropout(self._embed(ids, past, padding))  # (B, T, C)
-        for layer, block in enumerate(self.blocks):
-            x = block(x, mask=mask, is_causal=True, cache=caches[layer] if caches else None)
-        return self.lm_head(self.final_norm(x))
-
-    def _embed(self, ids: Tensor, past: int, padding: np.ndarray | None) -> Tensor:
-        """What a token is plus where it stands: (B, T) -> (B, T, C)."""
-        tokens, end = self.token_embedding(ids), past + ids.shape[1]
         # One row of positions for all, or one for each; those of padding do not matter, but must exist.
-        places = slice(past, end) if padding is None else np.maximum(np.arange(past, end) - padding[:, None], 0)
+        places = slice(past, length)
+        if padding is not None:
+            places = np.maximum(np.arange(past, length) - padding[:, None], 0)
+        mixer = {"mask": mask, "is_causal": True}
+        if self.config.positions == "rotary":
+            mixer["positions"] = Tensor(np.arange(length)[places], device=ids.device)
+        x = embedded = self.dropout(self._embed(ids, places, length))  # (B, T, C)
+        for layer, block in enumerate(self.blocks):
+            if self.config.shortcut:
+                x = x * self.x_share[layer] + embedded * self.x0_share[layer]
+            x = block(x, cache=caches[layer] if caches else None, **mixer)
+        logits = self.lm_head(self.final_norm(x))
+        if self.config.logit_cap is not None:
+            logits = (logits * (1 / self.config.logit_cap)).tanh() * self.config.logit_cap
+        return logits
+
+    def _embed(self, ids: Tensor, places: slice | np.ndarray, length: int) -> Tensor:
+        """What a token is, plus where it stands unless attention says that: (B, T) -> (B, T, C)."""
+        tokens = self.token_embedding(ids)
+        if self.config.positions == "rotary":
+            return tokens
         if self.config.positions == "learned":
-            if padding is None:
+            if isinstance(places, slice):
                 return tokens + self.position_embedding.weight[places]
             return tokens + self.position_embedding(Tensor(places, device=ids.device))
         # Fixed codes have size 1; the embeddings are lifted to their scale (Vaswani et al. 2017, section 3.4).
-        codes = sinusoidal_positions(end, self.config.n_embd)[places].astype(tokens.dtype)
+        codes = sinusoidal_positions(length, self.config.n_embd)[places].astype(tokens.dtype)
         return tokens * self.config.n_embd**0.5 + Tensor.wrap(get_device(ids.device).from_host(codes))
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -103,15 +139,28 @@ class GPT(Generator):
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products with which one token is learned.
 
-        Forward, attention takes 2 C T multiplications and as many additions per token and block (scores, and the
-        weighted sum of values), beside the linear maps. Backward costs twice that: once for the gradient of the
-        input, once for that of the weights. Norms, softmax, GELU and the optimizer are not counted.
+        Forward, attention takes 2 H D T multiplications and as many additions per token and block (scores, and the
+        weighted sum of values), beside the linear maps; H D is C unless heads have a width of their own. Backward costs
+        twice that: once for the gradient of the input, once for that of the weights. Norms, softmax, activations and
+        the optimizer are not counted.
 
         Reference: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B.
         """
         config = self.config
-        return 3 * (linear_flops(self) + config.n_layer * 4 * config.n_embd * config.block_size)
+        attention = 4 * config.n_head * config.head_width * config.block_size
+        return 3 * (linear_flops(self) + config.n_layer * attention)
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
         """The logits after each of ids (B, n): see `decoding/state.py`."""
         return self(ids, state.caches, state.padding)
+
+
+def rotary_frequencies(config: GPTConfig) -> tuple[float, ...]:
+    """By how many radians a step of one position turns each of the D/2 pairs of a head.
+
+    f_i = theta^(-2i/D): from 1 down to about 1/theta, so that some pairs tell neighbours apart and some distant words.
+
+    Reference: Su et al. 2021, section 3.2.2 (arXiv:2104.09864).
+    """
+    width = config.head_width
+    return tuple(config.rope_theta ** (-2 * i / width) for i in range(width // 2))

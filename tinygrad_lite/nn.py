@@ -263,6 +263,18 @@ class LayerNorm(Module):
         return F.layer_norm(x, self.weight, self.bias, self.eps)
 
 
+class RMSNorm(Module):
+    """Each vector of width C divided by its root mean square; then, unless weight=False, a learned gain."""
+
+    def __init__(self, width: int, weight: bool = True, eps: float = 1e-5) -> None:
+        super().__init__()
+        self.weight = Parameter.create((width,), lambda shape: np.ones(shape, np.float32)) if weight else None
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x, self.weight, self.eps)
+
+
 class Dropout(Module):
     """Dropout with probability p while training; nothing after `eval()`."""
 

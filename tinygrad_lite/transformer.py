@@ -1,6 +1,6 @@
 """The parts that every Transformer is built from: positions, multi-head attention, feed-forward, the block.
 
-    B batch    T target length    S source length    C width (n_embd)    H heads    D = C / H head width
+    B batch    T target length    S source length    C width (n_embd)    H heads    D head width, C / H by default
 
 Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762), sections 3.1 to 3.5.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -96,21 +97,55 @@ class MultiHeadAttention(Module):
 
     head_h = attention(x Wq_h, memory Wk_h, memory Wv_h),   y = concat(head_1 .. head_H) Wo
 
-    Self-attention if no memory is given, cross-attention if it is. The H small projections are one C x C matrix each
-    for queries, keys and values, whose output is cut into heads.
+    Self-attention if no memory is given, cross-attention if it is. The H small projections are one matrix each for
+    queries, keys and values, C x C unless told otherwise, whose output is cut into heads.
 
-    Reference: Vaswani et al. 2017, section 3.2.2.
+    What came after 2017, and is left out unless asked for:
+
+        n_kv_head    G = H / n_kv_head queries share one head of keys and values: a smaller cache, read faster
+        qk_norm      queries and keys are normalised head by head, so that no score can grow without limit
+        frequencies  queries and keys are turned by their positions (`functional/rotary.py`)
+
+    References: Vaswani et al. 2017, section 3.2.2; Ainslie et al. 2023 (arXiv:2305.13245) on groups; Henry et al. 2020
+    (arXiv:2010.04245) on the norm.
     """
 
-    def __init__(self, n_embd: int, n_head: int, dropout: float = 0.0, bias: bool = True) -> None:
+    def __init__(
+        self,
+        n_embd: int,
+        n_head: int,
+        dropout: float = 0.0,
+        bias: bool = True,
+        *,
+        n_kv_head: int | None = None,
+        head_dim: int | None = None,
+        qk_norm: Callable[[int], Module] | None = None,
+        frequencies: tuple[float, ...] | None = None,
+        scale: float | None = None,
+    ) -> None:
+        """A module with random weights.
+
+        Args:
+            n_kv_head: heads of keys and values, of which n_head is a multiple; None: n_head.
+            head_dim: D; None: n_embd / n_head.
+            qk_norm: makes the norm of vectors of this width; None: no norm.
+            frequencies: D/2 angles per position; None: positions are not seen here. For self-attention only.
+            scale: the factor of the scores; None: 1 / sqrt(D).
+        """
         super().__init__()
-        if n_embd % n_head:
+        if n_embd % n_head and head_dim is None:
             raise ValueError(f"n_embd {n_embd} cannot be cut into n_head {n_head} heads of one size")
-        self.n_head = n_head
-        self.query = Linear(n_embd, n_embd, bias)
-        self.key = Linear(n_embd, n_embd, bias)
-        self.value = Linear(n_embd, n_embd, bias)
-        self.output = Linear(n_embd, n_embd, bias)
+        n_kv_head = n_kv_head or n_head
+        if n_head % n_kv_head:
+            raise ValueError(f"n_head {n_head} cannot be cut into n_kv_head {n_kv_head} groups of one size")
+        self.n_head, self.n_kv_head, self.head_dim = n_head, n_kv_head, head_dim or n_embd // n_head
+        self.query = Linear(n_embd, n_head * self.head_dim, bias)
+        self.key = Linear(n_embd, n_kv_head * self.head_dim, bias)
+        self.value = Linear(n_embd, n_kv_head * self.head_dim, bias)
+        self.output = Linear(n_head * self.head_dim, n_embd, bias)
+        self.query_norm = qk_norm(self.head_dim) if qk_norm else None
+        self.key_norm = qk_norm(self.head_dim) if qk_norm else None
+        self.frequencies, self.scale = frequencies, scale
         self.weight_dropout = dropout
         self.dropout = Dropout(dropout)
 
@@ -121,6 +156,7 @@ class MultiHeadAttention(Module):
         mask: Tensor | None = None,
         is_causal: bool = False,
         cache: KVCache | None = None,
+        positions: Tensor | None = None,
     ) -> Tensor:
         """(B, T, C) -> (B, T, C).
 
@@ -131,18 +167,23 @@ class MultiHeadAttention(Module):
             is_causal: no attention to later positions.
             cache: the keys and values of earlier positions, to which those of x are added; with a memory, which
                 stays the same while text is generated, those of the memory, computed the first time.
+            positions: for frequencies: (T,) or (B, T) integers, where x stands; from behind the cache on if None.
         """
-        query = self._heads(self.query(x))  # (B, H, T, D)
+        if self.frequencies and positions is None:
+            past = cache.length if cache else 0
+            positions = Tensor(np.arange(past, past + x.shape[1]), device=x.device)
+        query = self._queries(x, positions)  # (B, H, T, D)
         if memory is not None and cache is not None and cache.length:
             key, value = cache.contents()
         else:
             source = x if memory is None else memory
-            key, value = self._heads(self.key(source)), self._heads(self.value(source))  # (B, H, S, D)
+            key = self._heads(self.key(source), self.key_norm, positions)  # (B, n_kv_head, S, D)
+            value = self._heads(self.value(source))
             if cache is not None:
                 key, value = cache.extend(key, value)
         p = self.weight_dropout if self.training else 0.0
-        heads = F.scaled_dot_product_attention(query, key, value, mask, is_causal, p)
-        y = self.output(heads.transpose(1, 2).reshape(x.shape))  # heads side by side again: (B, T, C)
+        heads = F.scaled_dot_product_attention(query, self._grouped(key), self._grouped(value), mask, is_causal, p)
+        y = self.output(heads.transpose(1, 2).reshape(*x.shape[:2], -1))  # heads side by side again: (B, T, C)
         return self.dropout(y)
 
     def weights(
@@ -153,7 +194,9 @@ class MultiHeadAttention(Module):
         The softmax(Q K^T / sqrt(D)) inside `F.scaled_dot_product_attention`, which does not return it.
         The arguments are those of `forward`: without is_causal, a causal model would appear to attend to the future.
         """
-        query, key = self._heads(self.query(x)), self._heads(self.key(x if memory is None else memory))
+        positions = Tensor(np.arange(x.shape[1]), device=x.device) if self.frequencies else None
+        query = self._queries(x, positions)
+        key = self._grouped(self._heads(self.key(x if memory is None else memory), self.key_norm, positions))
         scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]))
         if is_causal:
             t, s = scores.shape[-2:]
@@ -161,20 +204,41 @@ class MultiHeadAttention(Module):
             mask = past if mask is None else mask & past
         return F.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf))
 
-    def _heads(self, x: Tensor) -> Tensor:
+    def _queries(self, x: Tensor, positions: Tensor | None) -> Tensor:
         """(B, T, C) -> (B, H, T, D)."""
+        query = self._heads(self.query(x), self.query_norm, positions)
+        if self.scale is None:
+            return query
+        return query * (self.scale * math.sqrt(self.head_dim))  # attention will divide by sqrt(D)
+
+    def _heads(self, x: Tensor, norm: Module | None = None, positions: Tensor | None = None) -> Tensor:
+        """(B, T, H D) -> (B, H, T, D); of queries and keys after the norm and the turn, where there are such."""
         batch, length, width = x.shape
-        return x.reshape(batch, length, self.n_head, width // self.n_head).transpose(1, 2)
+        heads = x.reshape(batch, length, width // self.head_dim, self.head_dim)
+        if norm is not None:
+            heads = norm(heads)
+        if positions is not None:
+            heads = F.rotary(heads, positions, self.frequencies)
+        return heads.transpose(1, 2)
+
+    def _grouped(self, x: Tensor) -> Tensor:
+        """Keys or values (B, n_kv_head, S, D), once for each query of the group: (B, H, S, D)."""
+        if self.n_kv_head == self.n_head:
+            return x
+        batch, heads, length, width = x.shape
+        copies = x.unsqueeze(2).expand(batch, heads, self.n_head // heads, length, width)
+        return copies.reshape(batch, self.n_head, length, width)
 
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu")  # of a feed-forward part
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "relu2", "swiglu")  # of a feed-forward part
 
 
 class FeedForward(Module):
     """Two linear maps with a non-linearity between, applied to each position alone: C -> F -> C.
 
     y = activation(x W1 + b1) W2 + b2. The 2017 paper takes ReLU, GPT takes GELU ("gelu_tanh" is the form of
-    GPT-2's weights); F is 4 C in both.
+    GPT-2's weights); F is 4 C in both. "relu2" is ReLU squared. "swiglu", Llama's, has a third matrix, for a gate:
+    y = (silu(x Wg) * x W1) W2.
 
     Reference: Vaswani et al. 2017, section 3.3, eq. 2.
     """
@@ -185,6 +249,8 @@ class FeedForward(Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"FeedForward: there is no activation {activation!r}, only {', '.join(ACTIVATIONS)}")
+        if activation == "swiglu":
+            self.gate = Linear(n_embd, n_hidden, bias)
         self.up = Linear(n_embd, n_hidden, bias)
         self.down = Linear(n_hidden, n_embd, bias)
         self.dropout = Dropout(dropout)
@@ -197,6 +263,10 @@ class FeedForward(Module):
         """activation(x W1 + b1): (..., C) -> (..., F)."""
         if self.activation == "relu":
             return self.up(x).relu()
+        if self.activation == "relu2":
+            return F.relu_squared(self.up(x))
+        if self.activation == "swiglu":
+            return F.swiglu(self.gate(x), self.up(x))
         approximate = "tanh" if self.activation == "gelu_tanh" else "none"
         return F.linear_gelu(x, self.up.weight, self.up.bias, approximate)
 
@@ -226,16 +296,22 @@ class Block(Module):
         n_embd: int,
         bias: bool = True,
         norm_first: bool = True,
-        eps: float = 1e-5,
         cross: Module | None = None,
+        norm: Callable[[int], Module] | None = None,
     ) -> None:
+        """A block of these parts.
+
+        Args:
+            norm: makes the norm of vectors of this width; None: a LayerNorm, with a shift if bias.
+        """
         super().__init__()
-        self.mixer_norm = LayerNorm(n_embd, bias, eps)
+        norm = norm or functools.partial(LayerNorm, bias=bias)
+        self.mixer_norm = norm(n_embd)
         self.mixer = mixer
         if cross is not None:
-            self.cross_norm = LayerNorm(n_embd, bias, eps)
+            self.cross_norm = norm(n_embd)
         self.cross = cross
-        self.mlp_norm = LayerNorm(n_embd, bias, eps)
+        self.mlp_norm = norm(n_embd)
         self.mlp = mlp
         self.norm_first = norm_first
 
@@ -244,7 +320,7 @@ class Block(Module):
 
         Args:
             cross: the keyword arguments (memory, mask, cache) of the cross-attention.
-            mixer: those of the mixer (mask, is_causal, cache).
+            mixer: those of the mixer (mask, is_causal, cache, positions).
         """
         x = self._add(x, self.mixer_norm, self.mixer, mixer)
         if self.cross is not None:
@@ -258,13 +334,14 @@ class Block(Module):
         return norm(x + part(x, **arguments))
 
 
-def init_gpt2(model: Module, n_layer: int) -> None:
+def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:
     """GPT-2's initialisation: normal weights of deviation 0.02, zero biases, and calmer residual projections.
 
     Each of the 2 * n_layer residual additions adds variance to x. Shrinking the last matrix of every branch by
-    1/sqrt(2 n_layer) keeps the sum at the variance of one branch.
+    1/sqrt(2 n_layer) keeps the sum at the variance of one branch. With `zero` these matrices begin at 0: at first
+    every block passes on what it gets, and learns what to add.
 
-    Reference: Radford et al. 2019, section 2.3.
+    References: Radford et al. 2019, section 2.3; Zhang et al. 2019 (arXiv:1901.09321) on beginning at 0.
     """
 
     def normal(deviation: float, shape: tuple[int, ...]) -> np.ndarray:
@@ -272,8 +349,9 @@ def init_gpt2(model: Module, n_layer: int) -> None:
 
     for name, module in model.named_modules():
         if isinstance(module, (Linear, Embedding)):
-            calmer = math.sqrt(2 * n_layer) if name.endswith((".output", ".down")) else 1
-            module.weight.reset(functools.partial(normal, 0.02 / calmer))
+            is_last = name.endswith((".output", ".down"))  # of its branch
+            calmer = math.sqrt(2 * n_layer) if is_last else 1
+            module.weight.reset(np.zeros if is_last and zero else functools.partial(normal, 0.02 / calmer))
         if isinstance(module, Linear) and module.bias is not None:
             module.bias.reset(np.zeros)
 

@@ -37,7 +37,7 @@ def test_json_and_back():
         ({"bias": 1}, "bias cannot be 1"),
         ({"dropout": "none"}, "dropout cannot be 'none'"),
         ({"positions": ["learned"]}, "positions cannot be"),
-        ({"positions": "rotary"}, "positions cannot be 'rotary': must be one of learned, sinusoidal"),
+        ({"positions": "none"}, "positions cannot be 'none': must be one of learned, sinusoidal, rotary"),
         ({"n_head": 4}, "do not fit together: n_embd 6 is no multiple of n_head 4"),
         ({"activation": "swish"}, "activation cannot be 'swish': must be one of gelu, gelu_tanh, relu"),
         ({"activation": None}, "activation cannot be None"),
@@ -48,6 +48,12 @@ def test_json_and_back():
         ({"n_inner": 4.0}, r"n_inner cannot be 4\.0"),
         ({"n_inner": 10**12}, "n_inner cannot be 1000000000000"),
         ({"extra": 1}, "expected"),
+        ({"norm_weight": False}, "a norm without a gain is norm rmsnorm, not layernorm"),
+        ({"n_kv_head": 0}, "n_kv_head cannot be 0: must be at least 1, or none"),
+        ({"n_kv_head": 2.0}, r"n_kv_head cannot be 2\.0: must be a whole number, at least 1, or none"),
+        ({"n_kv_head": 3}, "n_head 2 is no multiple of n_kv_head 3: every head of keys and values serves the same"),
+        ({"positions": "rotary"}, "positions rotary turns pairs of numbers, but a head has 3, an odd number"),
+        ({"attention_scale": 0}, "attention_scale cannot be 0: must be above 0 and at most 1000000, or none"),
     ],
 )
 def test_settings_that_no_gpt_has(change, reason):
@@ -55,7 +61,10 @@ def test_settings_that_no_gpt_has(change, reason):
         GPTConfig.from_json({**SMALL.to_json(), **change})
 
 
-LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5}  # fields that old checkpoints do not have
+# Fields that old checkpoints do not have.
+LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5, "norm": "rmsnorm", "norm_weight": False}
+LATER |= {"rope_theta": 500.0, "qk_norm": True, "attention_scale": 0.5, "n_kv_head": 1, "head_dim": 4}
+LATER |= {"zero_init": True, "tie_weights": False, "shortcut": True, "logit_cap": 15.0}
 
 
 def test_a_checkpoint_without_the_later_settings_is_a_gpt_with_the_usual_ones():

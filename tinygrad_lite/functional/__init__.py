@@ -15,7 +15,11 @@ from tinygrad_lite.functional.gelu import gelu
 from tinygrad_lite.functional.layer_norm import layer_norm
 from tinygrad_lite.functional.linear import linear
 from tinygrad_lite.functional.linear_gelu import linear_gelu
+from tinygrad_lite.functional.relu_squared import relu_squared
+from tinygrad_lite.functional.rms_norm import rms_norm
+from tinygrad_lite.functional.rotary import rotary
 from tinygrad_lite.functional.softmax import log_softmax, logsumexp, softmax
+from tinygrad_lite.functional.swiglu import swiglu
 from tinygrad_lite.spelling import no_such_name
 from tinygrad_lite.tensor import Tensor
 
@@ -29,8 +33,12 @@ __all__ = [
     "linear_gelu",
     "log_softmax",
     "logsumexp",
+    "relu_squared",
+    "rms_norm",
+    "rotary",
     "scaled_dot_product_attention",
     "softmax",
+    "swiglu",
 ]
 
 

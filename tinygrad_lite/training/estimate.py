@@ -169,7 +169,7 @@ def too_little_to_sample(trained: Trained, device: str, beam: int, error: Except
     """What writing with a model would have needed, and which options of sample.py make it need less."""
     config, arrays = trained.config, list(trained.weights.values())
     weights = sum(array.nbytes for array in arrays)
-    cache = 2 * config.n_layer * config.block_size * config.n_embd * arrays[0].itemsize
+    cache = 2 * config.n_layer * config.block_size * config.cached_width * arrays[0].itemsize
     advice = ["a smaller --beam"] if beam else []
     advice += ["a shorter text to begin with", "--use_cache=False, which is slow"]
     advice += ["--device cpu"] if device == "cuda" else ["a smaller model"]

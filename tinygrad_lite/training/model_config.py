@@ -23,7 +23,7 @@ from dataclasses import MISSING
 from typing import Any, ClassVar, Self, get_type_hints
 
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
-from tinygrad_lite.cli.options import allowed, check
+from tinygrad_lite.cli.options import allowed, base_type, check
 
 MOST_TOKENS = 10_000_000  # in a vocabulary
 
@@ -38,6 +38,7 @@ class ModelConfig:
     """
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset()
+    n_kv_head = head_dim = None  # unless a model has these settings
     RENAMED: ClassVar[Mapping[str, str]] = {}
 
     @classmethod
@@ -65,13 +66,23 @@ class ModelConfig:
         """F, the width inside a feed-forward part, with the meaning of 0 resolved."""
         return self.n_inner or 4 * self.n_embd
 
+    @property
+    def head_width(self) -> int:
+        """D, the width of a head, with the meaning of None resolved."""
+        return self.head_dim or self.n_embd // self.n_head
+
+    @property
+    def cached_width(self) -> int:
+        """How many numbers the keys of one position and layer have, and as many its values."""
+        return (self.n_kv_head or self.n_head) * self.head_width
+
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do.
 
         Args:
             mark: precedes the names, such as -- for options.
         """
-        if self.n_embd % self.n_head:
+        if self.n_embd % self.n_head and self.head_dim is None:
             return (
                 f"{mark}n_embd {self.n_embd} is no multiple of {mark}n_head {self.n_head}: "
                 "every head needs the same width"
@@ -98,8 +109,8 @@ class ModelConfig:
         kinds, values = get_type_hints(cls), {}
         for name, value in data.items():
             label = f"the model's setting {name} cannot be {reprlib.repr(value)}"
-            if kinds[name] is int and type(value) is float:  # which an option may be: --n_layer 1e1
-                raise CheckpointError(f"{label}: must be {allowed(known[name], int)}")
+            if base_type(kinds[name]) is int and type(value) is float:  # which an option may be: --n_layer 1e1
+                raise CheckpointError(f"{label}: must be {allowed(known[name], kinds[name])}")
             try:
                 values[name] = check(known[name], kinds[name], value, label)
             except OptionError as error:

@@ -212,6 +212,40 @@ def _adamw() -> dict[str, Arguments]:
     }
 
 
+def _rms_norm() -> dict[str, Arguments]:
+    w = normal(6)
+    return {
+        "rows": {"x": normal(4, 6), "weight": w},
+        "vector": {"x": normal(6), "weight": w},
+        "rows, no weight": {"x": normal(4, 6)},
+        "four axes, no weight": {"x": normal(2, 3, 2, 6)},
+        "large eps": {"x": normal(2, 3, 6), "weight": w, "eps": 0.5},
+        "a row of zeros": {"x": np.stack([np.zeros(6), normal(6)]), "weight": w, "eps": 0.1},
+        "no rows": {"x": normal(0, 6), "weight": w},
+        "wide": {"x": normal(3, 7, 128), "weight": normal(128)},
+    }
+
+
+def _rotary() -> dict[str, Arguments]:
+    return {
+        "from the start": {"x": normal(2, 5, 3, 4), "positions": np.arange(5), "frequencies": (1.0, 0.1)},
+        "later": {"x": normal(2, 2, 1, 6), "positions": np.array([70, 71]), "frequencies": (1.0, 0.2, 0.05)},
+        "by row": {"x": normal(2, 3, 2, 2), "positions": integers(9, 2, 3), "frequencies": (0.7,)},
+        "no positions": {"x": normal(2, 0, 2, 2), "positions": np.arange(0), "frequencies": (0.7,)},
+    }
+
+
+def _relu_squared() -> dict[str, Arguments]:
+    shapes = {"number": (), "sequences": (2, 3, 4), "nothing": (0, 3), "several blocks": (3, 27001)}
+    return {name: {"x": normal(*shape)} for name, shape in shapes.items()}
+
+
+def _swiglu() -> dict[str, Arguments]:
+    shapes = {"vector": (7,), "sequences": (2, 3, 4), "nothing": (0, 3), "several blocks": (3, 27001)}
+    cases = {name: {"gate": normal(*shape) * 2, "up": normal(*shape)} for name, shape in shapes.items()}
+    return cases | {"far out": {"gate": np.linspace(-30, 30, 37), "up": normal(37)}}
+
+
 CASES: dict[str, dict[str, Arguments]] = {
     "linear": _linear(),
     "layer_norm": _layer_norm(),
@@ -222,4 +256,8 @@ CASES: dict[str, dict[str, Arguments]] = {
     "embedding": _embedding(),
     "dropout": _dropout(),
     "adamw": _adamw(),
+    "rms_norm": _rms_norm(),
+    "rotary": _rotary(),
+    "relu_squared": _relu_squared(),
+    "swiglu": _swiglu(),
 }

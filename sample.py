@@ -3,7 +3,7 @@
     python sample.py --start "Habe nun, ach!"          continue a prompt, with the newest checkpoint under out/
     python sample.py out/goethe-char/best.safetensors  with this checkpoint
     python sample.py out/reverse --start abcdefghij    translate, with a translation model; --beam 5 --n_best 3
-    python sample.py gpt2/                             with pretrained weights in Hugging Face's GPT-2 layout
+    python sample.py gpt2/                             with pretrained weights in Hugging Face's layout
     python sample.py --start FILE:prompt.txt           the prompt from a file; --start - reads it from stdin
     python sample.py --greedy                          always the most probable token
     python sample.py --beam 4 --n_best 3               search for the most probable continuations
@@ -34,7 +34,7 @@ from gpt.model import GPT
 from gpt.sample_options import HINTS, SampleOptions, check_beam, check_combination
 from gpt.score import score
 from gpt.task import SPEC as gpt
-from gpt.trained import is_gpt2
+from gpt.trained import is_pretrained
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
 from seq2seq.task import SPEC as seq2seq
@@ -75,7 +75,7 @@ def main(argv: list[str]) -> int:
         description="Let a trained model continue a prompt, or translate.",
         examples=EXAMPLES,
         positional="checkpoint",
-        about_positional="a checkpoint, a run's folder, or a folder in Hugging Face's GPT-2 layout (default the newest "
+        about_positional="a checkpoint, a run's folder, or a folder in Hugging Face's layout (default the newest "
         f"checkpoint under {OUT}/)",
         common=("start", "max_new_tokens", "num_samples", "temperature", "seed"),
         ignored=dict.fromkeys(("compile",), "this project has no such feature"),
@@ -150,7 +150,7 @@ def load_any(path: Path) -> Trained:
     if len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
-    if is_gpt2(path):
+    if is_pretrained(path):
         return gpt.load(path)
     if path.is_dir() or path == OUT:
         path = newest_checkpoint(path)

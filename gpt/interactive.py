@@ -1,10 +1,10 @@
-"""A conversation with the model, line by line: what was said before stays its context.
+"""A conversation with the model, line by line: the text so far remains its context.
 
-A GPT only continues a text, so a conversation is one text that two write by turns. Each line that is typed is added
-to it, with its line break, and then the model continues it for max_new_tokens, or to a stop string. As soon as the
-text is longer than the model's context, the oldest part is forgotten.
+A GPT only continues a text, so a conversation is one text that user and model write in turns. Each line that is typed
+is appended to it, with its line break, and then the model continues it for max_new_tokens, or up to a stop string.
+When the text is longer than the model's context, the oldest part is dropped.
 
-A line that begins with / is a command and no part of the text: it changes a setting for the turns that follow.
+A line that begins with / is a command and not part of the text: it changes a setting for the following turns.
 """
 
 from __future__ import annotations
@@ -32,25 +32,25 @@ SETTINGS = (
     "seed",
     "stop",
 )
-HELP = f"""a line is added to the text, and the model continues it; after an empty line it continues what there is
+HELP = f"""a line is appended to the text, and the model continues it; after an empty line it continues the text so far
 /NAME VALUE  change a setting: {", ".join(SETTINGS)}
-/stop        without a value: no stop strings any more
+/stop        without a value: remove all stop strings
 /settings    show them all
-/reset       forget what was said; the settings stay
-/quit        end, as Ctrl-D does (on Windows Ctrl-Z and Enter); Ctrl-C ends an answer
-a line with a blank before its / is text"""
+/reset       start again; the settings stay
+/quit        end, like Ctrl-D (on Windows Ctrl-Z and Enter); Ctrl-C ends a reply
+a line with a space before its / is text"""
 
 Reply = Callable[[Any, str, int], Iterator[str]]
 
 
 class Conversation:
-    """The text so far and the settings for what follows.
+    """The text so far, and the settings for the next turns.
 
     Args:
         options: a dataclass of options that has at least SETTINGS.
-        start: what the conversation begins with.
-        reply: reply(options, text, turn) writes what the model says after the text, and gives it in pieces as it is
-            written; the turn, counted from 0, is for its random numbers.
+        start: the text with which the conversation begins.
+        reply: reply(options, text, turn) writes the model's continuation of the text and yields it in pieces; the turn,
+            counted from 0, selects its random numbers.
         check: check(line) may warn about a line of text.
     """
 
@@ -61,10 +61,10 @@ class Conversation:
         self._reply, self._check = reply, check
 
     def take(self, line: str) -> bool:
-        """Obey a command, or answer a line of text; whether the conversation continues."""
+        """Run a command, or reply to a line of text; returns whether the conversation continues."""
         words = line.strip()
         if line.startswith("/"):
-            return self._obey(words[1:])
+            return self._run(words[1:])
         if words:
             self._check(line)
             self.text += ("" if self.text.endswith("\n") or not self.text else "\n") + line + "\n"
@@ -74,12 +74,12 @@ class Conversation:
                 pieces.append(piece)
         except KeyboardInterrupt:
             say("")
-        finally:  # what was written has been said, even if the answer was cut short
+        finally:  # an interrupted reply stays in the text
             self.text += "".join(pieces)
             self.turn += 1
         return True
 
-    def _obey(self, command: str) -> bool:
+    def _run(self, command: str) -> bool:
         name, _, value = command.partition(" ")
         name = name.replace("-", "_")
         if name == "quit":
@@ -90,7 +90,7 @@ class Conversation:
             say("  ".join(f"{name} {getattr(self.options, name)}" for name in SETTINGS))
         elif name == "reset":
             self.text, self.turn = self._start, 0
-            say("what was said is forgotten")
+            say("the conversation starts again")
         elif name in SETTINGS:
             self._change(name, value)
         else:
@@ -114,7 +114,7 @@ class Conversation:
 
 
 def converse(options: Any, start: str, reply: Reply, check: Callable[[str], None]) -> None:
-    """Read lines from stdin and answer each, to the end of the input or /quit; a mistake is said and forgotten."""
+    """Read lines from stdin and reply to each until the end of the input or /quit; errors are only printed."""
     conversation = Conversation(options, start, reply, check)
     say("type a line; /help explains more, /quit ends")
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""A trained GPT, wherever it is from: one of our checkpoints, a run's folder, or a folder in GPT-2's layout."""
+"""Load a trained GPT from a checkpoint, a run's folder, or a folder in Hugging Face's layout."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from gpt.pretrained import load_gpt2
+from gpt.pretrained import INDEX, load_pretrained
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.training.model_spec import Trained, read_trained
 
@@ -15,22 +15,22 @@ def load_trained(path: Path) -> Trained:
     """Read a trained GPT.
 
     Args:
-        path: a checkpoint; a folder with a config.json, which is one in GPT-2's layout; or any other folder, of which
-            the newest checkpoint is taken.
+        path: a checkpoint; a folder in Hugging Face's layout, which has a config.json; or any other folder, whose
+            newest checkpoint is read.
     Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
     """
-    if is_gpt2(path):
-        config, weights, tokenizer = load_gpt2(path)
+    if is_pretrained(path):
+        title, config, weights, tokenizer = load_pretrained(path)
         if tokenizer is None:
             raise CheckpointError(
                 f"{path} has no tokenizer: put the tokenizer.json (or vocab.json and merges.txt) of its model beside "
                 "its config.json"
             )
-        about = f"{path}: GPT-2 with {GPT.blueprint(config).num_parameters():,} parameters"
+        about = f"{path}: {title} with {GPT.blueprint(config).num_parameters():,} parameters"
         return Trained(path, about, GPT, config, tokenizer, weights)
     return read_trained(path, "gpt", GPTConfig, GPT)
 
 
-def is_gpt2(path: Path) -> bool:
-    """Whether this is a folder in GPT-2's layout, or one that was meant to be."""
-    return (path / "config.json").is_file() or any(path.glob("pytorch_model*.bin"))
+def is_pretrained(path: Path) -> bool:
+    """Whether this is a folder in Hugging Face's layout, perhaps with weights in an unsupported format."""
+    return (path / "config.json").is_file() or any(path.glob("pytorch_model*.bin")) or (path / INDEX).is_file()

@@ -53,6 +53,8 @@ LAYERS = [
         "gpt.interactive",
         "gpt.baselines",
         "gpt.pretrained",
+        "gpt.gpt2_layout",
+        "gpt.llama_layout",
         "gpt.export",
         "gpt.trained",
         "gpt.task",

@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 def random_weights(settings: dict, dtype: str = "float64") -> dict[str, np.ndarray]:
-    """Weights by GPT-2's names, (in, out), large enough that every part of the model matters."""
+    """Weights under GPT-2's names, (in, out), large enough that every part of the model matters."""
     rng = np.random.default_rng(7)
     c = settings["n_embd"]
     f = settings.get("n_inner") or 4 * c
@@ -46,7 +46,7 @@ def random_weights(settings: dict, dtype: str = "float64") -> dict[str, np.ndarr
 
 
 def write_folder(folder: Path, weights: dict[str, np.ndarray], **changes: object) -> Path:
-    """Write config.json, with these changes (None leaves a setting out), and model.safetensors."""
+    """Write config.json, with these changes (None omits a setting), and model.safetensors."""
     folder.mkdir(exist_ok=True)
     settings = {name: value for name, value in (SETTINGS | changes).items() if value is not None}
     (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
@@ -104,7 +104,7 @@ def as_trained(config: GPTConfig, weights: dict[str, np.ndarray], tokenizer: Tok
 
 
 def greedy(model: GPT, ids: list[int], length: int) -> list[int]:
-    """The ids that follow, always the most probable one, with the model's key-value cache."""
+    """The ids that follow, always the most probable token, with the model's key-value cache."""
     log_probs, state = model.start(np.array([ids]))
     text = []
     for _ in range(length):

@@ -1,4 +1,4 @@
-"""A trained GPT in the layout of GPT-2: what is written is read back bit by bit, here and by transformers."""
+"""A trained GPT in the layout of GPT-2: everything is read back bit by bit, here and by transformers."""
 
 import json
 
@@ -7,9 +7,10 @@ import pytest
 from safetensors import safe_open
 
 from gpt.config import GPTConfig
-from gpt.export import export, gpt2_config, main, to_gpt2_weights
+from gpt.export import export, main
+from gpt.gpt2_layout import their_config, to_theirs
 from gpt.model import GPT
-from gpt.pretrained import OWN_TOKENIZER, load_gpt2
+from gpt.pretrained import OWN_TOKENIZER, load_pretrained
 from tests.gpt.gpt2_folders import as_trained, forward, greedy
 from tests.places import here
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
@@ -31,7 +32,7 @@ KINDS = [
 
 
 def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
-    """A GPT in which every number matters, as biases of 0 and gains of 1 would not."""
+    """A GPT in which every number matters: no bias is 0 and no gain is 1."""
     shape = {"vocab_size": tokenizer.vocab_size, "block_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 8}
     config = GPTConfig(**shape | {"dropout": 0.1} | settings)
     with random_key(1):
@@ -42,7 +43,7 @@ def make_trained(dtype="float32", tokenizer=TOKENIZER, **settings):
 
 
 def as_checkpoint(trained):
-    """What a run would have saved."""
+    """A trained GPT as a run would have saved it."""
     facts = {"training": {}, "step": 0, "best_loss": None, "best_step": None, "corpus_sha256": "", "optimizer": {}}
     model, tokenizer = trained.config.to_json(), trained.tokenizer.to_json()
     return Checkpoint(family="gpt", model=model, tokenizer=tokenizer, weights=trained.weights, **facts)
@@ -53,7 +54,7 @@ def as_checkpoint(trained):
 def test_there_and_back(tmp_path, settings, dtype):
     trained = make_trained(dtype, **settings)
     export(trained, tmp_path / "folder")
-    config, weights, tokenizer = load_gpt2(tmp_path / "folder")
+    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder")
     assert config == GPTConfig(**trained.config.to_json() | {"bias": True, "dropout": 0.0})
     assert tokenizer.to_json() == TOKENIZER.to_json()
     for name, array in weights.items():
@@ -82,22 +83,23 @@ def test_the_files_are_a_gpt2_that_computes_the_same(tmp_path, settings):
 
 def test_the_settings_by_gpt2s_names():
     config = GPTConfig(17, 16, 2, 2, 8, dropout=0.1)
-    theirs = gpt2_config(config, "float32", 16)
+    theirs = their_config(config)
     assert (theirs["model_type"], theirs["architectures"]) == ("gpt2", ["GPT2LMHeadModel"])
     assert (theirs["activation_function"], theirs["n_inner"], theirs["resid_pdrop"]) == ("gelu", None, 0.1)
-    assert theirs["eos_token_id"] == 16
-    assert gpt2_config(GPTConfig(17, activation="gelu_tanh"), "float32", None)["activation_function"] == "gelu_new"
+    assert their_config(GPTConfig(17, activation="gelu_tanh"))["activation_function"] == "gelu_new"
 
 
 def test_queries_keys_and_values_lie_side_by_side():
     model = make_trained(bias=True).make_model(here())
-    packed, mixer = to_gpt2_weights(model)["transformer.h.1.attn.c_attn.weight"], model.blocks[1].mixer
+    packed, mixer = to_theirs(model)["transformer.h.1.attn.c_attn.weight"], model.blocks[1].mixer
     assert packed.shape == (8, 24)
     np.testing.assert_array_equal(packed[:, 8:16], mixer.key.weight.numpy().T)
 
 
-def test_only_learned_positions_can_be_written(tmp_path):
-    with pytest.raises(CheckpointError, match="positions sinusoidal, but the layout of GPT-2 has room for learned"):
+def test_only_learned_positions_can_be_exported(tmp_path):
+    with pytest.raises(
+        CheckpointError, match="positions sinusoidal, but the layout of GPT2LMHeadModel"
+    ):
         export(make_trained(positions="sinusoidal"), tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 
@@ -114,7 +116,7 @@ def test_nothing_is_overwritten(tmp_path):
 def test_the_command(tmp_path, capsys):
     save_checkpoint(tmp_path / "best.safetensors", as_checkpoint(make_trained()))
     assert main([str(tmp_path / "best.safetensors"), str(tmp_path / "one")]) == 0
-    assert "in the layout of GPT-2" in capsys.readouterr().err
+    assert "in the layout of GPT2LMHeadModel" in capsys.readouterr().err
     (tmp_path / "run").mkdir()
     save_checkpoint(tmp_path / "run" / "last.safetensors", as_checkpoint(make_trained(bias=True)))
     assert main([str(tmp_path / "run"), str(tmp_path / "two")]) == 0
@@ -130,13 +132,13 @@ def test_the_command(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(["<eos>"]), BPETokenizer([[97, 98]])])
-def test_our_other_tokenizers_go_with_the_model(tmp_path, tokenizer):
+def test_our_other_tokenizers_are_exported_with_the_model(tmp_path, tokenizer):
     export(make_trained(tokenizer=tokenizer, n_layer=1), tmp_path / "folder")
-    assert load_gpt2(tmp_path / "folder")[2].to_json() == tokenizer.to_json()
+    assert load_pretrained(tmp_path / "folder")[3].to_json() == tokenizer.to_json()
     assert not (tmp_path / "folder" / "tokenizer.json").exists()
 
 
-def test_the_tokenizer_of_a_pretrained_model_goes_on_as_it_came(tmp_path):
+def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path):
     pytest.importorskip("tokenizers")
     from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
 
@@ -145,12 +147,12 @@ def test_the_tokenizer_of_a_pretrained_model_goes_on_as_it_came(tmp_path):
     assert (tmp_path / "folder" / "tokenizer.json").read_text(encoding="utf-8") == tokenizer.definition
     assert json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))["eos_token_id"] == 3
     (tmp_path / "folder" / OWN_TOKENIZER).unlink()
-    assert load_gpt2(tmp_path / "folder")[2].to_json() == tokenizer.to_json()
+    assert load_pretrained(tmp_path / "folder")[3].to_json() == tokenizer.to_json()
 
 
 @pytest.mark.torch
 @pytest.mark.parametrize("settings", KINDS)
-def test_transformers_computes_and_writes_the_same(tmp_path, settings):
+def test_transformers_computes_and_generates_the_same(tmp_path, settings):
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     tokenizer = CharTokenizer.train("abcdefghijklmno")

@@ -1,4 +1,4 @@
-"""A conversation keeps what was said, obeys commands, and survives mistakes."""
+"""A conversation keeps its text, runs commands, and survives errors."""
 
 import io
 import sys
@@ -12,7 +12,7 @@ from tinygrad_lite.cli.errors import DecodingError, OptionError
 
 
 class Parrot:
-    """Answers with the number of the turn, in two pieces, and remembers what it was asked."""
+    """Replies with the number of the turn, in two pieces, and records its arguments."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int]] = []
@@ -34,7 +34,7 @@ def conversation(start: str = "") -> tuple[Conversation, Parrot]:
     return Conversation(SampleOptions(), start, parrot, parrot.lines.append), parrot
 
 
-def test_what_was_said_stays_the_context():
+def test_the_earlier_text_stays_the_context():
     talk, parrot = conversation()
     for line in ("Guten Tag", "Und?"):
         assert talk.take(line)
@@ -43,7 +43,7 @@ def test_what_was_said_stays_the_context():
     assert parrot.lines == ["Guten Tag", "Und?"]
 
 
-def test_after_an_empty_line_the_model_goes_on_where_it_was():
+def test_after_an_empty_line_the_model_continues_its_text():
     talk, parrot = conversation()
     for line in ("Tag", "", "  "):
         talk.take(line)
@@ -72,7 +72,7 @@ def test_a_start_comes_before_everything_and_survives_a_reset(capsys):
         ("/min_p 0.1", "min_p", 0.1),
     ],
 )
-def test_settings_change_for_the_turns_that_follow(command, name, value, capsys):
+def test_settings_change_for_the_next_turns(command, name, value, capsys):
     talk, parrot = conversation()
     talk.take("Tag")
     assert talk.take(command)
@@ -105,14 +105,14 @@ def test_a_wrong_command_changes_nothing(command, message):
     assert (talk.options, talk.text, parrot.asked) == (SampleOptions(), "", [])
 
 
-def test_a_line_with_a_blank_before_the_slash_is_text():
+def test_a_line_with_a_space_before_the_slash_is_text():
     talk, parrot = conversation()
     talk.take(" /quit")
     assert parrot.asked == [(" /quit\n", 0)]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), DecodingError("no token can follow")])
-def test_an_answer_that_is_cut_short_has_been_said_all_the_same(error):
+def test_an_interrupted_reply_stays_in_the_text(error):
     talk, parrot = conversation()
     parrot.error = error
     if isinstance(error, KeyboardInterrupt):
@@ -132,7 +132,7 @@ def test_help_and_settings_name_every_setting(capsys):
 
 
 @pytest.mark.parametrize("end", ["", "/quit\nnever read\n"])
-def test_lines_are_read_to_the_end_and_mistakes_are_said(monkeypatch, capsys, end):
+def test_lines_are_read_to_the_end_and_errors_are_printed(monkeypatch, capsys, end):
     parrot = Parrot()
     lines = f"Gru\u0308n\r\n/foo\n/temperature 2\nTag\n{end}"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from reprlib import repr as short
 from typing import Any
 
 import numpy as np
@@ -92,14 +93,15 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
     kind = theirs["model_type"]
     if (theirs.get("architectures") or [ARCHITECTURES[kind]]) != [ARCHITECTURES[kind]]:
         raise CheckpointError(
-            f"architectures is {theirs['architectures']!r}, but this program supports only {ARCHITECTURES[kind]}"
+            f"architectures is {short(theirs['architectures'])}, but this program supports only {ARCHITECTURES[kind]}"
         )
     _check_values(theirs, REQUIRED)
-    if any(layer != "full_attention" for layer in theirs.get("layer_types") or ()):
+    layers = theirs.get("layer_types") or []
+    if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
         raise CheckpointError("layer_types has other values than full_attention, the only one that is supported")
     known = {*TRANSLATED.values(), *REQUIRED, *WITHOUT_EFFECT}
     if unknown := [name for name, value in theirs.items() if name not in known and value is not None]:
-        raise CheckpointError(f"{unknown[0]} is {theirs[unknown[0]]!r}, a setting that this program does not know")
+        raise CheckpointError(f"{unknown[0]} is {short(theirs[unknown[0]])}, a setting that this program does not know")
     optional = MAY_BE_MISSING if kind == "llama" else ()
     for name in TRANSLATED.values():
         if theirs.get(name) is None and name not in optional:
@@ -112,7 +114,7 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
 def _check_values(theirs: Mapping[str, Any], required: Mapping[str, Any]) -> None:
     for name, value in required.items():
         if theirs.get(name, value) != value:
-            raise CheckpointError(f"{name} is {theirs[name]!r}, but this program supports only {value!r}")
+            raise CheckpointError(f"{name} is {short(theirs[name])}, but this program supports only {value!r}")
 
 
 def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
@@ -120,16 +122,16 @@ def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
     name = "rope_parameters" if theirs.get("rope_parameters") else "rope_scaling"
     rope = theirs.get(name) or {}
     if not isinstance(rope, dict):
-        raise CheckpointError(f"{name} is {rope!r}, which is not a JSON object")
+        raise CheckpointError(f"{name} is {short(rope)}, which is not a JSON object")
     rope = {"rope_theta": theirs.get("rope_theta", 10000.0), "rope_type": rope.get("type", "default")} | rope
     kind = rope["rope_type"]
     if kind not in ("default", "llama3"):
-        raise CheckpointError(f"the rope_type in {name} is {kind!r}, but this program supports only default and llama3")
+        raise CheckpointError(f"rope_type in {name} is {short(kind)}, but this program supports only default, llama3")
     _check_values(rope, {"partial_rotary_factor": 1.0})
     numbers = LLAMA3 if kind == "llama3" else ()
     for key in numbers:
         if type(rope.get(key)) not in (int, float):
-            raise CheckpointError(f"{key} in {name} is {rope.get(key)!r}, but llama3 needs a number")
+            raise CheckpointError(f"{key} in {name} is {short(rope.get(key))}, but llama3 needs a number")
     known = {"rope_theta", "rope_type", "type", "partial_rotary_factor", *numbers}
     if unknown := [key for key in rope if key not in known]:
         raise CheckpointError(f"{name} has {unknown[0]}, a setting that this program does not know")

@@ -97,9 +97,7 @@ def test_queries_keys_and_values_lie_side_by_side():
 
 
 def test_only_learned_positions_can_be_exported(tmp_path):
-    with pytest.raises(
-        CheckpointError, match="positions sinusoidal, but the layout of GPT2LMHeadModel"
-    ):
+    with pytest.raises(CheckpointError, match="positions sinusoidal, but the layout of GPT2LMHeadModel"):
         export(make_trained(positions="sinusoidal"), tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 

@@ -40,7 +40,7 @@ HELP = f"""a line is appended to the text, and the model continues it; after an 
 /quit        end, like Ctrl-D (on Windows Ctrl-Z and Enter); Ctrl-C ends a reply
 a line with a space before its / is text"""
 
-Reply = Callable[[Any, str, int], Iterator[str]]
+Reply = Callable[[Any, Any, int], Iterator[str]]
 
 
 class Conversation:
@@ -51,10 +51,10 @@ class Conversation:
         start: the text with which the conversation begins.
         reply: reply(options, text, turn) writes the model's continuation of the text and yields it in pieces; the turn,
             counted from 0, selects its random numbers.
-        check: check(line) may warn about a line of text.
+        check: check(line) may warn about a line of text; None: nothing does.
     """
 
-    def __init__(self, options: Any, start: str, reply: Reply, check: Callable[[str], None]) -> None:
+    def __init__(self, options: Any, start: str, reply: Reply, check: Callable[[str], None] | None = None) -> None:
         self.options = options
         self.text = self._start = start
         self.turn = 0
@@ -62,12 +62,10 @@ class Conversation:
 
     def take(self, line: str) -> bool:
         """Run a command, or reply to a line of text; returns whether the conversation continues."""
-        words = line.strip()
         if line.startswith("/"):
-            return self._run(words[1:])
-        if words:
-            self._check(line)
-            self.text += ("" if self.text.endswith("\n") or not self.text else "\n") + line + "\n"
+            return self._run(line.strip()[1:])
+        if not self._listen(line):
+            return False
         pieces = []
         try:
             for piece in self._reply(self.options, self.text, self.turn):
@@ -75,9 +73,23 @@ class Conversation:
         except KeyboardInterrupt:
             say("")
         finally:  # an interrupted reply stays in the text
-            self.text += "".join(pieces)
+            self._remember("".join(pieces))
             self.turn += 1
         return True
+
+    def _listen(self, line: str) -> bool:
+        """Append a line that was typed; returns whether there is something to reply to."""
+        if line.strip():
+            if self._check is not None:
+                self._check(line)
+            self.text += ("" if self.text.endswith("\n") or not self.text else "\n") + line + "\n"
+        return True
+
+    def _remember(self, reply: str) -> None:
+        self.text += reply
+
+    def _reset(self) -> None:
+        self.text, self.turn = self._start, 0
 
     def _run(self, command: str) -> bool:
         name, _, value = command.partition(" ")
@@ -89,7 +101,7 @@ class Conversation:
         elif name == "settings":
             say("  ".join(f"{name} {getattr(self.options, name)}" for name in SETTINGS))
         elif name == "reset":
-            self.text, self.turn = self._start, 0
+            self._reset()
             say("the conversation starts again")
         elif name in SETTINGS:
             self._change(name, value)
@@ -113,10 +125,9 @@ class Conversation:
         say(f"{name} is {getattr(self.options, name)}")
 
 
-def converse(options: Any, start: str, reply: Reply, check: Callable[[str], None]) -> None:
+def converse(conversation: Conversation, hint: str = "type a line; /help explains more, /quit ends") -> None:
     """Read lines from stdin and reply to each until the end of the input or /quit; errors are only printed."""
-    conversation = Conversation(options, start, reply, check)
-    say("type a line; /help explains more, /quit ends")
+    say(hint)
     sys.stdin.reconfigure(encoding="utf-8", errors="replace")
     while True:
         print("> ", end="", file=sys.stderr, flush=True)

@@ -27,6 +27,9 @@ class SampleOptions:
         False, "colour tokens by their probability, list the entropy of each position; on a terminal", group="text"
     )
     interactive: bool = option(False, "write by turns; every line typed is added to the text", group="text")
+    chat: bool = option(
+        False, "talk with a model that has a chat template, such as smollm2; --start asks one question", group="text"
+    )
     score: str = option(
         "", "measure the bits per character of this text instead of writing", is_path=True, group="text"
     )
@@ -96,7 +99,8 @@ HINTS = answers(
         "--seed": "random_seed manual_seed rng_seed",
         "--stop": "stop_token stop_tokens stop_string stop_strings stop_sequence stop_sequences until",
         "--show_probs": "probs show_probabilities logprobs",
-        "--interactive": "i chat repl interact",
+        "--interactive": "i repl interact",
+        "--chat": "conversation dialog dialogue instruct",
         "--score": "perplexity ppl eval evaluate bpc",
         "--temperature": "temp t",
         "--top_k": "k topk",
@@ -123,7 +127,7 @@ HINTS = answers(
 # Options that only a text drawn token by token takes.
 DRAWING = (
     *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size", "greedy"),
-    *("num_samples", "stop", "show_probs", "interactive"),
+    *("num_samples", "stop", "show_probs", "interactive", "chat"),
 )
 # What means nothing where there is no choice.
 CHOOSING = ("temperature", "top_k", "top_p", "min_p")
@@ -140,6 +144,9 @@ def check_combination(options: SampleOptions, given: dict) -> None:
     if options.interactive and (options.start == "-" or "num_samples" in given):
         clash = "--start -" if options.start == "-" else "--num_samples"
         raise OptionError(f"--interactive answers each line from stdin once, so {clash} does not go with it")
+    clashes = [f"--{name}" for name in ("interactive", "num_samples") if name in given]
+    if options.chat and clashes:
+        raise OptionError(f"--chat cannot be combined with {clashes[0]}, since it replies to each message once")
     drawing = [f"--{name}" for name in DRAWING if name in given]
     if options.beam and drawing:
         raise OptionError(f"--beam searches for the most probable text, {drawing[0]} is for drawing one: choose")

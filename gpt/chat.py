@@ -6,8 +6,8 @@ Such a model has a chat template, which writes messages as one text with special
     What is a tensor?<|im_end|>
     <|im_start|>assistant
 
-and the model continues it to its own <|im_end|>. Each turn adds two messages, and the model reads only the new ones: the
-keys and values of the earlier ones are kept (`Generator.resume`).
+and the model continues it to its own <|im_end|>. Each turn adds two messages, and the model reads only the new ones:
+the keys and values of the earlier ones are kept (`Generator.resume`).
 
 What the user types is text, even where it looks like a special token: <|im_end|> typed by a user is ten characters and
 ends no message.
@@ -20,6 +20,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -151,10 +152,8 @@ def render(template: str, variables: Mapping[str, Any]) -> str:
 
     Raises: UserError if jinja2 is not installed; CheckpointError if the template fails, or takes too much.
     """
-    try:
-        import jinja2  # noqa: F401 (the other process needs it)
-    except ImportError:
-        raise UserError('--chat needs the package jinja2, which is not installed: pip install -e ".[chat]"') from None
+    if find_spec("jinja2") is None:
+        raise UserError('--chat needs the package jinja2, which is not installed: pip install -e ".[chat]"')
     request = json.dumps({"template": template, "variables": variables})
     try:
         done = subprocess.run(

@@ -6,7 +6,8 @@ A template is a program in the language Jinja, and comes with a model, from anyb
 everything but the variables that it is given. What no sandbox limits is time and memory, so it gets a process that is
 ended after a few seconds, may take 1 GiB of memory (except on Windows, which has no such limit), and may write 4 MB.
 
-This file imports nothing of the project, so that the process starts quickly. The functions beside the variables are those that templates may expect of Hugging Face's transformers.
+This file imports nothing of the project, so that the process starts quickly. The functions that it adds are those that
+templates may expect of Hugging Face's transformers.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class GPTConfig(ModelConfig):
     norm: str = option("layernorm", "what every norm is", choices=("layernorm", "rmsnorm"), group="model")
     norm_weight: bool = option(True, "whether norms have a learned gain; false needs rmsnorm", group="model")
     rope_theta: float = option(
-        10000.0, "base of the rotary positions' frequencies", above=0.0, high=1e12, group="model"
+        10000.0, "base of the frequencies of rotary positions", above=0.0, high=1e12, group="model"
     )
     rope_scaling: str | None = option(
         None,
@@ -55,9 +55,10 @@ class GPTConfig(ModelConfig):
     head_dim: int | None = option(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000, group="model")
     zero_init: bool = option(False, "begin with residual projections of 0", group="training")
     tie_weights: bool = option(True, "one matrix for tokens at the input and at the output", group="model")
-    shortcut: bool = option(False, "give every block the embeddings, too, mixed in by learned numbers", group="model")
+    shortcut: bool = option(False, "mix the embeddings into the input of every block, by learned shares", group="model")
+    value_embeddings: bool = option(False, "add a learned vector of the token to each layer's values", group="model")
     logit_cap: float | None = option(
-        None, "logits stay between -c and c, by c tanh(x / c); none: any", above=0.0, high=1e6, group="model"
+        None, "bounds logits x by this number c, as c tanh(x / c); none: no bound", above=0.0, high=1e6, group="model"
     )
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
@@ -109,10 +110,11 @@ class GPTConfig(ModelConfig):
         attention = 4 * heads + self.n_head * (t + min(t, ROW_BLOCK)) // 2
         if self.qk_norm:
             attention += heads + self.cached_width
-        hidden = (3 if self.activation == "swiglu" else 2) * self.n_hidden
+        if self.attention_scale is not None:
+            attention += heads
         shortcut = c if self.shortcut else 0
-        logits = self.vocab_size * (1 if self.logit_cap is None else 2)
-        per_token = self.n_layer * (2 * norm + attention + hidden + shortcut) + norm + logits
+        logits = self.vocab_size * (1 if self.logit_cap is None else 3)
+        per_token = self.n_layer * (2 * norm + attention + self.kept_hidden + shortcut) + norm + logits
         return batch_size * self.block_size * per_token
 
 
@@ -147,7 +149,15 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
     FILES: ClassVar[tuple[str, ...]] = ("text",)  # options that are paths, which no checkpoint holds
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
-        {"--batch_size": f"{BATCH_NAMES} batch_tokens", "--text": DATA_NAMES, "--eval_iters": "eval_batches val_iters"}
+        {
+            "--batch_size": f"{BATCH_NAMES} batch_tokens",
+            "--text": DATA_NAMES,
+            "--eval_iters": "eval_batches val_iters",
+            "--positions rotary": "rope rotary use_rope",
+            "--n_kv_head": "num_key_value_heads n_kv_heads kv_heads",
+            "--tie_weights": "tie_word_embeddings tie_embeddings weight_tying",
+            "--logit_cap": "logit_softcap softcap final_logit_softcapping",
+        }
     )
 
     def check(self, learns_tokenizer: bool) -> None:

@@ -97,9 +97,10 @@ def checked_settings(layout: ModuleType, config: GPTConfig) -> dict[str, Any]:
         if name == "bias" and read[name]:  # a bias of zeros is equivalent to no bias
             continue
         if read[name] != ours:
+            allowed = "none" if read[name] is None else read[name]
             raise CheckpointError(
-                f"the model has {name} {ours}, but the layout of {theirs['architectures'][0]} allows only "
-                f"{read[name]}: train one with --{name} {str(read[name]).lower()} to export it"
+                f"the model has {name} {ours}, but the layout of {theirs['architectures'][0]} allows only {allowed}: "
+                f"train one with --{name} {str(allowed).lower()} to export it"
             )
     return theirs
 

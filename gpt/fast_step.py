@@ -29,7 +29,8 @@ from tinygrad_lite.functional.rotary import rotary_factors, turn
 from tinygrad_lite.nn import LayerNorm, Linear, Module, RMSNorm
 from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, sinusoidal_positions
 
-MOST_PARAMETERS = 40_000_000  # beyond, reading the weights takes the time, and a copy of them much memory
+MOST_PARAMETERS = 200_000_000  # beyond, a copy of the weights takes much memory
+ROWS = 256  # transposed at a time: together they fit into a processor's cache
 
 Affine = tuple[np.ndarray, np.ndarray | None]  # matrix (in, out) and shift (out,): x -> x @ matrix + shift
 
@@ -56,6 +57,8 @@ class FastStep:
         # An array without axes: NumPy would need a microsecond to make it of Python's number, each time.
         self.smallest = np.array(config.n_embd * config.norm_eps, tokens.dtype)
         self.layers = [Layer(block, balanced) for block in model.blocks]
+        tables = model.value_embeddings if config.value_embeddings else []
+        self.values = [table.weight.data for table in tables]
         self.head = fold(model.final_norm, [model.lm_head])
         self.logit_cap = config.logit_cap
 
@@ -89,7 +92,8 @@ class FastStep:
                 if self.shares is not None:
                     x_share, embedded_share = self.shares[number]
                     x = x * x_share + embedded * embedded_share
-                x += layer.attend(normalise(x, self.smallest), cache, factors)
+                value = self.values[number][tokens] if self.values else None
+                x += layer.attend(normalise(x, self.smallest), cache, factors, value)
                 x += layer.feed_forward(normalise(x, self.smallest))
             logits = apply(self.head, normalise(x, self.smallest))
             if self.logit_cap is not None:
@@ -123,8 +127,13 @@ class Layer:
         self.down = balanced_output(mlp.down, balanced)
         self.activation = mlp.activation
 
-    def attend(self, x: np.ndarray, cache: KVCache, factors: np.ndarray | None) -> np.ndarray:
-        """Attend to everything so far, from a place whose rotation has these factors, if any: (B, C) -> (B, C)."""
+    def attend(self, x: np.ndarray, cache: KVCache, factors: np.ndarray | None, value: np.ndarray | None) -> np.ndarray:
+        """Attend to everything so far: (B, C) -> (B, C).
+
+        Args:
+            factors: those of this position's rotation, if there is one.
+            value: (B, n_kv_head D), what is added to the values, if anything is.
+        """
         batch, heads, kv_heads, width = len(x), self.heads, self.kv_heads, self.width
         joint = apply(self.query_key_value, x).reshape(batch, heads + 2 * kv_heads, width)
         queries_keys = joint[:, : heads + kv_heads]
@@ -132,6 +141,8 @@ class Layer:
             queries_keys[...] = normalise(queries_keys, self.smallest) * self.gains
         if factors is not None:
             queries_keys[...] = turn(queries_keys, *factors)
+        if value is not None:
+            joint[:, heads + kv_heads :] += value.reshape(batch, kv_heads, width)
         now, end = cache.length, cache.length + 1
         if cache.both is None:
             cache.make_room(x, batch, kv_heads, width)
@@ -193,10 +204,19 @@ def gain(norm: LayerNorm | RMSNorm, width: int) -> np.ndarray | float:
 
 def fold(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Affine:
     """Linear maps side by side, behind a norm: with its gain, and its shift if it has one."""
-    weights = np.concatenate([linear.weight.data for linear in linears])  # (out, in)
+    weights = [linear.weight.data for linear in linears]  # (out, in) each
+    factor = np.reshape(gain(norm, weights[0].shape[1]), (-1, 1)).astype(weights[0].dtype)
+    matrix = np.empty((weights[0].shape[1], sum(map(len, weights))), weights[0].dtype)
+    done = 0
+    for weight in weights:
+        # A few rows at a time: transposed at once, a large matrix would be read or written across the whole memory.
+        for rows in np.split(weight, range(ROWS, len(weight), ROWS)):
+            np.multiply(rows.T, factor, out=matrix[:, done : done + len(rows)])
+            done += len(rows)
     shift = None
     if linears[0].bias is not None:
         shift = np.concatenate([linear.bias.data for linear in linears])
     if isinstance(norm, LayerNorm) and norm.bias is not None:
-        shift = weights @ norm.bias.data + (0 if shift is None else shift)
-    return np.ascontiguousarray((weights * gain(norm, weights.shape[1])).T), shift
+        moved = np.concatenate([weight @ norm.bias.data for weight in weights])
+        shift = moved if shift is None else shift + moved
+    return matrix, shift

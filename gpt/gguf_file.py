@@ -77,7 +77,7 @@ def convert(source: Path, folder: Path) -> None:
     try:
         import gguf
     except ImportError:
-        raise UserError('a GGUF file needs the package gguf, which is not installed: pip install -e ".[chat]"') from None
+        raise UserError('GGUF needs the package gguf, which is not installed: pip install -e ".[chat]"') from None
     reader = gguf.GGUFReader(source)
 
     def value(key: str, default: Any = None) -> Any:

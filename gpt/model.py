@@ -61,6 +61,9 @@ class GPT(Generator):
         if config.shortcut:  # at first, nothing of the embeddings x0 is added
             self.x_share = Parameter.create((config.n_layer,), lambda shape: np.ones(shape, np.float32))
             self.x0_share = Parameter.create((config.n_layer,), lambda shape: np.zeros(shape, np.float32))
+        if config.value_embeddings:
+            tables = (Embedding(config.vocab_size, config.cached_width) for _ in range(config.n_layer))
+            self.value_embeddings = list(tables)
         init_gpt2(self, config.n_layer, config.zero_init)
 
     def _block(self) -> Block:
@@ -113,6 +116,8 @@ class GPT(Generator):
         for layer, block in enumerate(self.blocks):
             if self.config.shortcut:
                 x = x * self.x_share[layer] + embedded * self.x0_share[layer]
+            if self.config.value_embeddings:
+                mixer["value_embedding"] = self.value_embeddings[layer](ids)
             x = block(x, cache=caches[layer] if caches else None, **mixer)
         logits = self.lm_head(self.final_norm(x))
         if self.config.logit_cap is not None:

@@ -47,5 +47,7 @@ def smollm2_folder() -> Path:
             convert(packed, made)
             shutil.move(made, folder)  # complete or absent
     except OSError as error:
-        raise CheckpointError(f"{folder} cannot be written ({error.strerror}): make room, or set TINYGRAD_LITE_CACHE") from None
+        raise CheckpointError(
+            f"{folder} cannot be written ({error.strerror}): make room, or name another folder in TINYGRAD_LITE_CACHE"
+        ) from None
     return folder

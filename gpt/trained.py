@@ -16,8 +16,8 @@ def load_trained(path: Path) -> Trained:
     """Read a trained GPT.
 
     Args:
-        path: a checkpoint; smollm2, if there is nothing of this name; a folder in Hugging Face's layout, which has a config.json; or any other folder, whose
-            newest checkpoint is read.
+        path: a checkpoint; a folder in Hugging Face's layout, which has a config.json; any other folder, whose newest
+            checkpoint is read; or smollm2, if there is nothing of this name.
     Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
     """
     if is_pretrained(path):

@@ -44,9 +44,9 @@ class Seq2SeqConfig(ModelConfig):
 
     def activations(self, batch_tokens: int) -> int:
         """About how many numbers a training micro-step keeps for its backward pass: see `GPTConfig.activations`."""
-        c, f = self.n_embd, self.n_hidden
-        per_target = self.n_layer * (14 * c + 2 * f) + self.vocab_size
-        return batch_tokens // 2 * (self.n_layer * (8 * c + 2 * f) + per_target)
+        c, hidden = self.n_embd, self.kept_hidden
+        per_target = self.n_layer * (14 * c + hidden) + self.vocab_size
+        return batch_tokens // 2 * (self.n_layer * (8 * c + hidden) + per_target)
 
 
 def transformer_base(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:

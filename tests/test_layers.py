@@ -165,7 +165,7 @@ def test_the_library_needs_few_others():
     """Four packages come with it; CuPy, tokenizers, matplotlib and others may be there; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
     known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
-    known |= {"tokenizers", "matplotlib", "sacrebleu"}
+    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(TREES[module])} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"

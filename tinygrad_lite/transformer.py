@@ -157,6 +157,7 @@ class MultiHeadAttention(Module):
         is_causal: bool = False,
         cache: KVCache | None = None,
         positions: Tensor | None = None,
+        value_embedding: Tensor | None = None,
     ) -> Tensor:
         """(B, T, C) -> (B, T, C).
 
@@ -168,6 +169,7 @@ class MultiHeadAttention(Module):
             cache: the keys and values of earlier positions, to which those of x are added; with a memory, which
                 stays the same while text is generated, those of the memory, computed the first time.
             positions: for frequencies: (T,) or (B, T) integers, where x stands; from behind the cache on if None.
+            value_embedding: (B, S, n_kv_head D), added to the values: what a token says whatever stands around it.
         """
         if self.frequencies and positions is None:
             past = cache.length if cache else 0
@@ -178,13 +180,13 @@ class MultiHeadAttention(Module):
         else:
             source = x if memory is None else memory
             key = self._heads(self.key(source), self.key_norm, positions)  # (B, n_kv_head, S, D)
-            value = self._heads(self.value(source))
+            value = self.value(source)
+            value = self._heads(value if value_embedding is None else value + value_embedding)
             if cache is not None:
                 key, value = cache.extend(key, value)
-        p = self.weight_dropout if self.training else 0.0
-        heads = F.scaled_dot_product_attention(query, self._grouped(key), self._grouped(value), mask, is_causal, p)
-        y = self.output(heads.transpose(1, 2).reshape(*x.shape[:2], -1))  # heads side by side again: (B, T, C)
-        return self.dropout(y)
+        heads = self._attend(query, key, value, mask, is_causal)  # (B, H, T, D)
+        joined = heads.transpose(1, 2).reshape(*x.shape[:2], self.n_head * self.head_dim)  # heads side by side again
+        return self.dropout(self.output(joined))
 
     def weights(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, is_causal: bool = False
@@ -203,6 +205,15 @@ class MultiHeadAttention(Module):
             past = Tensor.ones(t, s, dtype=np.bool_, device=x.device).tril(s - t)
             mask = past if mask is None else mask & past
         return F.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf))
+
+    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
+        """(B, H, T, D) queries, (B, n_kv_head, S, D) keys and values -> (B, H, T, D)."""
+        p = self.weight_dropout if self.training else 0.0
+        if self.n_kv_head < self.n_head and query.shape[2] == 1 and mask is None:
+            # One position sees all keys, so the queries of a group can be rows of one head, and nothing is copied.
+            rows = query.reshape(query.shape[0], self.n_kv_head, -1, self.head_dim)
+            return F.scaled_dot_product_attention(rows, key, value, dropout_p=p).reshape(query.shape)
+        return F.scaled_dot_product_attention(query, self._grouped(key), self._grouped(value), mask, is_causal, p)
 
     def _queries(self, x: Tensor, positions: Tensor | None) -> Tensor:
         """(B, T, C) -> (B, H, T, D)."""
@@ -320,7 +331,7 @@ class Block(Module):
 
         Args:
             cross: the keyword arguments (memory, mask, cache) of the cross-attention.
-            mixer: those of the mixer (mask, is_causal, cache, positions).
+            mixer: those of the mixer (mask, is_causal, cache, positions, value_embedding).
         """
         x = self._add(x, self.mixer_norm, self.mixer, mixer)
         if self.cross is not None:

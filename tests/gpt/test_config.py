@@ -65,6 +65,7 @@ def test_settings_that_no_gpt_has(change, reason):
 LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5, "norm": "rmsnorm", "norm_weight": False}
 LATER |= {"rope_theta": 500.0, "qk_norm": True, "attention_scale": 0.5, "n_kv_head": 1, "head_dim": 4}
 LATER |= {"zero_init": True, "tie_weights": False, "shortcut": True, "logit_cap": 15.0, "rope_scaling": "8,1,4,64"}
+LATER |= {"value_embeddings": True}
 
 
 def test_a_checkpoint_without_the_later_settings_is_a_gpt_with_the_usual_ones():

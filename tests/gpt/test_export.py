@@ -96,9 +96,27 @@ def test_queries_keys_and_values_lie_side_by_side():
     np.testing.assert_array_equal(packed[:, 8:16], mixer.key.weight.numpy().T)
 
 
-def test_only_learned_positions_can_be_exported(tmp_path):
-    with pytest.raises(CheckpointError, match="positions sinusoidal, but the layout of GPT2LMHeadModel"):
-        export(make_trained(positions="sinusoidal"), tmp_path / "folder")
+@pytest.mark.parametrize(
+    ("setting", "allowed"),
+    [
+        ({"positions": "sinusoidal"}, "learned"),
+        ({"positions": "rotary"}, "learned"),
+        ({"activation": "swiglu"}, "gelu"),
+        ({"n_kv_head": 1}, "2"),
+        ({"head_dim": 6}, "4"),
+        ({"qk_norm": True}, "False"),
+        ({"attention_scale": 0.2}, "none"),
+        ({"tie_weights": False}, "True"),
+        ({"shortcut": True}, "False"),
+        ({"logit_cap": 5.0}, "none"),
+        ({"value_embeddings": True}, "False"),
+    ],
+)
+def test_a_setting_that_gpt2_lacks_is_named(tmp_path, setting, allowed):
+    (name, value), *_ = setting.items()
+    message = f"the model has {name} {value}, but the layout of GPT2LMHeadModel allows only {allowed}: train one with"
+    with pytest.raises(CheckpointError, match=message):
+        export(make_trained(**setting), tmp_path / "folder")
     assert not (tmp_path / "folder").exists()
 
 

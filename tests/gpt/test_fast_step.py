@@ -6,6 +6,7 @@ import pytest
 from gpt.config import GPTConfig
 from gpt.fast_step import FastStep
 from gpt.model import GPT
+from tests.gpt.combined_settings import COMBINED
 from tinygrad_lite.decoding.beam import beam_search
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
@@ -44,18 +45,9 @@ CHOICES = [
     for name, field in GPTConfig.chosen().items()
     for choice in field.metadata["choices"] or ((False, True) if isinstance(field.default, bool) else ())
 ]
-# What fits together only in company; in pieces of GPT-2, Llama, Qwen, Gemma and the records of speed runs.
-MODERN = {"norm": "rmsnorm", "positions": "rotary"}
-COMBINED = [
-    MODERN | {"norm_weight": False, "qk_norm": True, "activation": "relu2", "attention_scale": 1.5, "shortcut": True},
-    MODERN | {"activation": "swiglu", "n_head": 4, "n_kv_head": 2, "rope_theta": 500.0, "tie_weights": False},
-    MODERN | {"qk_norm": True, "n_head": 3, "n_kv_head": 1, "head_dim": 6, "bias": True, "activation": "swiglu"},
-    {"positions": "rotary", "n_kv_head": 1, "attention_scale": 0.2, "bias": True, "logit_cap": 3.0, "shortcut": True},
-    {"qk_norm": True, "head_dim": 5, "positions": "sinusoidal", "tie_weights": False, "zero_init": True},
-]
 SETTINGS = [
     *(choice for choice in CHOICES if not GPTConfig(23, **choice).misfit()),
-    *COMBINED,
+    *COMBINED.values(),
     {},
     {"activation": "gelu_tanh", "bias": True, "norm_eps": 1e-3},
     {"activation": "relu", "n_inner": 20},
@@ -78,8 +70,9 @@ def test_the_short_way_equals_the_general_one(settings, dtype):
     np.testing.assert_allclose(short, general, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 10)
 
 
-def test_texts_are_the_same():
-    model = make_model()
+@pytest.mark.parametrize("settings", [{}, COMBINED["speed run"]], ids=["gpt-2", "speed run"])
+def test_texts_are_the_same(settings):
+    model = make_model(**settings)
     texts = []
     for run in (lambda: None, composed):
         with run() or composed() if run is composed else random_key(0):

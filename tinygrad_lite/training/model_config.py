@@ -67,6 +67,11 @@ class ModelConfig:
         return self.n_inner or 4 * self.n_embd
 
     @property
+    def kept_hidden(self) -> int:
+        """Numbers per position that a feed-forward part keeps for its backward pass: with a gate, one array more."""
+        return (3 if self.activation == "swiglu" else 2) * self.n_hidden
+
+    @property
     def head_width(self) -> int:
         """D, the width of a head, with the meaning of None resolved."""
         return self.head_dim or self.n_embd // self.n_head

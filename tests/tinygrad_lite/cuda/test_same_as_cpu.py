@@ -13,6 +13,7 @@ from gpt.data import TextData
 from seq2seq.data import SPECIALS, PairData, encode_pairs
 from seq2seq.translate import translate
 from tests.emulator.cupy_on_cpu import COMPILER
+from tests.gpt.combined_settings import COMBINED
 from tests.places import fill
 from tests.tiny_runs import ROOT, losses, run_training, same
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
@@ -59,6 +60,19 @@ def test_the_same_batches(cuda):
         assert {tensor.device for batch in batches for tensor in batch} == {device}
         found.append([tensor.tolist() for batch in batches for tensor in batch])
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["speed run", pytest.param("qwen", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("numbers", "tolerance"), [pytest.param("float32", 1e-5, marks=pytest.mark.slow), ("bfloat16", 2e-3)]
+)
+def test_modern_parts_learn_the_same(name, numbers, tolerance, cuda):
+    """They have no kernels of their own yet: what runs is their definition, in bfloat16 too."""
+    expected = train(tiny_gpt("cpu", **COMBINED[name]), "cpu", 6)
+    with precision(numbers):
+        found = train(tiny_gpt(cuda, **COMBINED[name]), cuda, 6)
+    assert expected[-1] < expected[0] - 0.01
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("how", ["greedy", "drawn", "beam"])

@@ -14,6 +14,7 @@ from gpt.config import GPTOptions
 from gpt.model import GPT as GPT_MODEL
 from gpt.task import SPEC as GPT
 from seq2seq.task import SPEC as SEQ2SEQ
+from tests.gpt.combined_settings import COMBINED
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import arguments, losses, run_training, same, script
 from tinygrad_lite.cli.errors import OptionError, UserError
@@ -78,7 +79,11 @@ def train_on(settings, steps, change=lambda model: None, family=GPT):
 
 
 @pytest.mark.parametrize(
-    "settings", [{"gradient_accumulation_steps": 3}, pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW)]
+    "settings",
+    [
+        {"gradient_accumulation_steps": 3, **COMBINED["speed run"]},
+        pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW),
+    ],
 )
 def test_one_process_and_several_compute_the_same(settings):
     """Three processes have five rows: 1, 2 and 2."""

@@ -1,0 +1,27 @@
+"""Settings of a GPT that change several parts at once, as the models do that people train today.
+
+A new part belongs into one of them: the tests then see it with and without a cache, in one step and in many, fused and
+composed, and beside PyTorch.
+"""
+
+from typing import Any
+
+Settings = dict[str, Any]
+
+# In the order of modded-nanogpt's records, Llama 3, Qwen 3 with one head of keys, a GPT-2 with pieces of others.
+SPEED_RUN: Settings = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True}
+SPEED_RUN |= {"attention_scale": 1.5, "activation": "relu2", "shortcut": True, "logit_cap": 3.0, "tie_weights": False}
+SPEED_RUN |= {"value_embeddings": True}
+LLAMA: Settings = {"norm": "rmsnorm", "norm_eps": 1e-3, "positions": "rotary", "rope_theta": 500.0}
+LLAMA |= {"activation": "swiglu", "n_inner": 20, "n_head": 4, "n_kv_head": 2, "head_dim": 4}
+QWEN: Settings = LLAMA | {
+    "qk_norm": True,
+    "n_head": 3,
+    "n_kv_head": 1,
+    "head_dim": 6,
+    "bias": True,
+    "value_embeddings": True,
+}
+MIXED: Settings = {"positions": "rotary", "head_dim": 2, "bias": True, "attention_scale": 0.2, "shortcut": True}
+SINUSOIDAL: Settings = {"positions": "sinusoidal", "qk_norm": True, "head_dim": 5, "n_kv_head": 1, "logit_cap": 9.0}
+COMBINED = {"speed run": SPEED_RUN, "llama": LLAMA, "qwen": QWEN, "mixed": MIXED, "sinusoidal": SINUSOIDAL}

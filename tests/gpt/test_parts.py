@@ -1,0 +1,252 @@
+"""The parts that became usual after GPT-2, several at a time: the model computes, learns and generates as it should."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gpt.config import GPTConfig
+from gpt.model import GPT, rotary_frequencies
+from tests.gpt.combined_settings import COMBINED, LLAMA, QWEN, SPEED_RUN
+from tests.places import fill, here
+from tinygrad_lite import Tensor, manual_seed, no_grad
+from tinygrad_lite.debug.gradcheck import gradcheck
+from tinygrad_lite.decoding.sampling import generate
+from tinygrad_lite.device import random_key
+from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.transformer import MultiHeadAttention
+
+rng = np.random.default_rng(12)
+combined = pytest.mark.parametrize("settings", COMBINED.values(), ids=COMBINED)
+
+
+def lively(dtype="float64", **changes):
+    """A GPT of two blocks over 11 tokens with a context of 8, and weights so large that every part shows."""
+    manual_seed(3)
+    config = GPTConfig(**{"vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 12} | changes)
+    assert not config.misfit()
+    model, numbers = GPT(config).to(here(), dtype), np.random.default_rng(1)
+    for parameter in model.parameters():
+        fill(parameter, numbers.standard_normal(parameter.shape) * 0.3)
+    return model.eval()
+
+
+def ids(*shape):
+    return Tensor(rng.integers(0, 11, shape))
+
+
+def gradients(model, batch):
+    model.zero_grad()
+    with random_key(5):
+        model.loss(batch).backward()
+    return {name: parameter.grad.numpy().copy() for name, parameter in model.named_parameters()}
+
+
+# --- learning -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [SPEED_RUN, QWEN], ids=["speed run", "qwen"])
+def test_the_gradients_of_all_parameters(settings):
+    model, batch = lively(n_layer=1, **settings), (ids(2, 5), ids(2, 5))
+    gradcheck(lambda *parameters: model.loss(batch), model.parameters(), directions=1)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("settings", [SPEED_RUN, LLAMA, QWEN], ids=["speed run", "llama", "qwen"])
+def test_torch_computes_the_same_loss_and_gradients(settings):
+    torch = pytest.importorskip("torch")
+    model, batch = lively(**settings), (ids(2, 6), ids(2, 6))
+    weights = {name: torch.tensor(array.copy(), requires_grad=True) for name, array in model.state_dict().items()}
+    tokens, targets = (torch.tensor(x.numpy()) for x in batch)
+    logits = torch_logits(torch, weights, model.config, tokens)
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+    loss.backward()
+    assert model.loss(batch).item() == pytest.approx(loss.item(), rel=1e-13)
+    for name, gradient in gradients(model, batch).items():
+        np.testing.assert_allclose(gradient, weights[name].grad.numpy(), rtol=1e-9, atol=1e-14, err_msg=name)
+
+
+def torch_logits(torch, weights, config, tokens):
+    """A GPT with RMS norms and rotary positions, by PyTorch's own operations: (B, T) -> (B, T, V)."""
+    f, width, eps = torch.nn.functional, config.head_width, config.norm_eps
+
+    def norm(x, name):
+        return f.rms_norm(x, x.shape[-1:], weights.get(f"{name}.weight"), eps)
+
+    def linear(x, name):
+        return f.linear(x, weights[f"{name}.weight"], weights.get(f"{name}.bias"))
+
+    speeds = config.rope_theta ** (-torch.arange(0, width, 2, dtype=torch.float64) / width)
+    angles = torch.outer(torch.arange(tokens.shape[1], dtype=torch.float64), speeds)
+    cos, sin = angles.cos(), angles.sin()
+
+    def turn(x):
+        first, second = x.chunk(2, -1)
+        return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
+
+    x = embedded = weights["token_embedding.weight"][tokens]
+    for layer in range(config.n_layer):
+        name = f"blocks.{layer}"
+        if config.shortcut:
+            x = x * weights["x_share"][layer] + embedded * weights["x0_share"][layer]
+        h = norm(x, f"{name}.mixer_norm")
+        query, key, value = (
+            linear(h, f"{name}.mixer.{part}").unflatten(-1, (-1, width)).transpose(1, 2)
+            for part in ("query", "key", "value")
+        )
+        if config.value_embeddings:
+            added = weights[f"value_embeddings.{layer}.weight"][tokens]
+            value = value + added.unflatten(-1, (-1, width)).transpose(1, 2)
+        if config.qk_norm:
+            query, key = norm(query, f"{name}.mixer.query_norm"), norm(key, f"{name}.mixer.key_norm")
+        heads = f.scaled_dot_product_attention(
+            turn(query), turn(key), value, is_causal=True, scale=config.attention_scale, enable_gqa=True
+        )
+        x = x + linear(heads.transpose(1, 2).flatten(2), f"{name}.mixer.output")
+        h = norm(x, f"{name}.mlp_norm")
+        hidden = linear(h, f"{name}.mlp.up")
+        if config.activation == "swiglu":
+            hidden = f.silu(linear(h, f"{name}.mlp.gate")) * hidden
+        else:
+            hidden = f.relu(hidden).square()
+        x = x + linear(hidden, f"{name}.mlp.down")
+    logits = linear(norm(x, "final_norm"), "token_embedding" if config.tie_weights else "lm_head")
+    return logits if config.logit_cap is None else config.logit_cap * torch.tanh(logits / config.logit_cap)
+
+
+@combined
+def test_composed_and_fused_models_agree(settings):
+    model, batch = lively(dropout=0.1 if here() == "cpu" else 0.0, **settings).train(), (ids(3, 8), ids(3, 8))
+    fused = gradients(model, batch)
+    with composed():
+        expected = gradients(model, batch)
+    for name, gradient in expected.items():
+        np.testing.assert_allclose(fused[name], gradient, atol=1e-12 * np.abs(gradient).max() + 1e-15, err_msg=name)
+
+
+@combined
+def test_a_blueprint_has_the_sizes_of_the_model(settings):
+    model = lively(**settings)
+    blueprint = GPT.blueprint(model.config)
+    assert {name: parameter.shape for name, parameter in blueprint.named_parameters()} == {
+        name: parameter.shape for name, parameter in model.named_parameters()
+    }
+    config = GPTConfig.from_json(model.config.to_json())
+    tokens = ids(1, 4)
+    again = GPT.from_weights(config, model.state_dict(), here()).eval()
+    np.testing.assert_array_equal(again(tokens).numpy(), model(tokens).numpy())
+
+
+def test_the_sizes_of_llama_and_qwen_take_no_memory():
+    """Llama 3 8B and Qwen3 0.6B, as their reports count them."""
+    modern = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu", "n_kv_head": 8}
+    llama = GPTConfig(128_256, 8192, 32, 32, 4096, n_inner=14_336, tie_weights=False, **modern)
+    assert GPT.blueprint(llama).num_parameters() == 8_030_261_248
+    qwen = GPTConfig(151_936, 32_768, 28, 16, 1024, n_inner=3072, head_dim=128, qk_norm=True, **modern)
+    assert GPT.blueprint(qwen).num_parameters() == 596_049_920
+    assert (qwen.cached_width, llama.cached_width) == (1024, 1024)
+
+
+def test_residual_projections_of_zero_pass_everything_on():
+    """At first the model sees only the token itself; the gradient reaches the last matrix of every branch."""
+    manual_seed(1)
+    model = GPT(GPTConfig(11, block_size=8, n_layer=2, n_head=2, n_embd=12, zero_init=True, **SPEED_RUN))
+    tokens = ids(2, 8)
+    embedded = model.token_embedding(tokens)
+    logits = model.lm_head(model.final_norm(embedded)).numpy()
+    np.testing.assert_allclose(model(tokens).numpy(), 3 * np.tanh(logits / 3), rtol=1e-5)
+    for name, gradient in gradients(model, (tokens, ids(2, 8))).items():
+        is_last = name.endswith(("output.weight", "down.weight"))
+        assert is_last == (model.state_dict()[name] == 0).all() or name == "x0_share"
+        assert gradient.any() or not is_last, name
+
+
+def test_logits_are_capped_and_the_head_is_its_own():
+    model = lively(logit_cap=2.0, tie_weights=False)
+    assert model.lm_head.weight is not model.token_embedding.weight
+    free = lively(tie_weights=False)
+    tokens = ids(2, 8)
+    np.testing.assert_allclose(model(tokens).numpy(), 2 * np.tanh(free(tokens).numpy() / 2), rtol=1e-12)
+
+
+def test_a_shortcut_begins_as_none():
+    settings = {"vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 12}
+    models = []
+    for shortcut in (False, True):
+        manual_seed(3)
+        models.append(GPT(GPTConfig(**settings, shortcut=shortcut)))
+    tokens = ids(2, 8)
+    np.testing.assert_array_equal(models[0](tokens).numpy(), models[1](tokens).numpy())
+    assert gradients(models[1], (tokens, ids(2, 8)))["x0_share"].all()
+
+
+def test_groups_are_heads_whose_keys_and_values_are_alike():
+    """Grouped queries by hand: the full attention with every head of keys and values copied for its queries."""
+    manual_seed(2)
+    grouped = MultiHeadAttention(12, 6, n_kv_head=2, frequencies=(1.0,)).to(here(), "float64")
+    full = MultiHeadAttention(12, 6, frequencies=(1.0,)).to(here(), "float64")
+    for part in ("query", "output", "key", "value"):
+        theirs, ours = getattr(full, part), getattr(grouped, part)
+        for name in ("weight", "bias"):
+            array = getattr(ours, name).numpy()
+            if part in ("key", "value"):
+                array = np.repeat(array.reshape(2, 1, 2, -1), 3, axis=1).reshape(getattr(theirs, name).shape)
+            fill(getattr(theirs, name), array)
+    x = Tensor(rng.standard_normal((2, 5, 12)))
+    np.testing.assert_allclose(grouped(x, is_causal=True).numpy(), full(x, is_causal=True).numpy(), atol=1e-14)
+    np.testing.assert_allclose(grouped.weights(x).numpy(), full.weights(x).numpy(), atol=1e-14)
+
+
+def test_frequencies():
+    """Llama's: from one radian per position to about 1 / theta."""
+    config = GPTConfig(11, n_head=2, n_embd=16, positions="rotary", rope_theta=10_000.0)
+    assert rotary_frequencies(config) == pytest.approx((1.0, 0.1, 0.01, 0.001))
+
+
+def test_activations_in_memory_are_estimated_for_the_parts_that_there_are():
+    base = GPTConfig(11, block_size=8, n_layer=2, n_head=2, n_embd=12)
+    per_token = 8 * 2  # tokens and layers
+    changes = {"qk_norm": 2 * 12, "shortcut": 12}
+    for name, numbers in changes.items():
+        assert replace(base, **{name: True}).activations(1) - base.activations(1) == per_token * numbers
+    assert replace(base, attention_scale=0.5).activations(1) - base.activations(1) == per_token * 12
+    assert replace(base, activation="swiglu").activations(1) - base.activations(1) == per_token * 4 * 12
+    plain = replace(base, norm="rmsnorm", norm_weight=False)
+    assert base.activations(1) - plain.activations(1) == 8 * (2 * 2 + 1) * 12
+
+
+# --- generating -----------------------------------------------------------------------------------------------
+
+
+@combined
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-4)])
+def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
+    """In pieces, and step by step beyond a full context, where texts of unequal lengths are each as if alone."""
+    model, tokens = lively(dtype, **settings), ids(3, 8)
+    with no_grad():
+        whole = model(tokens).numpy()
+        for pieces in ([1] * 8, [5, 1, 2]):
+            caches = model.new_caches()
+            parts = [model(part, caches).numpy() for part in tokens.split(pieces, axis=1)]
+            np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=tolerance)
+    assert caches[0].both.shape[2] == (model.config.n_kv_head or model.config.n_head)
+    prompts = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7, 9, 3]]
+    states = [model.start(prompts), model.start(prompts, use_cache=False)]
+    alone = [model.start([prompt]) for prompt in prompts]
+    for _ in range(12):
+        together, uncached = (log_probs for log_probs, _ in states)
+        np.testing.assert_allclose(together, uncached, rtol=0, atol=tolerance)
+        np.testing.assert_allclose(together, np.concatenate([row for row, _ in alone]), rtol=0, atol=tolerance)
+        column = rng.integers(0, 11, 3)
+        states = [model.step(column, state) for _, state in states]
+        alone = [model.step(token, state) for token, (_, state) in zip(column[:, None], alone, strict=True)]
+
+
+@combined
+def test_cached_and_uncached_text_are_equal_beyond_a_full_context(settings):
+    model, prompt = lively(**settings), ids(2, 7).numpy()
+    texts = []
+    for use_cache in (True, False):
+        log_probs, state = model.start(prompt, use_cache)
+        texts.append(list(generate(model.step, log_probs, state, max_new_tokens=30, seed=5)))
+    np.testing.assert_array_equal(*texts)

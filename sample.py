@@ -35,6 +35,7 @@ from gpt.interactive import Conversation, converse
 from gpt.model import GPT
 from gpt.sample_options import HINTS, SampleOptions, check_beam, check_combination
 from gpt.score import score
+from gpt.smollm2 import NAME as SMOLLM2
 from gpt.task import SPEC as gpt
 from gpt.trained import is_pretrained
 from seq2seq import speaking
@@ -112,6 +113,8 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         given: the options that the command line names.
     """
     tokenizer, model = trained.tokenizer, trained.make_model(device)
+    if device == "cpu":
+        trained.weights = model.state_dict()  # the model's own arrays: no second copy stays in memory
     if isinstance(model, Seq2Seq):
         speaking.check_options(options, given)
         text = "" if options.interactive else normalise(read_prompt(options.start))
@@ -153,11 +156,12 @@ def find_checkpoint(named: str | None, options: SampleOptions) -> Path:
 
 def load_any(path: Path) -> Trained:
     """A trained model of any family, from a file or folder."""
-    if is_pretrained(path):
-        return gpt.load(path)
-    if len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT and not os.path.exists(path):
+    named = len(path.parts) == 1 and path.suffix != ".safetensors" and path not in (OUT, Path(SMOLLM2))
+    if named and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
+    if is_pretrained(path):
+        return gpt.load(path)
     if path.is_dir() or path == OUT:
         path = newest_checkpoint(path)
     family = load_checkpoint(path).family

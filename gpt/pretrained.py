@@ -142,14 +142,14 @@ def _tensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     A bfloat16 is the upper half of a float32. Where these halves are says the file's header: JSON, preceded by its
     length in 8 bytes.
     """
-    with safetensors.safe_open(path, framework="numpy") as file:  # which checks the header
-        with path.open("rb") as raw:
-            start = 8 + int.from_bytes(raw.read(8), "little")
-            header = json.loads(raw.read(start - 8))
+    with safetensors.safe_open(path, framework="numpy") as file, path.open("rb") as raw:  # the first checks the header
+        start = 8 + int.from_bytes(raw.read(8), "little")
+        header = json.loads(raw.read(start - 8))
         for name in file.keys():  # noqa: SIM118 (not a dict)
             if header[name]["dtype"] == "BF16":
                 shape, (first, end) = header[name]["shape"], header[name]["data_offsets"]
-                halves = np.fromfile(path, "<u2", (end - first) // 2, offset=start + first)
+                raw.seek(start + first)
+                halves = np.frombuffer(raw.read(end - first), "<u2")
                 yield name, (halves.astype(np.uint32) << 16).view(np.float32).reshape(shape)
             else:
                 yield name, file.get_tensor(name)

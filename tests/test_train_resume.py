@@ -40,16 +40,15 @@ def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
 
 
 CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}
-BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "bias": True, "log_interval": 3}
+BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "log_interval": 3, **COMBINED["qwen"]}
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
-MODERN = COMBINED["speed run"] | {"zero_init": True, "dropout": 0.1, "sample_tokens": 5}
 
 
 @pytest.mark.parametrize(
     ("settings", "stop"),  # an evaluation is at 4 and at 8
     [
         *((CHAR, stop) for stop in (1, 4, 6, 9)),
-        *((BPE, 4), (SGD, 6), (MODERN, 5)),
+        *((BPE, 4), (SGD, 6)),
         *(pytest.param(BPE, stop, marks=pytest.mark.slow) for stop in (1, 6, 9)),
         *(pytest.param(SGD, stop, marks=pytest.mark.slow) for stop in (1, 4, 9)),
     ],

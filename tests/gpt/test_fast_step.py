@@ -39,14 +39,16 @@ def steps(model, prompt, tokens):
     return np.array(found), state.fast is not None
 
 
-# Each choice of each setting: a new one is compared too, or `FastStep.fits` must refuse it.
-CHOICES = [
+# Each other choice of each setting: a new one is compared too, or `FastStep.fits` must refuse it.
+EVERY_CHOICE = (
     {name: choice}
     for name, field in GPTConfig.chosen().items()
     for choice in field.metadata["choices"] or ((False, True) if isinstance(field.default, bool) else ())
-]
+    if choice != field.default
+)
+CHOICES = [choice for choice in EVERY_CHOICE if not GPTConfig(23, **choice).misfit()]
 SETTINGS = [
-    *(choice for choice in CHOICES if not GPTConfig(23, **choice).misfit()),
+    *CHOICES,
     *COMBINED.values(),
     {},
     {"activation": "gelu_tanh", "bias": True, "norm_eps": 1e-3},
@@ -55,8 +57,15 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("settings", SETTINGS, ids=str)
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [
+        *((settings, "float64") for settings in SETTINGS),
+        *((settings, "float32") for settings in ({}, *COMBINED.values())),
+        *(pytest.param(choice, "float32", marks=pytest.mark.slow) for choice in CHOICES),
+    ],
+    ids=str,
+)
 def test_the_short_way_equals_the_general_one(settings, dtype):
     """With several rows, and beyond the end of the context, where it starts anew."""
     model = make_model(dtype, **settings)

@@ -219,7 +219,9 @@ def test_activations_in_memory_are_estimated_for_the_parts_that_there_are():
 
 
 @combined
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-4)])
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [pytest.param("float64", 1e-12, marks=pytest.mark.slow), ("float32", 1e-4)]
+)
 def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
     """In pieces, and step by step beyond a full context, where texts of unequal lengths are each as if alone."""
     model, tokens = lively(dtype, **settings), ids(3, 8)

@@ -112,6 +112,8 @@ class ChatFormat:
 class Chat(Conversation):
     """A conversation whose `text` is a list of messages."""
 
+    about_lines = "a line is a message, which the model replies to; an empty line ends"
+
     def _listen(self, line: str) -> bool:
         if line.strip():
             self.text = [*self.text, {"role": "user", "content": line.strip()}]

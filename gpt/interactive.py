@@ -32,8 +32,7 @@ SETTINGS = (
     "seed",
     "stop",
 )
-HELP = f"""a line is appended to the text, and the model continues it; after an empty line it continues the text so far
-/NAME VALUE  change a setting: {", ".join(SETTINGS)}
+COMMANDS = f"""/NAME VALUE  change a setting: {", ".join(SETTINGS)}
 /stop        without a value: remove all stop strings
 /settings    show them all
 /reset       start again; the settings stay
@@ -53,6 +52,8 @@ class Conversation:
             counted from 0, selects its random numbers.
         check: check(line) may warn about a line of text; None: nothing does.
     """
+
+    about_lines = "a line is appended to the text, and the model continues it, after an empty line the text so far"
 
     def __init__(self, options: Any, start: str, reply: Reply, check: Callable[[str], None] | None = None) -> None:
         self.options = options
@@ -97,7 +98,7 @@ class Conversation:
         if name == "quit":
             return False
         if name == "help":
-            say(HELP)
+            say(f"{self.about_lines}\n{COMMANDS}")
         elif name == "settings":
             say("  ".join(f"{name} {getattr(self.options, name)}" for name in SETTINGS))
         elif name == "reset":

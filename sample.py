@@ -3,12 +3,13 @@
     python sample.py --start "Habe nun, ach!"          continue a prompt, with the newest checkpoint under out/
     python sample.py out/goethe-char/best.safetensors  with this checkpoint
     python sample.py out/reverse --start abcdefghij    translate, with a translation model; --beam 5 --n_best 3
-    python sample.py gpt2/                             with pretrained weights in Hugging Face's GPT-2 layout
+    python sample.py gpt2/                             with pretrained weights in Hugging Face's layout
     python sample.py --start FILE:prompt.txt           read the prompt from a file; --start - reads stdin
     python sample.py --greedy                          always the most probable token
     python sample.py --beam 4 --n_best 3               search for the most probable continuations
     python sample.py --stop . !                        stop before the first of these strings
     python sample.py --interactive                     write in turns with the model; commands change settings
+    python sample.py smollm2 --chat                    talk with a small model that is downloaded first
     python sample.py --score my.txt                    the loss on a text in bits per character; nothing is generated
     python sample.py --start "Ja." --attention a.svg   plot the attention weights of a translation
     python sample.py --help                            all options
@@ -19,7 +20,7 @@ The prompt and the generated text go to stdout (with --score, the loss), everyth
 import os
 import reprlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,12 +30,14 @@ if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite"
 
 import numpy as np
 
-from gpt.interactive import converse
+from gpt.chat import Chat, ChatFormat, RememberingModel, replies
+from gpt.interactive import Conversation, converse
 from gpt.model import GPT
 from gpt.sample_options import HINTS, SampleOptions, check_beam, check_combination
 from gpt.score import score
+from gpt.smollm2 import NAME as SMOLLM2
 from gpt.task import SPEC as gpt
-from gpt.trained import is_gpt2
+from gpt.trained import is_pretrained
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
 from seq2seq.task import SPEC as seq2seq
@@ -61,6 +64,7 @@ EXAMPLES = {
     'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",
     "python sample.py out/goethe-char": "generate text with the model of this run",
     "python sample.py --interactive": "write in turns with the model",
+    "python sample.py smollm2 --chat": "talk with a small model that is downloaded first",
 }
 
 
@@ -75,7 +79,7 @@ def main(argv: list[str]) -> int:
         description="Continue a prompt, or translate, with a trained model.",
         examples=EXAMPLES,
         positional="checkpoint",
-        about_positional="a checkpoint, a run's folder, or a folder in Hugging Face's GPT-2 layout (default: the "
+        about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2 (default: the "
         f"newest checkpoint under {OUT}/)",
         common=("start", "max_new_tokens", "num_samples", "temperature", "seed"),
         ignored=dict.fromkeys(("compile",), "this project has no such feature"),
@@ -112,6 +116,8 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         given: the options on the command line.
     """
     tokenizer, model = trained.tokenizer, trained.make_model(device)
+    if device == "cpu":
+        trained.weights = model.state_dict()  # the model's own arrays: no second copy stays in memory
     if isinstance(model, Seq2Seq):
         speaking.check_options(options, given)
         text = "" if options.interactive else normalise(read_prompt(options.start))
@@ -128,6 +134,9 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     elif options.show_probs and wants_colour():
         say(LEGEND)
     prompt = normalise(read_prompt(options.start))  # as the training text was
+    if options.chat:
+        show_chat(options, given, model, tokenizer, trained.path, prompt)
+        return 0
     if options.interactive:
         show_conversation(options, model, tokenizer, prompt if "start" in given else "")
         return 0
@@ -143,10 +152,11 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
 
 def load_any(path: Path) -> Trained:
     """A trained model of any family, from a file or folder."""
-    if len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT and not os.path.exists(path):
+    named = len(path.parts) == 1 and path.suffix != ".safetensors" and path not in (OUT, Path(SMOLLM2))
+    if named and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
-    if is_gpt2(path):
+    if is_pretrained(path):
         return gpt.load(path)
     if path.is_dir() or path == OUT:
         path = newest_checkpoint(path)
@@ -192,9 +202,17 @@ def show_samples(options: SampleOptions, model: GPT, tokenizer: Tokenizer, promp
 
 
 def write_continuation(
-    options: SampleOptions, model: GPT, tokenizer: Tokenizer, ids: list[int], number: int
+    options: SampleOptions,
+    model: GPT | RememberingModel,
+    tokenizer: Tokenizer,
+    ids: list[int],
+    number: int,
+    ends: Collection[int] = (),
 ) -> Iterator[str]:
-    """Write one continuation while it is generated, and yield each piece of it, without colours."""
+    """Write one continuation while it is generated, and yield each piece of it, without colours.
+
+    It stops before the first token of `ends`.
+    """
     log_probs, state = model.start(np.array([ids]), options.use_cache)
     step, paint, probabilities = model.step, shown, None
     if options.show_probs and sys.stdout.isatty():
@@ -215,9 +233,11 @@ def write_continuation(
         prompt=np.array([ids[-model.config.block_size :]]),  # the part of it that the model reads
         seed=options.seed,
         first_row=number,  # each continuation has its own random numbers
-        forbidden=tokenizer.textless,
+        forbidden=[token for token in tokenizer.textless if token not in ends],
     )
     for row in tokens:
+        if int(row[0]) in ends:
+            break
         text = stream.push(int(row[0]))
         if probabilities:
             probabilities.note(int(row[0]), text)
@@ -259,7 +279,18 @@ def show_conversation(options: SampleOptions, model: GPT, tokenizer: Tokenizer, 
     if start:
         warn_of_unknown(tokenizer, start)
         write(start.removesuffix("\n") + "\n")
-    converse(options, start, reply, check=partial(warn_of_unknown, tokenizer))
+    converse(Conversation(options, start, reply, check=partial(warn_of_unknown, tokenizer)))
+
+
+def show_chat(
+    options: SampleOptions, given: dict, model: GPT, tokenizer: Tokenizer, folder: Path, question: str
+) -> None:
+    """Answer one question, or talk with a user who types messages."""
+    chat = Chat(options, [], replies(ChatFormat.from_folder(folder, tokenizer), model, write_continuation))
+    if "start" in given:
+        chat.take(" " + question)  # with a blank, so that a / is text
+    else:
+        converse(chat, "type a message; an empty one or /quit ends, /help explains more")
 
 
 def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None:

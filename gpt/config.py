@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -39,6 +40,11 @@ class GPTConfig(ModelConfig):
     rope_theta: float = option(
         10000.0, "base of the frequencies of rotary positions", above=0.0, high=1e12, group="model"
     )
+    rope_scaling: str | None = option(
+        None,
+        "Llama 3's lowering of these frequencies: FACTOR,LOW,HIGH,LENGTH, as in 32,1,4,8192; none: as they are",
+        group="model",
+    )
     qk_norm: bool = option(False, "RMS norm of each head's queries and keys", group="model")
     attention_scale: float | None = option(
         None, "factor of attention's scores; none: 1 / sqrt(width of a head)", above=0.0, high=1e6, group="model"
@@ -59,6 +65,16 @@ class GPTConfig(ModelConfig):
         ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "bias", "positions")
     )
 
+    @property
+    def rope_scaling_numbers(self) -> tuple[float, ...]:
+        """The numbers of rope_scaling; none if it is not set. ValueError if they are not four, or wrong ones."""
+        numbers = tuple(float(word) for word in (self.rope_scaling or "").split(",") if self.rope_scaling)
+        if self.rope_scaling is not None:
+            factor, low, high, length = numbers
+            if not (1 <= factor < math.inf and 0 < low < high < math.inf and 1 <= length < math.inf):
+                raise ValueError("out of range")
+        return numbers
+
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""
         if self.n_head % (self.n_kv_head or 1):
@@ -70,6 +86,13 @@ class GPTConfig(ModelConfig):
             return f"a norm without a gain is {mark}norm rmsnorm, not {self.norm}"
         if misfit := super().misfit(mark):
             return misfit
+        try:
+            _ = self.rope_scaling_numbers
+        except ValueError:
+            return (
+                f"{mark}rope_scaling {self.rope_scaling} is not FACTOR,LOW,HIGH,LENGTH with FACTOR and LENGTH of at "
+                "least 1 and 0 < LOW < HIGH"
+            )
         if self.positions == "rotary" and self.head_width % 2:
             return f"{mark}positions rotary turns pairs of numbers, but a head has {self.head_width}, an odd number"
         return ""

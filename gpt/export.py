@@ -1,17 +1,18 @@
-"""Export a trained GPT in Hugging Face's GPT-2 layout, which many programs read.
+"""Export a trained GPT in Hugging Face's layout of GPT-2, Llama or Qwen3, which many programs read.
 
     python -m gpt.export out/goethe-char/best.safetensors goethe-gpt2
 
 The folder then holds
 
-    config.json                       the settings, under GPT-2's names
-    model.safetensors                 the weights, under GPT-2's names and in its orientation (`gpt/pretrained.py`)
+    config.json                       the settings, under that model's names
+    model.safetensors                 the weights, under its names (`gpt/gpt2_layout.py`, `gpt/llama_layout.py`)
     tinygrad_lite_tokenizer.json      our tokenizer
-    tokenizer.json                    only if the model was fine-tuned from a GPT-2 that has one
+    tokenizer.json                    only if the model was fine-tuned from one that has it
 
-transformers' `GPT2LMHeadModel.from_pretrained("goethe-gpt2")` computes the same logits from it. GPT-2 has a bias in
-every linear map and norm; a model without them gets zeros there. It has learned positions only, so a model with
-sinusoidal positions, or with another setting that GPT-2 lacks, cannot be exported.
+transformers' `AutoModelForCausalLM.from_pretrained("goethe-gpt2")` computes the same logits from it. A model with RMS
+norms is written as a Llama, or as a Qwen3 if it normalises queries and keys, any other as a GPT-2. GPT-2 has a bias in
+every linear map and norm; a model without them gets zeros there. A model with a setting that the layout lacks, such as
+sinusoidal positions, cannot be exported.
 
 Our own byte-level BPE is not written as a `tokenizer.json`: the two programs would cut text into words by regular
 expressions whose classes of Unicode characters differ slightly, so some text would get different tokens. Encode with
@@ -22,14 +23,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-import numpy as np
 from safetensors.numpy import save as to_bytes
 
+from gpt import gpt2_layout, llama_layout
 from gpt.config import GPTConfig
-from gpt.model import GPT
-from gpt.pretrained import OUR_ACTIVATION, OWN_TOKENIZER, WEIGHTS, gpt2_shapes, layer_names, own_config
+from gpt.pretrained import OWN_TOKENIZER, WEIGHTS
 from gpt.trained import load_trained
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
@@ -48,21 +49,25 @@ def main(argv: list[str]) -> int:
         raise OptionError(f"two arguments are needed, a checkpoint and a folder; {USAGE}")
     source, folder = map(Path, argv)
     trained = load_trained(source)
-    export(trained, folder)
-    say(f"{trained.about}; exported in GPT-2's layout to {folder}/")
+    architecture = export(trained, folder)
+    say(f"{trained.about}; exported in the layout of {architecture} to {folder}/")
     return 0
 
 
-def export(trained: Trained, folder: Path) -> None:
+def export(trained: Trained, folder: Path) -> str:
     """Write a trained GPT into a new or empty folder.
 
-    Raises: CheckpointError if GPT-2 lacks one of its settings, or if the folder cannot be written.
+    Returns: the name of the architecture, such as GPT2LMHeadModel.
+    Raises: CheckpointError if the layout lacks one of its settings, or if the folder cannot be written.
     """
     model, tokenizer = trained.make_model(), trained.tokenizer  # this checks that weights and settings agree
     dtype = model.token_embedding.weight.dtype.name
     end = tokenizer.specials.get("<eos>", tokenizer.specials.get(GPT2_SPECIAL))
-    settings = gpt2_config(trained.config, dtype, end)
-    weights = to_gpt2_weights(model)
+    layout = llama_layout if trained.config.norm == "rmsnorm" else gpt2_layout
+    settings = checked_settings(layout, trained.config)
+    # Without the ids of bos and eos, they would be those of the original model.
+    settings |= {"bos_token_id": end, "eos_token_id": end, "dtype": dtype}
+    weights = layout.to_theirs(model)
     files = {
         "config.json": _as_json(settings),
         OWN_TOKENIZER: _as_json(tokenizer.to_json()),
@@ -78,68 +83,33 @@ def export(trained: Trained, folder: Path) -> None:
             (folder / name).write_bytes(data)
     except OSError as error:
         raise CheckpointError(f"cannot write into {folder} ({error.strerror}): name another folder") from None
+    return settings["architectures"][0]
 
 
-def gpt2_config(config: GPTConfig, dtype: str, end: int | None) -> dict[str, Any]:
-    """Our settings under GPT-2's names.
+def checked_settings(layout: ModuleType, config: GPTConfig) -> dict[str, Any]:
+    """Our settings under the names of a layout.
 
-    Args:
-        dtype: that of the weights.
-        end: the id of the token that ends a text, None if there is none.
-    Raises: CheckpointError if GPT-2 lacks one of them, that is, if reading them back gives other settings.
+    Raises: CheckpointError if it lacks one of them, that is, if reading them back gives other settings.
     """
-    names = (name for name, ours in OUR_ACTIVATION.items() if ours == config.activation)
-    theirs = {
-        "architectures": ["GPT2LMHeadModel"],
-        "model_type": "gpt2",
-        "vocab_size": config.vocab_size,
-        "n_positions": config.block_size,
-        "n_embd": config.n_embd,
-        "n_layer": config.n_layer,
-        "n_head": config.n_head,
-        "n_inner": config.n_inner or None,
-        "activation_function": next(names, "gelu"),  # of one without a name, this refuses it below
-        "layer_norm_epsilon": config.norm_eps,
-        "embd_pdrop": config.dropout,
-        "attn_pdrop": config.dropout,
-        "resid_pdrop": config.dropout,
-        "tie_word_embeddings": True,
-        "bos_token_id": end,  # without it, it would be GPT-2's 50256
-        "eos_token_id": end,
-        "dtype": dtype,
-    }
-    read = own_config(theirs)
-    for name in sorted(config.shape() - {"bias"}):  # a bias of zeros is equivalent to no bias
-        theirs_only, own = getattr(read, name), getattr(config, name)
-        if own != theirs_only:
-            theirs_only = "none" if theirs_only is None else theirs_only
+    theirs = layout.their_config(config)
+    read = resolved(layout.own_config(theirs))
+    for name, ours in resolved(config).items():
+        if name == "bias" and read[name]:  # a bias of zeros is equivalent to no bias
+            continue
+        if read[name] != ours:
+            allowed = "none" if read[name] is None else read[name]
             raise CheckpointError(
-                f"the model has {name} {own}, but GPT-2's layout allows only {theirs_only}: "
-                f"train one with --{name} {theirs_only} to export it"
+                f"the model has {name} {ours}, but the layout of {theirs['architectures'][0]} allows only {allowed}: "
+                f"train one with --{name} {str(allowed).lower()} to export it"
             )
     return theirs
 
 
-def to_gpt2_weights(model: GPT) -> dict[str, np.ndarray]:
-    """The weights under GPT-2's names, in its orientation, with zeros for missing biases."""
-    ours = model.state_dict()
-    dtype = ours["token_embedding.weight"].dtype
-    parts = layer_names(model.config.n_layer)
-    theirs = {}
-    for name, shape in gpt2_shapes(model.config).items():
-        their_part, _, kind = name.rpartition(".")
-        our_part = parts[their_part]
-        sources = [our_part]
-        if their_part.endswith("c_attn"):
-            sources = [f"{our_part}.query", f"{our_part}.key", f"{our_part}.value"]
-        if kind == "bias" and f"{sources[0]}.bias" not in ours:
-            array = np.zeros(shape, dtype)
-        else:
-            array = np.concatenate([ours[f"{source}.{kind}"] for source in sources])
-        if "c_" in their_part:  # a linear map
-            array = array.T  # (out, in) -> (in, out)
-        theirs[f"transformer.{name}"] = np.ascontiguousarray(array)
-    return theirs
+def resolved(config: GPTConfig) -> dict[str, Any]:
+    """The settings that weights depend on; what a value of 0 or None stands for in its place."""
+    settings = {name: getattr(config, name) for name in sorted(config.shape())}
+    widths = {"n_inner": config.n_hidden, "n_kv_head": config.n_kv_head or config.n_head, "head_dim": config.head_width}
+    return settings | widths
 
 
 def _as_json(data: dict[str, Any]) -> bytes:

@@ -29,7 +29,9 @@ from tinygrad_lite.functional.rotary import rotary_factors, turn
 from tinygrad_lite.nn import LayerNorm, Linear, Module, RMSNorm
 from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, sinusoidal_positions
 
-MOST_PARAMETERS = 40_000_000  # beyond, reading the weights takes the time, and a copy of them much memory
+MAX_PARAMETERS = 200_000_000  # beyond, a copy of the weights takes much memory
+MAX_TABLE = 10_000_000  # numbers in a table of positions, which a small file can claim to need
+ROWS = 256  # transposed at a time: together they fit into a processor's cache
 
 Affine = tuple[np.ndarray, np.ndarray | None]  # matrix (in, out) and shift (out,): x -> x @ matrix + shift
 
@@ -67,12 +69,13 @@ class FastStep:
         config = model.config
         # What is kept for every position of the context.
         widths = {"learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
-        numbers = model.num_parameters() + config.block_size * widths[config.positions]
+        table = config.block_size * widths[config.positions]
         known = all(
             type(block.mixer) is MultiHeadAttention and type(block.mlp) is FeedForward and block.norm_first
             for block in model.blocks
         )
-        return known and numbers <= MOST_PARAMETERS and model.token_embedding.weight.device == "cpu"
+        is_small = model.num_parameters() <= MAX_PARAMETERS and table <= MAX_TABLE
+        return known and is_small and model.token_embedding.weight.device == "cpu"
 
     def is_up_to_date(self, model: Module) -> bool:
         """Whether the model still has the weights that this was made of."""
@@ -203,10 +206,19 @@ def gain(norm: LayerNorm | RMSNorm, width: int) -> np.ndarray | float:
 
 def fold(norm: LayerNorm | RMSNorm, linears: Sequence[Linear]) -> Affine:
     """Linear maps side by side, behind a norm: with its gain, and its shift if it has one."""
-    weights = np.concatenate([linear.weight.data for linear in linears])  # (out, in)
+    weights = [linear.weight.data for linear in linears]  # (out, in) each
+    factor = np.reshape(gain(norm, weights[0].shape[1]), (-1, 1)).astype(weights[0].dtype)
+    matrix = np.empty((weights[0].shape[1], sum(map(len, weights))), weights[0].dtype)
+    done = 0
+    for weight in weights:
+        # A few rows at a time: transposed at once, a large matrix would be read or written across the whole memory.
+        for rows in np.split(weight, range(ROWS, len(weight), ROWS)):
+            np.multiply(rows.T, factor, out=matrix[:, done : done + len(rows)])
+            done += len(rows)
     shift = None
     if linears[0].bias is not None:
         shift = np.concatenate([linear.bias.data for linear in linears])
     if isinstance(norm, LayerNorm) and norm.bias is not None:
-        shift = weights @ norm.bias.data + (0 if shift is None else shift)
-    return np.ascontiguousarray((weights * gain(norm, weights.shape[1])).T), shift
+        moved = np.concatenate([weight @ norm.bias.data for weight in weights])
+        shift = moved if shift is None else shift + moved
+    return matrix, shift

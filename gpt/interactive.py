@@ -11,27 +11,35 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.console import say, typed_lines
+from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.corpora.cleaning import normalise
 
 SETTINGS = (
-    *"temperature top_k top_p min_p greedy repetition_penalty no_repeat_ngram_size".split(),
-    *"max_new_tokens seed stop".split(),
+    "temperature",
+    "top_k",
+    "top_p",
+    "min_p",
+    "greedy",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "max_new_tokens",
+    "seed",
+    "stop",
 )
-HELP = f"""a line is appended to the text, and the model continues it; after an empty line it continues the text so far
-/NAME VALUE  change a setting: {", ".join(SETTINGS)}
+COMMANDS = f"""/NAME VALUE  change a setting: {", ".join(SETTINGS)}
 /stop        without a value: remove all stop strings
 /settings    show them all
 /reset       start again; the settings stay
 /quit        end, like Ctrl-D (on Windows Ctrl-Z and Enter); Ctrl-C ends a reply
 a line with a space before its / is text"""
 
-Reply = Callable[[Any, str, int], Iterator[str]]
+Reply = Callable[[Any, Any, int], Iterator[str]]
 
 
 class Conversation:
@@ -42,10 +50,12 @@ class Conversation:
         start: the text with which the conversation begins.
         reply: reply(options, text, turn) writes the model's continuation of the text and yields it in pieces; the turn,
             counted from 0, selects its random numbers.
-        check: check(line) may warn about a line of text.
+        check: check(line) may warn about a line of text; None: nothing does.
     """
 
-    def __init__(self, options: Any, start: str, reply: Reply, check: Callable[[str], None]) -> None:
+    about_lines = "a line is appended to the text, and the model continues it, after an empty line the text so far"
+
+    def __init__(self, options: Any, start: str, reply: Reply, check: Callable[[str], None] | None = None) -> None:
         self.options = options
         self.text = self._start = start
         self.turn = 0
@@ -53,20 +63,34 @@ class Conversation:
 
     def take(self, line: str) -> bool:
         """Run a command, or reply to a line of text; returns whether the conversation continues."""
-        words = line.strip()
         if line.startswith("/"):
-            return self._run(words[1:])
-        if words:
-            self._check(line)
-            self.text += ("" if self.text.endswith("\n") or not self.text else "\n") + line + "\n"
-        pieces = self._reply(self.options, self.text, self.turn)
-        self.turn += 1
+            return self._run(line.strip()[1:])
+        if not self._listen(line):
+            return False
+        pieces = []
         try:
-            for piece in pieces:
-                self.text += piece  # at once: an interrupted reply stays in the text
+            for piece in self._reply(self.options, self.text, self.turn):
+                pieces.append(piece)
         except KeyboardInterrupt:
             say("")
+        finally:  # an interrupted reply stays in the text
+            self._remember("".join(pieces))
+            self.turn += 1
         return True
+
+    def _listen(self, line: str) -> bool:
+        """Append a line that was typed; returns whether there is something to reply to."""
+        if line.strip():
+            if self._check is not None:
+                self._check(line)
+            self.text += ("" if self.text.endswith("\n") or not self.text else "\n") + line + "\n"
+        return True
+
+    def _remember(self, reply: str) -> None:
+        self.text += reply
+
+    def _reset(self) -> None:
+        self.text, self.turn = self._start, 0
 
     def _run(self, command: str) -> bool:
         name, _, value = command.partition(" ")
@@ -74,11 +98,11 @@ class Conversation:
         if name == "quit":
             return False
         if name == "help":
-            say(HELP)
+            say(f"{self.about_lines}\n{COMMANDS}")
         elif name == "settings":
             say("  ".join(f"{name} {getattr(self.options, name)}" for name in SETTINGS))
         elif name == "reset":
-            self.text, self.turn = self._start, 0
+            self._reset()
             say("the conversation starts again")
         elif name in SETTINGS:
             self._change(name, value)
@@ -102,11 +126,16 @@ class Conversation:
         say(f"{name} is {getattr(self.options, name)}")
 
 
-def converse(options: Any, start: str, reply: Reply, check: Callable[[str], None]) -> None:
+def converse(conversation: Conversation, hint: str = "type a line; /help explains more, /quit ends") -> None:
     """Read lines from stdin and reply to each until the end of the input or /quit; errors are only printed."""
-    conversation = Conversation(options, start, reply, check)
-    say("type a line; /help explains more, /quit ends")
-    for line in typed_lines():
+    say(hint)
+    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
+    while True:
+        print("> ", end="", file=sys.stderr, flush=True)
+        line = sys.stdin.readline()
+        if not line:
+            say("")
+            return
         try:
             if not conversation.take(normalise(line).rstrip("\n")):
                 return

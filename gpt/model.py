@@ -13,6 +13,7 @@ References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of na
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 
@@ -165,7 +166,19 @@ def rotary_frequencies(config: GPTConfig) -> tuple[float, ...]:
 
     f_i = theta^(-2i/D): from 1 down to about 1/theta, so that some pairs tell neighbours apart and some distant words.
 
-    Reference: Su et al. 2021, section 3.2.2 (arXiv:2104.09864).
+    With `rope_scaling` they are lowered as in Llama 3, whose context grew from LENGTH tokens to a multiple of it: what
+    turned at most LOW times within LENGTH now turns FACTOR times slower; what turned at least HIGH times, and so tells
+    neighbours apart, stays; in between, the two are mixed.
+
+    References: Su et al. 2021, section 3.2.2 (arXiv:2104.09864); for the scaling, `_compute_llama3_parameters` of
+    transformers.
     """
     width = config.head_width
-    return tuple(config.rope_theta ** (-2 * i / width) for i in range(width // 2))
+    frequencies = [config.rope_theta ** (-2 * i / width) for i in range(width // 2)]
+    if config.rope_scaling is not None:
+        factor, low, high, length = config.rope_scaling_numbers
+        for i, frequency in enumerate(frequencies):
+            turns = length * frequency / (2 * math.pi)
+            kept = min(1.0, max(0.0, (turns - low) / (high - low)))
+            frequencies[i] = kept * frequency + (1 - kept) * frequency / factor
+    return tuple(frequencies)

@@ -1,30 +1,25 @@
-"""Pretrained weights: a folder in Hugging Face's GPT-2 layout becomes our settings, weights and tokenizer.
+"""Pretrained weights: a folder in Hugging Face's layout becomes our settings, weights and tokenizer.
 
-    config.json          n_layer, n_head, n_embd, n_positions (our block_size), ...
-    model.safetensors    the weights, under GPT-2's names (`layer_names` translates them)
+    config.json          whose model_type says which layout it is: GPT-2's, Llama's or Qwen3's
+    model.safetensors    the weights, or model.safetensors.index.json and several files that it names
     tokenizer.json       or vocab.json and merges.txt; or the file that `gpt/export.py` writes
 
-GPT-2 has the same layers as our GPT with bias=True. Its files differ from ours in two ways:
-
-    orientation    a linear map is stored as (in, out), y = x W + b; ours as (out, in), y = x W^T + b
-    packing        queries, keys and values are one map h.N.attn.c_attn, (C, 3C); ours are three maps, (C, C)
-
-Reference: Radford et al. 2019, "Language Models are Unsupervised Multitask Learners", section 2.3.
-Format: the class GPT2LMHeadModel of https://huggingface.co/docs/transformers.
+`gpt/gpt2_layout.py` and `gpt/llama_layout.py` translate the names of settings and weights. This file reads.
 """
 
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Mapping
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import safetensors
 
+from gpt import gpt2_layout, llama_layout
 from gpt.config import GPTConfig
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.tokenizers import tokenizer_from_json
@@ -32,152 +27,58 @@ from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 
 WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
-OUR_ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
-# The values that these settings must have, if they are given, for the model to be ours.
-REQUIRED = {
-    "model_type": "gpt2",
-    "tie_word_embeddings": True,
-    "scale_attn_weights": True,
-    "scale_attn_by_inverse_layer_idx": False,
-    "add_cross_attention": False,
-}
-# GPT-2 small: the values of settings that a config.json omits.
-DEFAULTS = {
-    "vocab_size": 50257,
-    "n_positions": 1024,
-    "n_embd": 768,
-    "n_layer": 12,
-    "n_head": 12,
-    "n_inner": None,
-    "activation_function": "gelu_new",
-    "layer_norm_epsilon": 1e-5,
-}
-# The causal mask, which older files store like a weight.
-BUFFER = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")
+LAYOUTS = {"gpt2": gpt2_layout, "llama": llama_layout, "qwen3": llama_layout}  # by model_type
+TITLES = {"gpt2": "GPT-2", "llama": "Llama", "qwen3": "Qwen3"}
 
 
-def load_gpt2(folder: Path) -> tuple[GPTConfig, dict[str, np.ndarray], Tokenizer | None]:
-    """Read a folder in Hugging Face's GPT-2 layout.
+def load_pretrained(folder: Path) -> tuple[str, GPTConfig, dict[str, np.ndarray], Tokenizer | None]:
+    """Read a folder in Hugging Face's layout of GPT-2, Llama or Qwen3.
 
-    Returns: the settings, the weights under our names (float16 becomes float32), and the tokenizer, None if there is
-        no file of one.
+    Returns: the name of the model, the settings, the weights under our names (float16 and bfloat16 become float32), and
+        the tokenizer, None if there is no file of one.
     Raises: CheckpointError if a file is missing or damaged, or describes a different kind of model; TokenizerError if
         the tokenizer cannot be used.
     """
-    config = read_config(folder / "config.json")
-    weights = to_own_weights(_read_weights(folder), config)
-    return config, weights, _read_tokenizer(folder, config.vocab_size)
+    kind, config = read_config(folder / "config.json")
+    layout = LAYOUTS[kind]
+    theirs = _read_weights(folder, layout, config.tie_weights)
+    if config.n_layer > len(theirs):  # checked before listing names: a damaged config.json may claim millions of layers
+        raise CheckpointError(f"{WEIGHTS} holds {len(theirs)} tensors, too few for {config.n_layer} layers")
+    _check_names_and_shapes(theirs, layout.shapes(config))
+    return TITLES[kind], config, layout.to_own(theirs, config), _read_tokenizer(folder, config.vocab_size)
 
 
-def read_config(path: Path) -> GPTConfig:
-    """Our settings from GPT-2's.
+def read_config(path: Path) -> tuple[str, GPTConfig]:
+    """The model_type in a config.json, and its settings as ours.
 
     Raises: CheckpointError if the file is missing, is not JSON, or describes a different kind of model.
     """
+    if not path.is_file():
+        raise CheckpointError(f"there is no {path}: a pretrained model is a folder with config.json and {WEIGHTS}")
+    theirs = read_json(path)
+    kind = theirs.get("model_type", "gpt2")
+    if not isinstance(kind, str) or kind not in LAYOUTS:
+        raise CheckpointError(f"{path}: model_type is {kind!r}, but this program supports only {', '.join(LAYOUTS)}")
     try:
-        theirs = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"there is no {path}: a pretrained GPT-2 is a folder with config.json and {WEIGHTS}"
-        ) from None
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not readable JSON ({error})") from None
-    if not isinstance(theirs, dict):
-        raise CheckpointError(f"{path} does not hold a JSON object")
-    try:
-        return own_config(theirs)
+        return kind, LAYOUTS[kind].own_config(theirs)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
-    """Our settings from those in a config.json.
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object in a file.
 
-    Raises: CheckpointError if they describe a different kind of model.
+    Raises: CheckpointError if there is none.
     """
-    for name, value in REQUIRED.items():
-        if theirs.get(name, value) != value:
-            raise CheckpointError(f"{name} is {theirs[name]!r}, but this program supports only {value!r}")
-    theirs = DEFAULTS | theirs
-    activation = theirs["activation_function"]
-    if not isinstance(activation, str) or activation not in OUR_ACTIVATION:
-        raise CheckpointError(
-            f"activation_function is {activation!r}, but this program supports only {', '.join(OUR_ACTIVATION)}"
-        )
-    return GPTConfig.from_json(
-        {
-            "vocab_size": theirs["vocab_size"],
-            "block_size": theirs["n_positions"],
-            "n_layer": theirs["n_layer"],
-            "n_head": theirs["n_head"],
-            "n_embd": theirs["n_embd"],
-            "dropout": 0.0,
-            "bias": True,
-            "positions": "learned",
-            "activation": OUR_ACTIVATION[activation],
-            "norm_eps": theirs["layer_norm_epsilon"],
-            "n_inner": 0 if theirs["n_inner"] is None else theirs["n_inner"],
-        }
-    )
-
-
-def layer_names(n_layer: int) -> dict[str, str]:
-    """GPT-2's name of each part -> ours. `c_attn` also differs in structure: it packs three of our parts.
-
-    >>> layer_names(1)["h.0.mlp.c_fc"]
-    'blocks.0.mlp.up'
-    """
-    names = {"wte": "token_embedding", "wpe": "position_embedding"}
-    for i in range(n_layer):
-        theirs, ours = f"h.{i}", f"blocks.{i}"
-        names |= {
-            f"{theirs}.ln_1": f"{ours}.mixer_norm",
-            f"{theirs}.attn.c_attn": f"{ours}.mixer",  # .query, .key and .value
-            f"{theirs}.attn.c_proj": f"{ours}.mixer.output",
-            f"{theirs}.ln_2": f"{ours}.mlp_norm",
-            f"{theirs}.mlp.c_fc": f"{ours}.mlp.up",
-            f"{theirs}.mlp.c_proj": f"{ours}.mlp.down",
-        }
-    return names | {"ln_f": "final_norm"}
-
-
-def gpt2_shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight of such a model, under GPT-2's names."""
-    c, f = config.n_embd, config.n_hidden
-    maps = {"attn.c_attn": (c, 3 * c), "attn.c_proj": (c, c), "mlp.c_fc": (c, f), "mlp.c_proj": (f, c)}
-    shapes: dict[str, tuple[int, ...]] = {"wte.weight": (config.vocab_size, c), "wpe.weight": (config.block_size, c)}
-    for name in layer_names(config.n_layer):
-        kind = name.split(".", 2)[-1]
-        if kind in maps:
-            shapes |= {f"{name}.weight": maps[kind], f"{name}.bias": maps[kind][1:]}
-        elif kind not in ("wte", "wpe"):
-            shapes |= {f"{name}.weight": (c,), f"{name}.bias": (c,)}
-    return shapes
-
-
-def to_own_weights(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
-    """The weights under our names and in our orientation, from those under GPT-2's names.
-
-    Raises: CheckpointError that names missing or unexpected weights, or a shape that contradicts the settings.
-    """
-    if config.n_layer > len(theirs):  # checked before listing names: a damaged config.json may claim millions of layers
-        raise CheckpointError(f"{WEIGHTS} holds {len(theirs)} tensors, too few for n_layer {config.n_layer}")
-    _check_names_and_shapes(theirs, gpt2_shapes(config))
-    ours = {}
-    for their_name, our_name in layer_names(config.n_layer).items():
-        for kind in ("weight", "bias"):
-            array = theirs.get(f"{their_name}.{kind}")
-            if array is None:  # embeddings have no bias
-                continue
-            if "c_" in their_name:  # a linear map
-                array = array.T  # (in, out) -> (out, in); the bias, a vector, is unchanged
-            if their_name.endswith("c_attn"):
-                for part, piece in zip(("query", "key", "value"), np.split(array, 3), strict=True):
-                    ours[f"{our_name}.{part}.{kind}"] = np.ascontiguousarray(piece)
-            else:
-                ours[f"{our_name}.{kind}"] = np.ascontiguousarray(array)
-    return ours
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path} is not readable JSON ({error})") from None
+    if not isinstance(data, dict):
+        raise CheckpointError(f"{path} does not hold a JSON object")
+    return data
 
 
 def _check_names_and_shapes(theirs: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
@@ -186,46 +87,76 @@ def _check_names_and_shapes(theirs: Mapping[str, np.ndarray], shapes: Mapping[st
     for title, names in (("lacks", missing), ("holds the unknown", unexpected)):
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            raise CheckpointError(f"{WEIGHTS} {title} {', '.join(names[:5])}{more}: it is not the GPT-2 of config.json")
+            raise CheckpointError(f"{WEIGHTS} {title} {', '.join(names[:5])}{more}: it is not the model of config.json")
     for name, shape in shapes.items():
         if theirs[name].shape != shape:
             raise CheckpointError(f"{WEIGHTS}: {name} has the shape {theirs[name].shape}, config.json says {shape}")
 
 
-def _read_weights(folder: Path) -> dict[str, np.ndarray]:
-    """The tensors of model.safetensors, without the prefix `transformer.`, the mask, and the tied output matrix."""
-    path = folder / WEIGHTS
-    if not path.is_file():
-        raise CheckpointError(
-            f"{folder} has no {WEIGHTS}, the only supported format: where transformers and torch are installed, "
-            f'convert it with GPT2LMHeadModel.from_pretrained("{folder}").save_pretrained("NEW_FOLDER", '
-            'max_shard_size="100GB")'
-        )
+def _read_weights(folder: Path, layout: ModuleType, tied: bool) -> dict[str, np.ndarray]:
+    """The tensors of all weight files, without prefix, without buffers, and without a tied output matrix."""
     weights = {}
-    with suppress(ImportError):
-        import ml_dtypes  # noqa: F401 (with it, bfloat16 can be read)
-    try:
-        with safetensors.safe_open(path, framework="numpy") as file:
-            for name in file.keys():  # noqa: SIM118 (not a dict)
-                short = name.removeprefix("transformer.")
-                if not BUFFER.fullmatch(short):
-                    weights[short] = _as_float(path, name, file.get_tensor(name))
-    except (safetensors.SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
-        # The last three are for types that NumPy does not have, such as bfloat16.
+    for path in _weight_files(folder):
+        try:
+            for name, array in _tensors(path):
+                short = name.removeprefix(layout.PREFIX)
+                if not layout.BUFFER.fullmatch(short):
+                    weights[short] = _as_float(path, name, array)
+        except (safetensors.SafetensorError, OSError, TypeError, ValueError, KeyError, AttributeError) as error:
+            # TypeError and AttributeError are for types that NumPy does not have, such as float8.
+            raise CheckpointError(
+                f"{path} cannot be read ({error}): it is damaged, or has a type other than bfloat16 that NumPy lacks"
+            ) from None
+    head = weights.pop("lm_head.weight", None) if tied else None
+    if head is not None and not np.array_equal(head, weights.get(layout.EMBEDDING, np.empty(0))):
         raise CheckpointError(
-            f"{path} cannot be read ({error}): it is damaged, or has a type that NumPy lacks; for bfloat16, "
-            "pip install ml_dtypes, or save it as float32"
-        ) from None
-    head = weights.pop("lm_head.weight", None)
-    if head is not None and not np.array_equal(head, weights.get("wte.weight", np.empty(0))):
-        raise CheckpointError(
-            f"{path}: lm_head.weight differs from wte.weight, but the output matrix of a GPT-2 is tied"
+            f"{folder}: lm_head.weight differs from {layout.EMBEDDING}, but config.json says that the output matrix is "
+            "tied to the embedding"
         )
     return weights
 
 
+def _weight_files(folder: Path) -> list[Path]:
+    """model.safetensors, or the files that the index names."""
+    if (folder / WEIGHTS).is_file():
+        return [folder / WEIGHTS]
+    if not (folder / INDEX).is_file():
+        raise CheckpointError(
+            f"{folder} has no {WEIGHTS}, the only supported format: where transformers and torch are installed, "
+            f'convert it with AutoModelForCausalLM.from_pretrained("{folder}").save_pretrained("NEW_FOLDER")'
+        )
+    places = read_json(folder / INDEX).get("weight_map")
+    names = list(places.values()) if isinstance(places, dict) else []
+    if not names or not all(isinstance(name, str) and os.path.basename(name) == name for name in names):
+        raise CheckpointError(f"{folder / INDEX} does not say which files hold the weights")
+    paths = [folder / name for name in dict.fromkeys(names)]
+    for path in paths:
+        if not path.is_file():
+            raise CheckpointError(f"there is no {path}, which {INDEX} names: copy all files of the model")
+    return paths
+
+
+def _tensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """The tensors of a safetensors file by name; bfloat16, which NumPy lacks, as float32.
+
+    A bfloat16 is the upper half of a float32. Where these halves are says the file's header: JSON, preceded by its
+    length in 8 bytes.
+    """
+    with safetensors.safe_open(path, framework="numpy") as file, path.open("rb") as raw:  # the first checks the header
+        start = 8 + int.from_bytes(raw.read(8), "little")
+        header = json.loads(raw.read(start - 8))
+        for name in file.keys():  # noqa: SIM118 (not a dict)
+            if header[name]["dtype"] == "BF16":
+                shape, (first, end) = header[name]["shape"], header[name]["data_offsets"]
+                raw.seek(start + first)
+                halves = np.frombuffer(raw.read(end - first), "<u2")
+                yield name, (halves.astype(np.uint32) << 16).view(np.float32).reshape(shape)
+            else:
+                yield name, file.get_tensor(name)
+
+
 def _as_float(path: Path, name: str, array: np.ndarray) -> np.ndarray:
-    if array.dtype.name in ("float16", "bfloat16"):
+    if array.dtype == np.float16:
         array = array.astype(np.float32)
     if array.dtype not in (np.float32, np.float64):
         raise CheckpointError(f"{path}: {name} has the type {array.dtype}, which is not floating-point")
@@ -238,10 +169,7 @@ def _read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer | None:
     path = folder / OWN_TOKENIZER
     if not path.is_file():
         return HFTokenizer.from_folder(folder, vocab_size)
-    try:
-        tokenizer = tokenizer_from_json(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path} is not readable JSON ({error})") from None
+    tokenizer = tokenizer_from_json(read_json(path))
     if tokenizer.vocab_size != vocab_size:
         raise CheckpointError(f"{path} has {tokenizer.vocab_size} tokens, the model of config.json {vocab_size}")
     return tokenizer

@@ -31,6 +31,9 @@ class SampleOptions:
     interactive: bool = option(
         False, "write in turns with the model: each line typed is appended to the text", group="text"
     )
+    chat: bool = option(
+        False, "talk with a model that has a chat template, such as smollm2; --start asks one question", group="text"
+    )
     score: str = option(
         "", "file whose loss to measure, in bits per character, instead of generating", is_path=True, group="text"
     )
@@ -102,7 +105,8 @@ HINTS = answers(
         "--seed": "random_seed manual_seed rng_seed",
         "--stop": "stop_token stop_tokens stop_string stop_strings stop_sequence stop_sequences until",
         "--show_probs": "probs show_probabilities logprobs",
-        "--interactive": "i chat repl interact",
+        "--interactive": "i repl interact",
+        "--chat": "conversation dialog dialogue instruct",
         "--score": "perplexity ppl eval evaluate bpc",
         "--temperature": "temp t",
         "--top_k": "k topk",
@@ -129,7 +133,7 @@ HINTS = answers(
 # Options of text that is generated token by token.
 SAMPLING = (
     *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size", "greedy"),
-    *("num_samples", "stop", "show_probs", "interactive"),
+    *("num_samples", "stop", "show_probs", "interactive", "chat"),
 )
 # Options of random sampling, which --greedy excludes.
 RANDOM = ("temperature", "top_k", "top_p", "min_p")
@@ -150,6 +154,9 @@ def check_combination(options: SampleOptions, given: dict) -> None:
         raise OptionError(
             f"--interactive cannot be combined with {clash}: it reads stdin and replies to each line once"
         )
+    clashes = [f"--{name}" for name in ("interactive", "num_samples") if name in given]
+    if options.chat and clashes:
+        raise OptionError(f"--chat cannot be combined with {clashes[0]}, since it replies to each message once")
     sampling = [f"--{name}" for name in SAMPLING if name in given]
     if options.beam and sampling:
         raise OptionError(f"--beam cannot be combined with {sampling[0]}: search for the best text, or sample one")

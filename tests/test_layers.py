@@ -34,7 +34,8 @@ LAYERS = [
     ["tinygrad_lite.decoding", "tinygrad_lite.decoding.*"],
     ["tinygrad_lite.training", "tinygrad_lite.training.*"],
     "gpt gpt.config gpt.data gpt.fast_step gpt.model gpt.sample_options gpt.score gpt.interactive".split()
-    + "gpt.baselines gpt.pretrained gpt.export gpt.trained gpt.task".split(),
+    + "gpt.baselines gpt.pretrained gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat".split()
+    + "gpt.chat_template gpt.export gpt.trained gpt.task".split(),
     ["seq2seq", "seq2seq.*"],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],
@@ -123,7 +124,7 @@ def test_the_library_needs_few_others():
     """Four packages come with it; CuPy, tokenizers, matplotlib and others may be there; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
     known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
-    known |= {"tokenizers", "matplotlib", "sacrebleu"}
+    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(tree(module))} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"

@@ -169,7 +169,7 @@ def test_gpt2_without_its_tokenizer_or_in_another_format_is_one_sentence():
         finetune(init_from=str(folder))
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     for script in (lambda: finetune(init_from=str(folder)), lambda: sample.main([str(folder)])):
-        with pytest.raises(CheckpointError, match="convert it with GPT2LMHeadModel"):
+        with pytest.raises(CheckpointError, match="convert it with AutoModelForCausalLM"):
             script()
     (folder / "config.json").unlink()
     with pytest.raises(CheckpointError, match=r"there is no pretrained.config\.json"):

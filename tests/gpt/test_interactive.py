@@ -136,7 +136,7 @@ def test_lines_are_read_to_the_end_and_errors_are_printed(monkeypatch, capsys, e
     parrot = Parrot()
     lines = f"Gru\u0308n\r\n/foo\n/temperature 2\nTag\n{end}"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
-    converse(SampleOptions(), "", parrot, parrot.lines.append)
+    converse(Conversation(SampleOptions(), "", parrot, parrot.lines.append))
     assert parrot.lines == ["Grün", "Tag"]
     assert [options.temperature for options in parrot.options] == [0.8, 2.0]
     out, err = capsys.readouterr()

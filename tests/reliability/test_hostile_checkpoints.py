@@ -27,6 +27,9 @@ from seq2seq import evaluate
 from seq2seq.task import SPEC as SEQ2SEQ
 from seq2seq.translate import translate
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tests.gpt.test_llama_layout import LLAMA3, QWEN3
+from tests.gpt.test_llama_layout import random_weights as llama_weights
+from tests.gpt.test_llama_layout import write_folder as write_llama
 from tests.reliability.mutations import (
     Outcomes,
     harmless,
@@ -161,11 +164,23 @@ def test_a_broken_checkpoint_goes_on_or_is_refused(family, count, run, runs, wor
     report(f"hostile files: {count:,} {what} (seed {SEED + 1}): {outcomes}")
 
 
+def gpt2_folder(path: Path) -> Path:
+    return write_folder(path, random_weights(SETTINGS | {"vocab_size": 256}, "float32"), vocab_size=256)
+
+
+def qwen3_folder(path: Path) -> Path:
+    """With every kind of setting that the program reads; among them a scaling of the rotary positions."""
+    settings = QWEN3 | {"vocab_size": 256, "rope_parameters": LLAMA3 | {"rope_type": "llama3", "rope_theta": 50.0}}
+    settings |= {"layer_types": ["full_attention"] * 2, "hidden_act": "silu", "attention_bias": False}
+    weights = {name: array.astype("float32") for name, array in llama_weights(settings).items()}
+    return write_llama(path, settings, weights)
+
+
+@pytest.mark.parametrize(("make", "title"), [(gpt2_folder, "GPT-2"), (qwen3_folder, "Qwen3")], ids=["gpt2", "qwen3"])
 @many(20, 400)
-def test_a_broken_gpt2_folder_writes_or_is_refused(count, workplace, report, capsys):
+def test_a_broken_folder_of_others_writes_or_is_refused(count, make, title, workplace, report, capsys):
     rng, outcomes = random.Random(SEED + 2), Outcomes()
-    settings = SETTINGS | {"vocab_size": 256}
-    folder = write_folder(Path("gpt2"), random_weights(settings, "float32"), vocab_size=256)
+    folder = make(Path("theirs"))
     own = folder / "tinygrad_lite_tokenizer.json"
     own.write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
     sampled(folder)
@@ -182,7 +197,7 @@ def test_a_broken_gpt2_folder_writes_or_is_refused(count, workplace, report, cap
             outcomes.tried(number, lambda: sampled(folder))
     capsys.readouterr()
     assert outcomes["CheckpointError"] > count / 4
-    report(f"hostile files: {count:,} broken folders in GPT-2's layout (seed {SEED + 2}): {outcomes}")
+    report(f"hostile files: {count:,} broken folders in {title}'s layout (seed {SEED + 2}): {outcomes}")
 
 
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])

@@ -103,6 +103,20 @@ class Generator(Module):
             raise ValueError(f"{name}: a prompt is empty, but a prediction needs at least one token to start from")
         return self._read([np.asarray(prompt)[-self.config.block_size :] for prompt in prompts], use_cache)
 
+    def resume(self, prompt: Sequence[int], state: GenerationState) -> tuple[np.ndarray, GenerationState]:
+        """Like `start` with one prompt, but what the state has read of it already is not read again.
+
+        A conversation, for example, begins as it was before the last turn. The state is of no use afterwards, since the
+        new one takes over its caches.
+        """
+        window = np.asarray(prompt)[-self.config.block_size :]
+        read = state.window[0, : len(window) - 1]  # the last token is read in any case: the prediction is its result
+        same = int(np.append(window[: len(read)] != read, True).argmax())
+        for cache in state.caches:
+            cache.length = same
+        state = GenerationState(window[None], state.caches)
+        return self._log_probs(window[None, same:], state), state
+
     def step(self, tokens: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
         """Append one token per row (B,): log-probabilities (B, V) of the next token, and the new state.
 

@@ -1,8 +1,8 @@
-"""The tokenizer that a pretrained GPT-2 came with, run by the package `tokenizers` behind our interface.
+"""The tokenizer that a pretrained model came with, run by the package `tokenizers` behind our interface.
 
-It is a byte-level BPE like ours in `bpe.py`, but cuts text into words by another pattern and numbers its bytes and
-merges in its own order. Weights fit only the ids that they were trained with, so the package does the work,
-and this file translates between its conventions and ours:
+It is a byte-level BPE like ours in `bpe.py`, as those of GPT-2, SmolLM2, Llama 3 and Qwen3 are, but cuts text into
+words by another pattern and numbers its bytes and merges in its own order. Weights fit only the ids that they were
+trained with, so the package does the work, and this file translates between its conventions and ours:
 
     ids      the package's own
     bytes    GPT-2 writes each of the 256 bytes as one visible character (`byte_characters`) so that a vocabulary can be
@@ -27,6 +27,13 @@ from tinygrad_lite.tokenizers.base import Tokenizer, checked_specials
 
 MAX_VOCAB = 10_000_000
 GPT2_SPECIAL = "<|endoftext|>"
+# The patterns by which Llama 3 and Qwen cut text into words, in place of GPT-2's. No other pattern is given to the
+# package, because there are patterns with which a short text takes forever. They differ in how many digits make a word.
+CUT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+PATTERNS = (CUT.replace("DIGITS", "{1,3}"), CUT.replace("DIGITS", ""))
 
 
 def byte_characters() -> dict[str, int]:
@@ -146,15 +153,13 @@ def checked_definition(definition: str) -> str:
     """
     try:
         given = json.loads(definition)
-        model, before, after = ({} | (given[name] or {}) for name in ("model", "pre_tokenizer", "decoder"))
+        model, after = ({} | (given[name] or {}) for name in ("model", "decoder"))
         added = [{} | token for token in given.get("added_tokens") or ()]
-        kinds = (model.get("type", "BPE"), before.get("type"), after.get("type"), given.get("normalizer"))
+        kinds = (model.get("type", "BPE"), after.get("type"), (given.get("normalizer") or {}).get("type"))
         marks = [model.get(name) or None for name in ("continuing_subword_prefix", "end_of_word_suffix")]
-        if kinds != ("BPE", "ByteLevel", "ByteLevel", None) or marks != [None, None]:
-            raise TokenizerError(
-                "the tokenizer is not a byte-level BPE (model BPE, pre_tokenizer and decoder ByteLevel, no normalizer) "
-                "as in GPT-2: use a model with such a tokenizer"
-            )
+        if kinds not in (("BPE", "ByteLevel", None), ("BPE", "ByteLevel", "NFC")) or marks != [None, None]:
+            raise _unsupported()
+        cutting = _checked_cutting(given["pre_tokenizer"])
         vocab = {} | model["vocab"]
         merges = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model["merges"]]
         if not all(len(merge) == 2 and vocab.keys() >= {*merge, "".join(merge)} for merge in merges):
@@ -172,7 +177,6 @@ def checked_definition(definition: str) -> str:
         raise TokenizerError(
             f"the tokenizer's definition cannot be read by tokenizers ({type(error).__name__}: {error})"
         ) from None
-    byte_level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": bool(before.get("use_regex", True))}
     flags = ("single_word", "lstrip", "rstrip", "normalized", "special")
     checked = {
         "version": "1.0",
@@ -180,8 +184,9 @@ def checked_definition(definition: str) -> str:
             {"id": token["id"], "content": token["content"], **{flag: bool(token.get(flag)) for flag in flags}}
             for token in added
         ],
-        "pre_tokenizer": byte_level | {"add_prefix_space": bool(before.get("add_prefix_space"))},
-        "decoder": byte_level | {"add_prefix_space": True},
+        "normalizer": {"type": "NFC"} if kinds[-1] else None,
+        "pre_tokenizer": cutting,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
             "unk_token": model.get("unk_token"),
@@ -192,6 +197,36 @@ def checked_definition(definition: str) -> str:
         },
     }
     return json.dumps(checked)
+
+
+def _checked_cutting(given: Mapping) -> dict:
+    """How text is cut into words: by GPT-2's pattern, or by one of PATTERNS; before that, digits may be set apart."""
+    given = {} | given
+    steps = given["pretokenizers"] if given.get("type") == "Sequence" else [given]
+    *first, last = ({} | step for step in steps)
+    checked = []
+    for step in first:
+        if step.get("type") == "Digits":
+            checked.append({"type": "Digits", "individual_digits": bool(step.get("individual_digits"))})
+        elif step.get("type") == "Split" and (pattern := step["pattern"].get("Regex")) in PATTERNS:
+            if step.get("behavior") != "Isolated" or step.get("invert"):
+                raise _unsupported()
+            checked.append({"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False})
+        else:
+            raise _unsupported()
+    if last.get("type") != "ByteLevel":
+        raise _unsupported()
+    flags = {"add_prefix_space": False, "use_regex": True}
+    flags = {flag: bool(last.get(flag, usual)) for flag, usual in flags.items()}
+    checked.append({"type": "ByteLevel", "trim_offsets": True, **flags})
+    return checked[0] if len(checked) == 1 else {"type": "Sequence", "pretokenizers": checked}
+
+
+def _unsupported() -> TokenizerError:
+    return TokenizerError(
+        "the tokenizer is not a byte-level BPE (model BPE, decoder ByteLevel, no normalizer but NFC, text cut into "
+        "words as in GPT-2, SmolLM, Llama 3 or Qwen): use a model with such a tokenizer"
+    )
 
 
 def gpt2_definition(vocab: str, merges: str) -> str:

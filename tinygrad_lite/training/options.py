@@ -86,7 +86,7 @@ class TrainOptions:
     init_from: str = option(
         "scratch",
         "where to start: 'scratch'; 'resume'; or trained weights: a checkpoint, a run's folder, or a folder in Hugging "
-        "Face's GPT-2 layout",
+        "Face's layout",
         is_path=True,
         group="run",
     )

@@ -89,7 +89,7 @@ def load_origin(family: ModelSpec, origin: str) -> Trained:
     if not Path(origin).exists():
         raise OptionError(
             f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
-            "folder of a run, or a folder in Hugging Face's GPT-2 layout"
+            "folder of a run, or a folder in Hugging Face's layout"
         )
     trained = family.load(Path(origin))
     say(trained.about)

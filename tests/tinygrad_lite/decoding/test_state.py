@@ -42,6 +42,17 @@ def test_a_step_reads_the_new_token_alone_or_the_window_without_a_cache(use_cach
     assert model.given == (new if use_cache else whole)
 
 
+def test_what_was_read_is_not_read_again():
+    model = Successor()
+    log_probs, state = model.start([[1, 2]])
+    for prompt, new in (([1, 2, 5], [5]), ([1, 2, 5], [5]), ([1, 3], [3]), ([1, 3, 4, 5, 6], [3, 4, 5, 6]), ([3], [3])):
+        del model.given[:]
+        log_probs, state = model.resume(prompt, state)
+        assert model.given == [[new]]
+        assert log_probs.argmax() == prompt[-1] + 1
+        assert state.window.tolist() == [prompt[-4:]]
+
+
 def test_shorter_texts_are_padded_on_the_left_and_come_back_without():
     _, state = Successor().start([[1], [2, 3, 4], [5, 6, 7, 8, 9]])
     assert state.window.tolist() == [[0, 0, 0, 1], [0, 2, 3, 4], [6, 7, 8, 9]]

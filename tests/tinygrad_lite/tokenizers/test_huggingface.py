@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tinygrad_lite.cli.errors import TokenizerError
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import StreamDecoder
-from tinygrad_lite.tokenizers.huggingface import HFTokenizer, byte_characters, gpt2_definition
+from tinygrad_lite.tokenizers.huggingface import PATTERNS, HFTokenizer, byte_characters, gpt2_definition
 
 END = "<|endoftext|>"
 MERGES = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r"), ("Ġde", "r")]
@@ -134,9 +134,47 @@ def test_json_that_is_no_such_tokenizer(tokenizer, change, reason):
         tokenizer_from_json(tokenizer.to_json() | change)
 
 
+CUTTING = {
+    "smollm": [{"type": "Digits", "individual_digits": True}, {"type": "ByteLevel", "add_prefix_space": False}],
+    "llama3": [
+        {"type": "Split", "pattern": {"Regex": PATTERNS[0]}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False},
+    ],
+}
+CUTTING["qwen"] = [CUTTING["llama3"][0] | {"pattern": {"Regex": PATTERNS[1]}}, CUTTING["llama3"][1]]
+
+
+@pytest.mark.parametrize("steps", CUTTING.values(), ids=CUTTING)
+@pytest.mark.parametrize("normalizer", [None, {"type": "NFC"}])
+def test_text_is_cut_into_words_as_the_package_does(tokenizer, steps, normalizer):
+    tokenizers = pytest.importorskip("tokenizers")
+    definition = json.loads(tokenizer.definition)
+    merges = [("1", "9"), ("19", "9"), ("'", "s"), ("Ġ", "Ġ"), ("Ċ", "Ċ"), ("Ġ", "("), *MERGES]
+    vocab = definition["model"]["vocab"]
+    vocab |= {"".join(pair): 300 + number for number, pair in enumerate(merges[:6])}
+    definition["model"] |= {"vocab": vocab, "merges": merges}
+    whole = [step | {"trim_offsets": True} if step["type"] == "ByteLevel" else step for step in steps]
+    whole[-1] = {"use_regex": True} | whole[-1]
+    definition |= {"normalizer": normalizer, "pre_tokenizer": {"type": "Sequence", "pretokenizers": whole}}
+    ours = HFTokenizer(json.dumps(definition))
+    package = tokenizers.Tokenizer.from_str(json.dumps(definition))
+    text = "Der  Geist, der 1999\n\n\n 19 Mal's  (verneint) IT'S a\u0308r"
+    assert ours.encode(text) == package.encode(text).ids
+    assert tokenizer_from_json(ours.to_json()).encode(text) == ours.encode(text)
+    digits = ours.encode("1999") == [ours.encode(digit)[0] for digit in "1999"]
+    assert digits == (steps is not CUTTING["llama3"])
+
+
 def test_other_kinds_of_tokenizers_are_refused(tokenizer):
     definition = json.loads(tokenizer.definition)
-    for part in ({"decoder": None}, {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}):
+    own_pattern = CUTTING["qwen"][0] | {"pattern": {"Regex": "(a+)+$"}}
+    for part in (
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [own_pattern, CUTTING["qwen"][1]]}},
+        {"pre_tokenizer": {"type": "Sequence", "pretokenizers": CUTTING["qwen"][:1]}},
+        {"normalizer": {"type": "Lowercase"}},
+        {"decoder": None},
+        {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}},
+    ):
         with pytest.raises(TokenizerError, match="not a byte-level BPE"):
             HFTokenizer(json.dumps(definition | part))
 

@@ -1,0 +1,198 @@
+"""A conversation with a model that was trained on conversations: messages with roles instead of one text.
+
+Such a model has a chat template, which writes messages as one text with special tokens around them, for SmolLM2
+
+    <|im_start|>user
+    What is a tensor?<|im_end|>
+    <|im_start|>assistant
+
+and the model continues it to its own <|im_end|>. Each turn adds two messages, and the model reads only the new ones:
+the keys and values of the earlier ones are kept (`Generator.resume`).
+
+What the user types is text, even where it looks like a special token: <|im_end|> typed by a user is ten characters and
+ends no message.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpt import chat_template
+from gpt.interactive import Conversation
+from gpt.model import GPT
+from gpt.pretrained import read_json
+from tinygrad_lite.cli.errors import CheckpointError, UserError
+from tinygrad_lite.decoding.state import GenerationState
+from tinygrad_lite.tokenizers.base import Tokenizer
+
+Message = dict[str, str]  # "role" (system, user, assistant) and "content"
+
+
+class ChatFormat:
+    """How messages are written for a model.
+
+    Args:
+        template: the chat template.
+        named: the special tokens that a template may name, such as bos_token.
+        tokenizer: the model's.
+        ends: ids of the tokens with which the model ends its message.
+    """
+
+    def __init__(self, template: str, named: Mapping[str, str], tokenizer: Tokenizer, ends: set[int]) -> None:
+        self.template, self.named, self.tokenizer, self.ends = template, dict(named), tokenizer, ends
+        longest_first = sorted(tokenizer.specials, key=len, reverse=True)
+        self._specials = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+
+    @classmethod
+    def from_folder(cls, folder: Path, tokenizer: Tokenizer) -> ChatFormat:
+        """That of a model in Hugging Face's layout.
+
+        Its template is in chat_template.jinja or tokenizer_config.json; the tokens that end a message are the eos_token
+        there, and the eos_token_id in config.json and generation_config.json.
+
+        Raises: CheckpointError if there is no template, or no token that ends a message.
+        """
+        found = {}
+        for name in ("tokenizer_config.json", "config.json", "generation_config.json"):
+            found[name] = read_json(folder / name) if (folder / name).is_file() else {}
+        about = found["tokenizer_config.json"]
+        template = about.get("chat_template")
+        if isinstance(template, list):  # several, by name
+            template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
+        if (folder / "chat_template.jinja").is_file():
+            template = (folder / "chat_template.jinja").read_text(encoding="utf-8", errors="replace")
+        if not isinstance(template, str):
+            raise CheckpointError(
+                f"{folder} has no chat template, so the model was not trained on conversations: try python sample.py "
+                "smollm2 --chat, or --interactive, which takes turns with any model"
+            )
+        named = {}
+        for name in ("bos_token", "eos_token", "pad_token", "unk_token"):
+            token = about.get(name)
+            token = token.get("content") if isinstance(token, dict) else token
+            if isinstance(token, str):
+                named[name] = token
+        ends = {tokenizer.specials.get(named.get("eos_token", ""))}
+        for name in ("config.json", "generation_config.json"):
+            ids = found[name].get("eos_token_id")
+            ends |= set(ids) if isinstance(ids, list) else {ids}
+        ends = {token for token in ends if type(token) is int and 0 <= token < tokenizer.vocab_size}
+        if not ends:
+            raise CheckpointError(f"{folder} does not say with which token the model ends its message (eos_token)")
+        return cls(template, named, tokenizer, ends)
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of these messages and of the beginning of the model's next one.
+
+        Raises: UserError if the template cannot be run, or refuses these messages.
+        """
+        # A character that occurs nowhere marks what looks like a special token in a message, and is removed afterwards.
+        used = {character for message in messages for character in message["content"]}
+        mark = next(chr(number) for number in range(0xE000, 0x110000) if chr(number) not in used)
+        guarded = [message | {"content": self._guard(message["content"], mark)} for message in messages]
+        text = render(self.template, self.named | {"messages": guarded, "add_generation_prompt": True})
+        specials, ids = self.tokenizer.specials, []
+        for part in self._specials.split(text):
+            ids += [specials[part]] if part in specials else self.tokenizer.encode(part.replace(mark, ""))
+        return ids
+
+    def _guard(self, text: str, mark: str) -> str:
+        return self._specials.sub(lambda found: found[0][0] + mark + found[0][1:], text)
+
+
+class Chat(Conversation):
+    """A conversation whose `text` is a list of messages."""
+
+    about_lines = "a line is a message, which the model replies to; an empty line ends"
+
+    def _listen(self, line: str) -> bool:
+        if line.strip():
+            self.text = [*self.text, {"role": "user", "content": line.strip()}]
+        return bool(line.strip())
+
+    def _remember(self, reply: str) -> None:
+        if reply:
+            self.text = [*self.text, {"role": "assistant", "content": reply}]
+        else:  # a message that got no reply is as good as not said: two in a row are refused by some templates
+            self.text = self.text[:-1]
+
+
+class RememberingModel:
+    """A model that keeps what it has read: it reads of each prompt only what the last text did not begin with."""
+
+    def __init__(self, model: GPT) -> None:
+        self.config = model.config
+        self._model, self._state = model, None
+
+    def start(self, prompts: np.ndarray, use_cache: bool = True) -> tuple[np.ndarray, GenerationState]:
+        """Read one prompt (1, T): see `Generator.start`."""
+        if self._state is None or not use_cache:
+            return self._keep(*self._model.start(prompts, use_cache))
+        state, self._state = self._state, None  # until it is complete again
+        return self._keep(*self._model.resume(prompts[0], state))
+
+    def step(self, tokens: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
+        """Append a token: see `Generator.step`."""
+        return self._keep(*self._model.step(tokens, state))
+
+    def _keep(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
+        self._state = state if state.caches else None
+        return log_probs, state
+
+
+def render(template: str, variables: Mapping[str, Any]) -> str:
+    """The text that a template makes of these variables, which must be JSON values.
+
+    Raises: UserError if jinja2 is not installed; CheckpointError if the template fails, or takes too much.
+    """
+    if find_spec("jinja2") is None:
+        raise UserError('--chat needs the package jinja2, which is not installed: pip install -e ".[chat]"')
+    request = json.dumps({"template": template, "variables": variables})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "gpt.chat_template"],
+            input=request.encode("ascii"),
+            capture_output=True,
+            timeout=chat_template.MAX_SECONDS,
+            cwd=Path(__file__).parent.parent,
+        )
+    except subprocess.TimeoutExpired:
+        raise CheckpointError(f"the model's chat template takes more than {chat_template.MAX_SECONDS} s") from None
+    text = done.stdout.decode("utf-8", "replace")
+    if done.returncode == chat_template.REFUSED:
+        raise CheckpointError(f"the model's chat template refuses these messages: {text}")
+    if done.returncode:
+        lines = done.stderr.decode("utf-8", "replace").splitlines() or ["it was ended"]
+        raise CheckpointError(f"the model's chat template takes too much memory, or cannot be run ({lines[-1]})")
+    return text
+
+
+def fitting(chat: ChatFormat, messages: Sequence[Message], room: int) -> list[int]:
+    """The tokens of the messages, without as many of the oldest turns as leave them at most `room` tokens.
+
+    The last message is never left out.
+    """
+    while len(ids := chat.encode(messages)) > room and len(messages) > 2:
+        messages = messages[2:]
+    return ids
+
+
+def replies(chat: ChatFormat, model: GPT, write_continuation: Any) -> Any:
+    """A function reply(options, messages, turn) for `Chat`, which writes by `write_continuation` of sample.py."""
+    remembering = RememberingModel(model)
+
+    def reply(options: Any, messages: Sequence[Message], turn: int) -> Iterator[str]:
+        room = model.config.block_size - min(options.max_new_tokens, model.config.block_size // 2)
+        ids = fitting(chat, messages, room)
+        return write_continuation(options, remembering, chat.tokenizer, ids, turn, chat.ends)
+
+    return reply

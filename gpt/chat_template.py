@@ -1,0 +1,72 @@
+"""A chat template, run in a process of its own: messages become the text that a model was trained to continue.
+
+    echo '{"template": "...", "variables": {"messages": [...]}}' | python -m gpt.chat_template
+
+A template is a program in the language Jinja, and comes with a model, from anybody. jinja2's sandbox keeps it from
+everything but the variables that it is given. What no sandbox limits is time and memory, so it gets a process that is
+ended after a few seconds, may take 1 GiB of memory (except on Windows, which has no such limit), and may write 4 MB.
+
+This file imports nothing of the project, so that the process starts quickly. The functions that it adds are those that
+templates may expect of Hugging Face's transformers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import json
+import sys
+from typing import Any
+
+MAX_SECONDS = 10
+MAX_MEMORY = 2**30  # bytes
+MAX_OUTPUT = 4_000_000  # characters
+REFUSED = 3  # exit status: the template itself raised an error; the reason is on stdout
+
+
+def main() -> int:
+    """Render the template in the request on stdin; returns the exit status."""
+    from jinja2 import TemplateError
+    from jinja2.ext import loopcontrols
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    request = json.load(sys.stdin)
+    _limit_memory()
+
+    def raise_exception(message: str) -> None:
+        raise TemplateError(message)
+
+    def to_json(value: Any, indent: int | None = None, ensure_ascii: bool = False) -> str:
+        return json.dumps(value, indent=indent, ensure_ascii=ensure_ascii)
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment.filters["tojson"] = to_json
+    environment.globals["raise_exception"] = raise_exception
+    environment.globals["strftime_now"] = lambda form: datetime.datetime.now().strftime(form)
+    pieces, length = [], 0
+    try:
+        for piece in environment.from_string(request["template"]).generate(**request["variables"]):
+            pieces.append(piece)
+            length += len(piece)
+            if length > MAX_OUTPUT:
+                raise TemplateError(f"it writes more than {MAX_OUTPUT:,} characters")
+    except MemoryError:
+        return 1
+    except Exception as error:  # a template can raise whatever Python's operators do
+        pieces, status = [f"{error}" or type(error).__name__], REFUSED
+    else:
+        status = 0
+    sys.stdout.buffer.write("".join(pieces).encode("utf-8", "replace"))
+    return status
+
+
+def _limit_memory() -> None:
+    """Let this process have no more than MAX_MEMORY, where the system can see to it."""
+    with contextlib.suppress(ImportError, OSError, ValueError):
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

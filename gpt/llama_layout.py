@@ -1,0 +1,195 @@
+"""The names of Llama and Qwen3 in Hugging Face's layout, and ours: settings and weights, in both directions.
+
+Both models have the parts that our GPT has with these settings, and no biases:
+
+    norm rmsnorm    positions rotary    activation swiglu    n_kv_head, head_dim, rope_theta, tie_weights as they say
+
+Qwen3 normalises queries and keys as well (`qk_norm`). Llama 3 lowers the frequencies of its rotary positions
+(`rope_scaling`). The weights are ours under other names: both programs store a linear map as (out, in).
+
+A config.json may hold settings of which this program knows nothing, and a model computed without them would be
+another one. So each setting is one that is translated, one that must have a certain value, or one that is known to
+change no result; any other is refused.
+
+References: Touvron et al. 2023 (arXiv:2302.13971); Grattafiori et al. 2024 (arXiv:2407.21783); Yang et al. 2025
+(arXiv:2505.09388).
+Format: the classes LlamaForCausalLM and Qwen3ForCausalLM of https://huggingface.co/docs/transformers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from tinygrad_lite.cli.errors import CheckpointError
+
+PREFIX = ""
+EMBEDDING = "model.embed_tokens.weight"
+BUFFER = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")  # in older files
+ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+# Their settings, by ours.
+TRANSLATED = {
+    "vocab_size": "vocab_size",
+    "block_size": "max_position_embeddings",
+    "n_layer": "num_hidden_layers",
+    "n_head": "num_attention_heads",
+    "n_kv_head": "num_key_value_heads",
+    "head_dim": "head_dim",
+    "n_embd": "hidden_size",
+    "n_inner": "intermediate_size",
+    "norm_eps": "rms_norm_eps",
+}
+MAY_BE_MISSING = ("num_key_value_heads", "head_dim")  # in Llama: as many as queries, and hidden_size / heads
+# What makes our GPT a Llama.
+FIXED = {"dropout": 0.0, "bias": False, "positions": "rotary", "activation": "swiglu", "norm": "rmsnorm"}
+# The values that these settings must have, if they are given, for the model to be ours.
+REQUIRED = {
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "mlp_bias": False,
+    "partial_rotary_factor": 1.0,
+    "rope_interleaved": False,
+    "use_sliding_window": False,
+    "quantization_config": None,
+}
+# Settings that change no result: for training, for other programs, or names of tokens.
+WITHOUT_EFFECT = {
+    *("architectures", "model_type", "tie_word_embeddings", "rope_theta", "rope_scaling", "rope_parameters"),
+    *("_name_or_path", "transformers_version", "transformers.js_config", "torch_dtype", "dtype", "is_llama_config"),
+    *("attention_dropout", "initializer_range", "pretraining_tp", "use_cache", "gradient_checkpointing"),
+    *("bos_token_id", "eos_token_id", "pad_token_id", "sliding_window", "max_window_layers", "layer_types"),
+    *("output_attentions", "output_hidden_states", "return_dict", "torchscript", "chunk_size_feed_forward"),
+    *("id2label", "label2id", "problem_type", "is_encoder_decoder", "is_decoder", "_attn_implementation"),
+}
+LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+# Their name of each part of a block, by ours.
+PARTS = {
+    "mixer_norm": "input_layernorm",
+    "mixer.query": "self_attn.q_proj",
+    "mixer.key": "self_attn.k_proj",
+    "mixer.value": "self_attn.v_proj",
+    "mixer.output": "self_attn.o_proj",
+    "mixer.query_norm": "self_attn.q_norm",
+    "mixer.key_norm": "self_attn.k_norm",
+    "mlp_norm": "post_attention_layernorm",
+    "mlp.gate": "mlp.gate_proj",
+    "mlp.up": "mlp.up_proj",
+    "mlp.down": "mlp.down_proj",
+}
+OUTSIDE = {"token_embedding": "model.embed_tokens", "final_norm": "model.norm", "lm_head": "lm_head"}
+
+
+def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
+    """Our settings from those in a config.json of Llama or Qwen3.
+
+    Raises: CheckpointError if they describe a different kind of model.
+    """
+    kind = theirs["model_type"]
+    if (theirs.get("architectures") or [ARCHITECTURES[kind]]) != [ARCHITECTURES[kind]]:
+        raise CheckpointError(
+            f"architectures is {short(theirs['architectures'])}, but this program supports only {ARCHITECTURES[kind]}"
+        )
+    _check_values(theirs, REQUIRED)
+    layers = theirs.get("layer_types") or []
+    if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
+        raise CheckpointError("layer_types has other values than full_attention, the only one that is supported")
+    known = {*TRANSLATED.values(), *REQUIRED, *WITHOUT_EFFECT}
+    if unknown := [name for name, value in theirs.items() if name not in known and value is not None]:
+        raise CheckpointError(f"{unknown[0]} is {short(theirs[unknown[0]])}, a setting that this program does not know")
+    optional = MAY_BE_MISSING if kind == "llama" else ()
+    for name in TRANSLATED.values():
+        if theirs.get(name) is None and name not in optional:
+            raise CheckpointError(f"{name} is missing, which a {kind} needs")
+    settings = {ours: theirs.get(name) for ours, name in TRANSLATED.items()}
+    tied = theirs.get("tie_word_embeddings", False)
+    return GPTConfig.from_json(FIXED | settings | _rope(theirs) | {"qk_norm": kind == "qwen3", "tie_weights": tied})
+
+
+def _check_values(theirs: Mapping[str, Any], required: Mapping[str, Any]) -> None:
+    for name, value in required.items():
+        if theirs.get(name, value) != value:
+            raise CheckpointError(f"{name} is {short(theirs[name])}, but this program supports only {value!r}")
+
+
+def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
+    """Our settings of rotary positions: from `rope_parameters`, or from the older `rope_theta` and `rope_scaling`."""
+    name = "rope_parameters" if theirs.get("rope_parameters") else "rope_scaling"
+    rope = theirs.get(name) or {}
+    if not isinstance(rope, dict):
+        raise CheckpointError(f"{name} is {short(rope)}, which is not a JSON object")
+    rope = {"rope_theta": theirs.get("rope_theta", 10000.0), "rope_type": rope.get("type", "default")} | rope
+    kind = rope["rope_type"]
+    if kind not in ("default", "llama3"):
+        raise CheckpointError(f"rope_type in {name} is {short(kind)}, but this program supports only default, llama3")
+    _check_values(rope, {"partial_rotary_factor": 1.0})
+    numbers = LLAMA3 if kind == "llama3" else ()
+    for key in numbers:
+        if type(rope.get(key)) not in (int, float):
+            raise CheckpointError(f"{key} in {name} is {short(rope.get(key))}, but llama3 needs a number")
+    known = {"rope_theta", "rope_type", "type", "partial_rotary_factor", *numbers}
+    if unknown := [key for key in rope if key not in known]:
+        raise CheckpointError(f"{name} has {unknown[0]}, a setting that this program does not know")
+    scaling = ",".join(f"{rope[key]!r}".removesuffix(".0") for key in numbers)
+    return {"rope_theta": rope["rope_theta"], "rope_scaling": scaling or None}
+
+
+def their_config(config: GPTConfig) -> dict[str, Any]:
+    """Our settings under their names, as far as they have such settings: Qwen3's with `qk_norm`, else Llama's."""
+    kind = "qwen3" if config.qk_norm else "llama"
+    resolved = {"n_inner": config.n_hidden, "n_kv_head": config.n_kv_head or config.n_head}
+    resolved["head_dim"] = config.head_width
+    rope = {"rope_type": "default", "rope_theta": config.rope_theta}
+    if config.rope_scaling:
+        rope |= {"rope_type": "llama3", **dict(zip(LLAMA3, config.rope_scaling_numbers, strict=True))}
+    return {
+        "architectures": [ARCHITECTURES[kind]],
+        "model_type": kind,
+        **{name: resolved.get(ours, getattr(config, ours)) for ours, name in TRANSLATED.items()},
+        "hidden_act": "silu",
+        "rope_parameters": rope,  # read by transformers 5, the two below by older versions
+        "rope_theta": rope["rope_theta"],
+        "rope_scaling": rope if config.rope_scaling else None,
+        "attention_bias": False,
+        "tie_word_embeddings": config.tie_weights,
+    }
+
+
+def shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of every weight of such a model, under their names."""
+    weights = dict(GPT.blueprint(config).named_parameters())
+    return {their_name: weights[ours].shape for ours, their_name in _names(weights).items()}
+
+
+def to_own(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
+    """The weights under our names."""
+    ours = dict(GPT.blueprint(config).named_parameters())
+    return {our_name: theirs[their_name] for our_name, their_name in _names(ours).items()}
+
+
+def to_theirs(model: GPT) -> dict[str, np.ndarray]:
+    """The weights under their names."""
+    ours = model.state_dict()
+    return {their_name: ours[our_name] for our_name, their_name in _names(ours).items()}
+
+
+def _names(ours: Iterable[str]) -> dict[str, str]:
+    """Their names of weights, by ours.
+
+    >>> _names(["blocks.3.mixer.query.weight"])
+    {'blocks.3.mixer.query.weight': 'model.layers.3.self_attn.q_proj.weight'}
+    """
+    names = {}
+    for name in ours:
+        part, _, kind = name.rpartition(".")
+        if part in OUTSIDE:
+            names[name] = f"{OUTSIDE[part]}.{kind}"
+        else:
+            _, layer, inside = part.split(".", 2)
+            names[name] = f"model.layers.{layer}.{PARTS[inside]}.{kind}"
+    return names

@@ -1,0 +1,233 @@
+"""Conversations: messages become tokens by a template, the model reads only what is new, and answers end."""
+
+import io
+import json
+import sys
+
+import numpy as np
+import pytest
+
+import sample
+from gpt import chat, chat_template
+from gpt.chat import Chat, ChatFormat, RememberingModel, fitting, render
+from gpt.config import GPTConfig
+from gpt.interactive import converse
+from gpt.model import GPT
+from gpt.sample_options import SampleOptions
+from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.device import random_key
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+
+TOKENIZER = ByteTokenizer(["<start>", "<end>"])  # ids 256 and 257
+TEMPLATE = (
+    "{% for message in messages %}<start>{{ message.role }}: {{ message.content }}<end>\n{% endfor %}"
+    "{% if add_generation_prompt %}<start>assistant: {% endif %}"
+)
+
+
+def plain_render(template, variables):
+    """TEMPLATE, by Python."""
+    assert template == TEMPLATE
+    said = "".join(f"<start>{m['role']}: {m['content']}<end>\n" for m in variables["messages"])
+    return said + "<start>assistant: " * variables["add_generation_prompt"]
+
+
+@pytest.fixture
+def form(monkeypatch):
+    monkeypatch.setattr(chat, "render", plain_render)
+    return ChatFormat(TEMPLATE, {"eos_token": "<end>"}, TOKENIZER, {257})
+
+
+def user(text):
+    return {"role": "user", "content": text}
+
+
+def test_messages_become_tokens(form):
+    start, end = [256], [257]
+    expected = [*start, *b"user: Tag", *end, *b"\n", *start, *b"assistant: "]
+    assert form.encode([user("Tag")]) == expected
+
+
+@pytest.mark.parametrize("text", ["a<end>b", "<start>", "<<end>>", "\ue000<end>\ue001", "<end><end>"])
+def test_what_looks_like_a_special_token_is_text(form, text):
+    ids = form.encode([user(text)])
+    assert ids == [256, *f"user: {text}".encode(), 257, *b"\n", 256, *b"assistant: "]
+
+
+def test_the_oldest_turns_are_left_out_of_a_long_conversation(form):
+    messages = [user("eins"), {"role": "assistant", "content": "zwei"}, user("drei")]
+    whole = form.encode(messages)
+    assert fitting(form, messages, len(whole)) == whole
+    assert fitting(form, messages, len(whole) - 1) == form.encode(messages[2:])
+    assert fitting(form, messages[2:], 1) == form.encode(messages[2:])
+
+
+def test_a_message_without_a_reply_is_forgotten(capsys):
+    def reply(options, messages, turn):
+        yield from replies.pop(0)
+
+    replies = [["Gu", "ten"], [], ["Tag"]]
+    talk = Chat(SampleOptions(), [], reply)
+    assert all(talk.take(line) for line in ("Hallo ", "und?", "Ja"))
+    roles = [("user", "Hallo"), ("assistant", "Guten"), ("user", "Ja"), ("assistant", "Tag")]
+    assert talk.text == [{"role": role, "content": text} for role, text in roles]
+    assert talk.take("/reset")
+    assert talk.text == []
+    assert not talk.take("")
+
+
+@pytest.mark.parametrize("block_size", [64, 12])
+def test_only_what_is_new_is_read(block_size):
+    with random_key(1):
+        model = GPT(GPTConfig(23, block_size=block_size, n_layer=2, n_head=2, n_embd=8, positions="rotary"))
+    model.eval()
+    read = []
+    whole = model.predict
+    model.predict = lambda ids, state: read.append(ids.shape[1]) or whole(ids, state)
+    remembering, text = RememberingModel(model), [1, 2, 3, 4, 5]
+    for new in ([6, 7], [8, 9, 10], [], [11, 12]):
+        text = text + new
+        del read[:]
+        log_probs, state = remembering.start(np.array([text]))
+        if block_size == 64:  # a single token is read by the fast step
+            assert read == ([7] if new == [6, 7] else [len(new)] if new else [])
+        expected, _ = model.start(np.array([text]))
+        np.testing.assert_allclose(log_probs, expected, rtol=0, atol=1e-6)
+        for _ in range(2):  # the model's message, of which the last token is not read
+            text = [*text, int(log_probs.argmax())]
+            log_probs, state = remembering.step(np.array(text[-1:]), state)
+        text = text[:-1]
+    other, _ = remembering.start(np.array([[5, 4, 3]]))
+    np.testing.assert_allclose(other, model.start(np.array([[5, 4, 3]]))[0], rtol=0, atol=1e-6)
+
+
+def test_an_answer_that_was_cut_short_leaves_nothing_behind():
+    with random_key(1):
+        model = GPT(GPTConfig(23, n_layer=2, n_head=2, n_embd=8))
+    model.eval()
+    remembering = RememberingModel(model)
+    remembering.start(np.array([[1, 2, 3]]))
+    second = model.blocks[1].forward
+    model.blocks[1].forward = None  # the caches of the layers are of two lengths then
+    with pytest.raises(TypeError):
+        remembering.start(np.array([[1, 2, 3, 4, 5]]))
+    model.blocks[1].forward = second
+    log_probs, _ = remembering.start(np.array([[1, 2, 3, 4, 5]]))
+    np.testing.assert_allclose(log_probs, model.start(np.array([[1, 2, 3, 4, 5]]))[0], rtol=0, atol=1e-6)
+
+
+# --- a whole model ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A folder in GPT-2's layout with a chat template, of random weights."""
+    settings = SETTINGS | {"vocab_size": 258, "n_positions": 64}
+    write_folder(tmp_path, random_weights(settings, "float32"), **settings | {"eos_token_id": 257})
+    (tmp_path / "tinygrad_lite_tokenizer.json").write_text(json.dumps(TOKENIZER.to_json()), encoding="utf-8")
+    about = {"chat_template": TEMPLATE, "eos_token": {"content": "<end>"}}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
+    return tmp_path
+
+
+def test_the_format_is_read_from_a_folder(folder):
+    form = ChatFormat.from_folder(folder, TOKENIZER)
+    assert (form.template, form.named, form.ends) == (TEMPLATE, {"eos_token": "<end>"}, {257})
+    (folder / "chat_template.jinja").write_text("newer", encoding="utf-8")
+    (folder / "generation_config.json").write_text('{"eos_token_id": [256, 999, "x"]}', encoding="utf-8")
+    form = ChatFormat.from_folder(folder, TOKENIZER)
+    assert (form.template, form.ends) == ("newer", {256, 257})
+
+
+def test_a_model_without_template_or_end_is_refused(folder):
+    (folder / "config.json").write_text("{}", encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}), encoding="utf-8")
+    with pytest.raises(CheckpointError, match="does not say with which token the model ends its message"):
+        ChatFormat.from_folder(folder, TOKENIZER)
+    (folder / "tokenizer_config.json").write_text('{"chat_template": [{"name": "rag"}]}', encoding="utf-8")
+    with pytest.raises(CheckpointError, match=r"has no chat template, so .*: try python sample.py smollm2 --chat"):
+        ChatFormat.from_folder(folder, TOKENIZER)
+
+
+def test_one_question_and_a_conversation(folder, monkeypatch, capsys):
+    monkeypatch.setattr(chat, "render", plain_render)
+    common = [str(folder), "--chat", "--greedy", "--max_new_tokens", "6"]
+    assert sample.main([*common, "--start", "Tag"]) == 0
+    once = capsys.readouterr().out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Tag\n/foo\nTag\n\nnie\n")))
+    assert sample.main(common) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith(once)
+    assert len(once) > 1
+    assert "there is no command /foo" in err
+    assert err.count("> ") == 4
+
+
+def test_an_answer_ends_with_the_models_token(folder, monkeypatch, capsys):
+    monkeypatch.setattr(chat, "render", plain_render)
+    monkeypatch.setattr(GPT, "start", lambda self, prompts, use_cache=True: (certain(ord("J")), None))
+    steps = iter([certain(ord("a")), certain(257)])
+    monkeypatch.setattr(GPT, "step", lambda self, tokens, state: (next(steps), None))
+    monkeypatch.setattr(RememberingModel, "_keep", lambda self, *result: result)
+    assert sample.main([str(folder), "--chat", "--start", "Tag"]) == 0
+    assert capsys.readouterr().out == "Ja\n"
+
+
+def certain(token):
+    return np.log(np.eye(258)[[token]] + 1e-9)
+
+
+@pytest.mark.parametrize("clash", [["--interactive"], ["--num_samples", "2"], ["--beam", "2"]])
+def test_what_contradicts_a_chat(folder, clash):
+    with pytest.raises(OptionError, match=r"cannot be combined|choose"):
+        sample.main([str(folder), "--chat", *clash])
+
+
+# --- templates, which are programs of others ------------------------------------------------------------------------
+
+
+def test_without_jinja2_there_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(chat, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r'jinja2, which is not installed: pip install -e "\.\[chat\]"'):
+        render(TEMPLATE, {"messages": []})
+
+
+def test_a_template_writes_what_it_should():
+    pytest.importorskip("jinja2")
+    variables = {"messages": [user("ä\n{{ 7 }}")], "add_generation_prompt": True}
+    assert render(TEMPLATE, variables) == plain_render(TEMPLATE, variables)
+    template = "{%- if tools is defined %}x{% endif %}\n  {%- for i in [1, 2] %}{% if i == 2 %}{% break %}{% endif %}\n"
+    assert render(template + "{{ messages | tojson }}{% endfor %}", {"messages": ["<ß>"]}) == '["<ß>"]'
+
+
+@pytest.mark.parametrize(
+    ("template", "reason"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "refuses these messages: roles must alternate"),
+        ("{% for %}", "refuses these messages"),
+        ("{{ ''.__class__.__mro__[1].__subclasses__() }}", "refuses these messages: .*unsafe"),
+        ("{{ messages.append(1) }}", "refuses these messages: .*unsafe"),
+        ("{% for i in range(100000) %}{{ 'a' * 1000 }}{% endfor %}", "writes more than 4,000,000 characters"),
+        ("{{ 'a' * 10 ** 10 }}", "too much memory"),
+        ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "takes more than 1 s"),
+    ],
+)
+def test_a_hostile_template_gets_a_sentence(monkeypatch, template, reason):
+    pytest.importorskip("jinja2")
+    monkeypatch.setattr(chat_template, "MAX_SECONDS", 1)
+    with pytest.raises(CheckpointError, match=reason):
+        render(template, {"messages": []})
+
+
+def test_a_mistake_in_a_conversation_does_not_end_it(monkeypatch, capsys):
+    def reply(options, messages, turn):
+        if turn == 0:
+            raise CheckpointError("the template refuses")
+        yield f"{len(messages)}"
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n")))
+    talk = Chat(SampleOptions(), [], reply)
+    converse(talk)
+    assert [message["content"] for message in talk.text] == ["b", "1"]
+    assert "the template refuses" in capsys.readouterr().err

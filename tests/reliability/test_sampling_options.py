@@ -8,9 +8,7 @@ import pytest
 from tests.reliability.tiny_models import (
     KINDS,
     Ended,
-    available_kinds,
     check_refusal,
-    make_model,
     random_text,
     sample_py,
 )
@@ -109,12 +107,6 @@ def check_end(ended: Ended, words: list[str], tried: str) -> str:
     files = ("latin.txt", "missing", ". is a folder", "there is no file", "cannot be read", "plotting needs matplotlib")
     assert any(name in said for name in (*names, *files, "give a sentence")), f"{tried}: {ended.sentence}"
     return "a refusal"
-
-
-@pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("models")
-    return {kind: make_model(kind, folder) for kind in available_kinds()}
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ Everything happens in this process, which is a hundred times faster than a new o
 """
 
 import io
-import json
 import random
 import signal
 import sys
@@ -24,13 +23,14 @@ from seq2seq.data import BOS, EOS, PAD, SPECIALS
 from seq2seq.model import Seq2Seq
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import made_up_text, undone
+from tests.tinygrad_lite.tokenizers.test_huggingface import gpt2_files
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.tokenizers.huggingface import HFTokenizer, byte_characters, gpt2_definition
+from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
 from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
 
@@ -39,11 +39,8 @@ TEXT = made_up_text() + "<eos> <pad> <bos> <unk> <|endoftext|> </w>\n"  # so tha
 
 
 def hf_tokenizer() -> HFTokenizer:
-    """All bytes, four merges and a special, in GPT-2's form; needs the package tokenizers."""
-    merges = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r")]
-    tokens = [*byte_characters(), *map("".join, merges), END_OF_TEXT]
-    vocabulary = json.dumps({token: number for number, token in enumerate(tokens)})
-    return HFTokenizer(gpt2_definition(vocabulary, "\n".join(map(" ".join, merges))))
+    """All bytes, five merges and a special, in GPT-2's form; needs the package tokenizers."""
+    return HFTokenizer(gpt2_definition(*gpt2_files()))
 
 
 # By name: the family, and what makes the tokenizer.

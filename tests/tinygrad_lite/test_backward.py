@@ -6,11 +6,8 @@ import weakref
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tinygrad_lite import Tensor, no_grad
-from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.nn import Parameter
 from tinygrad_lite.tensor import node
 
@@ -72,36 +69,6 @@ def test_each_node_is_walked_once_however_many_paths_there_are():
     y.backward()
     assert calls == [2.0**40]
     assert a.grad.item() == 2.0**41
-
-
-OPERATIONS = [
-    lambda x, y: (x + y) * 0.5,
-    lambda x, y: x * y,
-    lambda x, y: (x - y.T) * 0.5,
-    lambda x, y: x @ y * 0.5,
-    lambda x, y: x.tanh(),
-    lambda x, y: y[:, ::-1] * x[0],
-    lambda x, y: x.cat(y)[1:3],
-    lambda x, y: x.sum(0, keepdim=True) * y * 0.5,
-]
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, len(OPERATIONS) - 1), st.integers(0, 99), st.integers(0, 99)), min_size=1, max_size=10
-    )
-)
-def test_random_graphs(steps):
-    """Each step combines two earlier results; the loss looks at all of them."""
-
-    def fn(a, b):
-        made = [a, b]
-        for operation, first, second in steps:
-            made.append(OPERATIONS[operation](made[first % len(made)], made[second % len(made)]))
-        return made[0].stack(*made[1:])
-
-    gradcheck(fn, [leaf([[0.3, -0.8], [0.5, 0.9]]), leaf([[-0.6, 0.2], [0.7, -0.4]])], directions=2)
 
 
 def test_gradient_argument():
@@ -354,8 +321,9 @@ OVERWRITTEN = "backward: a value that '{}' still needs was overwritten in place 
         lambda x: x.reshape(2, 1).T[0].__setitem__(slice(None), 9.0),
         lambda x: x.detach().unsqueeze(0).permute(1, 0).__setitem__(0, 9.0),
         lambda x: x.mark_written(),
+        lambda x: x.__iadd__(1),
     ],
-    ids=["itself", "detached", "a slice", "views of views", "view of detached", "an optimizer"],
+    ids=["itself", "detached", "a slice", "views of views", "view of detached", "an optimizer", "+="],
 )
 @pytest.mark.parametrize("through", ["itself", "a view"])
 def test_writing_what_is_still_needed_is_noticed(write, through):
@@ -439,15 +407,6 @@ def test_a_leaf_is_written_in_place_under_no_grad():
             w /= 2
     assert [w.tolist() for w in leaves] == [[2.0, 3.0], 4.0]
     assert all(w.data is array and w.requires_grad for w, array in zip(leaves, arrays, strict=True))
-
-
-def test_writing_in_place_is_noticed_by_a_graph_that_needs_the_old_values():
-    w = Tensor([1.0, 2.0], requires_grad=True)
-    loss = (w * w).sum()
-    with no_grad():
-        w += 1
-    with pytest.raises(RuntimeError, match="overwritten in place"):
-        loss.backward()
 
 
 def test_a_leaf_that_requires_a_gradient_is_not_written_outside_no_grad():

@@ -437,23 +437,6 @@ def test_adamw_decays_without_gradients_and_adam_scales_what_it_adds():
         assert w.item() == pytest.approx(expected, rel=1e-6)
 
 
-def test_the_learning_rate_can_be_changed_at_any_time():
-    w = Parameter(np.array([1.0]))
-    optimizer = SGD([("w", w)], lr=0.1)
-    for lr in (0.5, 0.25, 0.0):
-        optimizer.lr = lr
-        w.grad = w.ones_like()
-        optimizer.step()
-    assert w.item() == 1 - 0.5 - 0.25
-
-
-def test_decay_is_for_matrices_only():
-    matrices, vectors = decay_groups(Net(), 0.1)
-    assert [name for name, _ in matrices["params"]] == ["layers.0.weight", "layers.1.weight"]
-    assert [name for name, _ in vectors["params"]] == ["layers.0.bias", "layers.1.bias"]
-    assert (matrices["weight_decay"], vectors["weight_decay"]) == (0.1, 0.0)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loss_falls(kind):
     net = Net()

@@ -168,17 +168,6 @@ def test_a_damaged_text_is_fetched_again_with_a_note(kept, damage, cache):
     assert said[0] == f"the parallel corpus tatoeba is fetched again, because {text} is damaged or cannot be read"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"sha256": 3, "source": "x", "licence": "y"}'])
-def test_damaged_facts_are_fetched_again_with_a_note(kept, content):
-    kept[1].write_text(content, encoding="utf-8")
-    assert "is fetched again, because " in fetched_again_once(kept)[0]
-
-
-def test_a_cache_without_its_facts_is_fetched_again(kept):
-    kept[1].unlink()
-    assert "is fetched again, because " in fetched_again_once(kept)[0]
-
-
 @pytest.mark.parametrize("table", ["pairs\tHallo!\n", "pairs\ta\tb\tc\n", "other\ta\tb\n", "pairs\ta\tb\n\n", "\n"])
 def test_a_cache_that_is_no_table_is_fetched_again_with_a_note(kept, table):
     facts = {"source": "x", "licence": "y", "rules": RULES}
@@ -203,20 +192,6 @@ def test_what_other_rules_made_is_made_anew(kept, monkeypatch):
 def test_a_cache_without_a_note_of_its_rules_is_made_anew(kept):
     fetch.store("pairs-tatoeba", TABLE, {"source": "x", "licence": "y"})
     fetched_again_once(kept)
-
-
-@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(28, "No space left")])
-def test_a_cache_that_cannot_be_written_is_a_note(monkeypatch, error):
-    serve(monkeypatch)
-
-    def write(path, text):
-        raise error
-
-    monkeypatch.setattr(fetch, "write_atomically", write)
-    said = []
-    assert len(load_parallel("tatoeba", said.append).pairs) == 3
-    notes = [line for line in said if "cannot be cached" in line]
-    assert notes == [f"the parallel corpus tatoeba cannot be cached: {error}"]
 
 
 def test_a_file_where_the_cache_should_be_is_a_note(monkeypatch, cache):

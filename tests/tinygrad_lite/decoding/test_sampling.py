@@ -86,14 +86,6 @@ def test_min_p_comes_after_temperature_and_after_top_p():
     assert kept(filter_tokens(np.log(p), 1.0, top_p=0.7, min_p=0.38)) == [{0, 1}]
 
 
-def test_the_filters_take_each_row_by_itself():
-    table = random_table(30, seed=1)
-    together = filter_tokens(table, 0.7, top_k=9, top_p=0.8)
-    for row, alone in zip(together, table, strict=True):
-        np.testing.assert_array_equal(row, filter_tokens(alone[None], 0.7, top_k=9, top_p=0.8)[0])
-    assert len({len(row) for row in kept(together)}) > 1  # top-p keeps more tokens where the model is less sure
-
-
 def test_temperature_comes_before_top_k_and_top_k_before_top_p():
     p = np.array([[0.5, 0.2, 0.15, 0.15]])
     assert kept(filter_tokens(np.log(p), 1.0, top_p=0.65)) == [{0, 1}]

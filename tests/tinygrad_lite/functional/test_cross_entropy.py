@@ -82,16 +82,6 @@ def test_all_ignored_is_zero_with_zero_gradients(version, reduction):
     assert not logits.grad.numpy().any()
 
 
-@both
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_logits_of_ten_thousand_do_not_overflow(version, dtype):
-    logits = Tensor([[1e4, -1e4], [-1e4, 1e4]], dtype=dtype, requires_grad=True)
-    loss = version(logits, Tensor([0, 0]), reduction="none")
-    assert loss.tolist() == [0.0, 2e4]
-    loss.sum().backward()
-    assert logits.grad.tolist() == [[0.0, 0.0], [-1.0, 1.0]]
-
-
 def test_any_division_into_blocks_gives_the_same(monkeypatch):
     logits, targets = leaf(11, 7), Tensor(rng.integers(0, 7, 11))
     expected = cross_entropy_composed(logits, targets, reduction="none", label_smoothing=0.2)

@@ -18,7 +18,6 @@ from tinygrad_lite.training.run_folder import (
     StopRequest,
     matmul_rate,
     newest_checkpoint,
-    tune_memory,
 )
 
 
@@ -244,18 +243,6 @@ def test_an_error_inside_gives_the_signals_back():
 
 
 # --- the rest -------------------------------------------------------------------------------------------------
-
-
-def test_tuning_the_memory_is_safe_everywhere(monkeypatch):
-    import ctypes
-
-    assert tune_memory() in (True, False)
-
-    def no_library(name):
-        raise OSError
-
-    monkeypatch.setattr(ctypes, "CDLL", no_library)
-    assert tune_memory() is False
 
 
 def test_importing_the_package_sets_nothing_for_the_process():

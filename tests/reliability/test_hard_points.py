@@ -190,18 +190,19 @@ def _expected_of_two(name, dz):
         return [np.where(slope == 0, 0.0, dz * slope) if name in GATED else dz * slope for slope in pairs]
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", TWO)
-def test_two_numbers(name):
+def test_two_numbers(name, dtype):
     in_numpy = {"maximum": np.maximum, "minimum": np.minimum, "pow": np.power}
     for dz in [1.0, -2.0, 0.0]:
-        x, y = Tensor(LEFT, requires_grad=True), Tensor(RIGHT, requires_grad=True)
+        x, y = (Tensor(side, dtype, requires_grad=True) for side in (LEFT, RIGHT))
         z = TWO[name][0](x, y)
-        z.backward(Tensor(np.full(z.shape, dz)))
+        z.backward(Tensor(np.full(z.shape, dz, dtype)))
         with np.errstate(all="ignore"):
-            agree(z.numpy(), in_numpy.get(name, TWO[name][0])(LEFT, RIGHT))
+            agree(z.numpy(), in_numpy.get(name, TWO[name][0])(LEFT, RIGHT), dtype)
         for got, expected in zip((x.grad, y.grad), _expected_of_two(name, dz), strict=True):
             # Where a slope is 0 by rounding alone, 0 * NaN may be either.
-            agree(got.numpy(), expected)
+            agree(got.numpy(), expected, dtype)
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])

@@ -216,16 +216,12 @@ def test_a_description_that_is_none_is_refused(tmp_path, description, reason):
         load_checkpoint(path)
 
 
-def by_hand(path, head: bytes, data: bytes) -> None:
-    """Write a safetensors file byte by byte, as no library would."""
-    path.write_bytes(struct.pack("<Q", len(head)) + head + data)
-
-
 def test_files_that_no_library_would_write(tmp_path):
     path = tmp_path / "last.safetensors"
     info = json.dumps({KEY: "{}"})
     tensor = '"model.w": {"dtype": "%s", "shape": %s, "data_offsets": [0, 4]}'
     for kind, shape in (("BF16", "[2]"), ("F8_E4M3", "[4]"), ("F32", "[1000000000000]"), ("X", "[1]"), ("F32", "[-1]")):
-        by_hand(path, f'{{"__metadata__": {info}, {tensor % (kind, shape)}}}'.encode(), b"\0" * 4)
+        head = f'{{"__metadata__": {info}, {tensor % (kind, shape)}}}'.encode()
+        path.write_bytes(struct.pack("<Q", len(head)) + head + b"\0" * 4)
         with pytest.raises(CheckpointError):
             load_checkpoint(path)

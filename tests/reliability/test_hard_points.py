@@ -535,6 +535,7 @@ NOTHING = [
     ("log_softmax", lambda: z(2, 0).log_softmax(), (2, 0)),
     ("logsumexp", lambda: z(2, 0).logsumexp(1), (2,)),
     ("logsumexp", lambda: z(0).logsumexp(), ()),
+    ("logsumexp", lambda: z(0, 4).logsumexp(-1), (0,)),
     ("scaled_dot_product_attention", lambda: attention(0, 3, 3, 4), (0, 2, 3, 4)),
     ("scaled_dot_product_attention", lambda: attention(1, 0, 3, 4), (1, 2, 0, 4)),
     ("scaled_dot_product_attention", lambda: attention(1, 0, 3, 4, is_causal=True), (1, 2, 0, 4)),

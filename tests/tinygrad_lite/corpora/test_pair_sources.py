@@ -87,7 +87,11 @@ def test_a_gzip_file_cut_short_is_refused(keep):
         gunzip(packed[:keep], WHERE)
 
 
-@pytest.mark.parametrize("data", [b"", b"plain text", b"\x1f\x8b\x08", zipped({"deu.txt": "Hund"})[:-1]])
+WHOLE = zipped({"deu.txt": "Hund"})
+NO_BLOCK = WHOLE[:37] + b"\xff" + WHOLE[38:]  # the first byte after the header: there is no such kind of block
+
+
+@pytest.mark.parametrize("data", [b"", b"plain text", b"\x1f\x8b\x08", WHOLE[:-1], NO_BLOCK])
 def test_what_is_no_zip_archive_is_refused(data):
     with pytest.raises(CorpusError, match=rf"^{WHERE} cannot be unpacked: "):
         unzip(data, "deu.txt", WHERE)

@@ -1,7 +1,7 @@
 """Generate text or translate with a trained model: checkpoint -> tokenizer -> decoder -> text.
 
     python sample.py --start "Habe nun, ach!"          continue a prompt, with the newest checkpoint under out/
-    python sample.py out/goethe-char/best.safetensors  with this checkpoint
+    python sample.py out/goethe/best.safetensors       with this checkpoint
     python sample.py out/reverse --start abcdefghij    translate, with a translation model; --beam 5 --n_best 3
     python sample.py gpt2/                             with pretrained weights in Hugging Face's layout
     python sample.py --start FILE:prompt.txt           read the prompt from a file; --start - reads stdin
@@ -62,7 +62,7 @@ from tinygrad_lite.training.run_folder import newest_checkpoint, tune_memory
 OUT = Path("out")
 EXAMPLES = {
     'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",
-    "python sample.py out/goethe-char": "generate text with the model of this run",
+    "python sample.py out/goethe": "generate text with the model of this run",
     "python sample.py --interactive": "write in turns with the model",
     "python sample.py smollm2 --chat": "talk with a small model that is downloaded first",
 }

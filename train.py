@@ -1,6 +1,6 @@
 """Train a model: options -> data -> model -> optimizer -> loop, readable from top to bottom.
 
-    python train.py                       the default preset, goethe-char: two minutes on two cores
+    python train.py                       the default preset, goethe: two minutes on two cores
     python train.py baby-gpt --device cuda
     python train.py --text my.txt         any UTF-8 text; the run is in out/my
     python train.py --resume              continue where the last run stopped

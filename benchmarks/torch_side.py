@@ -16,7 +16,7 @@ from benchmarks.shapes import SHAPES, Shape
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_gpt import from_ours as gpt_from_ours
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
-from gpt.export import gpt2_config, to_gpt2_weights
+from gpt import gpt2_layout
 from gpt.model import GPT
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.run_folder import tune_memory
@@ -111,9 +111,9 @@ def hugging_face(model: GPT) -> Any:
     import transformers
 
     transformers.logging.set_verbosity_error()
-    config = transformers.GPT2Config(**gpt2_config(model.config, "float32", None))
+    config = transformers.GPT2Config(**gpt2_layout.their_config(model.config), eos_token_id=None)
     theirs = transformers.GPT2LMHeadModel(config).eval()
-    weights = {name: torch.tensor(array) for name, array in to_gpt2_weights(model).items()}
+    weights = {name: torch.tensor(array) for name, array in gpt2_layout.to_theirs(model).items()}
     theirs.load_state_dict(weights | {"lm_head.weight": weights["transformer.wte.weight"]})
     return theirs
 

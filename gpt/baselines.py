@@ -2,7 +2,7 @@
 
     python -m gpt.baselines                          orders 1 to 6 on goethe, and the newest checkpoint under out/
     python -m gpt.baselines --text my.txt            on your own text
-    python -m gpt.baselines --orders 3-7 --checkpoint out/goethe-char/best.safetensors
+    python -m gpt.baselines --orders 3-7 --checkpoint out/goethe/best.safetensors
     python -m gpt.baselines --stride 32              the GPT once more, in overlapping windows (gpt/score.py)
     python -m gpt.baselines --mix out/goethe-bpe     counts and GPT together, over the GPT's own tokens
 

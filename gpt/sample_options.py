@@ -122,7 +122,7 @@ HINTS = answers(
         "--dtype": "precision fp16 bf16 half",
         "--use_cache": "cache kv_cache",
         "--out_dir": "run run_dir",
-        "is not needed: name the file or folder alone, as in python sample.py out/goethe-char": (
+        "is not needed: name the file or folder alone, as in python sample.py out/goethe": (
             "ckpt checkpoint model model_path model_name_or_path weights load load_from pretrained init_from resume"
         ),
         "is not needed: the text goes to stdout, so python sample.py > FILE keeps it": "o out output output_file save",

@@ -97,13 +97,13 @@ def first_words(text: str) -> str:
 SPEC = ModelSpec(
     name="gpt",
     title="the GPT",
-    about="Train a GPT on text. Without options: the preset goethe-char.",
+    about="Train a GPT on text. Without options: the preset goethe.",
     examples={
-        "python train.py": "the preset goethe-char: two minutes on two cores",
+        "python train.py": "the preset goethe: two minutes on two cores",
         "python train.py --text my.txt": "your own text; the run is in out/my",
-        "python train.py --resume": "continue the run in out/goethe-char",
+        "python train.py --resume": "continue the run in out/goethe",
     },
-    preset="goethe-char",
+    preset="goethe",
     options=GPTOptions,
     config=GPTConfig,
     model=GPT,

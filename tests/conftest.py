@@ -136,5 +136,5 @@ def long_trained(tmp_path_factory):
 @pytest.fixture
 def trained(workplace, long_trained):
     """A working folder with a copy of the trained run."""
-    shutil.copytree(long_trained, "out/goethe-char")
+    shutil.copytree(long_trained, "out/goethe")
     return workplace

@@ -24,7 +24,7 @@ from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint, save_checkpoint
 
-BEST = "out/goethe-char/best.safetensors"
+BEST = "out/goethe/best.safetensors"
 
 
 def written(capsys, *arguments: object) -> str:
@@ -188,7 +188,7 @@ def test_a_word_that_is_not_a_checkpoint_may_be_a_prompt_or_a_run(trained):
     for named, meant in (
         ("Habe nun", '--start "Habe nun"'),
         ("x" * 1000, f'--start "{"x" * 1000}"'),
-        ("goethe-char", str(Path("out/goethe-char"))),
+        ("goethe", str(Path("out/goethe"))),
     ):
         with pytest.raises(CheckpointError) as refused:
             sample.main([named])
@@ -217,9 +217,9 @@ def test_the_newest_checkpoint_is_used_unless_one_is_named(trained, capsys):
     run_training(max_iters=2, seed=5, out_dir="out/other")
     sample.main(["--max_new_tokens", "1"])
     assert str(Path("out", "other")) in capsys.readouterr().err
-    for arguments in ([BEST], ["out/goethe-char"], ["--out_dir", "out/goethe-char"]):
+    for arguments in ([BEST], ["out/goethe"], ["--out_dir", "out/goethe"]):
         sample.main([*arguments, "--max_new_tokens", "1"])
-        assert str(Path("out", "goethe-char")) in capsys.readouterr().err
+        assert str(Path("out", "goethe")) in capsys.readouterr().err
     with pytest.raises(OptionError, match="name only one of them"):
         sample.main([BEST, "--out_dir", "out/other"])
 
@@ -294,7 +294,7 @@ def test_a_setting_out_of_range_ends_with_one_sentence(workplace, setting):
         ("--temp 1", "unknown option --temp: it is called --temperature here"),
         ("--num_beams 3", "unknown option --num_beams: it is called --beam here"),
         ("--gpu", "unknown option --gpu: it is called --device cuda here"),
-        ("--ckpt a", "--ckpt is not needed: name the file or folder alone, as in python sample.py out/goethe-char"),
+        ("--ckpt a", "--ckpt is not needed: name the file or folder alone, as in python sample.py out/goethe"),
         ("--model a", "--model is not needed: name the file or folder alone"),
         ("--output a", "--output is not needed: the text goes to stdout, so python sample.py > FILE keeps it"),
         ("--threads 3", "--threads is an environment variable here: OPENBLAS_NUM_THREADS"),

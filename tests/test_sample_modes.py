@@ -162,9 +162,9 @@ def test_an_empty_stop_string_does_not_end_the_conversation(trained, capsys, mon
 def test_the_score_of_the_held_out_text_is_that_of_training(trained, capsys):
     text = made_up_text()
     (trained / "held.txt").write_text(text[round(len(text) * 0.9) :], encoding="utf-8")
-    out, err = written(capsys, "out/goethe-char/last.safetensors", "--score", "held.txt")
+    out, err = written(capsys, "out/goethe/last.safetensors", "--score", "held.txt")
     bits, nats = map(float, re.fullmatch(r"(\S+) bits per character, (\S+) nats per token\n", out).groups())
-    noted = [row for row in rows(RunFolder("out/goethe-char")) if row["val_loss"]][-1]
+    noted = [row for row in rows(RunFolder("out/goethe")) if row["val_loss"]][-1]
     assert nats == pytest.approx(float(noted["val_loss"]), abs=1e-4)
     assert bits == pytest.approx(float(noted["bits_per_char"]), abs=1e-4)
     assert "in windows of 8" in err

@@ -29,8 +29,12 @@ def made_up_text(words: int = 500, seed: int = 1) -> str:
 
 
 def arguments(**changes: object) -> list[str]:
-    """The command line of a tiny run; a value of None leaves the option out."""
-    return [f"--{name}={value}" for name, value in (SMALL | changes).items() if value is not None]
+    """The command line of a tiny run; a value of None leaves the option out.
+
+    It trains GPT-2's parts on characters, unless it starts from other weights, which have a shape of their own.
+    """
+    preset = [] if "init_from" in changes else ["goethe-char"]
+    return preset + [f"--{name}={value}" for name, value in (SMALL | changes).items() if value is not None]
 
 
 def run_training(**changes: object) -> RunFolder:

@@ -197,7 +197,7 @@ def test_lists_go_to_stdout(place, capsys):
     assert experiments.main(["tiny", "--list", "--only", "fast"]) == 0
     assert experiments.main(["tiny", "--table"]) == 0
     out = capsys.readouterr().out
-    assert out.startswith("tiny             tiny runs\nfast             --text=text.txt")
+    assert out.startswith("tiny             tiny runs\nfast             goethe-char --text=text.txt")
     assert "Measured on: nothing" in out
 
 

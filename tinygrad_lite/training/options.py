@@ -32,7 +32,7 @@ OTHER_NAMES = answers(
         "--gradient_accumulation_steps": "accumulation_steps accumulate_grad_batches accum_steps grad_accum grad_acc",
         "--optimizer": "optim opt",
         "--learning_rate": "lr rate step_size base_lr peak_lr max_lr",
-        "--muon_learning_rate": "muon_lr matrix_lr lr_muon",
+        "--muon_lr_factor": "muon_learning_rate muon_lr matrix_lr lr_muon",
         "--schedule": "scheduler lr_scheduler lr_scheduler_type lr_schedule lr_policy",
         "--decay_lr": "lr_decay",
         "--warmup_iters": "warmup warmup_steps num_warmup_steps n_warmup lr_warmup",
@@ -122,11 +122,8 @@ class TrainOptions:
         group="training",
     )
     learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")
-    muon_learning_rate: float = option(
-        0.02,
-        "the same for the matrices that muon updates; it follows the same schedule",
-        above=0.0,
-        group="training",
+    muon_lr_factor: float = option(
+        10.0, "factor of the learning rate for the matrices that muon updates", above=0.0, group="training"
     )
     muon_momentum: float = option(
         0.95, "decay of the gradient's running mean in muon", low=0.0, below=1.0, group="training"
@@ -235,8 +232,7 @@ class TrainOptions:
             optimizer = optim.SGD(groups, self.learning_rate, momentum=self.beta1)
         elif self.optimizer == "muon":
             groups = optim.muon_groups(model, self.weight_decay)
-            factor = self.muon_learning_rate / self.learning_rate
-            optimizer = optim.Muon(groups, self.learning_rate, factor, self.muon_momentum, betas=betas)
+            optimizer = optim.Muon(groups, self.learning_rate, self.muon_lr_factor, self.muon_momentum, betas=betas)
         else:
             kind = optim.AdamW if self.optimizer == "adamw" else optim.Adam
             optimizer = kind(groups, self.learning_rate, betas=betas)

@@ -1,8 +1,8 @@
 """Plot the loss of one run, or of several together, over its steps.
 
-    python -m tinygrad_lite.training.plot out/goethe-char             makes out/goethe-char/curves.svg
+    python -m tinygrad_lite.training.plot out/goethe                  makes out/goethe/curves.svg
     python -m tinygrad_lite.training.plot out/a out/b --out curves.svg    both in one plot
-    python -m tinygrad_lite.training.plot out/goethe-char --out curves.svg curves.png --log
+    python -m tinygrad_lite.training.plot out/goethe --out curves.svg curves.png --log
 
 Each run has a colour: the thin line is its training loss, the thick one with points its validation loss. A run that
 is still training can be plotted too. Runs with different tokenizers are compared in bits per character, because a loss
@@ -102,7 +102,7 @@ def read_rows(file: Path) -> list[dict[str, float | None]]:
     An unfinished last line is ignored: the run may still be writing it, and 2 may become 2.31.
     Raises: OptionError if there is no such file, or if it is damaged or from another program.
     """
-    hint = "name the folder of a run, such as out/goethe-char, or its metrics.csv"
+    hint = "name the folder of a run, such as out/goethe, or its metrics.csv"
     try:
         text = file.read_text(encoding="utf-8-sig")  # a spreadsheet may have added a byte order mark
         table = csv.reader(io.StringIO(text[: text.rfind("\n") + 1]))
@@ -308,7 +308,7 @@ def main(argv: list[str]) -> int:
     )
     options = build(PlotOptions, ("command line", parsed.values))
     if not parsed.positionals:
-        raise OptionError("name the folder of a run: python -m tinygrad_lite.training.plot out/goethe-char")
+        raise OptionError("name the folder of a run: python -m tinygrad_lite.training.plot out/goethe")
     for name in options.out:
         if Path(name).suffix.lower() not in METADATA:
             raise OptionError(f"--out {name}: must end with one of {', '.join(METADATA)}; name the runs before --out")

@@ -109,7 +109,7 @@ def test_muon_and_its_adamw_follow_one_schedule():
     model = Module()
     model.blocks, model.token_embedding = [Small()], Embedding(4, 2)
     options = TrainOptions(optimizer="muon", beta1=0.7, beta2=0.8, weight_decay=0.3, learning_rate=0.5)
-    optimizer = dataclasses.replace(options, muon_learning_rate=0.1, muon_momentum=0.6).make_optimizer(model)
+    optimizer = dataclasses.replace(options, muon_lr_factor=0.2, muon_momentum=0.6).make_optimizer(model)
     assert (type(optimizer), optimizer.lr) == (Muon, 0.5)
     matrices, tables, vectors = optimizer.param_groups
     assert [group["weight_decay"] for group in optimizer.param_groups] == [0.3, 0.3, 0.0]

@@ -500,7 +500,13 @@ def build_rms_norm(b: Builder) -> None:
 def build_rotary(b: Builder) -> None:
     x = b.leaf(2, b.number(1, 3), b.number(1, 2), 4)
     places = b.rng.integers(0, 9, b.value(x).shape[1])
-    b.op("rotary", (x,), lambda x: F.rotary(x, Tensor(places), (1.0, 0.1)))
+
+    def theirs(torch: Any, x: Any) -> Any:
+        angles = torch.tensor(places)[:, None, None] * torch.tensor([1.0, 0.1], dtype=x.dtype)
+        (first, second), cos, sin = x.chunk(2, -1), angles.cos(), angles.sin()
+        return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+    b.op("rotary", (x,), lambda x: F.rotary(x, Tensor(places), (1.0, 0.1)), theirs)
 
 
 def build_swiglu(b: Builder) -> None:

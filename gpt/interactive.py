@@ -11,26 +11,17 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.console import say
+from tinygrad_lite.cli.console import say, typed_lines
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.corpora.cleaning import normalise
 
 SETTINGS = (
-    "temperature",
-    "top_k",
-    "top_p",
-    "min_p",
-    "greedy",
-    "repetition_penalty",
-    "no_repeat_ngram_size",
-    "max_new_tokens",
-    "seed",
-    "stop",
+    *"temperature top_k top_p min_p greedy repetition_penalty no_repeat_ngram_size".split(),
+    *"max_new_tokens seed stop".split(),
 )
 COMMANDS = f"""/NAME VALUE  change a setting: {", ".join(SETTINGS)}
 /stop        without a value: remove all stop strings
@@ -129,13 +120,7 @@ class Conversation:
 def converse(conversation: Conversation, hint: str = "type a line; /help explains more, /quit ends") -> None:
     """Read lines from stdin and reply to each until the end of the input or /quit; errors are only printed."""
     say(hint)
-    sys.stdin.reconfigure(encoding="utf-8", errors="replace")
-    while True:
-        print("> ", end="", file=sys.stderr, flush=True)
-        line = sys.stdin.readline()
-        if not line:
-            say("")
-            return
+    for line in typed_lines():
         try:
             if not conversation.take(normalise(line).rstrip("\n")):
                 return

@@ -23,7 +23,7 @@ from tinygrad_lite.device import Array
 
 Backward = Callable[[Array], tuple[Array | None, ...]]
 
-_newest = itertools.count()  # creation counter: a parent is always older than its child
+_next_age = itertools.count().__next__  # counts the nodes: a parent is always older than its child
 grad_enabled = True  # whether operations leave nodes
 
 
@@ -70,7 +70,7 @@ class Node:
     ) -> None:
         self.op, self.parents, self.backward = op, parents, backward
         self.shape, self.dtype = shape, dtype
-        self.age = next(_newest)
+        self.age = _next_age()
 
 
 # --- the walk -------------------------------------------------------------------------------------------------

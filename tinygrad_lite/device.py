@@ -182,6 +182,7 @@ def next_bits(stream: str) -> int:
 
 ROWS = 16  # numbers that are added in float32
 LARGE = 1 << 14  # elements; smaller arrays are converted to float64 as a whole
+add_up = np.add.reduce  # looked up once, which small sums notice
 
 
 def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False) -> Array:
@@ -194,24 +195,22 @@ def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False)
     if type(array) is not np.ndarray:
         return array.sum(axis=axes, keepdims=keepdims)
     if array.size <= ROWS or array.dtype != np.float32:
-        if axes is None and not keepdims:  # NumPy takes longer to make a scalar than an array
-            return np.add.reduce(array, None, None, None, True).reshape(())
-        return np.add.reduce(array, axes, None, None, keepdims)
+        return add_up(array, axes, None, None, keepdims)
     axes = tuple(range(array.ndim)) if axes is None else axes
     if array.size < LARGE or not array.flags.c_contiguous or not axes or axes != tuple(range(axes[0], axes[-1] + 1)):
-        return np.asarray(np.add.reduce(array, axes, np.float64, keepdims=keepdims), np.float32)
+        return np.asarray(add_up(array, axes, np.float64, keepdims=keepdims), np.float32)
     shape, first, end = array.shape, axes[0], axes[-1] + 1
     before, count, after = map(math.prod, (shape[:first], shape[first:end], shape[end:]))
     x = array.reshape(before, count, after)
     if count <= ROWS or after == 1:
-        y = np.add.reduce(x, 1)
+        y = add_up(x, 1)
     else:
         side = max(1, 1024 // after)  # short rows are joined, because NumPy is slow at adding short rows
         whole = count - count % (ROWS * side)
-        y = np.add.reduce(x[:, :whole].reshape(before, whole // (ROWS * side), ROWS, side * after), 2)
-        y = np.add.reduce(y, 1, np.float64).reshape(before, side, after).sum(1)
+        y = add_up(x[:, :whole].reshape(before, whole // (ROWS * side), ROWS, side * after), 2)
+        y = add_up(y, 1, np.float64).reshape(before, side, after).sum(1)
         if whole < count:
-            y += np.add.reduce(x[:, whole:], 1, np.float64)
+            y += add_up(x[:, whole:], 1, np.float64)
     kept = (1,) * len(axes) if keepdims else ()
     return y.astype(np.float32, copy=False).reshape(shape[:first] + kept + shape[end:])
 

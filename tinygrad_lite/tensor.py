@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tinygrad_lite import autograd, spelling
-from tinygrad_lite.autograd import Backward, Node
+from tinygrad_lite.autograd import Backward, Node, observers
 from tinygrad_lite.device import Array, device_of, get_device
 
 Axis = int | Sequence[int] | None
@@ -326,6 +326,10 @@ def check_one_device(tensors: Sequence[Tensor], op: str) -> None:
             raise ValueError(f"{op}: tensors on {devices} cannot be combined; move one with .to(device)")
 
 
+# node() runs at every operation: what it calls is looked up once.
+new, generic, asarray = object.__new__, np.generic, np.asarray
+
+
 def node(
     y: Array,
     parents: tuple[Tensor, ...],
@@ -344,23 +348,25 @@ def node(
         linear: the derivative does not depend on the parents' values, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
     """
-    if isinstance(y, np.generic):
-        y = np.asarray(y)
+    if isinstance(y, generic):
+        y = asarray(y)
     dtype = y.dtype
     if dtype.char == "e" and op != "cast":  # float16; comparing characters takes a tenth of the time
         raise TypeError(f"{op}: float16 is for storage only; use .cast('float32') first")
-    tensor = Tensor.__new__(Tensor)
+    tensor = new(Tensor)
     tensor.data, tensor.op = y, op
     tensor._version = parents[0]._version if view else [0]
     if autograd.grad_enabled:
-        nodes, needed = (), False
+        edges, needed = (), False
         for parent in parents:
-            nodes += (parent._node,)
-            needed = needed or parent._node is not None
+            edge = parent._node
+            edges += (edge,)
+            if edge is not None:
+                needed = True
         if needed:
-            tensor._node = made = Node(op, nodes, backward, y.shape, dtype)
+            tensor._node = made = Node(op, edges, backward, y.shape, dtype)
             if not (linear or view):
                 made.seen = tuple([(x._version, x._version[0]) for x in (*parents, tensor)])
-    for observer in autograd.observers:
+    for observer in observers:
         observer.made(tensor, parents, view)
     return tensor

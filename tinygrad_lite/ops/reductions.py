@@ -18,7 +18,7 @@ def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
             dy = dy.reshape(tuple(1 if i in axes else size for i, size in enumerate(shape)))
         return (xp_of(dy).broadcast_to(dy, shape),)
 
-    return node(sum_over(a, axes, keepdim), (x,), backward, "sum", linear=True)
+    return node(sum_over(a, axes, keepdim), (x,), backward, "sum", True)
 
 
 def max(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:

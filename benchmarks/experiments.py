@@ -3,6 +3,7 @@
     python -m benchmarks.experiments --list            the experiments there are
     python -m benchmarks.experiments first             train what is missing of benchmarks/experiments/first.toml
     python -m benchmarks.experiments first --table     the results in docs/experiments/first.csv as a Markdown table
+    python -m benchmarks.experiments first --plot first.svg    and as a plot, each run a point
 
 An experiment is a TOML file: in its first line a comment that says what it is about, then one table for each setting.
 
@@ -56,6 +57,7 @@ from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset
 from tinygrad_lite.training.checkpoint import load_checkpoint, write_atomically
 from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.plot import COLOURS, METADATA, new_figure, own_style, save
 from tinygrad_lite.training.processes import OneProcess
 from tinygrad_lite.training.run_folder import RunFolder
 from tinygrad_lite.training.setup import RunSetup, read_setup
@@ -84,6 +86,8 @@ class ExperimentOptions:
     list: bool = option(False, "list the experiments, or the settings of one, and stop")
     dry_run: bool = option(False, "list the runs, done and missing, and stop")
     table: bool = option(False, "print the results as a Markdown table, and stop")
+    plot: str = option("", "plot the results into this .svg, .png or .pdf, and stop", is_path=True)
+    baseline: str = option("", "setting whose mean the plot shows as a line")
 
 
 @dataclass
@@ -125,12 +129,18 @@ def main(argv: list[str]) -> int:
             raise OptionError("name an experiment, as in: python -m benchmarks.experiments NAME (--list lists all)")
         print("".join(f"{name:<16} {about}\n" for name, about in list_presets(EXPERIMENTS).items()), end="")
         return 0
-    file = find_preset(EXPERIMENTS, name)
+    file = find_preset(EXPERIMENTS, name, "experiment")
     results = RESULTS / f"{file.stem}.csv"
-    if options.table:
-        print(table(read_rows(results)), end="")
-        return 0
     settings = read_settings(file, options)
+    if options.table or options.plot:
+        groups = grouped(read_rows(results), [setting.name for setting in settings])
+        if not groups:
+            raise UserError(f"{results} has no runs of these settings yet: python -m benchmarks.experiments {name}")
+        if options.table:
+            print(table(groups), end="")
+        else:
+            plot(groups, options.baseline, Path(options.plot))
+        return 0
     if options.list:
         print("".join(f"{s.name:<16} {s.options} (seeds {s.seeds})\n" for s in settings), end="")
         return 0
@@ -156,7 +166,7 @@ def read_settings(file: Path, options: ExperimentOptions) -> list[Setting]:
 
     Raises: OptionError that names the file and what is wrong in it.
     """
-    content, settings = read_preset(file), []
+    content, settings = read_preset(file, "experiment"), []
     shared = content.pop("seeds", "1")
     tables = content.pop("setting", None)
     if content or not isinstance(tables, list) or not all(isinstance(values, dict) for values in tables):
@@ -354,14 +364,19 @@ def write_rows(file: Path, rows: Sequence[Row]) -> None:
     write_atomically(file, out.getvalue().encode("utf-8"))
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The results in Markdown: for every setting the mean over its seeds, and after ± their standard deviation.
+def grouped(rows: Sequence[Row], names: Sequence[str]) -> list[list[Row]]:
+    """The runs of each of these settings, in this order.
 
-    Rows count as one setting if name, options, commit, processor and number of workers are the same.
+    Runs belong together if name, options, commit, processor and number of workers are the same.
     """
     groups: dict[tuple[str, ...], list[Row]] = {}
-    for row in rows:
+    for row in sorted((row for row in rows if row["name"] in names), key=lambda row: names.index(row["name"])):
         groups.setdefault(tuple(row[c] for c in ("name", "options", "commit", "processor", "workers")), []).append(row)
+    return list(groups.values())
+
+
+def table(groups: Sequence[Sequence[Row]]) -> str:
+    """The results in Markdown: for every setting the mean over its seeds, and after ± their standard deviation."""
     columns: dict[str, tuple[str, int]] = {
         "bits per character": ("bits_per_char", 3),
         "of the last step": ("last_bits_per_char", 3),
@@ -372,14 +387,45 @@ def table(rows: Sequence[Row]) -> str:
         "seconds per step": ("seconds_per_step", 4),
         "parameters": ("parameters", 0),
     }
-    lines = [["setting", "options", "runs", *columns, "commit"], ["---"] * (len(columns) + 4)]
-    for (name, options, commit, *_), group in groups.items():
+    lines = [["setting", "runs", *columns, "commit"], ["---"] * (len(columns) + 3)]
+    for group in groups:
         cells = [spread([row[column] for row in group], digits) for column, digits in columns.values()]
-        lines.append([name, f"`{options}`", str(len(group)), *cells, commit])
-    machines = dict.fromkeys(f"{processor}, {workers} processes" for *_, processor, workers in groups)
+        lines.append([group[0]["name"], str(len(group)), *cells, group[0]["commit"]])
+    machines = dict.fromkeys(f"{row['processor']}, {row['workers']} processes" for group in groups for row in group)
     listed = "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
-    about = f"Mean over the runs ± their standard deviation. Measured on: {'; '.join(machines) or 'nothing'}."
-    return f"{listed}\n{about}\n"
+    return f"{listed}\nMean over the runs ± their standard deviation. Measured on: {'; '.join(machines)}.\n"
+
+
+def plot(groups: Sequence[Sequence[Row]], baseline: str, file: Path) -> None:
+    """A line for every setting, from top to bottom: a point for each run, and their mean as a bar.
+
+    Bits per character; the validation loss in nats per token if a run has no such measure.
+
+    Raises: OptionError if there is no such baseline, or the file cannot be written.
+    """
+    if file.suffix not in METADATA:
+        raise OptionError(f"--plot {file}: must end with one of {', '.join(METADATA)}")
+    in_bits = all(row["bits_per_char"] for group in groups for row in group)
+    values = [[float(row["bits_per_char" if in_bits else "val_loss"]) for row in group] for group in groups]
+    names = [group[0]["name"] for group in groups]
+    with own_style():
+        figure = new_figure(7.2, 0.8 + 0.24 * len(groups))
+        axes = figure.add_subplot()
+        if baseline:
+            if baseline not in names:
+                raise OptionError(f"--baseline {baseline}: there are runs of {', '.join(names)}")
+            axes.axvline(statistics.mean(values[names.index(baseline)]), color=COLOURS[1], linewidth=0.8)
+        for height, numbers in enumerate(values):
+            axes.plot(numbers, [height] * len(numbers), "o", color=COLOURS[0], markersize=4, alpha=0.7)
+            axes.plot([statistics.mean(numbers)], [height], "|", color=COLOURS[0], markersize=11)
+        axes.set_yticks(range(len(names)), names, parse_math=False)
+        axes.invert_yaxis()
+        axes.grid(axis="x", color="#dddddd", linewidth=0.6)
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.set_xlabel("bits per character" if in_bits else "validation loss, nats per token")
+        save(figure, file)
+    say(f"wrote {file}")
 
 
 def spread(values: Sequence[str], digits: int) -> str:

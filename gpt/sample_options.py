@@ -180,7 +180,7 @@ def check_beam(options: SampleOptions, config: Any) -> None:
     Args:
         config: the model's settings.
     """
-    needed = options.beam * 2 * 4 * config.n_layer * config.block_size * config.n_embd  # float32
+    needed = options.beam * 2 * 4 * config.n_layer * config.block_size * config.cached_width  # float32
     needed *= 2  # after each token, the remaining hypotheses are copied
     if needed > MAX_BEAM_MEMORY:
         gib = 2**30

@@ -7,7 +7,7 @@ import pytest
 
 import train
 from benchmarks import experiments
-from benchmarks.experiments import COLUMNS, code_commit, read_rows, read_seeds, table, training_seconds
+from benchmarks.experiments import COLUMNS, code_commit, read_rows, read_seeds, training_seconds
 from tests.tiny_runs import arguments, rows, run_training
 from tinygrad_lite.cli.errors import OptionError, UserError
 
@@ -149,13 +149,39 @@ def test_seconds_are_those_of_the_steps():
     assert training_seconds(logged, Task()) == (100 + 200) / 100 + 300 / 50
 
 
-def test_the_table_has_mean_and_spread_over_the_seeds():
-    row = dict.fromkeys(COLUMNS, "") | {"name": "one", "options": "a --b", "commit": "abc", "workers": "2"}
-    bits = [{**row, "bits_per_char": text, "seconds": "60.0"} for text in ("2.10", "2.20", "2.30")]
-    lines = table([*bits, {**row, "name": "two", "bits_per_char": "3"}]).splitlines()
-    assert lines[2].startswith("| one | `a --b` | 3 | 2.200 ± 0.100 |  |")
-    assert lines[3].startswith("| two | `a --b` | 1 | 3.000 |")
+def results(place, *rows):
+    """Write a file of results."""
+    row = dict.fromkeys(COLUMNS, "") | {"options": "a --b", "commit": "abc", "workers": "2"}
+    experiments.write_rows(place / "results" / "tiny.csv", [row | each for each in rows])
+
+
+def test_the_table_has_mean_and_spread_over_the_seeds(place, capsys):
+    one = [{"name": "one", "bits_per_char": text, "seconds": "60.0"} for text in ("2.10", "2.20", "2.30")]
+    results(place, {"name": "fast", "bits_per_char": "3"}, {"name": "gone", "bits_per_char": "4"}, *one)
+    assert experiments.main(["tiny", "--table"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2].startswith("| one | 3 | 2.200 ± 0.100 |  |")  # in the order of the experiment's file
     assert "| 60 |" in lines[2]
+    assert lines[3].startswith("| fast | 1 | 3.000 |")
+    assert lines[4] == ""
+    assert experiments.main(["tiny", "--table", "--only", "fast"]) == 0
+    assert "| one |" not in capsys.readouterr().out
+
+
+def test_the_plot_shows_every_setting(place):
+    pytest.importorskip("matplotlib")
+    results(place, {"name": "fast", "bits_per_char": "3"}, {"name": "one", "bits_per_char": "4"})
+    assert experiments.main(["tiny", "--plot", "tiny.svg", "--baseline", "one"]) == 0
+    plot = (place / "tiny.svg").read_text(encoding="utf-8")
+    assert plot.index(">one<") < plot.index(">fast<")
+    assert ">bits per character<" in plot
+    results(place, {"name": "fast", "val_loss": "3"})
+    assert experiments.main(["tiny", "--plot", "tiny.svg"]) == 0
+    assert ">validation loss, nats per token<" in (place / "tiny.svg").read_text(encoding="utf-8")
+    with pytest.raises(OptionError, match="--baseline one: there are runs of fast"):
+        experiments.main(["tiny", "--plot", "tiny.svg", "--baseline", "one"])
+    with pytest.raises(OptionError, match=r"--plot tiny\.txt: must end with one of \.svg"):
+        experiments.main(["tiny", "--plot", "tiny.txt"])
 
 
 @pytest.mark.parametrize(
@@ -178,7 +204,7 @@ def test_a_wrong_file_is_refused_before_anything_is_run(place, in_this_process, 
 
 
 def test_wrong_names_and_files_are_one_sentence(place):
-    with pytest.raises(OptionError, match="did you mean tiny"):
+    with pytest.raises(OptionError, match="no experiment tinny: did you mean tiny"):
         experiments.main(["tinny"])
     with pytest.raises(OptionError, match="name an experiment"):
         experiments.main([])
@@ -195,10 +221,10 @@ def test_wrong_names_and_files_are_one_sentence(place):
 def test_lists_go_to_stdout(place, capsys):
     assert experiments.main(["--list"]) == 0
     assert experiments.main(["tiny", "--list", "--only", "fast"]) == 0
-    assert experiments.main(["tiny", "--table"]) == 0
     out = capsys.readouterr().out
     assert out.startswith("tiny             tiny runs\nfast             goethe-char --text=text.txt")
-    assert "Measured on: nothing" in out
+    with pytest.raises(UserError, match="has no runs of these settings yet"):
+        experiments.main(["tiny", "--table"])
 
 
 def test_the_commit_is_that_of_the_code():

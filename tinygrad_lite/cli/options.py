@@ -248,8 +248,8 @@ def list_presets(folder: Path) -> dict[str, str]:
     return described
 
 
-def find_preset(folder: Path, name: str) -> Path:
-    """The file of a preset.
+def find_preset(folder: Path, name: str, kind: str = "preset") -> Path:
+    """The file of a preset, or of another kind of page of settings.
 
     Raises: OptionError that suggests the nearest name and lists all.
     """
@@ -258,12 +258,12 @@ def find_preset(folder: Path, name: str) -> Path:
         near = nearest(name, names)
         there_are = f"there are {', '.join(names)}" if names else f"there are none in {folder}"
         hint = f"did you mean {near}? ({there_are})" if near else there_are
-        raise OptionError(f"no preset {brief(name)}: {hint}")
+        raise OptionError(f"no {kind} {brief(name)}: {hint}")
     return folder / f"{name}.toml"
 
 
-def read_preset(path: Path) -> dict[str, Any]:
-    """The values in a TOML file, not yet checked.
+def read_preset(path: Path, kind: str = "preset") -> dict[str, Any]:
+    """The values in a TOML file, not yet checked; `kind` is what messages call it.
 
     Raises: OptionError with the file and the line.
     """
@@ -271,13 +271,13 @@ def read_preset(path: Path) -> dict[str, Any]:
         with open(path, "rb") as file:
             data = file.read(MAX_PRESET + 1)
         if len(data) > MAX_PRESET:
-            raise OptionError(f"the preset {path} has more than {MAX_PRESET:,} bytes, too many for a page of settings")
+            raise OptionError(f"the {kind} {path} has more than {MAX_PRESET:,} bytes, too many for a page of settings")
         return tomllib.loads(data.removeprefix(codecs.BOM_UTF8).decode("utf-8"))
     except OSError as error:
-        raise OptionError(f"cannot read the preset {path}: {error.strerror}") from None
+        raise OptionError(f"cannot read the {kind} {path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         wrong = f"byte 0x{error.object[error.start]:02x} at line {line}"
-        raise OptionError(f"the preset {path} is not UTF-8 text ({wrong}): save it as UTF-8") from None
+        raise OptionError(f"the {kind} {path} is not UTF-8 text ({wrong}): save it as UTF-8") from None
     except (ValueError, RecursionError) as error:  # a TOMLDecodeError is a ValueError and names the line
-        raise OptionError(f"the preset {path} is not valid TOML: {error}") from None
+        raise OptionError(f"the {kind} {path} is not valid TOML: {error}") from None

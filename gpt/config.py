@@ -30,7 +30,7 @@ class GPTConfig(ModelConfig):
     dropout: float = option(0.0, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
     bias: bool = option(False, "whether linear maps and norms have a bias", group="model")
     positions: str = option(
-        "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary"), group="model"
+        "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary", "none"), group="model"
     )
     activation: str = option("gelu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
     norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
@@ -53,6 +53,8 @@ class GPTConfig(ModelConfig):
         None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1, group="model"
     )
     head_dim: int | None = option(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000, group="model")
+    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
+    residual: bool = option(True, "add the input of each part of a block to its output", group="model")
     zero_init: bool = option(False, "begin with residual projections of 0", group="training")
     tie_weights: bool = option(True, "one matrix for tokens at the input and at the output", group="model")
     shortcut: bool = option(False, "mix the embeddings into the input of every block, by learned shares", group="model")

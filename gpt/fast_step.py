@@ -68,10 +68,12 @@ class FastStep:
         """Whether these formulas are the model's, and worth it: on a CPU, not too large, made of blocks as here."""
         config = model.config
         # What is kept for every position of the context.
-        widths = {"learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
+        widths = {"none": 0, "learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
         table = config.block_size * widths[config.positions]
         known = all(
-            type(block.mixer) is MultiHeadAttention and type(block.mlp) is FeedForward and block.norm_first
+            type(block.mixer) is MultiHeadAttention
+            and type(block.mlp) is FeedForward
+            and (block.norm_first and block.residual)
             for block in model.blocks
         )
         is_small = model.num_parameters() <= MAX_PARAMETERS and table <= MAX_TABLE
@@ -168,6 +170,8 @@ def activate(x: np.ndarray, activation: str) -> np.ndarray:
     if activation == "swiglu":
         gate, up = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
         return gate / (1 + np.exp(-gate)) * up
+    if activation == "linear":
+        return x
     if activation in ("relu", "relu2"):
         np.maximum(x, 0, out=x)
         return x if activation == "relu" else np.multiply(x, x, out=x)

@@ -242,7 +242,7 @@ class MultiHeadAttention(Module):
         return copies.reshape(batch, self.n_head, length, width)
 
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "relu2", "swiglu")  # of a feed-forward part
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "relu2", "swiglu", "linear")  # of a feed-forward part
 
 
 class FeedForward(Module):
@@ -250,7 +250,7 @@ class FeedForward(Module):
 
     y = activation(x W1 + b1) W2 + b2. The 2017 paper uses ReLU, GPT uses GELU ("gelu_tanh" is the form of
     GPT-2's weights); F is 4 C in both. "relu2" is ReLU squared. "swiglu", Llama's, has a third matrix, for a gate:
-    y = (silu(x Wg) * x W1) W2.
+    y = (silu(x Wg) * x W1) W2. "linear" is none at all, to see what the non-linearity is good for.
 
     Reference: Vaswani et al. 2017, section 3.3, eq. 2.
     """
@@ -279,6 +279,8 @@ class FeedForward(Module):
             return F.relu_squared(self.up(x))
         if self.activation == "swiglu":
             return F.swiglu(self.gate(x), self.up(x))
+        if self.activation == "linear":
+            return self.up(x)
         approximate = "tanh" if self.activation == "gelu_tanh" else "none"
         return F.linear_gelu(x, self.up.weight, self.up.bias, approximate)
 
@@ -310,11 +312,13 @@ class Block(Module):
         norm_first: bool = True,
         cross: Module | None = None,
         norm: Callable[[int], Module] | None = None,
+        residual: bool = True,
     ) -> None:
         """A block of these parts.
 
         Args:
             norm: makes the norm of vectors of this width; None: a LayerNorm, with a shift if bias.
+            residual: false leaves out the additions, to see what they are good for.
         """
         super().__init__()
         norm = norm or functools.partial(LayerNorm, bias=bias)
@@ -326,6 +330,7 @@ class Block(Module):
         self.mlp_norm = norm(n_embd)
         self.mlp = mlp
         self.norm_first = norm_first
+        self.residual = residual
 
     def forward(self, x: Tensor, cross: dict[str, Any] | None = None, **mixer: Any) -> Tensor:
         """(B, T, C) -> (B, T, C).
@@ -341,9 +346,10 @@ class Block(Module):
 
     def _add(self, x: Tensor, norm: Module, part: Module, arguments: dict[str, Any]) -> Tensor:
         """One part of the layer, with its norm and its residual connection."""
-        if self.norm_first:
-            return x + part(norm(x), **arguments)
-        return norm(x + part(x, **arguments))
+        y = part(norm(x) if self.norm_first else x, **arguments)
+        if self.residual:
+            y = x + y
+        return y if self.norm_first else norm(y)
 
 
 def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:

@@ -24,4 +24,7 @@ QWEN: Settings = LLAMA | {
 }
 MIXED: Settings = {"positions": "rotary", "head_dim": 2, "bias": True, "attention_scale": 0.2, "shortcut": True}
 SINUSOIDAL: Settings = {"positions": "sinusoidal", "qk_norm": True, "head_dim": 5, "n_kv_head": 1, "logit_cap": 9.0}
+BARE: Settings = {"positions": "none", "activation": "linear"}
+POST_NORM: Settings = {"norm_first": False, "residual": False}
 COMBINED = {"speed run": SPEED_RUN, "llama": LLAMA, "qwen": QWEN, "mixed": MIXED, "sinusoidal": SINUSOIDAL}
+COMBINED |= {"bare": BARE, "post-norm": POST_NORM}

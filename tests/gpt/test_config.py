@@ -11,6 +11,7 @@ from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, list_presets, read_preset
+from tinygrad_lite.nn import RMSNorm
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.setup import family_of
 from train import SPECS
@@ -37,7 +38,7 @@ def test_json_and_back():
         ({"bias": 1}, "bias cannot be 1"),
         ({"dropout": "none"}, "dropout cannot be 'none'"),
         ({"positions": ["learned"]}, "positions cannot be"),
-        ({"positions": "none"}, "positions cannot be 'none': must be one of learned, sinusoidal, rotary"),
+        ({"positions": "nope"}, "positions cannot be 'nope': must be one of learned, sinusoidal, rotary, none"),
         ({"n_head": 4}, "do not fit together: n_embd 6 is no multiple of n_head 4"),
         ({"activation": "swish"}, "activation cannot be 'swish': must be one of gelu, gelu_tanh, relu"),
         ({"activation": None}, "activation cannot be None"),
@@ -65,7 +66,7 @@ def test_invalid_settings_are_refused(change, reason):
 LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5, "norm": "rmsnorm", "norm_weight": False}
 LATER |= {"rope_theta": 500.0, "qk_norm": True, "attention_scale": 0.5, "n_kv_head": 1, "head_dim": 4}
 LATER |= {"zero_init": True, "tie_weights": False, "shortcut": True, "logit_cap": 15.0, "rope_scaling": "8,1,4,64"}
-LATER |= {"value_embeddings": True}
+LATER |= {"value_embeddings": True, "norm_first": False, "residual": False}
 
 
 def test_a_checkpoint_without_later_settings_has_their_defaults():
@@ -77,8 +78,7 @@ def test_a_checkpoint_without_later_settings_has_their_defaults():
 
 def test_the_model_uses_the_later_settings():
     model = GPT(dataclasses.replace(SMALL, **LATER))
-    norms = [model.final_norm, *(norm for block in model.blocks for norm in (block.mixer_norm, block.mlp_norm))]
-    assert {norm.eps for norm in norms} == {1e-6}
+    assert {module.eps for _, module in model.named_modules() if isinstance(module, RMSNorm)} == {1e-6}
     mlp, x = model.blocks[0].mlp, Tensor([np.linspace(-3, 3, 6)])
     assert mlp.up.weight.shape == (5, 6)
     np.testing.assert_array_equal(mlp.hidden(x).numpy(), mlp.up(x).gelu("tanh").numpy())

@@ -212,9 +212,9 @@ def test_a_run_cannot_be_made_shorter_than_its_steps():
 
 def test_another_optimizer_is_refused():
     run_training(max_iters=2)
-    for other in ("sgd", "muon"):
-        with pytest.raises(OptionError, match="was --optimizer changed"):
-            train.main([*RESUME, "--max_iters=4", f"--optimizer={other}"])
+    for changed in ("--optimizer=sgd", "--optimizer=muon", "--ema_decay=0.9"):
+        with pytest.raises(OptionError, match="was --optimizer or --ema_decay changed"):
+            train.main([*RESUME, "--max_iters=4", changed])
 
 
 def test_there_must_be_a_run():

@@ -120,7 +120,7 @@ class GPTConfig(ModelConfig):
 
 @dataclass
 class GPTOptions(model_options(GPTConfig), TrainOptions):
-    """Everything that `train.py` can be asked for when it trains a GPT."""
+    """The options of `train.py` for training a GPT."""
 
     dataset: str = option("goethe", "text to learn from, by name: " + ", ".join(CORPORA), group="data")
     text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")

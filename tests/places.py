@@ -66,7 +66,7 @@ CPU_ONLY = {  # and the reasons
     "tinygrad_lite/functional/test_embedding::test_a_token_outside_the_table_is_refused": "not checked on a GPU",
     "tinygrad_lite/functional/test_cross_entropy::test_a_target_outside_the_vocabulary_is_refused": "the same",
     "test_train::test_a_missing_device_is_refused_and_auto_reports_its_choice": "for machines without a GPU",
-    "test_sample::test_devices": "for machines without a GPU",
+    "test_sample::test_a_missing_device_is_refused_and_auto_reports_its_choice": "for machines without a GPU",
     "test_train_resume::test_a_signal_saves_and_says_how_to_resume": "runs in a separate process",
     "tinygrad_lite/functional/test_attention::test_any_division_into_blocks_gives_the_same_results": "the CPU's blocks",
     "tinygrad_lite/functional/test_attention::test_dropout_is_the_same_in_both_versions": "a GPU draws differently",
@@ -111,7 +111,7 @@ def fill(tensor: Tensor, values: Any) -> None:
 
 
 def name_of(item: pytest.Item) -> str:
-    """A test's name in the lists above: "gpt/test_model::test_it_learns" is in tests/gpt/test_model.py."""
+    """A test's name in the lists above: "gpt/test_data::test_every_window_can_be_drawn" is in tests/gpt/test_data.py."""
     folder = TESTS if TESTS in item.path.parents else item.path.anchor
     return f"{item.path.relative_to(folder).with_suffix('').as_posix()}::{getattr(item, 'originalname', item.name)}"
 

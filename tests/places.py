@@ -111,7 +111,7 @@ def fill(tensor: Tensor, values: Any) -> None:
 
 
 def name_of(item: pytest.Item) -> str:
-    """A test's name in the lists above: "gpt/test_data::test_every_window_can_be_drawn" is in tests/gpt/test_data.py."""
+    """A test's name in the lists above: "gpt/test_data::test_x" is `test_x` in tests/gpt/test_data.py."""
     folder = TESTS if TESTS in item.path.parents else item.path.anchor
     return f"{item.path.relative_to(folder).with_suffix('').as_posix()}::{getattr(item, 'originalname', item.name)}"
 

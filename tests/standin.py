@@ -37,7 +37,7 @@ def moved(array: np.ndarray) -> np.ndarray:
 
 
 class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """A NumPy array in disguise; all operators arrive at `__array_ufunc__`."""
+    """A wrapped NumPy array; all operators arrive at `__array_ufunc__`."""
 
     def __init__(self, hidden: np.ndarray) -> None:
         if hidden.dtype.kind in "OSUMm":

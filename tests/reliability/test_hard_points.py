@@ -119,7 +119,7 @@ def _expected(name, dy, slopes):
 
 @both
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_operations_of_one_number(version, dtype, report):
+def test_operations_of_one_number_are_as_listed(version, dtype, report):
     tried = 0
     for name, (fn, values, slopes) in ONE.items():
         for dy in INCOMING:
@@ -192,7 +192,7 @@ def _expected_of_two(name, dz):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", TWO)
-def test_operations_of_two_numbers(name, dtype):
+def test_operations_of_two_numbers_are_as_listed(name, dtype):
     in_numpy = {"maximum": np.maximum, "minimum": np.minimum, "pow": np.power}
     for dz in [1.0, -2.0, 0.0]:
         x, y = (Tensor(side, dtype, requires_grad=True) for side in (LEFT, RIGHT))
@@ -277,7 +277,7 @@ def _through(fn, dy):
     return y.numpy(), x.grad.numpy()
 
 
-def test_ties_infinities_and_nan_in_rows():
+def test_reductions_of_rows_with_ties_infinities_and_nan():
     y, dx = _through(lambda x: x.max(1), 3.0)
     agree(y, ROWS.max(1))
     agree(dx, [3 * _share(row, row.max()) for row in ROWS])
@@ -290,7 +290,7 @@ def test_ties_infinities_and_nan_in_rows():
     assert Tensor(ROWS).argmax(1).tolist() == np.argmax(ROWS, 1).tolist()
 
 
-def test_softmax_in_rows():
+def test_softmax_of_rows_with_ties_infinities_and_nan():
     dy = np.array([1.0, 2.0, -4.0])
     p = np.array([_softmax(row) for row in ROWS])
     y, dx = _through(lambda x: x.softmax(), dy)
@@ -332,7 +332,7 @@ def test_reductions_of_rows_agree_with_torch(report):
 
 @both
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_saturated_cross_entropy(version, dtype):
+def test_saturated_cross_entropy_is_exact(version, dtype):
     """Logits of 1e4 and -1e4: the loss is exact, and the gradient is 1 and -1 without rounding."""
     logits = np.array([[1e4, -1e4, 0], [-1e4, 1e4, 0], [-1e4, -1e4, 1e4], [1e4, 1e4, -1e4]], dtype)
     targets, smoothing = Tensor([0, 0, 1, 2]), 0.1
@@ -555,7 +555,7 @@ def test_every_operation_is_tried_on_empty_arrays():
 
 
 @both
-def test_empty_arrays_and_single_numbers(version, report):
+def test_empty_arrays_and_single_numbers_give_results_or_errors(version, report):
     """They give a result and gradients of the right shape, or an error in one sentence."""
     with BOTH[version](), elsewhere():
         for name, call, expected in EMPTY:

@@ -96,7 +96,7 @@ def check_end(ended: Ended, words: list[str], tried: str) -> str:
     assert "Warning" not in ended.err.replace("warning: ", ""), tried
     if ended.status == 0:
         assert "Traceback" not in ended.err, tried
-        assert "usage: " not in ended.out, tried  # nobody asked for help
+        assert "usage: " not in ended.out, tried  # help was not requested
         assert ended.out.endswith("\n") or any("interactive" in word for word in words), tried
         return "a sample"
     check_refusal(ended, tried)

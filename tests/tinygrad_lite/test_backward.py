@@ -356,7 +356,7 @@ def test_writing_a_single_element_that_is_still_needed_is_detected():
 def test_writing_into_a_copy_is_allowed():
     c, w = Tensor([[1.0, 2.0], [3.0, 4.0]]), leaf([3.0, 4.0], "float32")
     y = (w * c).sum()
-    c.T.reshape(4)[0] = c[Tensor(1)][0] = 9  # reshape has to copy here, and so has the tensor as an index
+    c.T.reshape(4)[0] = c[Tensor(1)][0] = 9  # reshape has to copy here, and so does a tensor as an index
     y.backward()
     assert w.grad.tolist() == [4.0, 6.0]
 

@@ -713,7 +713,7 @@ def test_no_parameters_and_parameters_of_two_types_are_refused():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_clipping_by_global_norm(dtype):
+def test_gradients_are_clipped_by_their_global_norm(dtype):
     net = Net(dtype)
     optimizer = SGD(net.named_parameters(), lr=0.1)
     (gradients,) = random_gradients(net, 1)

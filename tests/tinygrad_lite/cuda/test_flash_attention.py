@@ -120,7 +120,7 @@ def test_nan_in_a_query_affects_no_other_query(cuda, only_flash):
 
 
 def test_with_one_key_queries_and_keys_get_no_gradient(cuda, only_flash):
-    """The weight is 1 whatever the score, so no gradient goes to queries and keys."""
+    """The weight is 1 for any score, so queries and keys get no gradient."""
     arrays = inputs(1, 2, 70, 1, 32, "bfloat16")
     found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=False)
     np.testing.assert_array_equal(found["result"], np.broadcast_to(arrays.value, found["result"].shape))

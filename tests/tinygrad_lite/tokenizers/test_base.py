@@ -74,7 +74,7 @@ def test_every_id_decodes_and_renders_and_other_ids_are_refused(tokenizer):
 def test_ids_may_be_an_array(tokenizer):
     ids = tokenizer.encode(LINE)
     assert all(type(token) is int for token in ids)
-    shown = LINE + " " if tokenizer.kind == "bpe-w" else LINE  # which closes the last word, too
+    shown = LINE + " " if tokenizer.kind == "bpe-w" else LINE  # the last word ends with a blank too
     assert tokenizer.decode(np.array(ids, dtype=np.uint16)) == shown
     assert tokenizer.decode(iter(ids)) == shown
 

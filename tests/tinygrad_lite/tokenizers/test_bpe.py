@@ -156,7 +156,7 @@ def test_words_cover_every_character():
         ("Слово и λόγος", ["Слово", " и", " λόγος"]),
     ],
 )
-def test_words(text, words):
+def test_text_is_split_into_words(text, words):
     assert split_words(text) == words
 
 

@@ -27,7 +27,7 @@ def fail(error):
 
 
 def said_by(name, main, words, monkeypatch, capsys):
-    """The last line that a command says, which must end with status 1."""
+    """The last line that a command prints; it must exit with status 1."""
     monkeypatch.setattr("sys.argv", [name, *words])
     with pytest.raises(SystemExit) as stopped:
         run_command(name, main)

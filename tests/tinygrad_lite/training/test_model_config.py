@@ -35,7 +35,7 @@ class Switched(GPTConfig):
 
 @dataclass
 class SwitchedOptions(model_options(Switched), TrainOptions):
-    """What train.py would take for it."""
+    """The options of train.py for it."""
 
 
 def test_a_field_is_an_option_with_its_check_and_its_help():

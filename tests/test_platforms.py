@@ -299,7 +299,7 @@ FOREIGN = {
 PROMPT = "Grün – süß ☃"
 
 
-def abroad(*words: str, typed: str = "") -> tuple[str, str]:
+def run_in_foreign_locale(*words: str, typed: str = "") -> tuple[str, str]:
     """Run a command where nothing is UTF-8 by default: what it wrote to stdout and stderr, both in UTF-8."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **FOREIGN}
     command = [sys.executable, *words]
@@ -312,13 +312,13 @@ def abroad(*words: str, typed: str = "") -> tuple[str, str]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """A folder with a text and a run made in such an environment."""
-    folder = tmp_path_factory.mktemp("abroad")
+    folder = tmp_path_factory.mktemp("foreign")
     before = Path.cwd()
     os.chdir(folder)
     try:
         Path("text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
         words = arguments(max_iters=2, eval_interval=2, sample_tokens=40, workers=1)
-        out, _ = abroad(str(ROOT / "train.py"), *words)
+        out, _ = run_in_foreign_locale(str(ROOT / "train.py"), *words)
         assert set("üöß") & set(out)
         assert set("üöß") & set(Path("run", "samples.txt").read_text(encoding="utf-8"))
         yield folder
@@ -339,7 +339,7 @@ def trained(tmp_path_factory):
 )
 def test_commands_read_and_write_utf8_in_any_locale(trained, command, typed, written):
     Path("prompt.txt").write_text(PROMPT, encoding="utf-8", newline="\n")
-    out, err = abroad(*command.replace("sample.py", str(ROOT / "sample.py")).split(), typed=typed)
+    out, err = run_in_foreign_locale(*command.replace("sample.py", str(ROOT / "sample.py")).split(), typed=typed)
     assert written in out
     if typed or "FILE:" in command:
         assert "warning: the model never saw" in err

@@ -294,7 +294,7 @@ def test_a_full_stdout_gives_one_sentence():
 # --- which model, which folder, which names -------------------------------------------------------------------
 
 
-def said_to(*words: str) -> str:
+def error_for(*words: str) -> str:
     """The error for a command line."""
     with pytest.raises(OptionError) as refused:
         train.main([*words])
@@ -307,7 +307,7 @@ def test_the_value_of_an_option_is_not_a_preset(capsys):
     assert load_checkpoint(run.last).family == "gpt"
     assert train.main([*arguments(out_dir=None, max_iters=1), "--out_dir", "reverse", "--overwrite"]) == 0
     assert load_checkpoint(run.last).family == "gpt"
-    assert said_to("--dataset", "reverse") == (
+    assert error_for("--dataset", "reverse") == (
         "--dataset reverse belongs to translation: use python train.py translate-de-en --dataset reverse"
     )
     for words in (["--help", "reverse"], ["--max_iters", "3", "reverse", "-h"]):
@@ -366,7 +366,7 @@ def test_options_of_the_same_name_have_the_same_type():
     ],
 )
 def test_options_of_other_programs_get_the_name_used_here(words, answer):
-    assert said_to(*words.split()).startswith(answer)
+    assert error_for(*words.split()).startswith(answer)
 
 
 @pytest.mark.parametrize("options", [*(family.options for family in train.SPECS), SampleOptions])

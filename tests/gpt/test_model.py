@@ -26,7 +26,7 @@ def small(dtype="float64", **changes):
     return GPT(GPTConfig(**settings)).to(here(), dtype)
 
 
-def lively(dtype="float64", **changes):
+def gpt_with_large_weights(dtype="float64", **changes):
     """Weights large enough that the prediction depends on every token."""
     model, numbers = small(dtype, **changes), np.random.default_rng(1)
     for parameter in model.parameters():
@@ -61,7 +61,7 @@ def test_the_loss_of_an_untrained_model_is_that_of_guessing(positions, bias):
 
 @both_positions
 def test_later_tokens_never_change_earlier_predictions(positions):
-    model, tokens = lively(positions=positions), ids(2, 8).numpy()
+    model, tokens = gpt_with_large_weights(positions=positions), ids(2, 8).numpy()
     before = model(Tensor(tokens)).numpy()
     for position in range(8):
         changed = tokens.copy()
@@ -73,7 +73,7 @@ def test_later_tokens_never_change_earlier_predictions(positions):
 
 @both_positions
 def test_the_order_of_earlier_tokens_matters(positions):
-    model = lively(positions=positions)
+    model = gpt_with_large_weights(positions=positions)
     one, other = model(Tensor([[1, 2, 3]])).numpy(), model(Tensor([[2, 1, 3]])).numpy()
     assert np.abs(one[0, -1] - other[0, -1]).max() > 1e-3
 
@@ -159,7 +159,7 @@ def test_the_model_learns_a_sentence():
 @both_positions
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-5)])
 def test_a_cache_changes_no_prediction(positions, dtype, tolerance):
-    model, tokens = lively(dtype, positions=positions), ids(3, 8)
+    model, tokens = gpt_with_large_weights(dtype, positions=positions), ids(3, 8)
     with no_grad():
         whole = model(tokens).numpy()
         for pieces in ([1] * 8, [5, 1, 2], [3, 5]):
@@ -178,7 +178,7 @@ def written(model, prompt, use_cache, **settings):
 @pytest.mark.parametrize("length", [1, 7, 8, 13])
 def test_cached_and_uncached_text_are_equal_beyond_a_full_context(positions, settings, length):
     """30 tokens in a context of 8: it becomes full several times."""
-    model, prompt = lively(positions=positions), ids(2, length).numpy()
+    model, prompt = gpt_with_large_weights(positions=positions), ids(2, length).numpy()
     cached, uncached = (written(model, prompt, use_cache, **settings) for use_cache in (True, False))
     assert cached.shape == (2, 30)
     np.testing.assert_array_equal(cached, uncached)
@@ -187,7 +187,7 @@ def test_cached_and_uncached_text_are_equal_beyond_a_full_context(positions, set
 @both_positions
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-4)])
 def test_cached_and_uncached_predictions_agree_beyond_a_full_context(positions, dtype, tolerance):
-    model = lively(dtype, positions=positions)
+    model = gpt_with_large_weights(dtype, positions=positions)
     log_probs, state = model.start(ids(3, 5).numpy())
     expected, plain = model.start(state.window, use_cache=False)
     assert plain.caches is None
@@ -199,7 +199,7 @@ def test_cached_and_uncached_predictions_agree_beyond_a_full_context(positions, 
 
 
 def test_a_full_context_continues_from_its_second_half():
-    model, tokens = lively(), ids(1, 9).numpy()
+    model, tokens = gpt_with_large_weights(), ids(1, 9).numpy()
     log_probs, state = model.start(tokens[:, :8])
     assert state.window.shape == (1, 8)
     log_probs, state = model.step(tokens[:, 8], state)
@@ -210,18 +210,18 @@ def test_a_full_context_continues_from_its_second_half():
 
 
 def test_a_long_prompt_is_read_from_its_end():
-    model, tokens = lively(), ids(2, 20).numpy()
+    model, tokens = gpt_with_large_weights(), ids(2, 20).numpy()
     np.testing.assert_array_equal(model.start(tokens)[0], model.start(tokens[:, -8:])[0])
 
 
 def test_a_context_of_one_token_works():
-    model, prompt = lively(block_size=1), ids(2, 3).numpy()
+    model, prompt = gpt_with_large_weights(block_size=1), ids(2, 3).numpy()
     np.testing.assert_array_equal(written(model, prompt, True, seed=1), written(model, prompt, False, seed=1))
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_rows_can_be_selected_from_a_state(use_cache):
-    model, tokens = lively(), ids(3, 5).numpy()
+    model, tokens = gpt_with_large_weights(), ids(3, 5).numpy()
     _, state = model.start(tokens, use_cache)
     rows, following = np.array([2, 2, 0]), np.array([4, 9, 1])
     log_probs, _ = model.step(following, state.select(rows))
@@ -240,7 +240,7 @@ UNEQUAL = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7], [9, 3, 2, 3, 8, 4, 6,
 )
 def test_a_batch_of_unequal_prompts_gives_the_texts_of_single_prompts(positions, use_cache, settings):
     """30 tokens in a context of 8: each row becomes full several times, at different steps."""
-    model = lively(positions=positions)
+    model = gpt_with_large_weights(positions=positions)
     together = written(model, UNEQUAL, use_cache, **settings)
     for row, prompt in enumerate(UNEQUAL):
         alone = written(model, [prompt], use_cache, first_row=row, **settings)
@@ -253,7 +253,7 @@ def test_a_batch_of_unequal_prompts_gives_the_texts_of_single_prompts(positions,
     ("dtype", "tolerance"), [("float64", 1e-12), pytest.param("float32", 1e-4, marks=pytest.mark.slow)]
 )
 def test_a_batch_of_unequal_prompts_gives_the_predictions_of_single_prompts(positions, use_cache, dtype, tolerance):
-    model = lively(dtype, positions=positions)
+    model = gpt_with_large_weights(dtype, positions=positions)
     log_probs, state = model.start(UNEQUAL, use_cache)
     alone = [model.start([prompt], use_cache) for prompt in UNEQUAL]
     for _ in range(20):
@@ -267,7 +267,7 @@ def test_a_batch_of_unequal_prompts_gives_the_predictions_of_single_prompts(posi
 
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_rows_of_unequal_lengths_can_be_selected_from_a_state(use_cache):
-    model = lively()
+    model = gpt_with_large_weights()
     _, state = model.start(UNEQUAL, use_cache)
     rows, following = np.array([4, 0, 4]), np.array([4, 9, 1])
     log_probs, _ = model.step(following, state.select(rows))
@@ -277,23 +277,23 @@ def test_rows_of_unequal_lengths_can_be_selected_from_a_state(use_cache):
 
 
 def test_unequal_prompts_work_on_every_device(device):
-    model = lively("float32").to(device)
+    model = gpt_with_large_weights("float32").to(device)
     log_probs, state = model.start(UNEQUAL)
-    expected, _ = lively("float32").start(UNEQUAL)
+    expected, _ = gpt_with_large_weights("float32").start(UNEQUAL)
     np.testing.assert_allclose(log_probs, expected, atol=1e-5)
     model.step(np.array([1, 2, 3, 4, 5]), state)
 
 
 def test_an_empty_prompt_is_refused():
     with pytest.raises(ValueError, match="a prompt is empty"):
-        lively().start([[1, 2], []])
+        gpt_with_large_weights().start([[1, 2], []])
 
 
 # --- from weights ---------------------------------------------------------------------------------------------
 
 
 def test_a_model_is_restored_from_its_weights():
-    model, tokens = lively("float32", dropout=0.3), ids(2, 6)
+    model, tokens = gpt_with_large_weights("float32", dropout=0.3), ids(2, 6)
     again = GPT.from_weights(replace(model.config, dropout=0.1), model.state_dict(), here())
     assert again.config.dropout == 0.1
     np.testing.assert_array_equal(again.eval()(tokens).numpy(), model.eval()(tokens).numpy())

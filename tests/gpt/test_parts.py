@@ -20,7 +20,7 @@ rng = np.random.default_rng(12)
 combined = pytest.mark.parametrize("settings", COMBINED.values(), ids=COMBINED)
 
 
-def lively(dtype="float64", **changes):
+def gpt_with_large_weights(dtype="float64", **changes):
     """A GPT of two blocks over 11 tokens with a context of 8, and weights so large that every part matters."""
     manual_seed(3)
     config = GPTConfig(**{"vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 12} | changes)
@@ -47,7 +47,7 @@ def gradients(model, batch):
 
 @pytest.mark.parametrize("settings", [SPEED_RUN, QWEN], ids=["speed run", "qwen"])
 def test_the_gradients_of_all_parameters_are_right(settings):
-    model, batch = lively(n_layer=1, **settings), (ids(2, 5), ids(2, 5))
+    model, batch = gpt_with_large_weights(n_layer=1, **settings), (ids(2, 5), ids(2, 5))
     gradcheck(lambda *parameters: model.loss(batch), model.parameters(), directions=1)
 
 
@@ -55,7 +55,7 @@ def test_the_gradients_of_all_parameters_are_right(settings):
 @pytest.mark.parametrize("settings", [SPEED_RUN, LLAMA, QWEN], ids=["speed run", "llama", "qwen"])
 def test_torch_computes_the_same_loss_and_gradients(settings):
     torch = pytest.importorskip("torch")
-    model, batch = lively(**settings), (ids(2, 6), ids(2, 6))
+    model, batch = gpt_with_large_weights(**settings), (ids(2, 6), ids(2, 6))
     weights = {name: torch.tensor(array.copy(), requires_grad=True) for name, array in model.state_dict().items()}
     tokens, targets = (torch.tensor(x.numpy()) for x in batch)
     logits = torch_logits(torch, weights, model.config, tokens)
@@ -116,7 +116,10 @@ def torch_logits(torch, weights, config, tokens):
 
 @combined
 def test_composed_and_fused_models_agree(settings):
-    model, batch = lively(dropout=0.1 if here() == "cpu" else 0.0, **settings).train(), (ids(3, 8), ids(3, 8))
+    model, batch = (
+        gpt_with_large_weights(dropout=0.1 if here() == "cpu" else 0.0, **settings).train(),
+        (ids(3, 8), ids(3, 8)),
+    )
     fused = gradients(model, batch)
     with composed():
         expected = gradients(model, batch)
@@ -126,7 +129,7 @@ def test_composed_and_fused_models_agree(settings):
 
 @combined
 def test_a_blueprint_has_the_sizes_of_the_model(settings):
-    model = lively(**settings)
+    model = gpt_with_large_weights(**settings)
     blueprint = GPT.blueprint(model.config)
     assert {name: parameter.shape for name, parameter in blueprint.named_parameters()} == {
         name: parameter.shape for name, parameter in model.named_parameters()
@@ -162,9 +165,9 @@ def test_residual_projections_of_zero_leave_the_embeddings_unchanged():
 
 
 def test_logits_can_be_capped_and_the_head_untied():
-    model = lively(logit_cap=2.0, tie_weights=False)
+    model = gpt_with_large_weights(logit_cap=2.0, tie_weights=False)
     assert model.lm_head.weight is not model.token_embedding.weight
-    free = lively(tie_weights=False)
+    free = gpt_with_large_weights(tie_weights=False)
     tokens = ids(2, 8)
     np.testing.assert_allclose(model(tokens).numpy(), 2 * np.tanh(free(tokens).numpy() / 2), rtol=1e-12)
 
@@ -224,7 +227,7 @@ def test_the_estimate_of_activations_includes_every_part():
 )
 def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
     """In pieces, and step by step beyond a full context, for a batch of texts of unequal lengths and for each alone."""
-    model, tokens = lively(dtype, **settings), ids(3, 8)
+    model, tokens = gpt_with_large_weights(dtype, **settings), ids(3, 8)
     with no_grad():
         whole = model(tokens).numpy()
         for pieces in ([1] * 8, [5, 1, 2]):
@@ -246,7 +249,7 @@ def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
 
 @combined
 def test_cached_and_uncached_text_are_equal_beyond_a_full_context(settings):
-    model, prompt = lively(**settings), ids(2, 7).numpy()
+    model, prompt = gpt_with_large_weights(**settings), ids(2, 7).numpy()
     texts = []
     for use_cache in (True, False):
         log_probs, state = model.start(prompt, use_cache)

@@ -142,11 +142,13 @@ def test_millions_of_accents_do_not_take_quadratic_time(marks, size, report):
 def test_normalised_text_is_in_form_nfc(count, report):
     """Letters with up to 199 marks, and anything that composes, decomposes or is reordered."""
     places = (*range(0x2000), *range(0x2FF0, 0x3200), *range(0xA000, 0xFB50), *range(0x11000, 0x11A00))
-    lively = [chr(i) for i in places if unicodedata.normalize("NFD", chr(i)) != chr(i) or unicodedata.combining(chr(i))]
-    lively += [chr(i) for i in range(0x1100, 0x1200)]  # the parts of Korean syllables
+    composing = [
+        chr(i) for i in places if unicodedata.normalize("NFD", chr(i)) != chr(i) or unicodedata.combining(chr(i))
+    ]
+    composing += [chr(i) for i in range(0x1100, 0x1200)]  # the parts of Korean syllables
     for seed in range(count):
         rng = random.Random(seed)
-        text = "".join(rng.choices(lively, k=rng.randrange(9)))
+        text = "".join(rng.choices(composing, k=rng.randrange(9)))
         if rng.random() < 0.02:
             text += "a" + "".join(rng.choices("\u0301\u0316\u3099\u0345\U0001f642", k=rng.randrange(200)))
         if rng.random() < 0.5:

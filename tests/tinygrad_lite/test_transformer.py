@@ -251,7 +251,7 @@ def test_only_pre_norm_passes_gradients_to_the_first_layer_unchanged(norm_first)
     """With parts that add nothing, gradients pass unchanged through pre-norm blocks but not through post-norm ones."""
     blocks = [Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64") for _ in range(4)]
     for block in blocks:
-        block.mixer = block.mlp = Nought()
+        block.mixer = block.mlp = Zero()
     x, dy = normal(2, 3, 6, requires_grad=True), normal(2, 3, 6)
     y = x * 2.0
     for block in blocks:
@@ -260,7 +260,7 @@ def test_only_pre_norm_passes_gradients_to_the_first_layer_unchanged(norm_first)
     assert np.allclose(x.grad.numpy(), 2 * dy.numpy()) == norm_first
 
 
-class Nought(Module):
+class Zero(Module):
     """A part of a block that adds nothing."""
 
     def forward(self, x, **ignored):

@@ -28,7 +28,7 @@ from tinygrad_lite.training.checkpoint import load_checkpoint
 both = pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
 
 
-def lively(model):
+def with_large_weights(model):
     """With weights so large that every token matters."""
     for name, parameter in model.named_parameters():
         fill(parameter, 0.4 * keyed_rng(2, name).standard_normal(parameter.shape))
@@ -80,7 +80,7 @@ def test_the_generated_text_is_the_same(how, cuda):
     """Beyond the end of the context too, where the model starts again."""
     texts = []
     for device in ("cpu", cuda):
-        model = lively(tiny_gpt(device, bias=True))
+        model = with_large_weights(tiny_gpt(device, bias=True))
         begun = model.start(np.array([[3, 4, 5], [6, 7, 8]]))
         if how == "beam":
             texts.append(
@@ -99,7 +99,7 @@ def test_translations_are_the_same(beam, cuda):
     ids = dict(zip(("pad", "bos", "eos"), (tokenizer.specials[name] for name in SPECIALS), strict=True))
     found = []
     for device in ("cpu", cuda):
-        model = lively(tiny_seq2seq(device, vocab_size=tokenizer.vocab_size, **ids))
+        model = with_large_weights(tiny_seq2seq(device, vocab_size=tokenizer.vocab_size, **ids))
         found.append(translate(model, tokenizer, ["abc", "Grün", "d"], beam=beam))
     for here, there in zip(*found, strict=True):
         assert [t.text for t in here] == [t.text for t in there]

@@ -112,21 +112,21 @@ class Hangs(BaseException):
 
 @contextmanager
 def guard(seconds: int) -> Iterator[None]:
-    """Raise Hangs if the block takes longer than this many seconds, where signals exist."""
-    if not hasattr(signal, "SIGALRM"):
+    """Raise Hangs if the block takes more than this many seconds of the processor's time, where signals exist."""
+    if not hasattr(signal, "SIGPROF"):
         yield
         return
 
     def stop(number: int, frame: object) -> None:
         raise Hangs(f"not over after {seconds} seconds")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 class Terminal(io.BytesIO):

@@ -101,7 +101,7 @@ MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams a
 
 @dataclass
 class BaselineOptions:
-    """Everything that `python -m gpt.baselines` can be asked for."""
+    """The options of `python -m gpt.baselines`."""
 
     dataset: str = option("goethe", "text, by name: " + ", ".join(CORPORA))
     text: list[str] = option([], "files to take instead: any UTF-8 text", is_path=True)

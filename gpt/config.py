@@ -11,7 +11,7 @@ from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.texts import CORPORA, from_cache
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.training.model_config import MOST_TOKENS, ModelConfig, model_options
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 from tinygrad_lite.transformer import ACTIVATIONS
 
@@ -22,7 +22,7 @@ TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "hf")
 class GPTConfig(ModelConfig):
     """The settings of a GPT. A new setting needs only a field here: see `training/model_config.py`."""
 
-    vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MOST_TOKENS)
+    vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
     block_size: int = option(64, "longest context", unit="tokens", low=1, high=10_000_000, group="model")
     n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
     n_head: int = option(4, "attention heads per block", low=1, group="model")
@@ -122,7 +122,7 @@ class GPTConfig(ModelConfig):
 
 @dataclass
 class GPTOptions(model_options(GPTConfig), TrainOptions):
-    """Everything that `train.py` can be asked for when it trains a GPT."""
+    """The options of `train.py` for training a GPT."""
 
     dataset: str = option("goethe", "text to learn from, by name: " + ", ".join(CORPORA), group="data")
     text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
@@ -192,7 +192,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             return True
         return from_cache(self.dataset, say=lambda line: None) is not None
 
-    def most_workers(self) -> int:
+    def max_workers(self) -> int:
         """How many processes there is work for: each needs a row of the batch."""
         return self.batch_size
 

@@ -1,7 +1,7 @@
-"""One token through the GPT, in plain NumPy: what `GPT.forward` computes, with nothing around it.
+"""One token through the GPT, in plain NumPy: the computation of `GPT.forward` without its overhead.
 
 While text is generated, the model sees a single new position at a time. The arrays are tiny, so most of the time of
-`GPT.forward` goes into bookkeeping: tensors, checks, a graph that nobody will use. Here the same formulas stand without
+`GPT.forward` goes into bookkeeping: tensors, checks, a graph that is never used. Here are the same formulas without
 it, and what does not depend on the text is computed once:
 
 - The gain g and shift b of a layer norm go into the linear map behind it: with n = (x - mean) / deviation,

@@ -101,7 +101,7 @@ class MultiHeadAttention(Module):
     Self-attention if no memory is given, cross-attention if it is. The H small projections are one matrix each for
     queries, keys and values, C x C unless told otherwise, whose output is split into heads.
 
-    What came after 2017, and is left out unless asked for:
+    Later additions, used only if requested:
 
         n_kv_head    G = H / n_kv_head queries share one head of keys and values: a smaller cache, read faster
         qk_norm      queries and keys are normalised head by head, so that no score can grow without limit
@@ -170,7 +170,7 @@ class MultiHeadAttention(Module):
             cache: the keys and values of earlier positions, to which those of x are added; with a memory, which
                 stays the same while text is generated, those of the memory, computed the first time.
             positions: for frequencies: (T,) or (B, T) integers, where x stands; from behind the cache on if None.
-            value_embedding: (B, S, n_kv_head D), added to the values: what a token says whatever stands around it.
+            value_embedding: (B, S, n_kv_head D), added to the values: what a token contributes in any context.
         """
         if self.frequencies and positions is None:
             past = cache.length if cache else 0

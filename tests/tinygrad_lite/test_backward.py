@@ -213,6 +213,8 @@ def test_a_wrong_derivative_fails_where_it_is_made():
         r"backward of 'custom' gave a gradient of shape \(1,\).* shape \(2,\)": lambda dy: (dy[:1],),
         r"backward of 'custom' gave .* dtype float32 .* dtype float64": lambda dy: (dy.astype(np.float32),),
         r"backward of 'custom' gave a gradient of shape \(2, 1\)": lambda dy: (dy[:, None],),
+        "the derivative of 'custom' returned no tuple with a gradient": lambda dy: dy,
+        "the derivative of 'custom' returned no tuple with a gradient .* each of its 1 inputs": lambda dy: (dy, dy),
     }
     for message, backward in wrong.items():
         with pytest.raises(RuntimeError, match=message):

@@ -1,20 +1,20 @@
 """One token through the GPT, in plain NumPy: the computation of `GPT.forward` without its overhead.
 
-While text is generated, the model sees a single new position at a time. The arrays are tiny, so most of the time of
-`GPT.forward` goes into bookkeeping: tensors, checks, a graph that is never used. Here are the same formulas without
-it, and what does not depend on the text is computed once:
+While text is generated, the model sees a single new position at a time. The arrays are tiny, so `GPT.forward` would
+spend most of its time on bookkeeping: tensors, checks, a graph that is not needed. This version computes the same
+formulas without it, and whatever does not depend on the text only once:
 
-- The gain g and shift b of a layer norm go into the linear map behind it: with n = (x - mean) / deviation,
+- The gain g and shift b of a layer norm become part of the linear map that follows: with n = (x - mean) / deviation,
   (n * g + b) W^T + c = n (W * g)^T + (W b + c).
-- Every layer norm takes the mean off x, and nothing else ever reads x. So the mean is taken off beforehand from all
-  that is added up in x: the embeddings, and what attention and feed-forward give. Then x has mean 0 by itself, and
-  all that is left of the norm is a division by the deviation, sqrt(sum(x^2) / C + eps), as in an RMS norm. As sqrt(C)
-  can go into the linear map too, it becomes a division by sqrt(sum(x^2) + C eps).
-- Queries, keys and values come from one product with the three matrices side by side, the query's divided by sqrt(D);
-  where queries and keys have a norm of their own, that is done to its gain.
-- Weights lie as (in, out), the way in which a row vector times a matrix reads them fastest.
+- Every layer norm subtracts the mean of x, and nothing else reads x. So the mean is subtracted in advance from
+  everything that is added to x: the embeddings and the outputs of attention and feed-forward. Then x always has mean 0,
+  and of the norm there remains a division by the deviation, sqrt(sum(x^2) / C + eps), as in an RMS norm. The factor
+  sqrt(C) becomes part of the linear map as well, which leaves a division by sqrt(sum(x^2) + C eps).
+- Queries, keys and values come from one product with the three matrices side by side. The query's matrix contains the
+  division by sqrt(D); if queries and keys have a norm of their own, its gain does.
+- Weights are stored as (in, out), the order in which a row vector times a matrix reads them fastest.
 
-`GPT.forward` is the definition; the tests hold the two together.
+`GPT.forward` is the definition, and tests compare the two.
 """
 
 from __future__ import annotations

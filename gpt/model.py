@@ -163,13 +163,13 @@ class GPT(Generator):
 
 
 def rotary_frequencies(config: GPTConfig) -> tuple[float, ...]:
-    """By how many radians a step of one position turns each of the D/2 pairs of a head.
+    """The angle in radians by which each of the D/2 pairs of a head turns from one position to the next.
 
-    f_i = theta^(-2i/D): from 1 down to about 1/theta, so that some pairs tell neighbours apart and some distant words.
+    f_i = theta^(-2i/D): from 1 down to about 1/theta. Fast pairs distinguish neighbours, slow ones distant words.
 
-    With `rope_scaling` they are lowered as in Llama 3, whose context grew from LENGTH tokens to a multiple of it: what
-    turned at most LOW times within LENGTH now turns FACTOR times slower; what turned at least HIGH times, and so tells
-    neighbours apart, stays; in between, the two are mixed.
+    With `rope_scaling` they are lowered as in Llama 3, whose context was extended from LENGTH tokens to a multiple of
+    it: pairs that turned at most LOW times within LENGTH now turn FACTOR times slower; those that turned at least HIGH
+    times, and so distinguish neighbours, are unchanged; in between, the two are interpolated.
 
     References: Su et al. 2021, section 3.2.2 (arXiv:2104.09864); for the scaling, `_compute_llama3_parameters` of
     transformers.

@@ -89,8 +89,8 @@ class ModernGPT(nn.Module):
 class MuonAndAdamW:
     """The optimizers of `--optimizer muon`: Muon for the matrices of the blocks, AdamW for the rest.
 
-    Muon's other defaults are ours too, but PyTorch always orthogonalises in bfloat16: no slower than in float32 where
-    the processor multiplies bfloat16, and many times slower elsewhere. AdamW is the fused one, which is faster.
+    Muon's other defaults are ours too, but PyTorch always orthogonalises in bfloat16: about as fast as float32,
+    or faster, with AVX512-BF16, and many times slower without. AdamW is the fused one, which is faster.
     """
 
     def __init__(self, options: TrainOptions, model: ModernGPT) -> None:

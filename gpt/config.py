@@ -112,8 +112,6 @@ class GPTConfig(ModelConfig):
         attention = 4 * heads + self.n_head * (t + min(t, ROW_BLOCK)) // 2
         if self.qk_norm:
             attention += heads + self.cached_width
-        if self.attention_scale is not None:
-            attention += heads
         shortcut = c if self.shortcut else 0
         logits = self.vocab_size * (1 if self.logit_cap is None else 3)
         per_token = self.n_layer * (2 * norm + attention + self.kept_hidden + shortcut) + norm + logits

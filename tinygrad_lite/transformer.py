@@ -16,6 +16,7 @@ import numpy as np
 
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import Array, device_of, next_rng
+from tinygrad_lite.functional.attention import scale_of_scores
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
 
@@ -175,7 +176,7 @@ class MultiHeadAttention(Module):
         if self.frequencies and positions is None:
             past = cache.length if cache else 0
             positions = Tensor(np.arange(past, past + x.shape[1]), device=x.device)
-        query = self._queries(x, positions)  # (B, H, T, D)
+        query = self._heads(self.query(x), self.query_norm, positions)  # (B, H, T, D)
         if memory is not None and cache is not None and cache.length:
             key, value = cache.contents()
         else:
@@ -198,9 +199,9 @@ class MultiHeadAttention(Module):
         The arguments are those of `forward`: without is_causal, a causal model would appear to attend to the future.
         """
         positions = Tensor(np.arange(x.shape[1]), device=x.device) if self.frequencies else None
-        query = self._queries(x, positions)
+        query = self._heads(self.query(x), self.query_norm, positions)
         key = self._grouped(self._heads(self.key(x if memory is None else memory), self.key_norm, positions))
-        scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]))
+        scores = query @ key.transpose(-2, -1) * scale_of_scores(query, self.scale)
         if is_causal:
             t, s = scores.shape[-2:]
             past = Tensor.ones(t, s, dtype=np.bool_, device=x.device).tril(s - t)
@@ -213,15 +214,10 @@ class MultiHeadAttention(Module):
         if self.n_kv_head < self.n_head and query.shape[2] == 1 and mask is None:
             # One position sees all keys, so the queries of a group can be rows of one head, and nothing is copied.
             rows = query.reshape(query.shape[0], self.n_kv_head, -1, self.head_dim)
-            return F.scaled_dot_product_attention(rows, key, value, dropout_p=p).reshape(query.shape)
-        return F.scaled_dot_product_attention(query, self._grouped(key), self._grouped(value), mask, is_causal, p)
-
-    def _queries(self, x: Tensor, positions: Tensor | None) -> Tensor:
-        """(B, T, C) -> (B, H, T, D)."""
-        query = self._heads(self.query(x), self.query_norm, positions)
-        if self.scale is None:
-            return query
-        return query * (self.scale * math.sqrt(self.head_dim))  # attention will divide by sqrt(D)
+            y = F.scaled_dot_product_attention(rows, key, value, dropout_p=p, scale=self.scale)
+            return y.reshape(query.shape)
+        key, value = self._grouped(key), self._grouped(value)
+        return F.scaled_dot_product_attention(query, key, value, mask, is_causal, p, self.scale)
 
     def _heads(self, x: Tensor, norm: Module | None = None, positions: Tensor | None = None) -> Tensor:
         """(B, T, H D) -> (B, H, T, D); of queries and keys after the norm and the turn, where there are such."""

@@ -212,7 +212,6 @@ def test_the_estimate_of_activations_includes_every_part():
     changes = {"qk_norm": 2 * 12, "shortcut": 12}
     for name, numbers in changes.items():
         assert replace(base, **{name: True}).activations(1) - base.activations(1) == per_token * numbers
-    assert replace(base, attention_scale=0.5).activations(1) - base.activations(1) == per_token * 12
     assert replace(base, activation="swiglu").activations(1) - base.activations(1) == per_token * 4 * 12
     plain = replace(base, norm="rmsnorm", norm_weight=False)
     assert base.activations(1) - plain.activations(1) == 8 * (2 * 2 + 1) * 12

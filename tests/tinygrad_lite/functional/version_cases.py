@@ -136,6 +136,7 @@ def _attention() -> dict[str, Arguments]:
         "T = S": qkv(2, 2, 4, 4),
         "T < S": qkv(2, 2, 3, 5),
         "T > S": qkv(2, 2, 5, 3),
+        "scale": qkv(2, 2, 4, 4) | {"is_causal": True, "scale": 1.5},
         "one query": qkv(2, 2, 1, 5) | {"is_causal": True},
         "causal, T = S": qkv(2, 2, 4, 4) | {"is_causal": True},
         "causal, T < S": qkv(1, 2, 3, 5) | {"is_causal": True},

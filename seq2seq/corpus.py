@@ -45,7 +45,7 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
 
     Raises: CorpusError if a file cannot be read, if its two sides differ in length, or if there are too few pairs.
     """
-    words: list[SentencePair] = []  # from a dictionary: trained on, never held out
+    words: list[SentencePair] = []  # from a dictionary or another corpus: trained on, never held out
     held_out: list[SentencePair] = []
     if options.pairs:
         name, pairs = Path(options.pairs).name, read_table(Path(options.pairs))
@@ -56,6 +56,10 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
     else:
         corpus = load_parallel(options.dataset)
         name, pairs, words, held_out = corpus.name, corpus.pairs, corpus.words, corpus.validation
+    for extra in options.extra_names:
+        corpus, known = load_parallel(extra), {*pairs, *words}
+        name = f"{name} and {extra}"
+        words += [pair for pair in (*corpus.pairs, *corpus.words) if pair not in known]
     if options.val_src:
         held_out = read_two(Path(options.val_src), Path(options.val_tgt))
 

@@ -5,6 +5,7 @@
     python -m seq2seq.evaluate out/translate-de-en --pairs test.tsv      other pairs: source TAB target in each line
     python -m seq2seq.evaluate out/translate-de-en --src a.de --tgt a.en
     python -m seq2seq.evaluate out/translate-de-en --out written.txt     save the translations, one per line
+    python -m seq2seq.evaluate out/translate-de-en --compare 0,0.6,1     which length penalty is best?
 
 The held-out pairs are those of the training, found by the settings in the checkpoint; the paths of the run's files are
 in the options.json beside it. The scores, with confidence intervals and sacrebleu's signatures, go to stdout.
@@ -18,7 +19,7 @@ from pathlib import Path
 
 from seq2seq.corpus import SentencePair, load_pairs, read_table, read_two, without_empty
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.scores import scores, scores_with_confidence
+from seq2seq.scores import scores, scores_with_brevity, scores_with_confidence
 from seq2seq.task import load_trained
 from seq2seq.translate import translate
 from tinygrad_lite.cli.command_line import parse_command_line
@@ -35,6 +36,7 @@ class EvaluateOptions:
 
     beam: int = option(5, "hypotheses of the search; 1: greedy", unit="hypotheses", low=1, high=1000)
     length_penalty: float = option(0.6, "exponent that favours longer hypotheses; 0: none", low=0.0, high=10.0)
+    compare: str = option("", "length penalties to compare, such as 0,0.6,1: a row of scores for each, then the best")
     pairs: str = option("", "file to translate instead: source TAB target in each line", is_path=True)
     src: str = option("", "file to translate instead: a source sentence in each line", is_path=True)
     tgt: str = option("", "its reference translations, line by line", is_path=True)
@@ -57,14 +59,28 @@ def main(argv: list[str]) -> int:
     options = build(EvaluateOptions, ("command line", parsed.values))
     if parsed.positional is None:
         raise OptionError("name a checkpoint or the folder of a run: python -m seq2seq.evaluate out/translate-de-en")
+    penalties = penalties_to_compare(options)
     trained = load_trained(Path(parsed.positional))
     say(trained.about)
     pairs = pairs_to_translate(options, trained.path)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
-    began = time.perf_counter()
     model = trained.make_model(options.device)
-    found = translate(model, trained.tokenizer, sources, beam=options.beam, length_penalty=options.length_penalty)
-    written = [hypotheses[0].text for hypotheses in found]
+
+    def written_with(length_penalty: float) -> list[str]:
+        found = translate(model, trained.tokenizer, sources, beam=options.beam, length_penalty=length_penalty)
+        return [hypotheses[0].text for hypotheses in found]
+
+    if penalties:
+        say(f"{len(pairs):,} sentences, beam {options.beam}")
+        print("length penalty    BLEU    chrF  brevity penalty  words by those of the references")
+        found = {}
+        for penalty in penalties:
+            found[penalty], row = scores_with_brevity(written_with(penalty), targets)
+            print(f"{penalty:14g}{row}", flush=True)
+        print(f"best BLEU with --length_penalty {max(found, key=found.get):g}")
+        return 0
+    began = time.perf_counter()
+    written = written_with(options.length_penalty)
     seconds = time.perf_counter() - began
     say(f"{len(pairs):,} sentences in {seconds:.1f} s, beam {options.beam}, length penalty {options.length_penalty:g}")
     if options.out:
@@ -72,6 +88,25 @@ def main(argv: list[str]) -> int:
     print(f"exactly right: {scores(written, targets)[0]['exact']:.1%}")
     print("\n".join(scores_with_confidence(written, targets)))
     return 0
+
+
+def penalties_to_compare(options: EvaluateOptions) -> list[float]:
+    """The length penalties to compare, in ascending order; empty if none are named.
+
+    Raises: OptionError if they are no numbers from 0 to 10, or if the search has no choice between lengths.
+    """
+    if not options.compare:
+        return []
+    try:
+        penalties = sorted({float(word) for word in options.compare.split(",")})
+    except ValueError:
+        penalties = []
+    if not penalties or not all(0 <= penalty <= 10 for penalty in penalties):
+        raise OptionError(f"--compare {options.compare}: write numbers from 0 to 10 with commas between them: 0,0.6,1")
+    if options.beam == 1 or options.out:
+        other = "--out" if options.out else "--beam 1, a greedy search, which no length penalty changes"
+        raise OptionError(f"--compare cannot be combined with {other}")
+    return penalties
 
 
 def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[SentencePair]:

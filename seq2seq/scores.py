@@ -10,6 +10,7 @@ References: Papineni et al. 2002 (BLEU); Popović 2015 (chrF); Post 2018, "A cal
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tinygrad_lite.cli.errors import UserError
 
@@ -38,6 +39,18 @@ def scores(written: Sequence[str], references: Sequence[str]) -> tuple[dict[str,
     return {**measures, "exact": exact}, ", ".join(words)
 
 
+def scores_with_brevity(written: Sequence[str], references: Sequence[str]) -> tuple[float, str]:
+    """BLEU, and a row of numbers: BLEU, chrF, BLEU's brevity penalty, and the number of words over the references'.
+
+    The brevity penalty is 1 if the translations have r words or more, as the references do, else exp(1 - r / c) for c
+    words: the factor by which BLEU falls because they are too short (Papineni et al. 2002, section 2.2.2).
+
+    Raises: UserError if sacrebleu is not installed.
+    """
+    bleu, chrf = (metric.corpus_score(list(written), [list(references)]) for metric in metrics())
+    return bleu.score, f"{bleu.score:8.2f}{chrf.score:8.2f}{bleu.bp:17.3f}{bleu.sys_len / bleu.ref_len:12.3f}"
+
+
 def scores_with_confidence(written: Sequence[str], references: Sequence[str]) -> list[str]:
     """BLEU and chrF as sacrebleu prints them: with their parts, 95 % confidence intervals, and signatures.
 
@@ -46,12 +59,17 @@ def scores_with_confidence(written: Sequence[str], references: Sequence[str]) ->
 
     Raises: UserError if sacrebleu is not installed.
     """
+    lines = []
+    for metric in metrics():
+        score = metric.corpus_score(list(written), [list(references)], n_bootstrap=SAMPLES)
+        lines += [str(score), f"  signature {metric.get_signature()}"]
+    return lines
+
+
+def metrics() -> tuple[Any, Any]:
+    """sacrebleu's BLEU and chrF; UserError if it is not installed."""
     try:
         from sacrebleu.metrics import BLEU, CHRF
     except ImportError:
         raise UserError(f"sacrebleu is not installed; {INSTALL}") from None
-    lines = []
-    for metric in (BLEU(), CHRF()):
-        score = metric.corpus_score(list(written), [list(references)], n_bootstrap=SAMPLES)
-        lines += [str(score), f"  signature {metric.get_signature()}"]
-    return lines
+    return BLEU(), CHRF()

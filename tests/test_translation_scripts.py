@@ -299,10 +299,28 @@ def test_other_pairs_can_be_scored(trained, capsys):
     assert "1 sentences in" in capsys.readouterr().err
 
 
+def test_length_penalties_are_compared(trained, capsys):
+    """A row for each, in ascending order, with the score that a run with this penalty alone prints."""
+    pytest.importorskip("sacrebleu")
+    Path("pairs.tsv").write_text("abc def ghi jkl\tlkj ihg fed cba\nab\tba\n", encoding="utf-8")
+    assert evaluate.main(["run", "--pairs", "pairs.tsv", "--beam", "2", "--compare", "10, 0,0.6"]) == 0
+    _, *lines, best = capsys.readouterr().out.splitlines()
+    table = [[float(number) for number in line.split()] for line in lines]
+    assert [row[0] for row in table] == [0, 0.6, 10]
+    top = max(table, key=lambda row: row[1])
+    assert best == f"best BLEU with --length_penalty {top[0]:g}"
+    for penalty, _, _, brevity, ratio in table:
+        assert evaluate.main(["run", "--pairs", "pairs.tsv", "--beam", "2", "--length_penalty", str(penalty)]) == 0
+        assert f"(BP = {brevity:.3f} ratio = {ratio:.3f} " in capsys.readouterr().out
+
+
 def test_mistakes_in_scoring_are_reported(trained):
     Path("empty.tsv").write_text("", encoding="utf-8")
     for words, reason in (
         ([], "name a checkpoint"),
+        (["run", "--compare", "0,x"], "--compare 0,x: write numbers from 0 to 10"),
+        (["run", "--compare", "11"], "--compare 11: write numbers from 0 to 10"),
+        (["run", "--compare", "1", "--beam", "1"], "cannot be combined with --beam 1"),
         (["run", "--src", "a"], "--src and --tgt must be given together"),
         (["run", "--pairs", "gone"], "gone cannot be read"),
         (["run", "--pairs", "empty.tsv"], "there are no pairs"),

@@ -290,8 +290,9 @@ class Block(Module):
     The additions are the residual connections. With pre-norm, the way from the output to any layer consists of
     additions only, so a gradient arrives there undiminished, beside what comes through the parts. With post-norm, it
     passes through every norm of the layers above, and each rescales it: by about 1/sqrt(2) where a part adds as much
-    variance as x has. So the last layers of a deep model get much larger gradients than the first, which is why
-    post-norm needs a warm-up.
+    variance as x has. With pre-norm, a deeper model has smaller gradients in its last layers, because the final norm
+    divides by the size of x, which grows with the depth. With post-norm they stay as large, so the first steps of a
+    deep model are too large without a warm-up (chapter 7 of the course measures both).
 
     The token mixer is an argument: any module that takes (B, T, C) to (B, T, C) will do, and attention is one. A
     decoder's block has a third part between the two, `cross`, which attends to the encoder's output.

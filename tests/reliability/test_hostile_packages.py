@@ -72,7 +72,7 @@ def test_a_broken_package_gives_its_file_or_is_refused(count, workplace, report)
 
     def read() -> None:
         nonlocal right
-        right += fetch.read_deb_member(path, MEMBER, refuse_to_run) == POEM
+        right += fetch.read_deb(path, MEMBER, refuse_to_run) == {MEMBER: POEM}
 
     with harmless(workplace):
         for number in range(count):
@@ -99,7 +99,7 @@ def test_a_link_or_a_device_in_place_of_the_file_is_not_followed(kind, suffix, w
         tar.addfile(entry(MEMBER, kind, link=str(workplace / "secret")))
     Path("x.deb").write_bytes(deb_of(buffer.getvalue(), suffix))
     with harmless(workplace), pytest.raises(CorpusError, match="has no file"):
-        fetch.read_deb_member(Path("x.deb"), MEMBER, refuse_to_run)
+        fetch.read_deb(Path("x.deb"), MEMBER, refuse_to_run)
 
 
 def sparse_header(size: int) -> bytes:
@@ -139,7 +139,7 @@ def test_a_bomb_in_a_package_is_refused_in_little_memory(bomb, suffix, workplace
     tracemalloc.start()
     try:
         with harmless(workplace), pytest.raises(CorpusError):
-            fetch.read_deb_member(Path("x.deb"), MEMBER, refuse_to_run)
+            fetch.read_deb(Path("x.deb"), MEMBER, refuse_to_run)
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -159,7 +159,7 @@ def test_a_dictionary_of_gigabytes_is_not_allocated(workplace):
         fetch.unpacked(bytes(packed), ".xz")
     Path("x.deb").write_bytes(make_ar({"data.tar.xz": bytes(packed)}))
     with pytest.raises(CorpusError, match="Memory usage limit"):
-        fetch.read_deb_member(Path("x.deb"), MEMBER, refuse_to_run)
+        fetch.read_deb(Path("x.deb"), MEMBER, refuse_to_run)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dpkg-deb is Debian's")
@@ -173,11 +173,11 @@ def test_zstandard_is_unpacked_within_the_same_limit(workplace, monkeypatch):
         return make_ar({"debian-binary": b"2.0\n", "control.tar.xz": control, "data.tar.zst": zstd})
 
     Path("x.deb").write_bytes(packed(make_tar({MEMBER: POEM})))
-    assert fetch.read_deb_member(Path("x.deb"), MEMBER) == POEM
+    assert fetch.read_deb(Path("x.deb"), MEMBER) == {MEMBER: POEM}
     monkeypatch.setattr(fetch, "MAX_UNPACKED", 2**20)
     Path("x.deb").write_bytes(packed(make_tar({"big": bytes(2**23), MEMBER: POEM})))
     with pytest.raises(CorpusError, match="cannot unpack"):
-        fetch.read_deb_member(Path("x.deb"), MEMBER)
+        fetch.read_deb(Path("x.deb"), MEMBER)
 
 
 # --- zip and gzip -----------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Ways to fetch a text, and the cache, so that each text is downloaded only once.
 
-There are two sources: a file inside a Debian package, fetched with apt-get (`debian_files`), and plain text at an
-https:// address (`https_text`). Neither needs root or changes the system, and both limit how much they read, so that a
-broken or hostile source causes an error instead of exhausting the memory.
+There are two sources: files inside Debian packages, fetched with apt-get (`debian_files`, `debian_folders`), and plain
+text at an https:// address (`https_text`). Neither needs root or changes the system, and both limit how much they read,
+so that a broken or hostile source causes an error instead of exhausting the memory.
 `store` and `recall` keep a text and a few facts about it in the cache folder.
 """
 
@@ -22,7 +22,9 @@ import tempfile
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
 from tinygrad_lite.cli.errors import CorpusError
@@ -85,52 +87,79 @@ def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict
     Returns: package name -> content of the file.
     Raises: CorpusError with the reason if there is no apt-get, no network, or no such file in the package.
     """
-    if shutil.which("apt-get") is None:
-        raise CorpusError("this system has no apt-get")
-    with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as folder:
-        apt_download(sorted(wanted), Path(folder), run)
+    return {package: texts[wanted[package]] for package, texts in debian_folders(wanted, run).items()}
+
+
+def debian_folders(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, dict[str, str]]:
+    """Download Debian packages and read all text files with certain paths from each; otherwise as `debian_files`.
+
+    Args:
+        wanted: package name -> the paths inside the package, with * for any characters, such as usr/share/poems/*.txt.
+    Returns: package name -> path -> content of the file.
+    """
+    with apt_folder(run, sorted(wanted)) as (folder, _):
         return {
-            package: decode_utf8(read_deb_member(find_deb(package, Path(folder)), member, run), f"{package}'s {member}")
-            for package, member in wanted.items()
+            package: {
+                path: decode_utf8(data, f"{package}'s {path}")
+                for path, data in read_deb(find_deb(package, folder), paths, run).items()
+            }
+            for package, paths in wanted.items()
         }
 
 
-def apt_download(packages: list[str], folder: Path, run: Callable) -> None:
-    """Download the .deb files of `packages` into `folder`, in which apt-get also keeps everything else."""
-    for subfolder in ("lists/partial", "cache/archives/partial"):
-        (folder / subfolder).mkdir(parents=True)
-    # A system may be set up to do something after every update, such as emptying its own cache of packages.
-    hooks_off = "#clear APT::Update::Post-Invoke;\n#clear APT::Update::Post-Invoke-Success;\n"
-    (folder / "apt.conf").write_text(hooks_off, encoding="utf-8", newline="\n")
-    apt = ["apt-get", "-q", "-c", str(folder / "apt.conf")]
-    for setting in (
-        f"Dir::State::Lists={folder / 'lists'}",
-        f"Dir::Cache={folder / 'cache'}",
-        "Acquire::Languages=none",
-        "Acquire::http::Timeout=20",
-        "Acquire::https::Timeout=20",
-    ):
-        apt += ["-o", setting]
+@contextmanager
+def apt_folder(
+    run: Callable, packages: Sequence[str] = (), languages: Sequence[str] = ("none",)
+) -> Iterator[tuple[Path, list[str]]]:
+    """A temporary folder with all that apt-get downloads, its lists in `lists`, and the lines of its stderr.
 
-    complaints: list[str] = []
-    for command in (["update"], ["download", *packages]):
-        try:
-            done = run(
-                apt + command,
-                cwd=folder,
-                env={**os.environ, "LC_ALL": "C"},  # messages in English, whatever the user's language
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                timeout=APT_TIMEOUT,
-            )
-        except subprocess.TimeoutExpired:
-            raise CorpusError(f"`apt-get {command[0]}` did not end within {APT_TIMEOUT} s") from None
-        except OSError as error:
-            raise CorpusError(f"`apt-get {command[0]}` cannot be started: {error}") from error
-        complaints += done.stderr.decode("utf-8", "replace").splitlines()
-    # A failed `update` may concern a source that does not matter here: `download` decides.
-    if done.returncode != 0:
-        raise CorpusError(f"`apt-get download` failed: {telling_line(complaints)}")
+    Args:
+        run: as in `debian_files`.
+        packages: those to download as .deb files.
+        languages: those of the package descriptions among the lists.
+    Raises: CorpusError with the reason if there is no apt-get, or if a package cannot be downloaded.
+    """
+    if shutil.which("apt-get") is None:
+        raise CorpusError("this system has no apt-get")
+    with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as temporary:
+        folder = Path(temporary)
+        for subfolder in ("lists/partial", "cache/archives/partial"):
+            (folder / subfolder).mkdir(parents=True)
+        # A system may be set up to do something after every update, such as emptying its own cache of packages.
+        cleared = ("APT::Update::Post-Invoke", "APT::Update::Post-Invoke-Success", "Acquire::Languages")
+        settings = "".join(f"#clear {name};\n" for name in cleared)
+        settings += "".join(f'Acquire::Languages:: "{language}";\n' for language in languages)
+        (folder / "apt.conf").write_text(settings, encoding="utf-8", newline="\n")
+        apt = ["apt-get", "-q", "-c", str(folder / "apt.conf")]
+        for setting in (
+            f"Dir::State::Lists={folder / 'lists'}",
+            f"Dir::Cache={folder / 'cache'}",
+            "Acquire::GzipIndexes=false",
+            "Acquire::http::Timeout=20",
+            "Acquire::https::Timeout=20",
+        ):
+            apt += ["-o", setting]
+
+        complaints: list[str] = []
+        for command in (["update"], ["download", *packages])[: 2 if packages else 1]:
+            try:
+                done = run(
+                    apt + command,
+                    cwd=folder,
+                    env={**os.environ, "LC_ALL": "C"},  # messages in English, whatever the user's language
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=APT_TIMEOUT,
+                )
+            except subprocess.TimeoutExpired:
+                raise CorpusError(f"`apt-get {command[0]}` did not end within {APT_TIMEOUT} s") from None
+            except OSError as error:
+                raise CorpusError(f"`apt-get {command[0]}` cannot be started: {error}") from error
+            complaints += done.stderr.decode("utf-8", "replace").splitlines()
+        # A failed `update` may concern a source that does not matter here: what is needed is missing later.
+        if packages and done.returncode != 0:
+            raise CorpusError(f"`apt-get download` failed: {telling_line(complaints)}")
+        yield folder, complaints
 
 
 def telling_line(complaints: list[str]) -> str:
@@ -155,15 +184,16 @@ def find_deb(package: str, folder: Path) -> Path:
     return found[0]
 
 
-def read_deb_member(deb: Path, member: str, run: Callable = subprocess.run) -> bytes:
-    """Read one file from a .deb without unpacking anything to disk.
+def read_deb(deb: Path, paths: str, run: Callable = subprocess.run) -> dict[str, bytes]:
+    """Read the files with certain paths, with * for any characters, from a .deb, without unpacking anything to disk.
 
     A .deb is an ar archive of three parts, the last of which, data.tar with the suffix of its compression,
-    holds the files. Only the regular file with exactly this name is read, whatever else the archive names.
-    Raises CorpusError if the package is damaged or lacks the file, if the file is larger than MAX_BYTES, or the
-    unpacked package larger than MAX_UNPACKED.
+    holds the files. Only regular files are read, whatever else the archive names; of several with one path, the first.
+    Raises CorpusError if the package is damaged or has no such file, if a file is larger than MAX_BYTES, or if the
+    unpacked package or all the files are larger than MAX_UNPACKED.
     Format: deb(5), ar(5).
     """
+    found, room = {}, MAX_UNPACKED
     try:
         suffix, data = ar_part(deb.read_bytes(), "data.tar")
         if suffix == ".zst":  # Ubuntu's choice; Python's standard library reads it only since 3.14
@@ -171,13 +201,19 @@ def read_deb_member(deb: Path, member: str, run: Callable = subprocess.run) -> b
         # Unpacked first, up to the bound: tarfile alone would trust the sizes that an archive states.
         with tarfile.open(fileobj=io.BytesIO(unpacked(data, suffix)), mode="r:") as tar:
             for entry in tar:
-                if entry.isfile() and str(PurePosixPath(entry.name)) == member:
+                path = str(PurePosixPath(entry.name))
+                if entry.isfile() and path not in found and fnmatchcase(path, paths):
                     if entry.size > MAX_BYTES:
-                        raise CorpusError(f"{member} in {deb.name} has {entry.size:,} bytes, above {MAX_BYTES:,}")
-                    return tar.extractfile(entry).read()
+                        raise CorpusError(f"{path} in {deb.name} has {entry.size:,} bytes, above {MAX_BYTES:,}")
+                    room -= entry.size  # a sparse file can be larger than the archive
+                    if room < 0:
+                        raise ValueError(f"its files have more than {MAX_UNPACKED:,} bytes")
+                    found[path] = tar.extractfile(entry).read()
     except (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
         raise CorpusError(f"{deb.name} cannot be read as a Debian package: {error}") from error
-    raise CorpusError(f"{deb.name} has no file {member}; the package has changed")
+    if not found:
+        raise CorpusError(f"{deb.name} has no file {paths}; the package has changed")
+    return found
 
 
 def unpacked(data: bytes, suffix: str) -> bytes:

@@ -1,29 +1,34 @@
 """The sources of the named parallel corpora, and the functions that fetch them.
 
-There are three kinds of source: a Debian package (`fetch.debian_files`), the data files of an installed Python package,
-and compressed files at https:// addresses (`fetch.https_bytes`), which are unpacked in memory up to a limit (`gunzip`,
-`unzip`): names and sizes stated in an archive are not trusted.
+There are four kinds of source: files in Debian packages (`fetch.debian_files`), the lists of all Debian packages, the
+data files of an installed Python package, and compressed files at https:// addresses (`fetch.https_bytes`), which are
+unpacked in memory up to a limit (`gunzip`, `unzip`): names and sizes stated in an archive are not trusted.
 """
 
 import gzip
 import importlib.resources
 import io
 import json
+import subprocess
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 
+from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.pair_cleaning import (
     Pair,
     aligned_pairs,
     common_entries,
+    description_pairs,
     dialogue_pairs,
     ding_pairs,
+    help_pairs,
     tabbed_pairs,
+    useful_pairs,
     whole_sentences,
 )
 
@@ -112,6 +117,48 @@ def everyday() -> Found:
     course, entries = auf_deutsch(), ding()
     sentences = course + whole_sentences(entries)
     return Found(sentences, words=common_entries(entries, sentences))
+
+
+# ------------------------------------------------------------------------------------- LibreOffice's help, Debian
+
+
+def libreoffice_help() -> Found:
+    """The sentences of LibreOffice's help, which has the same pages and ids in every language."""
+    pages = fetch.debian_folders(
+        {f"libreoffice-help-{code.lower()}": f"usr/share/libreoffice/help/{code}/*.html" for code in ("de", "en-US")}
+    )
+    german, english = (
+        {path.split("/", 5)[5]: page for path, page in pages[package].items()}  # without the folder of the language
+        for package in ("libreoffice-help-de", "libreoffice-help-en-us")
+    )
+    return useful("libreoffice-help", help_pairs(german, english))
+
+
+def debian_descriptions(run: Callable = subprocess.run) -> Found:
+    """The sentences in the descriptions of Debian's packages, from the lists that apt-get downloads; 18 MB.
+
+    Args:
+        run: stands in for subprocess.run in tests.
+    """
+    texts = []
+    with fetch.apt_folder(run, languages=("de", "en")) as (folder, complaints):
+        for language in ("de", "en"):
+            lists = sorted((folder / "lists").glob(f"*_i18n_Translation-{language}"))
+            if not lists:
+                why = fetch.telling_line(complaints) if complaints else "these sources have none"
+                raise CorpusError(f"`apt-get update` brought no package descriptions in language {language!r}: {why}")
+            if sum(path.stat().st_size for path in lists) > MAX_UNPACKED:
+                raise CorpusError(f"the package descriptions have more than {MAX_UNPACKED:,} bytes")
+            texts.append("\n".join(fetch.decode_utf8(path.read_bytes(), path.name) for path in lists))
+    return useful("debian-descriptions", description_pairs(*texts))
+
+
+def useful(name: str, pairs: Iterable[Pair]) -> Found:
+    """The pairs from which something can be learned; says how many are left out, and why."""
+    kept, left_out = useful_pairs(pairs)
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in sorted(left_out.items()))
+    say(f"{name}: {len(kept):,} pairs; left out: {reasons or 'none'}")
+    return Found(kept)
 
 
 # -------------------------------------------------------------------------------------- compressed files over https
@@ -219,6 +266,20 @@ RECIPES = {
         licence=DING_LICENCE,
         make=whole_ding,
         expected="e8ecb70f6362f2b1598b73d50e81f8b294304dd47c617f130f5dccb1854c08eb",
+    ),
+    "libreoffice-help": Recipe(
+        description="sentences and headings of LibreOffice's help",
+        source="the Debian packages libreoffice-help-de and libreoffice-help-en-us",
+        licence="MPL-2.0, copyright the LibreOffice contributors",
+        make=libreoffice_help,
+        expected="88991071f31ec157b48a89d125c5eaa94013dd2c73dcdcc7f6a0ac68e7058c03",
+    ),
+    "debian-descriptions": Recipe(
+        description="sentences from the descriptions of Debian's packages",
+        source="the package descriptions of Debian, translated by its volunteers (ddtp.debian.org)",
+        licence="none stated for the descriptions; their authors are those of the packages",
+        make=debian_descriptions,
+        expected="d7c71e32928f4c37da14675247c00c515bf639c1a41b54d5fb1b1a00140ee029",
     ),
     "multi30k": Recipe(
         description="captions of photographs, 29,000 for training and 1,014 for validation",

@@ -61,7 +61,7 @@ def refuse_to_run(*args, **kwargs):
 @pytest.mark.parametrize("suffix", [".xz", ".gz", ""])
 def test_one_file_is_read_out_of_a_package(deb, suffix):
     path = deb(make_deb({"./usr/": b"", f"./{MEMBER}": "schöne Welt".encode(), "./last": b"x"}, suffix))
-    assert fetch.read_deb_member(path, MEMBER, refuse_to_run) == "schöne Welt".encode()
+    assert fetch.read_deb(path, MEMBER, refuse_to_run) == {MEMBER: "schöne Welt".encode()}
     assert os.listdir(path.parent) == [path.name]
 
 
@@ -71,7 +71,7 @@ def test_zstandard_goes_through_dpkg_deb(deb):
         kwargs["stdout"].write(make_tar({MEMBER: b"poem"}))
         return subprocess.CompletedProcess(command, 0, None, b"")
 
-    assert fetch.read_deb_member(deb(make_deb({MEMBER: b"?"}, ".zst")), MEMBER, run) == b"poem"
+    assert fetch.read_deb(deb(make_deb({MEMBER: b"?"}, ".zst")), MEMBER, run) == {MEMBER: b"poem"}
 
 
 def test_zstandard_that_dpkg_deb_cannot_unpack_is_an_error(deb):
@@ -79,26 +79,35 @@ def test_zstandard_that_dpkg_deb_cannot_unpack_is_an_error(deb):
         return subprocess.CompletedProcess(command, 2, b"", b"unknown compression\n")
 
     with pytest.raises(CorpusError, match=r"cannot unpack .* unknown compression$"):
-        fetch.read_deb_member(deb(make_deb({}, ".zst")), MEMBER, run)
+        fetch.read_deb(deb(make_deb({}, ".zst")), MEMBER, run)
 
 
 def test_only_the_exact_regular_file_is_read(deb):
     names = ["/" + MEMBER, f"../{MEMBER}", f"./usr/../{MEMBER}", f"x/{MEMBER}", MEMBER + ".bak"]
     with pytest.raises(CorpusError, match=r"has no file usr/share/poems/poem\.txt"):
-        fetch.read_deb_member(deb(make_deb(dict.fromkeys(names, b"evil"))), MEMBER)
+        fetch.read_deb(deb(make_deb(dict.fromkeys(names, b"evil"))), MEMBER)
 
 
 def test_a_file_above_the_bound_is_refused(deb, monkeypatch):
     monkeypatch.setattr(fetch, "MAX_BYTES", 10)
     with pytest.raises(CorpusError, match="has 11 bytes, above 10"):
-        fetch.read_deb_member(deb(make_deb({MEMBER: b"x" * 11})), MEMBER)
+        fetch.read_deb(deb(make_deb({MEMBER: b"x" * 11})), MEMBER)
+
+
+def test_several_files_are_read_up_to_a_bound_for_all_of_them(deb, monkeypatch):
+    files = {"./a/de/1.html": b"1", "./a/de/b/2.html": b"22", "./a/de/3.htm": b"3", "./a/en/4.html": b"4"}
+    path = deb(make_deb(files, ""))
+    assert fetch.read_deb(path, "a/de/*.html") == {"a/de/1.html": b"1", "a/de/b/2.html": b"22"}
+    monkeypatch.setattr(fetch, "MAX_UNPACKED", 2)  # does not bound an archive that is not compressed
+    with pytest.raises(CorpusError, match="its files have more than 2 bytes"):
+        fetch.read_deb(path, "a/de/*.html")
 
 
 @pytest.mark.parametrize("keep", [0, 5, 40, 100, 200, 300])
 @pytest.mark.parametrize("suffix", [".xz", ".gz", ""])
 def test_a_package_cut_short_is_an_error(deb, suffix, keep):
     with pytest.raises(CorpusError, match="cannot be read as a Debian package"):
-        fetch.read_deb_member(deb(make_deb({MEMBER: os.urandom(2000)}, suffix)[:keep]), MEMBER)
+        fetch.read_deb(deb(make_deb({MEMBER: os.urandom(2000)}, suffix)[:keep]), MEMBER)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +126,7 @@ def test_a_package_cut_short_is_an_error(deb, suffix, keep):
 )
 def test_a_damaged_package_is_an_error(deb, archive):
     with pytest.raises(CorpusError, match="cannot be read as a Debian package"):
-        fetch.read_deb_member(deb(archive), MEMBER)
+        fetch.read_deb(deb(archive), MEMBER)
 
 
 # ----------------------------------------------------------------------------------------------- apt-get
@@ -160,6 +169,15 @@ def test_files_come_out_of_downloaded_packages_and_the_folder_is_private_and_goe
     assert options["timeout"] > 0
     assert "shell" not in options
     assert not folder.exists()
+
+
+@pytest.mark.usefixtures("with_apt")
+def test_folders_come_out_of_downloaded_packages():
+    run = FakeApt(
+        [("poems", make_deb({"p/a": "ü".encode(), "p/b": b"", "q": b"?"})), ("more", make_deb({"c/d": b"d"}))]
+    )
+    found = fetch.debian_folders({"poems": "p/*", "more": "*"}, run)
+    assert found == {"poems": {"p/a": "ü", "p/b": ""}, "more": {"c/d": "d"}}
 
 
 @pytest.mark.usefixtures("with_apt")

@@ -11,13 +11,16 @@ from tinygrad_lite.corpora.pair_cleaning import (
     aligned_pairs,
     alternatives,
     common_entries,
+    description_pairs,
     dialogue_pairs,
     ding_pairs,
     first_wording,
+    help_pairs,
     lines_of,
     one_line,
     tabbed_pairs,
     tidy,
+    useful_pairs,
     whole_sentences,
     words,
 )
@@ -328,3 +331,110 @@ def test_a_text_becomes_one_pair_or_one_for_each_sentence(german, english, pairs
 )
 def test_the_first_wording(text, first):
     assert first_wording(text) == first
+
+
+# ------------------------------------------------------------------------------------- LibreOffice's help, Debian
+
+GERMAN_PAGE = """<html><body><p dir="auto">Hilfe für LibreOffice</p>
+<h1 id="hd_1" dir="auto">
+<a name="align"></a>Objekte  ausrichten</h1>
+<p id="par_2" class="paragraph" dir="auto">Wählen Sie <span class="menuitem">Form – Anordnen</span>. Klicken Sie auf
+<b>OK</b>.</p>
+<p id="par_3" class="listitem">Der »Wert« ist &lt; 5 &amp; gerade.</p>
+<p id="par_4" class="code">Dim Zahl As Integer</p>
+<p id="par_5" class="paragraph">Drücken Sie <span hidden="true" class="MAC">Befehl</span><span>Strg</span>+F.</p>
+<p id="par_6" class="tablecontent">eine Zelle<br/>noch eine</p>
+<p id="par_7" class="paragraph">Nur auf Deutsch.</p></body></html>"""
+ENGLISH_PAGE = """<h1 id="hd_1" dir="auto">Aligning Objects</h1>
+<p id="par_2" class="paragraph">Choose <span class="menuitem">Shape - Arrange</span>. Click <b>OK</b>.</p>
+<p id="par_3" class="listitem">The value is &lt; 5 &amp; even.</p>
+<p id="par_4" class="code">Dim Number As Integer</p>
+<p id="par_5" class="paragraph">Press <span hidden="true" class="MAC">Command</span><span>Ctrl</span>+F.</p>
+<p id="par_6" class="tablecontent">a cell<br/>another</p>
+<p id="par_8" class="paragraph">Only in English.</p>"""
+
+
+def test_paragraphs_of_the_help_are_paired_by_page_and_id():
+    """Without markup, code, and what depends on the operating system; sentence by sentence."""
+    pairs = help_pairs({"a.html": GERMAN_PAGE, "b.html": GERMAN_PAGE}, {"a.html": ENGLISH_PAGE, "c.html": ENGLISH_PAGE})
+    assert list(pairs) == [
+        ("Objekte ausrichten", "Aligning Objects"),
+        ("Wählen Sie Form – Anordnen.", "Choose Shape - Arrange."),
+        ("Klicken Sie auf OK.", "Click OK."),
+        ('Der "Wert" ist < 5 & gerade.', "The value is < 5 & even."),
+        ("eine Zelle noch eine", "a cell another"),
+    ]
+
+
+GERMAN_LIST = """Package: one
+Description-md5: 1a
+Description-de: kleiner Editor
+ Er ist klein.
+ Er ist frei.
+ .
+ Er kann »vieles«:
+  * suchen
+  * ersetzen
+ und mehr.
+
+Package: two
+Description-md5: 2b
+Description-de: großer Editor
+ Er ist groß.
+
+Package: three
+Description-md5: 3c
+Description-de: veraltet
+
+"""
+ENGLISH_LIST = """Package: two
+Description-md5: 2b
+Description-en: large editor
+ It is large.
+ .
+ It is new.
+
+Package: one
+Description-md5: 1a
+Description-en: small editor
+ It is small. It is free.
+ .
+ It can do a lot:
+  * search
+ and more.
+"""
+
+
+def test_descriptions_are_paired_by_the_hash_of_the_original():
+    """Of a description whose paragraphs do not correspond, the first is used; lists are not."""
+    assert list(description_pairs(GERMAN_LIST, ENGLISH_LIST)) == [
+        ("kleiner Editor", "small editor"),
+        ("Er ist klein.", "It is small."),
+        ("Er ist frei.", "It is free."),
+        ('Er kann "vieles":', "It can do a lot:"),
+        ("und mehr.", "and more."),
+        ("großer Editor", "large editor"),
+    ]
+
+
+GOOD = ("Öffnet eine neue Datei.", "Opens a new file.")
+
+
+@pytest.mark.parametrize(
+    ("pair", "reason"),
+    [
+        (GOOD, "repeated"),
+        (("Datei öffnen", "Open a file"), "too short or too long"),
+        (("Wort " * 31, "word " * 30), "too short or too long"),
+        (("Die Option --neu hilft.", "The option --new helps."), "code"),
+        (("Setzt x_y auf null.", "Sets it to zero."), "code"),
+        (("Siehe http://example.org dazu.", "See the page."), "code"),
+        (("Das ist alles, was es dazu zu sagen gibt.", "That is all."), "of unequal lengths"),
+        (("GNOME Panel Applet", "GNOME panel applet"), "hardly translated"),
+        (("1 + 2", "1 + 2"), "hardly translated"),
+    ],
+)
+def test_a_pair_from_which_little_can_be_learned_is_left_out_and_counted(pair, reason):
+    kept, left_out = useful_pairs([GOOD, pair])
+    assert kept == [GOOD]
+    assert left_out == {reason: 1}

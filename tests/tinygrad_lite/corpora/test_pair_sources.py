@@ -7,18 +7,21 @@ import io
 import json
 import random
 import re
+import subprocess
 import sys
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import pytest
 
+from seq2seq.corpus import read_table, without_sentences_of
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch, pair_sources
 from tinygrad_lite.corpora.pair_sources import RECIPES, auf_deutsch, gunzip, unzip
 from tinygrad_lite.corpora.pairs import load_parallel
 
-HTTPS_BYTES = fetch.https_bytes
+HTTPS_BYTES, DEBIAN_FOLDERS = fetch.https_bytes, fetch.debian_folders
 WHERE = "https://example.org/packed"
 
 
@@ -30,6 +33,7 @@ def nothing_outside(monkeypatch):
         raise AssertionError(f"{what} is asked for from outside")
 
     monkeypatch.setattr(fetch, "debian_files", unreachable)
+    monkeypatch.setattr(fetch, "debian_folders", unreachable)
     monkeypatch.setattr(fetch, "https_bytes", unreachable)
     monkeypatch.setitem(sys.modules, "auf_deutsch", None)  # to import it is then an error, as if it were not there
 
@@ -304,6 +308,81 @@ def test_everyday_is_the_course_before_the_dictionary_and_common_words(dictionar
     assert RECIPES["auf-deutsch"].make().pairs == found.pairs[:2]
 
 
+# ------------------------------------------------------------------------------------- LibreOffice's help, Debian
+
+
+def test_the_help_is_read_from_the_packages_of_both_languages(monkeypatch, capsys):
+    def debian_folders(wanted):
+        page = '<h1 id="a">{}</h1><p id="b">{}</p>'
+        texts = {"de": page.format("Eine neue Datei", "Hilfe"), "en-US": page.format("A new file", "Help")}
+        assert wanted == {
+            "libreoffice-help-de": "usr/share/libreoffice/help/de/*.html",
+            "libreoffice-help-en-us": "usr/share/libreoffice/help/en-US/*.html",
+        }
+        return {
+            f"libreoffice-help-{code.lower()}": {f"usr/share/libreoffice/help/{code}/text/a.html": text}
+            for code, text in texts.items()
+        }
+
+    monkeypatch.setattr(fetch, "debian_folders", debian_folders)
+    assert RECIPES["libreoffice-help"].make() == pair_sources.Found([("Eine neue Datei", "A new file")])
+    assert capsys.readouterr().err == "libreoffice-help: 1 pairs; left out: 1 too short or too long\n"
+
+
+def apt_update(lists, stderr=b""):
+    """Stands in for subprocess.run: `apt-get update` that brings these lists, by the end of their names."""
+
+    def run(command, **options):
+        assert command[-1] == "update"
+        folder = Path(options["cwd"])
+        assert '"de";\nAcquire::Languages:: "en";' in (folder / "apt.conf").read_text(encoding="utf-8")
+        for name, text in lists.items():
+            (folder / "lists" / f"example.org_{name}").write_text(text, encoding="utf-8")
+        return subprocess.CompletedProcess(command, 0, b"", stderr)
+
+    return run
+
+
+STANZA = "Package: editor\nDescription-md5: 1a\nDescription-{}\n"
+
+
+def test_the_descriptions_are_read_from_all_lists_of_apt(monkeypatch):
+    monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
+    german, english = STANZA.format("de: ein kleiner Editor"), STANZA.format("en: a small editor")
+    lists = {"main_i18n_Translation-de": german, "main_i18n_Translation-en": "", "more_i18n_Translation-en": english}
+    found = pair_sources.debian_descriptions(apt_update(lists))
+    assert found.pairs == [("ein kleiner Editor", "a small editor")]
+    monkeypatch.setattr(pair_sources, "MAX_UNPACKED", len(german) - 1)
+    with pytest.raises(CorpusError, match="package descriptions have more than"):
+        pair_sources.debian_descriptions(apt_update(lists))
+
+
+@pytest.mark.parametrize(
+    ("stderr", "reason"),
+    [
+        (b"", "these sources have none"),
+        (b"W: Failed to fetch x  no route\nW: ignored\n", "Failed to fetch x  no route"),
+    ],
+)
+def test_missing_descriptions_are_explained(monkeypatch, stderr, reason):
+    monkeypatch.setattr(fetch.shutil, "which", lambda name: f"/usr/bin/{name}")
+    run = apt_update({"main_i18n_Translation-en": "", "main_binary-amd64_Packages": ""}, stderr)
+    with pytest.raises(CorpusError, match=f"no package descriptions in language 'de': {reason}$"):
+        pair_sources.debian_descriptions(run)
+
+
+@pytest.mark.network
+@pytest.mark.parametrize("name", ["libreoffice-help", "debian-descriptions"])
+def test_the_real_pairs_have_none_of_the_sentences_that_the_documentation_scores(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
+    monkeypatch.setattr(fetch, "debian_folders", DEBIAN_FOLDERS)
+    corpus = load_parallel(name)
+    assert len(corpus.pairs) > 20_000
+    test_sentences = read_table(Path(__file__).parents[2] / "seq2seq" / "simple_sentences.tsv")
+    assert len(test_sentences) == 20
+    assert without_sentences_of(test_sentences, corpus.pairs) == (corpus.pairs, 0)
+
+
 # -------------------------------------------------------------------------------------- packed files over https
 
 
@@ -407,6 +486,7 @@ def test_tatoeba_in_another_form_is_refused(web):
 
 
 def test_every_recipe_says_what_it_is_and_under_which_licence():
-    assert list(RECIPES) == ["everyday", "auf-deutsch", "ding-sentences", "ding", "multi30k", "tatoeba"]
+    software = ["libreoffice-help", "debian-descriptions"]
+    assert list(RECIPES) == ["everyday", "auf-deutsch", "ding-sentences", "ding", *software, "multi30k", "tatoeba"]
     assert all(recipe.description and recipe.source and recipe.licence for recipe in RECIPES.values())
     assert all(recipe.expected is None or len(bytes.fromhex(recipe.expected)) == 32 for recipe in RECIPES.values())

@@ -38,7 +38,7 @@ def cross_entropy(exercise):
 
 
 def adamw(exercise):
-    """Both averages first, from the old ones; then m' and v' with powers of `step`; eps is added after the root."""
+    """Both averages first; then m' and v' with powers of `step`; eps is added after the root; the old w decays."""
     options = {"lr": 0.1, "beta1": 0.9, "beta2": 0.99, "eps": 1e-8}
     cases = [  # what the case is about, decay, gradients
         ("one update, without decay", 0.0, [-0.5]),

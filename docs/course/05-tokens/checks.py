@@ -54,7 +54,7 @@ def encode(exercise):
     """For each merge in its order, replace its pair from left to right, everywhere in the word."""
 
     def check(word, merges, right):
-        answer = exercise.encode(word, list(merges))
+        answer = list(exercise.encode(word, list(merges)))
         assert answer == right, f"merges {merges}: {word} as {answer} is not what merging by rank gives"
 
     check("abc", [("b", "c"), ("a", "b")], ["a", "bc"])  # not the longest from the left

@@ -87,7 +87,7 @@ def answer(folder: Path, old: str, new: str) -> None:
 
 def test_the_check_says_what_is_right_and_gives_one_hint(copy, capsys):
     answer(copy, "lambda dy: ...", "lambda dy: (dy * (x.value > 0),)")
-    answer(copy, "SHARED = ...", "SHARED = 12")
+    answer(copy, "SHARED = ...", "SHARED: tuple[int, ...] | int\nSHARED = 12")
     assert course.main(["1"]) == 1
     out = capsys.readouterr().out
     assert out.startswith(

@@ -81,12 +81,17 @@ def describe(error: Exception, file: Path) -> str:
 
 
 def blanks(file: Path) -> set[str]:
-    """The functions and variables of a file whose code has a `...`."""
+    """The functions and variables of a file whose code has a `...`; not counted are types such as tuple[int, ...]."""
+
+    def is_blank(part: ast.AST) -> bool:
+        if isinstance(part, ast.Subscript):
+            return is_blank(part.value)
+        return isinstance(part, ast.Constant) and part.value is ... or any(map(is_blank, ast.iter_child_nodes(part)))
+
     found = set()
-    for part in ast.parse(file.read_text(encoding="utf-8")).body:
-        if any(isinstance(node, ast.Constant) and node.value is ... for node in ast.walk(part)):
-            targets = part.targets if isinstance(part, ast.Assign) else [part]
-            found |= {getattr(target, "id", getattr(target, "name", "")) for target in targets}
+    for part in filter(is_blank, ast.parse(file.read_text(encoding="utf-8")).body):
+        targets = part.targets if isinstance(part, ast.Assign) else [part]
+        found |= {getattr(target, "id", getattr(target, "name", "")) for target in targets}
     return found
 
 

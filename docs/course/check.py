@@ -86,7 +86,7 @@ def blanks(file: Path) -> set[str]:
     def is_blank(part: ast.AST) -> bool:
         if isinstance(part, ast.Subscript):
             return is_blank(part.value)
-        return isinstance(part, ast.Constant) and part.value is ... or any(map(is_blank, ast.iter_child_nodes(part)))
+        return (isinstance(part, ast.Constant) and part.value is ...) or any(map(is_blank, ast.iter_child_nodes(part)))
 
     found = set()
     for part in filter(is_blank, ast.parse(file.read_text(encoding="utf-8")).body):

@@ -1,6 +1,6 @@
 """Measure this project beside PyTorch, and write the table.
 
-    python -m benchmarks                       all rows, about a quarter of an hour
+    python -m benchmarks                       all rows, about twenty minutes
     python -m benchmarks --rows 1,2,5          some of them
     python -m benchmarks --quick               few turns: checks that everything runs
     python -m benchmarks --out table.md        also to a file, row by row

@@ -64,6 +64,8 @@ def prepare(work: str, shape: str, workers: int, until_end: ExitStack) -> tuple[
         return (learn if work == "learn" else encode)(text), [*facts, f"text: {source}"]
     if work == "first-character":
         return first_character(SHAPES[shape], until_end), facts
+    if work == "write-parts":
+        return compare_writing(SHAPES[shape], SHAPES[f"{shape}-gpt2"]), facts
     if work.startswith("write"):
         return write(SHAPES[shape]), facts
     update, comm = updates_of(SHAPES[shape], workers, until_end)
@@ -117,6 +119,20 @@ def write(shape: Shape) -> Repeat:
         began = time.perf_counter()
         tokens = greedy(model, number % shape.vocab_size, count)
         return {"value": len(tokens) / (time.perf_counter() - began)}
+
+    return repeat
+
+
+def compare_writing(shape: Shape, other: Shape) -> Repeat:
+    """The time that one shape takes for a token of greedy generation, divided by that of another, in turns."""
+    speed_of, other_speed_of = write(shape), write(other)
+
+    def repeat(number: int) -> dict[str, float]:
+        if number % 2:
+            own, reference = speed_of(number)["value"], other_speed_of(number)["value"]
+        else:  # the other way round
+            reference, own = other_speed_of(number)["value"], speed_of(number)["value"]
+        return {"value": reference / own}
 
     return repeat
 

@@ -13,9 +13,10 @@ from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import option
 
 QUICK = 2  # turns
-SAME_LOSS = 1e-3  # sides whose initial losses differ by more do not compute the same function
+COMPARED = 2  # losses: before the first update, and after it
+SAME_LOSS = 1e-3  # sides whose losses differ by more do not compute the same function
 MEMORY_TURNS = 5  # at most; memory differs less from turn to turn than time
-OWN_WORK = ("import", "first-character", "learn", "encode")  # compared with nothing
+OWN_WORK = ("import", "first-character", "learn", "encode", "write-parts")  # compared with nothing else
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Row:
     Attributes:
         what: for the reader.
         work, shape: the task and the model (`side.py`).
-        unit: of the sides' numbers. Less is better for "ms", "s" and "MB", more for all others.
+        unit: of the sides' numbers. Less is better for "ms", "s", "MB" and "×", more for all others.
         floor, aim: the bounds to reach: ratios, or numbers in the unit if there is no other side.
         repeats: of the task in a turn.
     """
@@ -78,7 +79,7 @@ class Row:
     @property
     def less_is_better(self) -> bool:
         """Whether a smaller number is better."""
-        return self.unit in ("ms", "s", "MB")
+        return self.unit in ("ms", "s", "MB", "×")
 
     @property
     def is_at_most(self) -> bool:
@@ -101,6 +102,7 @@ class Finding:
 SMALL, BABY = "4 layers, 4 heads, 128 wide, context 64", "6 layers, 6 heads, 384 wide, context 256"
 TRANSLATION = "translation step: 3 + 3 layers, 4 heads, 256 wide, vocabulary 6,000, 2,112 tokens"
 GPT2 = "GPT-2 with 124 million parameters, 1 × 256 tokens"
+DEFAULT = "the default preset (4 layers, 4 heads, 128 wide, context 128, batch 8, Muon)"
 HF, UNCACHED = "greedy generation, against Hugging Face", "greedy generation, against torch without a cache"
 ROWS = (
     Row(1, f"training step: {SMALL}, batch 12", "train", "small", "ms", 1.15, 1.5, repeats=20),
@@ -119,6 +121,10 @@ ROWS = (
     Row(10, "`python sample.py` to its first character", "first-character", "small", "s", 0.6, 0.3),
     Row(11, "learning 1,000 BPE merges on 1 MB of German", "learn", "", "s", 5, 2),
     Row(11, "encoding it", "encode", "", "MB/s", 1, 3),
+    Row(12, f"training step: {DEFAULT}, without dropout", "train", "goethe-no-dropout", "ms", 1.3, 1.5, repeats=10),
+    Row(12, f"training step: {DEFAULT}", "train", "goethe", "ms", 1.3, 1.5, repeats=10),
+    Row(13, f"peak memory of a training step: {DEFAULT}", "train-alone", "goethe", "MB", 0.6, 0.5, repeats=10),
+    Row(14, "a generated token: parts of the default preset / GPT-2's", "write-parts", "goethe", "×", 1.3, 1.15, 2),
 )
 
 
@@ -151,10 +157,10 @@ def measure(row: Row, options: MeasureOptions) -> Finding:
         for name in row.sides:
             children[name] = running.enter_context(start_side(name, row, options))
             facts[name] = ask(children[name], {})["facts"]
-            # Once untimed, for what a library does only the first time.
-            losses[name] = ask(children[name], {"begin": 0, "repeats": 1})["losses"]
+            # Untimed, for what a library does only the first time, and to compare.
+            losses[name] = ask(children[name], {"begin": 0, "repeats": COMPARED})["losses"]
         check_losses(row, losses)
-        return Finding(row, take_turns(children, options.turns, repeats, begin=1), facts)
+        return Finding(row, take_turns(children, options.turns, repeats, begin=COMPARED), facts)
 
 
 def start_side(name: str, row: Row, options: MeasureOptions) -> Child:
@@ -164,17 +170,19 @@ def start_side(name: str, row: Row, options: MeasureOptions) -> Child:
 
 
 def check_losses(row: Row, losses: dict[str, list[float]]) -> None:
-    """Raise UserError if the initial losses differ: then the sides do not have the same model, weights and batch.
+    """Raise UserError if the first losses differ: then the sides do not have the same model, weights, batch or update.
 
     With dropout they always differ, since the libraries drop different elements.
     """
     if not losses["ours"] or SHAPES[row.shape].options.dropout:
         return
-    first = {name: values[0] for name, values in losses.items()}
-    if max(first.values()) - min(first.values()) > SAME_LOSS:
-        raise UserError(
-            f"row {row.number}: the initial losses of the sides differ, so their times are meaningless: {first}"
-        )
+    for number, values in enumerate(zip(*losses.values(), strict=True)):
+        if max(values) - min(values) > SAME_LOSS:
+            shown = dict(zip(losses, values, strict=True))
+            raise UserError(
+                f"row {row.number}: the losses of the sides after {number} updates differ, so their times are "
+                f"meaningless: {shown}"
+            )
 
 
 def measure_memory(row: Row, options: MeasureOptions, repeats: int) -> Finding:

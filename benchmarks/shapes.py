@@ -64,6 +64,11 @@ class Shape:
         return self.tokens * (self.pairs if self.translates else self.options.batch_size)
 
     @property
+    def is_modern(self) -> bool:
+        """Whether it is a GPT with the parts of the preset `goethe`, not GPT-2's."""
+        return not self.translates and self.options.optimizer == "muon"
+
+    @property
     def translates(self) -> bool:
         """Whether it is the translation model."""
         return isinstance(self.options, Seq2SeqOptions)
@@ -120,11 +125,11 @@ def made_up_pairs(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
     return tuple(sides)
 
 
-def translation_options() -> Seq2SeqOptions:
-    """The settings of the preset translate-de-en."""
-    values = read_preset(find_preset(PRESETS, "translate-de-en"))
-    values.pop("family")
-    return build(Seq2SeqOptions, ("preset translate-de-en", values))
+def preset(kind: type[GPTOptions | Seq2SeqOptions], name: str) -> GPTOptions | Seq2SeqOptions:
+    """The settings of a preset."""
+    values = read_preset(find_preset(PRESETS, name))
+    values.pop("family", None)
+    return build(kind, (f"preset {name}", values))
 
 
 BABY = {"n_layer": 6, "n_head": 6, "n_embd": 384, "block_size": 256, "batch_size": 8}
@@ -136,12 +141,18 @@ SMALL = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size
 # One size of the small shape is varied at a time.
 SCALES = {"block_size": (32, 64, 128, 256, 512), "n_embd": (64, 128, 256, 512), "batch_size": (2, 6, 12, 24, 48)}
 
+GOETHE = preset(GPTOptions, "goethe")
+GOETHE_SIZES = {name: getattr(GOETHE, name) for name in SMALL}
+
 SHAPES = {
     "small": Shape(GPTOptions(**SMALL), VOCABULARY, SMALL["block_size"]),
     "baby": Shape(GPTOptions(**BABY), VOCABULARY, 256),
     "baby-dropout": Shape(GPTOptions(**BABY, dropout=0.2), VOCABULARY, 256),
     "gpt2": Shape(GPTOptions(**GPT2), 50257, 256),
-    "translation": Shape(translation_options(), 6000, LONGEST),
+    "translation": Shape(preset(Seq2SeqOptions, "translate-de-en"), 6000, LONGEST),
+    "goethe": Shape(GOETHE, GOETHE.vocab_size, GOETHE.block_size),
+    "goethe-gpt2": Shape(GPTOptions(**GOETHE_SIZES), GOETHE.vocab_size, GOETHE.block_size),  # GPT-2's parts
+    "goethe-no-dropout": Shape(replace(GOETHE, dropout=0.0), GOETHE.vocab_size, GOETHE.block_size),
 }
 
 

@@ -1,6 +1,6 @@
 """PyTorch's side of the rows: the tasks of `our_side.py`, from the same weights, on the same batches.
 
-PyTorch runs with its defaults: eagerly, with its default AdamW.
+PyTorch runs with its defaults: eagerly, with its default AdamW; today's parts as in `torch_modern.py`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,15 @@ from benchmarks.our_side import MALLOC, Repeat, make_model
 from benchmarks.shapes import SHAPES, Shape
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_gpt import from_ours as gpt_from_ours
+from benchmarks.torch_modern import ModernGPT, MuonAndAdamW
+from benchmarks.torch_modern import from_ours as modern_from_ours
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
 from gpt import gpt2_layout
 from gpt.model import GPT
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.run_folder import tune_memory
+
+AnyOptimizer = torch.optim.Optimizer | MuonAndAdamW
 
 
 def prepare(work: str, shape: str, tuned: bool) -> tuple[Repeat, list[str]]:
@@ -34,7 +38,9 @@ def prepare(work: str, shape: str, tuned: bool) -> tuple[Repeat, list[str]]:
 
 def torch_model_of(shape: Shape) -> torch.nn.Module:
     """The model in PyTorch with the initial weights of ours."""
-    return (seq2seq_from_ours if shape.translates else gpt_from_ours)(make_model(shape))
+    if shape.translates:
+        return seq2seq_from_ours(make_model(shape))
+    return (modern_from_ours if shape.is_modern else gpt_from_ours)(make_model(shape))
 
 
 def train(shape: Shape) -> Repeat:
@@ -44,13 +50,13 @@ def train(shape: Shape) -> Repeat:
 
 def train_alone(shape: Shape) -> Repeat:
     """The same from PyTorch's own initial weights, so that its process never holds a model of ours."""
-    return steps_of(shape, TorchGPT(shape.config))
+    return steps_of(shape, (ModernGPT if shape.is_modern else TorchGPT)(shape.config).float())
 
 
 def steps_of(shape: Shape, torch_model: torch.nn.Module) -> Repeat:
     """The training steps of a model."""
     batches = [tuple(torch.from_numpy(part.copy()) for part in batch) for batch in shape.batches()]
-    optimizer = torch_optimizer(shape.options, torch_model)
+    optimizer = (MuonAndAdamW if shape.is_modern else torch_optimizer)(shape.options, torch_model)
 
     def repeat(step: int) -> dict[str, float]:
         began = time.perf_counter()
@@ -61,7 +67,7 @@ def steps_of(shape: Shape, torch_model: torch.nn.Module) -> Repeat:
 
 
 def torch_update(
-    options: TrainOptions, torch_model: torch.nn.Module, optimizer: torch.optim.Optimizer, batch: Sequence[torch.Tensor]
+    options: TrainOptions, torch_model: torch.nn.Module, optimizer: AnyOptimizer, batch: Sequence[torch.Tensor]
 ) -> float:
     """Train on one batch, with a model that has `loss(*batch)`; returns the loss before the update."""
     return torch_step(options, torch_model, optimizer, torch_model.loss, batch).item()
@@ -70,7 +76,7 @@ def torch_update(
 def torch_step(
     options: TrainOptions,
     torch_model: torch.nn.Module,
-    optimizer: torch.optim.Optimizer,
+    optimizer: AnyOptimizer,
     loss_of: Callable[..., torch.Tensor],
     batch: Sequence[torch.Tensor],
 ) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""What is a loss worth? The GPT's, beside that of models that only count: n-grams with Kneser-Ney smoothing.
+"""How good is a GPT's loss? Compare it with models that only count: n-grams with Kneser-Ney smoothing.
 
     python -m gpt.baselines                          orders 1 to 6 on goethe, and the newest checkpoint under out/
     python -m gpt.baselines --text my.txt            on your own text
@@ -8,12 +8,12 @@
 
 Every model learns from the first nine tenths of the text and predicts the last tenth, as in training; the table goes
 to stdout. An n-gram model of order n predicts a character w from the n - 1 characters before it, its context h, by
-looking up how often it has seen what. c(hw) is how often h was followed by w, and c(h·) = Σ_w c(hw) is how often it
-was followed by anything. Then P(w | h) = c(hw) / c(h·) is the obvious guess, and a useless one: one character never
-seen after its context gets probability 0, that is, infinitely many bits. Three ideas mend it.
+counting. c(hw) is how often h was followed by w, and c(h·) = Σ_w c(hw) is how often it was followed by anything. Then
+P(w | h) = c(hw) / c(h·) is the obvious estimate, and a useless one: a character never seen after its context gets
+probability 0, which costs infinitely many bits. Three ideas repair it.
 
-1. Discount. Take D < 1 off every count, and give what is saved to a model with a context shorter by one, h' (h without
-   its first character). With N(h·) = how many different characters followed h, D N(h·) was saved, so
+1. Discount. Subtract D < 1 from every count, and give the probability saved to a model whose context h' is shorter by
+   one (h without its first character). With N(h·) = how many different characters followed h, D N(h·) is saved, so
 
        P(w | h) = max(c(hw) - D, 0) / c(h·)  +  D N(h·) / c(h·) · P'(w | h')
 
@@ -45,21 +45,21 @@ has ba and ar twice, rb and ra once, D = 2 / (2 + 2 · 2) = 1/3: P(b | r) = (1 -
 >>> [round(12 * model.probability(character, "r"), 9) for character in "abr"]
 [6.0, 5.0, 1.0]
 
-What the table says. On goethe (378,000 characters to learn from) order 6 needs 2.13 bits per character, the GPT of
-`python train.py` 2.47: two minutes of training lose to two seconds of counting. (0.04 of that is the windows' doing,
-in each of which the GPT starts again.) Why? To count is to remember: one pass over the text, and the table is as
-good as it gets. Gradient descent moves 800,000 weights a little at a time, and in 2,000 steps of 12 · 64 characters it
-saw each character about four times; its loss was still falling then. `python train.py goethe-long`, with larger
-tokens, four times the weights and sixteen minutes, needs 2.03: fewer than any n-gram model here.
+What the table says. On goethe (378,000 characters to learn from) order 6 needs 2.13 bits per character, and a GPT with
+the parts of GPT-2 on characters, `python train.py goethe-char`, 2.47: a minute of training loses to two seconds of
+counting. (0.04 of that is due to the windows, in each of which the GPT starts again.) Counting memorises: after one
+pass over the text the table is complete. Gradient descent moves 800,000 weights a little at a time, and in 2,000 steps
+of 12 · 64 characters it saw each character about four times; its loss was still falling then. With the parts of today
+and larger tokens, two minutes suffice: `python train.py` needs 1.92, less than any n-gram model here.
 
 More effort helps the two differently. Order 7 has 1.8 times the n-grams of order 6 and gains 0.002 bits, and order 10
-is worse: 22 % of the held-out characters follow six that never stand together in the nine tenths, and half follow six
-that do so five times at most. To counts, two contexts have in common only the characters that both end in, and order
-6 loses what was more than five characters ago. The GPT reads 64, and what it learns in one context serves in all that
-it finds similar; more steps, more weights and above all more text go into that. Only where its loss falls below this
-table has a GPT surely learned more than which few letters follow each other.
+is worse: 22 % of the held-out characters follow six that never occur together in the nine tenths, and half follow six
+that occur at most five times. For counts, two contexts have in common only the characters in which both end, and order
+6 cannot use anything more than five characters back. The GPT reads hundreds, and what it learns in one context holds
+in all that it finds similar. Only a GPT whose loss is below this table has certainly learned more than which few
+letters follow each other.
 
-Both together. Counts remember, the GPT generalises, and they err in different places. `--mix` lets both predict the
+Both together. Counts memorise, the GPT generalises, and they err in different places. `--mix` lets both predict the
 tokens of the GPT's tokenizer (an n-gram is then one of tokens, and V the size of the vocabulary) and mixes them:
 
     p(token) = w p_GPT(token) + (1 - w) p_KN(token),    0 <= w <= 1
@@ -101,7 +101,7 @@ MAX_ORDER = 10  # every order more costs memory for almost as many new n-grams a
 
 @dataclass
 class BaselineOptions:
-    """Everything that `python -m gpt.baselines` can be asked for."""
+    """The options of `python -m gpt.baselines`."""
 
     dataset: str = option("goethe", "text, by name: " + ", ".join(CORPORA))
     text: list[str] = option([], "files to take instead: any UTF-8 text", is_path=True)

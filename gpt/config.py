@@ -11,7 +11,7 @@ from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.texts import CORPORA, from_cache
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.training.model_config import MOST_TOKENS, ModelConfig, model_options
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 from tinygrad_lite.transformer import ACTIVATIONS
 
@@ -22,7 +22,7 @@ TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "hf")
 class GPTConfig(ModelConfig):
     """The settings of a GPT. A new setting needs only a field here: see `training/model_config.py`."""
 
-    vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MOST_TOKENS)
+    vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
     block_size: int = option(64, "longest context", unit="tokens", low=1, high=10_000_000, group="model")
     n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
     n_head: int = option(4, "attention heads per block", low=1, group="model")
@@ -30,7 +30,7 @@ class GPTConfig(ModelConfig):
     dropout: float = option(0.0, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
     bias: bool = option(False, "whether linear maps and norms have a bias", group="model")
     positions: str = option(
-        "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary"), group="model"
+        "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary", "none"), group="model"
     )
     activation: str = option("gelu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
     norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
@@ -53,6 +53,8 @@ class GPTConfig(ModelConfig):
         None, "heads of keys and values, which n_head is a multiple of; none: n_head", low=1, group="model"
     )
     head_dim: int | None = option(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000, group="model")
+    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
+    residual: bool = option(True, "add the input of each part of a block to its output", group="model")
     zero_init: bool = option(False, "begin with residual projections of 0", group="training")
     tie_weights: bool = option(True, "one matrix for tokens at the input and at the output", group="model")
     shortcut: bool = option(False, "mix the embeddings into the input of every block, by learned shares", group="model")
@@ -110,8 +112,6 @@ class GPTConfig(ModelConfig):
         attention = 4 * heads + self.n_head * (t + min(t, ROW_BLOCK)) // 2
         if self.qk_norm:
             attention += heads + self.cached_width
-        if self.attention_scale is not None:
-            attention += heads
         shortcut = c if self.shortcut else 0
         logits = self.vocab_size * (1 if self.logit_cap is None else 3)
         per_token = self.n_layer * (2 * norm + attention + self.kept_hidden + shortcut) + norm + logits
@@ -120,7 +120,7 @@ class GPTConfig(ModelConfig):
 
 @dataclass
 class GPTOptions(model_options(GPTConfig), TrainOptions):
-    """Everything that `train.py` can be asked for when it trains a GPT."""
+    """The options of `train.py` for training a GPT."""
 
     dataset: str = option("goethe", "text to learn from, by name: " + ", ".join(CORPORA), group="data")
     text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
@@ -190,7 +190,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             return True
         return from_cache(self.dataset, say=lambda line: None) is not None
 
-    def most_workers(self) -> int:
+    def max_workers(self) -> int:
         """How many processes there is work for: each needs a row of the batch."""
         return self.batch_size
 

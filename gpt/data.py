@@ -106,7 +106,7 @@ class TextData:
 
 
 def windows_of_epoch(tokens: int, block_size: int) -> int:
-    """How many windows an epoch has: as many as fit one after the other wherever in the first window's room it begins.
+    """The number of windows in an epoch: as many as fit one after the other from every possible start of the first.
 
     A window is block_size tokens and one more, the last target, with which the next window begins.
     """

@@ -1,20 +1,20 @@
-"""One token through the GPT, in plain NumPy: what `GPT.forward` computes, with nothing around it.
+"""One token through the GPT, in plain NumPy: the computation of `GPT.forward` without its overhead.
 
-While text is generated, the model sees a single new position at a time. The arrays are tiny, so most of the time of
-`GPT.forward` goes into bookkeeping: tensors, checks, a graph that nobody will use. Here the same formulas stand without
-it, and what does not depend on the text is computed once:
+While text is generated, the model sees a single new position at a time. The arrays are tiny, so `GPT.forward` would
+spend most of its time on bookkeeping: tensors, checks, a graph that is not needed. This version computes the same
+formulas without it, and whatever does not depend on the text only once:
 
-- The gain g and shift b of a layer norm go into the linear map behind it: with n = (x - mean) / deviation,
+- The gain g and shift b of a layer norm become part of the linear map that follows: with n = (x - mean) / deviation,
   (n * g + b) W^T + c = n (W * g)^T + (W b + c).
-- Every layer norm takes the mean off x, and nothing else ever reads x. So the mean is taken off beforehand from all
-  that is added up in x: the embeddings, and what attention and feed-forward give. Then x has mean 0 by itself, and
-  all that is left of the norm is a division by the deviation, sqrt(sum(x^2) / C + eps), as in an RMS norm. As sqrt(C)
-  can go into the linear map too, it becomes a division by sqrt(sum(x^2) + C eps).
-- Queries, keys and values come from one product with the three matrices side by side, the query's divided by sqrt(D);
-  where queries and keys have a norm of their own, that is done to its gain.
-- Weights lie as (in, out), the way in which a row vector times a matrix reads them fastest.
+- Every layer norm subtracts the mean of x, and nothing else reads x. So the mean is subtracted in advance from
+  everything that is added to x: the embeddings and the outputs of attention and feed-forward. Then x always has mean 0,
+  and of the norm there remains a division by the deviation, sqrt(sum(x^2) / C + eps), as in an RMS norm. The factor
+  sqrt(C) becomes part of the linear map as well, which leaves a division by sqrt(sum(x^2) + C eps).
+- Queries, keys and values come from one product with the three matrices side by side. The query's matrix contains the
+  division by sqrt(D); if queries and keys have a norm of their own, its gain does.
+- Weights are stored as (in, out), the order in which a row vector times a matrix reads them fastest.
 
-`GPT.forward` is the definition; the tests hold the two together.
+`GPT.forward` is the definition, and tests compare the two.
 """
 
 from __future__ import annotations
@@ -68,10 +68,12 @@ class FastStep:
         """Whether these formulas are the model's, and worth it: on a CPU, not too large, made of blocks as here."""
         config = model.config
         # What is kept for every position of the context.
-        widths = {"learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
+        widths = {"none": 0, "learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
         table = config.block_size * widths[config.positions]
         known = all(
-            type(block.mixer) is MultiHeadAttention and type(block.mlp) is FeedForward and block.norm_first
+            type(block.mixer) is MultiHeadAttention
+            and type(block.mlp) is FeedForward
+            and (block.norm_first and block.residual)
             for block in model.blocks
         )
         is_small = model.num_parameters() <= MAX_PARAMETERS and table <= MAX_TABLE
@@ -168,6 +170,8 @@ def activate(x: np.ndarray, activation: str) -> np.ndarray:
     if activation == "swiglu":
         gate, up = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
         return gate / (1 + np.exp(-gate)) * up
+    if activation == "linear":
+        return x
     if activation in ("relu", "relu2"):
         np.maximum(x, 0, out=x)
         return x if activation == "relu" else np.multiply(x, x, out=x)

@@ -53,7 +53,8 @@ class GPT(Generator):
             self.position_embedding = Embedding(config.block_size, width)
         self.dropout = Dropout(config.dropout)
         self.blocks = [self._block() for _ in range(config.n_layer)]
-        self.final_norm = self._norm(width)
+        if config.norm_first:  # otherwise every block ends with a norm
+            self.final_norm = self._norm(width)
         self.lm_head = Linear(width, config.vocab_size, bias=False)
         if config.tie_weights:
             # The row that stands for a token at the input also scores it at the output (Press, Wolf 2017).
@@ -80,7 +81,7 @@ class GPT(Generator):
             scale=c.attention_scale,
         )
         mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
-        return Block(attention, mlp, c.n_embd, norm=self._norm)
+        return Block(attention, mlp, c.n_embd, norm_first=c.norm_first, norm=self._norm, residual=c.residual)
 
     def _norm(self, width: int) -> Module:
         c = self.config
@@ -119,7 +120,7 @@ class GPT(Generator):
             if self.config.value_embeddings:
                 mixer["value_embedding"] = self.value_embeddings[layer](ids)
             x = block(x, cache=caches[layer] if caches else None, **mixer)
-        logits = self.lm_head(self.final_norm(x))
+        logits = self.lm_head(self.final_norm(x) if self.config.norm_first else x)
         if self.config.logit_cap is not None:
             logits = (logits * (1 / self.config.logit_cap)).tanh() * self.config.logit_cap
         return logits
@@ -127,7 +128,7 @@ class GPT(Generator):
     def _embed(self, ids: Tensor, places: slice | np.ndarray, length: int) -> Tensor:
         """What a token is, plus where it stands unless attention says that: (B, T) -> (B, T, C)."""
         tokens = self.token_embedding(ids)
-        if self.config.positions == "rotary":
+        if self.config.positions in ("rotary", "none"):
             return tokens
         if self.config.positions == "learned":
             if isinstance(places, slice):
@@ -162,13 +163,13 @@ class GPT(Generator):
 
 
 def rotary_frequencies(config: GPTConfig) -> tuple[float, ...]:
-    """By how many radians a step of one position turns each of the D/2 pairs of a head.
+    """The angle in radians by which each of the D/2 pairs of a head turns from one position to the next.
 
-    f_i = theta^(-2i/D): from 1 down to about 1/theta, so that some pairs tell neighbours apart and some distant words.
+    f_i = theta^(-2i/D): from 1 down to about 1/theta. Fast pairs distinguish neighbours, slow ones distant words.
 
-    With `rope_scaling` they are lowered as in Llama 3, whose context grew from LENGTH tokens to a multiple of it: what
-    turned at most LOW times within LENGTH now turns FACTOR times slower; what turned at least HIGH times, and so tells
-    neighbours apart, stays; in between, the two are mixed.
+    With `rope_scaling` they are lowered as in Llama 3, whose context was extended from LENGTH tokens to a multiple of
+    it: pairs that turned at most LOW times within LENGTH now turn FACTOR times slower; those that turned at least HIGH
+    times, and so distinguish neighbours, are unchanged; in between, the two are interpolated.
 
     References: Su et al. 2021, section 3.2.2 (arXiv:2104.09864); for the scaling, `_compute_llama3_parameters` of
     transformers.

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, replace
 from typing import ClassVar
 
 from tinygrad_lite.cli.options import option
-from tinygrad_lite.training.model_config import MOST_TOKENS, ModelConfig
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig
 from tinygrad_lite.transformer import ACTIVATIONS
 
 
@@ -17,10 +17,10 @@ class Seq2SeqConfig(ModelConfig):
     `transformer_base` and `transformer_big` have the settings of Vaswani et al. 2017, table 3.
     """
 
-    vocab_size: int = option(MISSING, "V, size of the vocabulary of both languages", low=1, high=MOST_TOKENS)
-    pad: int = option(MISSING, "id of the padding token", low=0, high=MOST_TOKENS)
-    bos: int = option(MISSING, "id of the token that begins every translation", low=0, high=MOST_TOKENS)
-    eos: int = option(MISSING, "id of the token that ends it", low=0, high=MOST_TOKENS)
+    vocab_size: int = option(MISSING, "V, size of the vocabulary of both languages", low=1, high=MAX_VOCAB_SIZE)
+    pad: int = option(MISSING, "id of the padding token", low=0, high=MAX_VOCAB_SIZE)
+    bos: int = option(MISSING, "id of the token that begins every translation", low=0, high=MAX_VOCAB_SIZE)
+    eos: int = option(MISSING, "id of the token that ends it", low=0, high=MAX_VOCAB_SIZE)
     n_layer: int = option(3, "blocks in the encoder, and in the decoder", low=1, high=1000, group="model")
     n_head: int = option(4, "attention heads per block", low=1, group="model")
     n_embd: int = option(256, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")

@@ -72,7 +72,7 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
             return True
         return from_cache(self.dataset, say=lambda line: None) is not None
 
-    def most_workers(self) -> int:
+    def max_workers(self) -> int:
         """The maximum number of processes: each should have some pairs of most batches."""
         return max(1, self.batch_tokens // 100)
 

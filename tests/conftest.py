@@ -1,13 +1,13 @@
-"""What several test files share."""
+"""Fixtures that several test files share."""
 
 import gc
 import os
 import shutil
 from contextlib import contextmanager
 
-# Before NumPy is imported: the tests' matrices are so small that threads which share them only get in each other's way.
+# Before NumPy is imported: the tests' matrices are too small to be shared by several threads.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-# Python keeps what it has compiled, even where that is switched off: the tests start train.py a hundred times.
+# Python caches compiled files, even where that is switched off: the tests start train.py a hundred times.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
@@ -19,17 +19,17 @@ from tests.tiny_runs import made_up_text, run_training, undone
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.training import setup as start
 
-WHY_NO_GPU = why_no_cuda()  # asked once; empty if there is one
+WHY_NO_GPU = why_no_cuda()  # empty if there is one
 
 
 def device_called(kind):
-    """The device that stands for this kind, while a test runs: "emulated" is a CPU that calls itself cuda."""
+    """The name of a device of this kind, while a test runs; "emulated" is a CPU under the name cuda."""
     if kind == "standin":
         with standin_device() as name:
             yield name
     elif kind == "emulated":
         if not COMPILER:
-            pytest.skip("the emulated GPU compiles kernels with g++, which is not there")
+            pytest.skip("the emulated GPU compiles kernels with g++, which is missing")
         with emulated_cuda() as name:
             yield name
     else:
@@ -55,8 +55,8 @@ def pytest_addoption(parser):
 
 
 def pytest_generate_tests(metafunc):
-    """On which devices a test runs: those of the fixtures `device` and `cuda`, or by the lists of places.py."""
-    # Where there is no GPU, and nobody asks for one by `-m gpu`, thousands of tests need not be made to be skipped.
+    """Choose the devices of a test: by the fixtures `device` and `cuda`, or by the lists in places.py."""
+    # Without a GPU and without `-m gpu`, thousands of tests that would be skipped are not even made.
     is_for_gpu = "gpu" in metafunc.config.getoption("markexpr") or not WHY_NO_GPU
     on_gpu = [pytest.param("cuda", marks=pytest.mark.gpu)] if is_for_gpu else []
     chosen = {"device": ["cpu", "standin", "emulated"], "cuda": ["emulated"]}
@@ -70,9 +70,9 @@ def pytest_generate_tests(metafunc):
     metafunc.parametrize("place", ["cpu", *by_default, *on_gpu], indirect=True)
 
 
-@pytest.hookimpl(tryfirst=True)  # before marks are looked at
+@pytest.hookimpl(tryfirst=True)  # before marks are evaluated
 def pytest_collection_modifyitems(config, items):
-    """Say at once what cannot run here, instead of asking again before each of some thousand tests."""
+    """Mark at once what cannot run here, instead of checking again before each of thousands of tests."""
     for item in items:
         file = places.name_of(item).split("::")[0]
         if file in places.WITHOUT_KERNELS and "[emulated" in item.name:
@@ -85,7 +85,7 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_collection_finish():
-    """Keep Python's search for circles of references out of what stays to the end: pytest's items, parsed files."""
+    """Exclude from garbage collection what lives to the end: pytest's items, parsed files."""
     gc.freeze()
 
 
@@ -106,10 +106,10 @@ def place(request):
 
 @pytest.fixture(autouse=True, scope="session")
 def one_core():
-    """Runs take one process unless they ask for more: starting others would take most of the tests' time."""
+    """Runs use one process unless they request more: starting others would take most of the tests' time."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(start, "available_cores", lambda: 1)
-        patch.setattr(os, "fsync", lambda file: None)  # no test cuts the power: waiting for the disk proves nothing
+        patch.setattr(os, "fsync", lambda file: None)  # no test cuts the power, so waiting for the disk proves nothing
         yield
 
 
@@ -125,7 +125,7 @@ def workplace(tmp_path, monkeypatch):
 
 @pytest.fixture(scope="module")
 def long_trained(tmp_path_factory):
-    """The folder of a run; made once for a file, because no test changes it."""
+    """The folder of a run; made once per file, because no test changes it."""
     folder = tmp_path_factory.mktemp("trained")
     (folder / "text.txt").write_text(made_up_text(), encoding="utf-8")
     settings = {"max_iters": 40, "eval_interval": 40, "eval_iters": 0}

@@ -1,8 +1,8 @@
-"""Tests run again on a GPU: what they make without naming a device lies on the device that it is the turn of.
+"""Tests run again on a GPU: tensors that a test makes without naming a device lie on the device under test.
 
 Most tests say `Tensor([1.0, 2.0])` or `GPT(config)` and name no device. For the files in ON_EVERY_DEVICE the fixture
-`place` (conftest.py) runs each of them on the CPU and on cuda. Only the tests are meant: a tensor that the project
-makes without naming a device lies on the CPU as ever, meets those of the test, and fails.
+`place` (conftest.py) runs each of them on the CPU and on cuda. This affects test code only: a tensor that the product
+makes without naming a device still lies on the CPU, so combining it with those of the test fails.
 
     pytest -m gpu                    on the GPU; skipped where there is none
     pytest -m gpu --emulate-gpu      the same tests on the emulated one
@@ -49,29 +49,30 @@ ON_EVERY_DEVICE = """
 EMULATED_BY_DEFAULT = """
     tinygrad_lite/debug/test_anomaly tinygrad_lite/test_nn tinygrad_lite/test_tensor
 """.split()
-# Primitives have no kernels, so on the emulated GPU they are what they are on the stand-in: only with `-m slow`.
+# Primitives have no kernels, so the emulated GPU tests nothing that the stand-in does not: only with `-m slow`.
 WITHOUT_KERNELS = "tinygrad_lite/test_ops tinygrad_lite/test_device".split()
-CPU_ONLY = {  # and why
+CPU_ONLY = {  # and the reasons
     "tinygrad_lite/test_tensor::test_data_is_copied_and_wrap_does_not_copy": "memory of the host",
     "tinygrad_lite/test_tensor::test_numpy_is_a_read_only_view": "a view of the CPU's memory; from a GPU it is a copy",
-    "tinygrad_lite/test_tensor::test_numpy_takes_a_tensor_for_an_array": "of a tensor on the host",
-    "tinygrad_lite/test_tensor::test_a_gradient_is_not_lost_on_the_way_to_numpy": "the same",
+    "tinygrad_lite/test_tensor::test_numpy_accepts_a_tensor_as_an_array": "memory of the host",
+    "tinygrad_lite/test_tensor::test_conversion_to_numpy_never_drops_a_gradient_silently": "the same",
     "tinygrad_lite/test_tensor::test_arrays_beside_a_tensor_become_constants": "NumPy's arrays do not mix with a GPU's",
-    "tinygrad_lite/test_tensor::test_one_hot_of_no_class": "on a GPU nobody looks: it would wait",
+    "tinygrad_lite/test_tensor::test_one_hot_refuses_an_unknown_class": "not checked on a GPU",
     "tinygrad_lite/test_ops::test_neither_inputs_nor_incoming_gradient_are_written": "memory that cannot be written",
-    "tinygrad_lite/test_ops_edges::test_numpy_array_on_the_left": "NumPy's arrays do not mix with those of a GPU",
+    "tinygrad_lite/test_ops_edges::test_a_numpy_array_may_stand_on_the_left": "NumPy's arrays do not mix with a GPU's",
     "tinygrad_lite/test_ops_edges::test_numbers_take_the_tensors_type_if_they_can": "the same",
-    "tinygrad_lite/test_backward::test_gradients_share_no_memory": "CuPy does not say what can be written",
+    "tinygrad_lite/test_backward::test_gradients_share_no_memory": "CuPy has no flag for what can be written",
     "tinygrad_lite/debug/test_gradcheck::test_views_are_nudged_in_place": "memory of the host",
-    "tinygrad_lite/functional/test_embedding::test_a_token_outside_the_table": "on a GPU nobody looks: it would wait",
-    "tinygrad_lite/functional/test_cross_entropy::test_a_target_outside_the_vocabulary": "the same",
-    "test_train::test_a_missing_device_is_refused_and_auto_reports_its_choice": "about having none",
-    "test_sample::test_devices": "about having none",
-    "test_train_resume::test_a_signal_saves_and_says_how_to_resume": "in a process of its own",
-    "tinygrad_lite/functional/test_attention::test_any_division_into_blocks_gives_the_same": "the CPU's blocks",
-    "tinygrad_lite/functional/test_attention::test_one_draw_of_dropout_in_either_version": "a GPU draws otherwise",
+    "tinygrad_lite/functional/test_embedding::test_a_token_outside_the_table_is_refused": "not checked on a GPU",
+    "tinygrad_lite/functional/test_cross_entropy::test_a_target_outside_the_vocabulary_is_refused": "the same",
+    "test_train::test_a_missing_device_is_refused_and_auto_reports_its_choice": "for machines without a GPU",
+    "test_sample::test_a_missing_device_is_refused_and_auto_reports_its_choice": "for machines without a GPU",
+    "test_train_resume::test_a_signal_saves_and_says_how_to_resume": "runs in a separate process",
+    "tinygrad_lite/functional/test_attention::test_any_division_into_blocks_gives_the_same_results": "the CPU's blocks",
+    "tinygrad_lite/functional/test_attention::test_dropout_is_the_same_in_both_versions": "a GPU draws differently",
     "tinygrad_lite/functional/test_dropout::test_both_versions_drop_the_same_elements": "the same",
-    "tinygrad_lite/functional/test_registry::test_the_switch_changes_what_really_runs": "needs a fused version of all",
+    "tinygrad_lite/functional/test_dropout::test_torch_agrees_given_the_mask": "the same",
+    "tinygrad_lite/functional/test_registry::test_the_switch_changes_which_version_runs": "needs all fused versions",
 }
 TOO_LONG_TO_EMULATE = {"seq2seq/test_toys::test_reversal_is_learned_perfectly"}  # half an hour
 
@@ -79,13 +80,13 @@ _here = "cpu"
 
 
 def here() -> str:
-    """The device that it is the turn of."""
+    """The device under test."""
     return _here
 
 
 @contextmanager
 def elsewhere() -> Iterator[str]:
-    """Inside, there is another device than the one that it is the turn of; gives its name."""
+    """Inside, there is a second device beside the one under test; yields its name."""
     if _here == "cpu":
         with standin_device() as name:
             yield name
@@ -99,7 +100,7 @@ def there_and_back(x: Tensor, fn: Callable[[Tensor], Tensor] = lambda x: x) -> T
 
 
 def is_fused(name: str) -> bool:
-    """Whether an operation has a version of its own for the device that it is the turn of."""
+    """Whether an operation has a fused version for the device under test."""
     operation = REGISTRY[name]
     return operation.version_for(_here) is not operation.composed
 
@@ -111,25 +112,25 @@ def fill(tensor: Tensor, values: Any) -> None:
 
 
 def name_of(item: pytest.Item) -> str:
-    """What a test is called in the lists above: "gpt/test_model::test_it_learns" is in tests/gpt/test_model.py."""
+    """A test's name in the lists above: "gpt/test_data::test_x" is `test_x` in tests/gpt/test_data.py."""
     folder = TESTS if TESTS in item.path.parents else item.path.anchor
     return f"{item.path.relative_to(folder).with_suffix('').as_posix()}::{getattr(item, 'originalname', item.name)}"
 
 
 def called_by_a_test() -> bool:
-    """Whether the caller of the function that asks is in one of the tests' files."""
+    """Whether the function that calls this one was itself called from a file of the tests."""
     return sys._getframe(2).f_code.co_filename.startswith(str(TESTS))
 
 
 def kinds_of(kind: type) -> Iterator[type]:
-    """A class and all that are derived from it."""
+    """A class and all its subclasses."""
     yield kind
     for derived in kind.__subclasses__():
         yield from kinds_of(derived)
 
 
-def made_there(init: Callable) -> Callable:
-    """A tensor's `__init__` that takes the device whose turn it is for the one that a test does not name."""
+def placed_tensor(init: Callable) -> Callable:
+    """A tensor's `__init__` whose default device is the one under test."""
 
     @functools.wraps(init)
     def make(self: Tensor, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False):
@@ -139,8 +140,8 @@ def made_there(init: Callable) -> Callable:
     return make
 
 
-def moved_there(init: Callable) -> Callable:
-    """The `__init__` of a parameter or module, which moves what a test makes once it is complete."""
+def placed_module(init: Callable) -> Callable:
+    """The `__init__` of a parameter or module that a test makes: at its end, the parameters move to the device."""
 
     @functools.wraps(init)
     def make(self: Parameter | Module, *args: Any, **options: Any) -> None:
@@ -153,8 +154,8 @@ def moved_there(init: Callable) -> Callable:
     return make
 
 
-def filled_there(maker: Callable) -> staticmethod:
-    """`Tensor.zeros` and its like, on the device whose turn it is if a test names none."""
+def placed_constructor(maker: Callable) -> staticmethod:
+    """A constructor such as `Tensor.zeros`, whose default device in tests is the one under test."""
 
     @functools.wraps(maker)
     def make(*args: Any, **options: Any) -> Tensor:
@@ -163,8 +164,8 @@ def filled_there(maker: Callable) -> staticmethod:
     return staticmethod(make)
 
 
-def told_where(main: Callable) -> Callable:
-    """A script that computes on the device whose turn it is, if its command line names none."""
+def placed_script(main: Callable) -> Callable:
+    """A script whose default device is the one under test."""
 
     @functools.wraps(main)
     def run(argv: list[str]) -> int:
@@ -180,14 +181,14 @@ def tests_on(device: str) -> Iterator[None]:
     global _here
     _here = device
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Tensor, "__init__", made_there(Tensor.__init__))
+        patch.setattr(Tensor, "__init__", placed_tensor(Tensor.__init__))
         for kind in (*kinds_of(Parameter), *kinds_of(Module)):
             if "__init__" in vars(kind):
-                patch.setattr(kind, "__init__", moved_there(kind.__init__))
+                patch.setattr(kind, "__init__", placed_module(kind.__init__))
         for name in ("full", "zeros", "ones", "arange", "eye", "rand", "randn"):
-            patch.setattr(Tensor, name, filled_there(getattr(Tensor, name)))
+            patch.setattr(Tensor, name, placed_constructor(getattr(Tensor, name)))
         for script in (train, sample, evaluate):
-            patch.setattr(script, "main", told_where(script.main))
+            patch.setattr(script, "main", placed_script(script.main))
         try:
             yield
         finally:

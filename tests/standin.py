@@ -1,9 +1,9 @@
 """An array type that treats host arrays as CuPy does: it refuses them. It stands in for a GPU where there is none.
 
 A `StandInArray` hides a NumPy array and computes with it, but a NumPy array of one axis or more as the other operand,
-as an index, or as a value to be written raises TypeError, and so does every silent way back to the host. Code that
-mixes the two by mistake therefore fails in the tests, without a GPU. Numbers may mix, as they may with CuPy, and
-reductions give 0-d arrays, not numbers, as CuPy's do.
+as an index, or as a value to be written raises TypeError, and so does every implicit conversion to the host. Code that
+mixes the two by mistake therefore fails in the tests, without a GPU. Numbers may mix, as with CuPy, and reductions
+give 0-d arrays, not numbers, as CuPy's do.
 """
 
 import weakref
@@ -17,13 +17,13 @@ import numpy as np
 from tinygrad_lite import device
 
 _owners: Any = weakref.WeakValueDictionary()
-fence: Callable[[int, int], None] | None = None  # is told the bytes around each array, which nobody may touch
+fence: Callable[[int, int], None] | None = None  # called with the bytes around each array, which nothing may access
 
 
 def moved(array: np.ndarray) -> np.ndarray:
-    """A copy that begins at a multiple of 512 bytes, as arrays of CuPy do that are no views.
+    """A copy that begins at a multiple of 512 bytes, as CuPy's arrays do unless they are views.
 
-    What a kernel fetches at once depends on where its arrays begin, and the last digit of a sum depends on that.
+    What a kernel fetches at once depends on its arrays' addresses, and the last digit of a sum depends on that.
     """
     room = np.empty(array.nbytes + 2048, np.uint8)  # more than NumPy would keep for the next array of this size
     start = -room.__array_interface__["data"][0] % 512
@@ -37,13 +37,13 @@ def moved(array: np.ndarray) -> np.ndarray:
 
 
 class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """A NumPy array in disguise; all operators arrive at `__array_ufunc__`."""
+    """A wrapped NumPy array; all operators arrive at `__array_ufunc__`."""
 
     def __init__(self, hidden: np.ndarray) -> None:
         if hidden.dtype.kind in "OSUMm":
             raise ValueError(f"Unsupported dtype {hidden.dtype}")
         self.hidden = hidden if hidden.base is not None else moved(hidden)
-        # A view holds on to the array whose memory it shows, as NumPy's and CuPy's do.
+        # A view keeps the array whose memory it shares alive, as NumPy's and CuPy's do.
         owner = _owners.setdefault(id(self.hidden.base), self)
         self.owner = None if owner is self else owner
 
@@ -54,16 +54,16 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
         return _call(function, args, options)
 
     def __array__(self, *args: Any, **options: Any) -> np.ndarray:
-        raise TypeError("a stand-in array does not become a host array by itself: use to_host")
+        raise TypeError("a stand-in array is not converted to a host array implicitly: use to_host")
 
     @property
     def data(self) -> SimpleNamespace:
-        """Where the memory is, as CuPy tells it: `array.data.ptr`."""
+        """The address of the memory, as in CuPy: `array.data.ptr`."""
         return SimpleNamespace(ptr=self.hidden.ctypes.data)
 
     @property
     def base(self) -> Any:
-        """The array whose memory this view shows; None if it is no view."""
+        """The array whose memory this view shares; None if it is not a view."""
         return None if isinstance(self.hidden.base, memoryview) else self.hidden.base
 
     def __getattr__(self, name: str) -> Any:
@@ -76,7 +76,7 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
     def __getitem__(self, index: Any) -> Any:
         index = _unwrap(index)
         found = self.hidden[index]
-        if isinstance(found, np.generic):  # a single element, too, is a view here, as CuPy's are
+        if isinstance(found, np.generic):  # a single element is a view too, as in CuPy
             found = self.hidden[(*(index if isinstance(index, tuple) else (index,)), ...)]
         return _wrap(found)
 
@@ -94,7 +94,7 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 class StandInModule:
-    """numpy, but for stand-in arrays; only `array` and `asarray` take host arrays, and copy them over."""
+    """numpy for stand-in arrays; only `array` and `asarray` accept host arrays, and copy them."""
 
     def __getattr__(self, name: str) -> Any:
         attribute = getattr(np, name)
@@ -118,7 +118,7 @@ def _unwrap(value: Any) -> Any:
     if isinstance(value, StandInArray):
         return value.hidden
     if isinstance(value, np.ndarray) and value.ndim:
-        raise TypeError(f"a host array of shape {value.shape} meets a stand-in array")
+        raise TypeError(f"a host array of shape {value.shape} is combined with a stand-in array")
     if isinstance(value, (tuple, list)):
         return type(value)(_unwrap(part) for part in value)
     if isinstance(value, dict):
@@ -134,7 +134,7 @@ def _wrap(value: Any) -> Any:
 
 @contextmanager
 def standin_device() -> Iterator[str]:
-    """Inside, there is a device called `standin`; gives its name."""
+    """Inside, there is a device called `standin`; yields its name."""
     standin = device.Device(
         name="standin",
         xp=StandInModule(),

@@ -1,4 +1,4 @@
-"""The pages in docs/ show what happens: every `>>>` of theirs is run, page by page, and must print what is below it.
+"""Every `>>>` example in docs/ is run, page by page, and must print what is shown below it.
 
 docs/api.md lists the public names, each with the first sentence of its documentation.
 """
@@ -23,7 +23,7 @@ PAGES = sorted((ROOT / "docs").glob("**/*.md"))
 
 
 def session(page: str) -> str:
-    """The Python blocks of a page; all else becomes empty lines, so that line numbers stay those of the page."""
+    """The Python blocks of a page; all else becomes empty lines, so that line numbers stay the same."""
     kept, inside = [], False
     for line in page.splitlines():
         if line.startswith("```"):
@@ -34,13 +34,13 @@ def session(page: str) -> str:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT / "docs")))
-def test_a_page_prints_what_it_shows(path, monkeypatch):
+def test_the_examples_on_a_page_print_what_it_shows(path, monkeypatch):
     monkeypatch.syspath_prepend(path.parent)  # a chapter of the course imports the files beside it
     test = doctest.DocTestParser().get_doctest(
         session(path.read_text(encoding="utf-8")), {"__name__": "__main__"}, path.name, str(path), 0
     )
     said = []
-    with undone(), random_key(0):  # whatever seed a page sets is forgotten again
+    with undone(), random_key(0):  # undoes any seed that a page sets
         outcome = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
     for name, module in list(sys.modules.items()):  # another chapter may have a file of the same name
         if path.parent in Path(getattr(module, "__file__", None) or "/").parents:

@@ -1,4 +1,4 @@
-"""The architecture as a table: layers import downwards only. And what no file of the project may contain.
+"""The architecture as a table: layers import downwards only. And rules for all files of the project.
 
 The files are read with `ast`, not imported, so an import inside a function counts too.
 """
@@ -15,8 +15,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-# From the bottom to the top: a module imports from layers below its own. Within one layer it may import another
-# module too, as long as no circle arises. A name with ".*" stands for all modules of a package.
+# From the bottom to the top: a module imports from layers below its own, and from other modules of its layer as long as
+# there is no circular import. A name with ".*" stands for all modules of a package.
 LAYERS = [
     ["tinygrad_lite.cli", "tinygrad_lite.cli.errors", "tinygrad_lite.cli.console"],
     ["tinygrad_lite.device", "tinygrad_lite.cuda.find", "tinygrad_lite.autograd", "tinygrad_lite.spelling"],
@@ -55,7 +55,7 @@ FILES = {
 
 
 class ForEditors(ast.NodeTransformer):
-    """Removes what stands under `if TYPE_CHECKING`: it is never run."""
+    """Removes the code under `if TYPE_CHECKING`, which is never run."""
 
     def visit_If(self, statement: ast.If) -> ast.AST:
         return ast.Pass() if ast.unparse(statement.test) == "TYPE_CHECKING" else self.generic_visit(statement)
@@ -101,7 +101,7 @@ def imports_at_start(module: str) -> set[str]:
     return {target for target, _ in imports(parsed) if target in FILES}
 
 
-def test_the_table_names_no_module_that_is_gone():
+def test_the_table_names_only_modules_that_exist():
     gone = [name for names in LAYERS for name in names if not name.endswith(".*") and name not in FILES]
     assert not gone
 
@@ -112,16 +112,16 @@ def test_every_module_is_in_the_table_and_imports_downwards_only():
             assert layer(target) <= layer(module), f"{module} imports {target}, which lies above it"
 
 
-def test_no_imports_run_in_a_circle():
+def test_there_are_no_circular_imports():
     edges = {module: imports_at_start(module) for module in FILES}
     while leaves := [module for module, targets in edges.items() if not targets & edges.keys()]:
         for module in leaves:
             del edges[module]
-    assert not edges, f"there is a circle of imports among {sorted(edges)}"
+    assert not edges, f"there are circular imports among {sorted(edges)}"
 
 
-def test_the_library_needs_few_others():
-    """Four packages come with it; CuPy, tokenizers, matplotlib and others may be there; torch is for benchmarks."""
+def test_the_library_imports_only_known_packages():
+    """Four packages are always installed; CuPy, tokenizers, matplotlib and others may be; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
     known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
     known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2"}
@@ -130,7 +130,7 @@ def test_the_library_needs_few_others():
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"
 
 
-def test_cupy_is_imported_in_the_folder_for_gpus_alone():
+def test_cupy_is_imported_only_in_the_folder_for_gpus():
     cupy = {"cupy", "cupy_backends", "cupyx"}
     importers = {module for module in FILES for target, _ in imports(tree(module)) if target.split(".")[0] in cupy}
     assert "tinygrad_lite.cuda.find" in importers
@@ -161,7 +161,7 @@ def calls(module: str) -> Iterator[tuple[str, str, ast.Call]]:
 
 
 def test_every_text_file_is_opened_with_an_encoding():
-    """Without one, Python takes the system's, and German letters break on some of them."""
+    """Without one, Python uses the system's, which on some systems cannot represent German letters."""
     for module in FILES:
         for owner, function, call in calls(module):
             if (function == "open" and owner not in ("os", "tarfile", "archive", "Image")) or function in (
@@ -181,7 +181,7 @@ def test_every_text_file_is_opened_with_an_encoding():
                 assert named, f"{FILES[module]}:{call.lineno} reads a program's output without an encoding"
 
 
-def test_the_package_brings_its_parts_and_changes_nothing():
+def test_importing_the_package_loads_its_parts_and_changes_nothing():
     program = """
 import os, sys
 before = dict(os.environ)

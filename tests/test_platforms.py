@@ -1,6 +1,6 @@
-"""What is different on macOS and Windows, switched on here: the fallbacks work, and the rest does not depend on it.
+"""The differences of macOS and Windows, simulated: the fallbacks work, and the rest does not depend on the system.
 
-docs/platforms.md is the list of what users see.
+docs/platforms.md lists what users see.
 """
 
 import ast
@@ -47,9 +47,9 @@ NOT_ON_WINDOWS = {
 }
 
 
-def test_no_module_needs_what_one_system_lacks():
+def test_no_module_needs_what_another_system_lacks():
     for module in FILES:
-        for statement in tree(module).body:  # inside a function that asks for the system first, it may
+        for statement in tree(module).body:  # allowed inside a function that checks the system first
             modules = []
             if isinstance(statement, ast.Import):
                 modules = [alias.name for alias in statement.names]
@@ -61,15 +61,15 @@ def test_no_module_needs_what_one_system_lacks():
                 assert node.attr not in NOT_ON_WINDOWS.get(node.value.id, ()), f"{FILES[module]}:{node.lineno}"
 
 
-def test_every_text_file_is_written_with_the_same_ends_of_lines():
-    """Without `newline`, Windows would write others, and the bytes would depend on the system."""
+def test_every_text_file_is_written_with_the_same_line_endings():
+    """Without `newline`, Windows would write \\r\\n, and the bytes would depend on the system."""
     for module in FILES:
         for owner, function, call in calls(module):
             modes = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
             to_write = any(set(mode) <= set("rwaxt+") and set(mode) & set("wax+") for mode in modes)
             if function == "write_text" or (function == "open" and owner not in ("os", "tarfile") and to_write):
                 named = any(keyword.arg == "newline" for keyword in call.keywords)
-                assert named, f"{FILES[module]}:{call.lineno} writes the system's own ends of lines"
+                assert named, f"{FILES[module]}:{call.lineno} writes the system's own line endings"
 
 
 # --- Windows: locks, renaming, pipes, colours -----------------------------------------------------------------
@@ -78,8 +78,8 @@ def test_every_text_file_is_written_with_the_same_ends_of_lines():
 class Msvcrt(SimpleNamespace):
     """Windows' module for locks, as far as it is used.
 
-    A lock is on a byte of a file, that at the handle's position, and belongs to the handle; the file may be shorter.
-    It is ended by unlocking. (Closing the file ends it too, but nobody says when.)
+    A lock is on the byte of a file at the handle's position, even beyond its end, and belongs to the handle. Unlocking
+    ends it. (Closing the file does too, but it is not specified when.)
     """
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class Msvcrt(SimpleNamespace):
 
 @pytest.fixture
 def windows(monkeypatch):
-    """Windows, as far as it can be had: its locks, no fcntl, and no folder that can be opened or forced to the disk."""
+    """Windows, as far as it can be simulated: its locks, no fcntl, and folders that cannot be opened or fsynced."""
     for module in (run, checkpoint):
         monkeypatch.setattr(module, "POSIX", False)
     monkeypatch.setattr(console, "WINDOWS", True)
@@ -118,9 +118,9 @@ def windows(monkeypatch):
 
 @pytest.fixture
 def open_files_stay(monkeypatch):
-    """As on Windows, a file that this process has open, or a part of it in memory, is neither replaced nor removed."""
+    """As on Windows, a file that this process has open or mapped can be neither replaced nor removed."""
     if not Path("/proc/self/maps").exists():
-        pytest.skip("only Linux says in /proc which files a process has open")
+        pytest.skip("only Linux lists in /proc which files a process has open")
     calls = {name: getattr(os, name) for name in ("replace", "unlink")}
 
     def refuse_if_open(path):
@@ -142,7 +142,7 @@ def open_files_stay(monkeypatch):
     monkeypatch.setattr(os, "unlink", busy_unlink)
 
 
-def test_a_folder_is_locked_by_what_windows_has(tmp_path, windows):
+def test_a_folder_is_locked_with_the_functions_of_windows(tmp_path, windows):
     for _ in range(2):
         with (
             RunFolder(tmp_path).locked(),
@@ -154,10 +154,10 @@ def test_a_folder_is_locked_by_what_windows_has(tmp_path, windows):
         1 / 0  # noqa: B018
     with RunFolder(tmp_path).locked():
         pass
-    assert (tmp_path / "lock").read_bytes() == b""  # so everybody's position in it is the same
+    assert (tmp_path / "lock").read_bytes() == b""  # so that everyone locks the same byte
 
 
-def test_the_stand_in_for_open_files_is_one(tmp_path, open_files_stay):
+def test_open_files_can_neither_be_replaced_nor_removed_here(tmp_path, open_files_stay):
     (tmp_path / "one").write_bytes(b"1")
     (tmp_path / "two").write_bytes(b"2")
     with open(tmp_path / "one", "rb"):
@@ -168,8 +168,8 @@ def test_the_stand_in_for_open_files_is_one(tmp_path, open_files_stay):
     os.replace(tmp_path / "two", tmp_path / "one")
 
 
-def test_whole_runs_on_windows(workplace, windows, open_files_stay, monkeypatch):
-    """A run, its continuation and one in its place: nothing of POSIX, and no file of its own in its way."""
+def test_whole_runs_work_on_windows(workplace, windows, open_files_stay, monkeypatch):
+    """A run, a resumed one and one that overwrites it: no POSIX functions, and no file of its own left open."""
     monkeypatch.setattr(checkpoint.time, "sleep", lambda seconds: pytest.fail("a file of the run's own was open"))
     folder = run_training(max_iters=4, keep=1, sample_tokens=5)
     assert train.main(["--resume", "--out_dir=run", "--max_iters=6"]) == 0
@@ -179,7 +179,7 @@ def test_whole_runs_on_windows(workplace, windows, open_files_stay, monkeypatch)
     assert checkpoint.load_checkpoint(folder.last).step == 1
 
 
-def test_a_file_that_someone_has_open_is_replaced_a_moment_later(tmp_path, windows, monkeypatch):
+def test_a_file_opened_by_another_program_is_replaced_a_moment_later(tmp_path, windows, monkeypatch):
     """Windows answers PermissionError until the other program closes the file."""
     waited, replace = [], os.replace
 
@@ -205,7 +205,7 @@ def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, mo
     monkeypatch.setattr(checkpoint.time, "sleep", waited.append)
     monkeypatch.setattr(os, "replace", busy)
     (tmp_path / "last").write_bytes(b"old")
-    for posix, times in ((False, 5), (True, 0)):  # on POSIX it means that the folder may not be written: no waiting
+    for posix, times in ((False, 5), (True, 0)):  # on POSIX it means that the folder is not writable: no waiting
         monkeypatch.setattr(checkpoint, "POSIX", posix)
         with pytest.raises(CheckpointError, match="the previous file is intact"):
             write_atomically(tmp_path / "last", b"new")
@@ -214,7 +214,7 @@ def test_a_file_that_stays_open_is_an_error_that_leaves_the_old_one(tmp_path, mo
     assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"old"]
 
 
-def test_a_scanner_that_holds_the_new_file_too_changes_no_message(tmp_path, monkeypatch):
+def test_a_scanner_that_opens_the_new_file_does_not_change_the_message(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "replace", busy)
     monkeypatch.setattr(os, "unlink", busy)
     with pytest.raises(CheckpointError, match="the previous file is intact"):
@@ -222,7 +222,7 @@ def test_a_scanner_that_holds_the_new_file_too_changes_no_message(tmp_path, monk
 
 
 @pytest.mark.parametrize("name", ["con", "a?b", "aux.txt"])
-def test_a_name_that_the_system_forbids_is_one_sentence(tmp_path, monkeypatch, name):
+def test_a_name_that_the_system_forbids_gives_one_sentence(tmp_path, monkeypatch, name):
     def forbidden(path, **_):
         raise OSError(errno.EINVAL, "The directory name is invalid", str(path))
 
@@ -247,11 +247,11 @@ def test_the_old_console_of_windows_gets_no_colours(variable, expected, monkeypa
     assert wants_colour()
 
 
-# --- everywhere but on Debian ---------------------------------------------------------------------------------
+# --- everywhere except on Debian ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("error", [TypeError, OSError, AttributeError])
-def test_without_glibc_the_memory_is_left_as_it_is(error, monkeypatch):
+def test_without_glibc_memory_is_not_tuned(error, monkeypatch):
     """ctypes.CDLL(None) is a TypeError on Windows, and macOS has no mallopt."""
 
     def none_of_it(name):
@@ -276,7 +276,7 @@ def test_without_a_home_a_corpus_is_used_but_not_kept(monkeypatch, tmp_path):
     for name in ("TINYGRAD_LITE_CACHE", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # what it does when it knows no home
+    monkeypatch.setattr(os.path, "expanduser", lambda path: path)  # as it does without a home folder
     monkeypatch.setitem(corpora.RECIPES, "faust", replace(corpora.RECIPES["faust"], make=made_up_text))
     said = []
     assert corpora.load_corpus("faust", said.append).text == made_up_text()
@@ -286,7 +286,7 @@ def test_without_a_home_a_corpus_is_used_but_not_kept(monkeypatch, tmp_path):
 
 # --- terminals and pipes with another encoding ----------------------------------------------------------------
 
-# What many a Windows says about its pipes, and a system without a locale about its files. And Python shall complain
+# The encodings of pipes on many Windows systems, and of files on a system without a locale. And Python must complain
 # wherever the choice of an encoding is left to the system.
 FOREIGN = {
     "PYTHONIOENCODING": "cp1252",
@@ -299,8 +299,8 @@ FOREIGN = {
 PROMPT = "Grün – süß ☃"
 
 
-def abroad(*words: str, typed: str = "") -> tuple[str, str]:
-    """Run a command where nothing is UTF-8 by itself: what it wrote to stdout and stderr, both UTF-8 all the same."""
+def run_in_foreign_locale(*words: str, typed: str = "") -> tuple[str, str]:
+    """Run a command where nothing is UTF-8 by default: what it wrote to stdout and stderr, both in UTF-8."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), **FOREIGN}
     command = [sys.executable, *words]
     done = subprocess.run(command, input=typed.encode(), capture_output=True, check=False, env=environment)
@@ -311,14 +311,14 @@ def abroad(*words: str, typed: str = "") -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
-    """A folder with a text and a run that was made abroad."""
-    folder = tmp_path_factory.mktemp("abroad")
+    """A folder with a text and a run made in such an environment."""
+    folder = tmp_path_factory.mktemp("foreign")
     before = Path.cwd()
     os.chdir(folder)
     try:
         Path("text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
         words = arguments(max_iters=2, eval_interval=2, sample_tokens=40, workers=1)
-        out, _ = abroad(str(ROOT / "train.py"), *words)
+        out, _ = run_in_foreign_locale(str(ROOT / "train.py"), *words)
         assert set("üöß") & set(out)
         assert set("üöß") & set(Path("run", "samples.txt").read_text(encoding="utf-8"))
         yield folder
@@ -337,9 +337,9 @@ def trained(tmp_path_factory):
         ("-m tinygrad_lite.tokenizers.compare text.txt --vocab_size 300", "", "ü"),
     ],
 )
-def test_commands_read_and_write_utf8_whatever_the_system_speaks(trained, command, typed, written):
+def test_commands_read_and_write_utf8_in_any_locale(trained, command, typed, written):
     Path("prompt.txt").write_text(PROMPT, encoding="utf-8", newline="\n")
-    out, err = abroad(*command.replace("sample.py", str(ROOT / "sample.py")).split(), typed=typed)
+    out, err = run_in_foreign_locale(*command.replace("sample.py", str(ROOT / "sample.py")).split(), typed=typed)
     assert written in out
     if typed or "FILE:" in command:
         assert "warning: the model never saw" in err
@@ -351,7 +351,7 @@ def test_commands_read_and_write_utf8_whatever_the_system_speaks(trained, comman
 
 @pytest.mark.parametrize("script", ["train.py", "sample.py"])
 def test_before_the_installation_a_script_says_how_to_install(script):
-    """Without the packages, and without the project itself: a lone script, or one that sees no folder beside it."""
+    """Without the packages, and without the project itself, as for a lone copy of the script."""
     for options, missing in (("-S", "numpy"), ("-SI", "numpy|tinygrad_lite")):
         done = subprocess.run([sys.executable, options, ROOT / script], capture_output=True, encoding="utf-8")
         assert done.returncode == 1
@@ -359,7 +359,7 @@ def test_before_the_installation_a_script_says_how_to_install(script):
         assert re.fullmatch(expected, done.stderr)
 
 
-def test_ends_of_lines_are_the_same_bytes_everywhere(workplace):
+def test_line_endings_are_the_same_on_every_system(workplace):
     folder = run_training(max_iters=4, sample_tokens=30)
     for path in (folder.metrics, folder.samples, folder.options):
         assert b"\r" not in path.read_bytes(), path
@@ -369,7 +369,7 @@ def test_ends_of_lines_are_the_same_bytes_everywhere(workplace):
     assert run_training(out_dir="two", max_iters=2).last.read_bytes() == before
 
 
-def test_presets_are_read_with_either_ends_of_lines(tmp_path):
+def test_presets_are_read_with_either_line_ending(tmp_path):
     """Git for Windows may have changed them."""
     for path in (ROOT / "presets").glob("*.toml"):
         changed = tmp_path / path.name

@@ -1,6 +1,6 @@
-"""The commands of the README and of docs/, run one after the other as a reader would: a made-up text, tiny models.
+"""The commands of the README and of docs/ are run one after the other, with a made-up text and tiny models.
 
-The pages name presets, modules, files and commands: all of them exist.
+All presets, modules, files and commands that the pages name exist.
 """
 
 import doctest
@@ -32,7 +32,7 @@ from tinygrad_lite.tokenizers.byte import ByteTokenizer
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-# In the order in which they are read: the later ones use runs that the README's commands have made.
+# In the order of reading: later pages use the runs of the README's commands.
 GUIDES = [
     ROOT / "docs" / f"{name}.md" for name in ("runs", "pretrained", "corpora", "translation", "performance", "gpu")
 ]
@@ -62,7 +62,7 @@ def commands(page: str) -> list[str]:
 
 @pytest.fixture
 def newcomer(tmp_path, monkeypatch):
-    """A folder with the files that the README speaks of, and a cache with a text called goethe."""
+    """A folder with the files that the README mentions, and a cache with a text called goethe."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
     fetch.store("goethe", TEXT, {"source": "this test", "licence": "none"})
@@ -95,7 +95,7 @@ def test_every_training_and_sampling_command_works(newcomer, monkeypatch, capsys
 
 
 def run_command(command: str, monkeypatch, capsys) -> int:
-    """Run one command; 1 if it did what it should, 0 if it takes too long here or needs a package that is missing."""
+    """Run one command; 1 if it worked, 0 if it takes too long here or needs a missing package."""
     given, _, command = command.rpartition(" | ")
     if given:
         said = shlex.split(given)[1:]
@@ -111,7 +111,7 @@ def run_command(command: str, monkeypatch, capsys) -> int:
         with pytest.raises(DeviceError):
             sample.main(arguments)
         return 1
-    arguments = [word.replace("multi30k", "translate") for word in arguments]  # nobody has trained on captions here
+    arguments = [word.replace("multi30k", "translate") for word in arguments]  # there is no run on captions here
     translates = arguments[0] in ("out/reverse", "out/translate-de-en")
     if "smollm2" in arguments:  # which would be downloaded
         return 0
@@ -125,7 +125,7 @@ def run_command(command: str, monkeypatch, capsys) -> int:
 
 
 def run_training(arguments: list[str]) -> int:
-    """Run one training command, cut down; 1 if it did what it should."""
+    """Run one training command, shortened; 1 if it worked."""
     if "--help" in arguments:
         with pytest.raises(SystemExit) as stop:
             train.main(arguments)
@@ -143,7 +143,7 @@ def run_training(arguments: list[str]) -> int:
 
 
 def run_module(name: str, *arguments: str) -> int:
-    """Run a command that is a module; 1 if it did what it should, 0 if it could not be run."""
+    """Run a command that is a module; 1 if it worked, 0 if it could not be run."""
     if name.split(".")[0] == "benchmarks":  # these take too long here, or need PyTorch
         return 0
     extra = {"tinygrad_lite.training.plot": "matplotlib", "seq2seq.evaluate": "sacrebleu"}.get(name, "numpy")
@@ -160,7 +160,7 @@ def test_ci_installs_as_the_readme_says():
     assert "\npytest" in ci
 
 
-def test_the_readme_is_a_front_door():
+def test_the_readme_is_short_and_links_to_every_page():
     assert len(README.splitlines()) <= 170
     assert [path.name for path in PAGES if path.parent.name == "docs" and f"docs/{path.name}" not in README] == []
 
@@ -178,7 +178,7 @@ def test_a_page_names_only_files_that_exist(path):
     missing += [name for name in re.findall(r"python -m ([a-z][\w.]*)", page) if not importlib.util.find_spec(name)]
     for words in re.findall(r"pytest ([^`\n#]*)", page):
         missing += [word for word in words.split() if word.startswith("tests/") and not (ROOT / word).exists()]
-    if path.name != "CHANGELOG.md":  # which names files that were
+    if path.name != "CHANGELOG.md":  # which names former files
         folders = (ROOT / name for name in ("tinygrad_lite", "gpt", "seq2seq", "benchmarks", "tests"))
         known = [f"/{file.relative_to(ROOT).as_posix()}" for folder in folders for file in folder.glob("**/*.*")]
         known += ["/train.py", "/sample.py"]
@@ -193,8 +193,8 @@ def headings(page: str) -> set[str]:
     return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
 
 
-def test_the_twenty_translations_are_those_of_the_sentences_written_beforehand():
-    """All of them in order, with the reference translation beside what the model wrote, good or bad."""
+def test_the_twenty_translations_are_of_the_sentences_chosen_beforehand():
+    """All of them in order, good or bad, each with its reference translation."""
     page = (ROOT / "docs" / "translation.md").read_text(encoding="utf-8")
     lines = (ROOT / "tests" / "seq2seq" / "simple_sentences.tsv").read_text(encoding="utf-8").splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines()]
@@ -211,7 +211,7 @@ def test_the_readme_session_prints_what_it_shows():
     assert runner.summarize(verbose=False).failed == 0
 
 
-def test_the_version_is_the_changelogs_newest():
+def test_the_version_is_the_newest_in_the_changelog():
     newest = re.search(r"^## ([\d.]+)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)[1]
     assert newest == tinygrad_lite.__version__
     assert f'version = "{newest}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")

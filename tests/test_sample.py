@@ -34,7 +34,7 @@ def written(capsys, *arguments: object) -> str:
     return capsys.readouterr().out
 
 
-# --- what is written ----------------------------------------------------------------------------------------------
+# --- output -------------------------------------------------------------------------------------------------------
 
 
 def test_stdout_holds_the_prompt_and_the_text_only(trained, capsys):
@@ -51,7 +51,7 @@ def test_the_seed_determines_the_text(trained, capsys):
 
 
 @pytest.mark.parametrize("length", [5, 30])  # the context holds 8 tokens
-def test_greedy_is_temperature_0_and_a_beam_of_1_and_needs_no_cache(trained, capsys, length):
+def test_greedy_equals_temperature_0_and_a_beam_of_1_and_needs_no_cache(trained, capsys, length):
     common = ("--start", "Grau", "--max_new_tokens", length)
     greedy = written(capsys, *common, "--greedy")
     assert written(capsys, *common, "--temperature", 0) == greedy
@@ -59,7 +59,7 @@ def test_greedy_is_temperature_0_and_a_beam_of_1_and_needs_no_cache(trained, cap
     assert written(capsys, *common, "--greedy", "--use_cache=False") == greedy
 
 
-def test_several_samples_differ_and_the_first_is_that_of_one(trained, capsys):
+def test_several_samples_differ_and_the_first_equals_a_single_one(trained, capsys):
     common = ("--start", "Grau", "--max_new_tokens", 25)
     three = written(capsys, *common, "--num_samples", 3)
     texts = ["Grau" + part for part in three.split("Grau")[1:]]
@@ -85,7 +85,7 @@ def test_zero_new_tokens_give_the_prompt_alone(trained, capsys):
 # --- prompts ------------------------------------------------------------------------------------------------------
 
 
-def test_a_prompt_from_a_file_and_from_stdin(trained, capsys, monkeypatch):
+def test_a_prompt_may_come_from_a_file_or_from_stdin(trained, capsys, monkeypatch):
     expected = written(capsys, "--start", "Väter", "--max_new_tokens", 10)
     (trained / "prompt.txt").write_text("Väter", encoding="utf-8")
     assert written(capsys, "--start", "FILE:prompt.txt", "--max_new_tokens", 10) == expected
@@ -111,7 +111,7 @@ def test_a_prompt_longer_than_the_context_works(trained, capsys):
     assert written(capsys, "--start", prompt, "--max_new_tokens", 5).startswith(prompt)
 
 
-def test_prompts_that_cannot_be_read(trained, monkeypatch):
+def test_prompts_that_cannot_be_read_are_refused(trained, monkeypatch):
     with pytest.raises(OptionError, match="cannot be read"):
         sample.main(["--start", "FILE:missing.txt"])
     (trained / "latin.txt").write_bytes("schön".encode("latin-1"))
@@ -138,7 +138,7 @@ def test_a_closed_pipe_ends_quietly(trained):
 
 
 def test_without_a_prompt_there_is_no_warning_about_it(workplace, capsys):
-    """A text of one line has no line end; a prompt that is given is checked."""
+    """The default prompt, a line break, is unknown to a model of a one-line text; only a given prompt is checked."""
     (workplace / "line.txt").write_text(made_up_text().replace("\n", " "), encoding="utf-8")
     run_training(text="line.txt", max_iters=1, out_dir="out/line")
     for words, warned in (((), False), (("--start", "\n"), True)):
@@ -184,7 +184,7 @@ def test_tokens_that_only_pad_a_vocabulary_are_never_generated(capsys, monkeypat
 # --- which checkpoint ---------------------------------------------------------------------------------------------
 
 
-def test_a_word_that_is_not_a_checkpoint_may_be_a_prompt_or_a_run(trained):
+def test_a_word_that_is_not_a_checkpoint_gets_a_suggestion(trained):
     for named, meant in (
         ("Habe nun", '--start "Habe nun"'),
         ("x" * 1000, f'--start "{"x" * 1000}"'),
@@ -200,7 +200,7 @@ def test_a_word_that_is_not_a_checkpoint_may_be_a_prompt_or_a_run(trained):
 
 
 def test_last_and_best_report_their_own_loss(workplace, capsys, monkeypatch):
-    """`last` is saved before its evaluation, and must not present the loss of an earlier one as its own."""
+    """`last` is saved before its evaluation and must not present an earlier loss as its own."""
     losses = iter([3.0, 2.0])
     monkeypatch.setattr(train, "evaluate", lambda *_: next(losses))
     run = run_training(max_iters=4)
@@ -224,7 +224,7 @@ def test_the_newest_checkpoint_is_used_unless_one_is_named(trained, capsys):
         sample.main([BEST, "--out_dir", "out/other"])
 
 
-def test_no_checkpoint_at_all(workplace):
+def test_without_any_checkpoint_the_error_says_how_to_train_one(workplace):
     with pytest.raises(CheckpointError, match=r"python train\.py"):
         sample.main([])
     with pytest.raises(CheckpointError, match=r"there is no checkpoint nowhere"):
@@ -332,8 +332,8 @@ def test_extreme_settings_still_generate(trained, capsys, settings):
 # --- more about prompts, processes and files ----------------------------------------------------------------------
 
 
-def test_prompts_are_normalised_as_the_training_text(trained, capsys):
-    """A byte order mark, another line end, an ä made of two characters: the same text to a reader."""
+def test_prompts_are_normalised_like_the_training_text(trained, capsys):
+    """A byte order mark, another line ending, an ü made of two characters: the same text to a reader."""
     expected = written(capsys, "--start", "Grün\nist", "--greedy", "--max_new_tokens", 12)
     (trained / "prompt.txt").write_bytes("\ufeffGru\u0308n\r\nist".encode())
     sample.main(["--start", "FILE:prompt.txt", "--greedy", "--max_new_tokens", "12"])
@@ -342,21 +342,21 @@ def test_prompts_are_normalised_as_the_training_text(trained, capsys):
     assert "warning" not in err
 
 
-def test_of_many_unknown_characters_some_are_named(trained, capsys):
+def test_only_some_of_many_unknown_characters_are_named(trained, capsys):
     sample.main(["--start", "".join(map(chr, range(0x4E00, 0x4E64))), "--max_new_tokens", "1"])
     err = capsys.readouterr().err
     assert err.count("'") == 2 * 20
     assert "...; it reads them as unknown" in err
 
 
-def test_bytes_on_stdin_that_are_not_text(trained, monkeypatch):
+def test_bytes_on_stdin_that_are_not_text_are_refused(trained, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"Gr\xfcn")))
     with pytest.raises(OptionError, match=r"stdin is not UTF-8 text \(byte 2\)"):
         sample.main(["--start", "-"])
 
 
 def test_a_prompt_that_looks_like_a_special_token_is_text(trained, capsys):
-    """Nothing a user writes is read as <unk>, and nothing that is written is one."""
+    """It is not read as the token <unk>, and that token is never generated."""
     out = written(capsys, "--start", "<unk>", "--temperature", 100, "--top_k", 0, "--max_new_tokens", 300)
     assert out.startswith("<unk>")
     assert "\ufffd" not in out
@@ -373,7 +373,7 @@ def test_the_scores_of_a_beam_are_consistent(trained, capsys):
         assert float(score) == pytest.approx(float(log_prob) / ((5 + 9) / 6) ** 0.6, abs=1e-3)
 
 
-def test_bpe_text_is_whole_characters(workplace, capsys):
+def test_text_of_bpe_tokens_consists_of_whole_characters(workplace, capsys):
     run_training(tokenizer="bpe", vocab_size=290, max_iters=5, out_dir="out/bpe")
     text = written(capsys, "--start", "süße Höh", "--max_new_tokens", 40, "--temperature", "1.5")
     assert text.startswith("süße Höh")
@@ -381,7 +381,7 @@ def test_bpe_text_is_whole_characters(workplace, capsys):
 
 
 @pytest.mark.skipif(not why_no_cuda(), reason="there is a GPU")
-def test_devices(trained, capsys):
+def test_a_missing_device_is_refused_and_auto_reports_its_choice(trained, capsys):
     with pytest.raises(UserError, match="device cuda"):
         sample.main(["--device", "cuda"])
     capsys.readouterr()
@@ -395,7 +395,7 @@ def test_devices(trained, capsys):
 @pytest.mark.parametrize(
     "what", ["truncated", "folder", *(pytest.param(what, marks=pytest.mark.slow) for what in ("pickle", "empty"))]
 )
-def test_a_process_that_finds_no_checkpoint_says_so_in_one_sentence(trained, what):
+def test_a_process_without_a_readable_checkpoint_prints_one_sentence(trained, what):
     path = Path("broken.safetensors")
     if what == "folder":
         path.mkdir()
@@ -408,7 +408,7 @@ def test_a_process_that_finds_no_checkpoint_says_so_in_one_sentence(trained, wha
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_full_disk_is_one_sentence(trained):
+def test_a_full_disk_gives_one_sentence(trained):
     with open("/dev/full", "wb") as full:
         process = script("sample.py", "--max_new_tokens", "5", stdout=full)
     status, _, err = finish(process)

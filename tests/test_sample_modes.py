@@ -26,7 +26,7 @@ def talked(monkeypatch, capsys, lines: str, *arguments: object) -> tuple[str, st
     return written(capsys, "--interactive", *arguments)
 
 
-# --- how to draw --------------------------------------------------------------------------------------------------
+# --- sampling -----------------------------------------------------------------------------------------------------
 
 
 def test_the_settings_reach_the_sampler(trained, capsys):
@@ -45,8 +45,8 @@ def test_greedy_switched_off_means_sampling(trained, capsys):
     assert written(capsys, *COMMON, "--greedy=false", "--temperature=2") == written(capsys, *COMMON, "--temperature=2")
 
 
-def test_repetition_counts_only_the_part_of_the_prompt_that_is_read(trained, capsys):
-    """Its context holds 8 tokens."""
+def test_repetition_rules_consider_only_the_part_of_the_prompt_in_the_context(trained, capsys):
+    """The context holds 8 tokens."""
     rules = ("--greedy", "--no_repeat_ngram_size", 1, "--max_new_tokens", 5)
     short, _ = written(capsys, "--start", "r Mensch", *rules)
     assert written(capsys, "--start", "Es irrt der Mensch", *rules)[0] == "Es irrt de" + short
@@ -98,7 +98,7 @@ def test_without_a_terminal_show_probs_changes_nothing(trained, capsys):
 
 
 @pytest.mark.parametrize("stop", [(), ("--stop", "e")])
-def test_on_a_terminal_tokens_are_coloured_and_entropies_listed(trained, capsys, monkeypatch, stop):
+def test_on_a_terminal_tokens_are_coloured_and_entropies_are_listed(trained, capsys, monkeypatch, stop):
     pretend_terminal(monkeypatch)
     plain, _ = written(capsys, *COMMON, *stop)
     out, err = written(capsys, *COMMON, *stop, "--show_probs")
@@ -131,14 +131,14 @@ def test_a_conversation_has_its_history_as_context(trained, capsys, monkeypatch)
     assert ">" not in out
 
 
-def test_settings_change_in_mid_conversation(trained, capsys, monkeypatch):
+def test_settings_can_change_during_a_conversation(trained, capsys, monkeypatch):
     lines = "/max_new_tokens 3\nEs\n/temperature -1\n/max_new_tokens 0\nEs\n/quit\nEs\n"
     out, err = talked(monkeypatch, capsys, lines)
     assert len(out) == 3 + 1 + 1
     assert "--temperature -1: must be at least 0" in err
 
 
-def test_after_a_reset_everything_is_as_at_the_start(trained, capsys, monkeypatch):
+def test_a_reset_restores_the_start_of_the_conversation(trained, capsys, monkeypatch):
     once, _ = talked(monkeypatch, capsys, "Es\n", "--start", "Der", "--max_new_tokens", 12)
     twice, _ = talked(monkeypatch, capsys, "Es\n/reset\nEs\n", "--start", "Der", "--max_new_tokens", 12)
     assert once.startswith("Der\n")
@@ -159,7 +159,7 @@ def test_an_empty_stop_string_does_not_end_the_conversation(trained, capsys, mon
 # --- scores -------------------------------------------------------------------------------------------------------
 
 
-def test_the_score_of_the_held_out_text_is_that_of_training(trained, capsys):
+def test_the_score_of_the_held_out_text_equals_that_of_training(trained, capsys):
     text = made_up_text()
     (trained / "held.txt").write_text(text[round(len(text) * 0.9) :], encoding="utf-8")
     out, err = written(capsys, "out/goethe/last.safetensors", "--score", "held.txt")
@@ -181,7 +181,7 @@ def test_a_score_needs_a_text(trained):
         sample.main(["--score", "missing.txt"])
 
 
-# --- what contradicts what ----------------------------------------------------------------------------------------
+# --- contradictory options ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_score_needs_a_text(trained):
         (["--beam", "2", "--temperature", "0.5"], "--temperature"),
     ],
 )
-def test_contradictions_are_one_sentence(workplace, arguments, named):
+def test_contradictory_options_give_one_sentence(workplace, arguments, named):
     with pytest.raises(OptionError, match=named) as refused:
         sample.main(arguments)
     assert "\n" not in str(refused.value)

@@ -1,4 +1,4 @@
-"""The stand-in refuses what CuPy refuses, and a whole model trains and writes on it."""
+"""The stand-in refuses what CuPy refuses, and a whole model trains and generates on it."""
 
 import functools
 
@@ -32,7 +32,7 @@ def xp(standin):
 # --- the array type itself ------------------------------------------------------------------------------------
 
 
-def test_it_computes_as_numpy_does(xp):
+def test_the_stand_in_computes_as_numpy_does(xp):
     a = xp.array(np.arange(6.0).reshape(2, 3))
     assert isinstance(a, StandInArray)
     assert (a.shape, a.dtype, a.ndim, a.size, len(a)) == ((2, 3), np.float64, 2, 6, 2)
@@ -83,7 +83,7 @@ def test_host_arrays_are_refused(xp, mix):
 
 def test_functions_of_the_module_refuse_host_arrays(xp):
     for call in (xp.exp, xp.sum, xp.zeros_like, lambda host: xp.where(host, 1, 0)):
-        with pytest.raises(TypeError, match=r"a host array of shape \(3,\) meets a stand-in array"):
+        with pytest.raises(TypeError, match=r"a host array of shape \(3,\) is combined with a stand-in array"):
             call(np.ones(3))
 
 
@@ -101,7 +101,7 @@ def test_copies_to_and_from_the_host_share_nothing(standin):
     assert moved.tolist() == [1.0, 1.0, 1.0]
 
 
-def test_the_device_is_gone_afterwards():
+def test_the_device_is_removed_afterwards():
     with standin_device() as name:
         assert device_of(get_device(name).xp.ones(1)).name == name
     with pytest.raises(DeviceError, match="there is no device 'standin'"):
@@ -113,7 +113,7 @@ def test_the_device_is_gone_afterwards():
 # --- the engine on it -----------------------------------------------------------------------------------------
 
 
-def test_adding_at_repeated_positions(xp, standin):
+def test_adding_at_repeated_positions_works(xp, standin):
     target = xp.zeros((4, 2))
     scatter_add(target, xp.array([1, 1, 3]), xp.ones((3, 2)))
     assert target.tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
@@ -141,7 +141,7 @@ def test_tensors_of_two_devices_do_not_mix(standin):
         assert "standin" in str(failure.value)
 
 
-def test_indexing_with_lists_and_tensors(standin):
+def test_lists_and_tensors_can_be_indices(standin):
     x = Tensor(np.arange(6.0).reshape(3, 2), device=standin, requires_grad=True)
     assert x[[2, 0]].tolist() == [[4.0, 5.0], [0.0, 1.0]]
     assert x[Tensor([1], device=standin)].tolist() == [[2.0, 3.0]]
@@ -156,7 +156,7 @@ def make(device, dtype="float64", **changes):
 
 
 def trained(device, dtype, kind, steps=3, **changes):
-    """The parameters after a few steps exactly as train.py makes them, in composed operations."""
+    """The parameters after a few steps like those of train.py, with composed operations."""
     model, batches = make(device, dtype, **changes), np.random.default_rng(5)
     optimizer = kind(decay_groups(model, 0.1), 0.01)
     losses = []
@@ -191,13 +191,13 @@ def test_a_training_step_in_float32_stays_in_float32(standin):
     losses, weights, moments = trained(standin, "float32", AdamW)
     expected, expected_weights, _ = trained("cpu", "float32", AdamW)
     assert {array.dtype.name for array in (*weights.values(), *moments.values())} == {"float32"}
-    np.testing.assert_allclose(losses, expected, rtol=1e-5)  # a device adds in an order of its own
+    np.testing.assert_allclose(losses, expected, rtol=1e-5)  # every device has its own order of additions
     for name, weight in weights.items():
         np.testing.assert_allclose(weight, expected_weights[name], atol=1e-4, err_msg=name)
 
 
 @pytest.mark.parametrize(("positions", "use_cache"), [("learned", True), ("sinusoidal", False)])
-def test_a_model_writes_the_same_text(device, use_cache, positions):
+def test_a_model_generates_the_same_text(device, use_cache, positions):
     texts = []
     for place in (device, "cpu"):
         model = make(place, positions=positions).eval()
@@ -208,7 +208,7 @@ def test_a_model_writes_the_same_text(device, use_cache, positions):
     np.testing.assert_array_equal(*texts)
 
 
-def test_weights_travel_between_devices(standin):
+def test_weights_can_be_loaded_from_another_device(standin):
     here, there = make("cpu"), make(standin)
     here.token_embedding.weight.data[...] = 2.5
     there.load_state_dict(here.state_dict())

@@ -1,4 +1,4 @@
-"""train.py as its user sees it: what a run does, writes, prints and refuses."""
+"""train.py from the user's view: what a run does, writes, prints and refuses."""
 
 import errno
 import os
@@ -33,8 +33,8 @@ from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.processes import OneProcess
 from tinygrad_lite.training.run_folder import METRICS, RunFolder
 
-DEFAULT_VAL_LOSS = 3.618  # nats per token: what the README says that the default run reaches
-CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, where the real corpus is or will be
+DEFAULT_VAL_LOSS = 3.618  # nats per token, as in the README, for the default run
+CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, for the real corpus
 
 
 pytestmark = pytest.mark.usefixtures("workplace")
@@ -63,7 +63,7 @@ def test_a_run_makes_exactly_max_iters_updates_and_evaluates_at_its_end(max_iter
     assert validation[best.step] == min(validation.values())
 
 
-def test_an_evaluation_is_save_last_evaluate_save_best_if_better(monkeypatch):
+def test_an_evaluation_saves_last_evaluates_and_saves_best_if_better(monkeypatch):
     events, scores = [], iter([3.0, 2.0, 2.5])
     save = log.save_checkpoint
 
@@ -96,7 +96,7 @@ def test_a_run_learns():
     assert last < first - 0.5
 
 
-def test_metrics_are_complete_and_numbers():
+def test_metrics_are_complete_and_numeric():
     run = run_training(max_iters=7, log_interval=3)
     table = rows(run)
     assert tuple(table[0]) == METRICS
@@ -135,7 +135,7 @@ def test_checkpoints_of_the_last_evaluations_are_kept(monkeypatch):
 
 
 @pytest.mark.parametrize("min_lr", [0.02, 1])
-def test_a_learning_rate_that_would_end_above_its_peak(min_lr):
+def test_a_learning_rate_that_would_end_above_its_peak_is_refused(min_lr):
     with pytest.raises(OptionError, match=r"--min_lr \S+ is above --learning_rate 0\.01"):
         train.main(arguments(min_lr=min_lr))
 
@@ -158,7 +158,7 @@ def test_accumulated_micro_steps_are_one_large_batch(monkeypatch):
     assert np.abs(weights(one) - weights(other)).max() > 1e-4
 
 
-def test_the_learning_rate_is_that_of_the_schedule():
+def test_the_learning_rate_follows_the_schedule():
     run = run_training(max_iters=6, warmup_iters=2, min_lr=1e-3)
     rates = losses(run, "learning_rate")
     assert rates[1] == pytest.approx(1e-2 / 3, rel=1e-5)
@@ -216,7 +216,7 @@ def test_composed_operations_give_the_same_losses():
             assert losses(composed, column)[step] == pytest.approx(loss, abs=1e-4)
 
 
-def test_float64_weights():
+def test_weights_can_be_float64():
     checkpoint = load_checkpoint(run_training(dtype="float64", max_iters=2).last)
     assert {array.dtype for array in [*checkpoint.weights.values(), *checkpoint.optimizer.values()]} == {
         np.dtype("float64")
@@ -247,7 +247,7 @@ def test_every_optimizer_and_schedule_runs(optimizer, schedule):
     assert load_checkpoint(run.last).step == 3
 
 
-# --- where its words go ---------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------------------
 
 
 def test_samples_go_to_stdout_and_everything_else_to_stderr(capsys):
@@ -276,7 +276,7 @@ def test_a_dataset_that_is_a_file_leaves_no_path_in_the_checkpoint(name):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="sets a POSIX locale")
-def test_a_terminal_without_umlauts_is_no_obstacle():
+def test_a_terminal_without_umlauts_does_not_stop_a_run():
     words = [*arguments(max_iters=1, sample_tokens=60, workers=1), "--eval_iters=1"]
     status, out, err = finish(script("train.py", *words, PYTHONIOENCODING="ascii", LC_ALL="C", PYTHONUTF8="0"))
     assert (status, "Traceback" in err) == (0, False)
@@ -284,7 +284,7 @@ def test_a_terminal_without_umlauts_is_no_obstacle():
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
-def test_a_full_stdout_is_one_sentence():
+def test_a_full_stdout_gives_one_sentence():
     with open("/dev/full", "wb") as full:
         process = script("train.py", *arguments(max_iters=1, sample_tokens=5, workers=1), stdout=full)
     status, _, err = finish(process)
@@ -294,7 +294,7 @@ def test_a_full_stdout_is_one_sentence():
 # --- which model, which folder, which names -------------------------------------------------------------------
 
 
-def said_to(*words: str) -> str:
+def error_for(*words: str) -> str:
     """The error for a command line."""
     with pytest.raises(OptionError) as refused:
         train.main([*words])
@@ -302,12 +302,12 @@ def said_to(*words: str) -> str:
 
 
 def test_the_value_of_an_option_is_not_a_preset(capsys):
-    """Only a word that stands alone chooses the model, wherever it stands."""
+    """Only a word that is not an option's value chooses the model, wherever it is."""
     run = run_training(out_dir="reverse", max_iters=1)
     assert load_checkpoint(run.last).family == "gpt"
     assert train.main([*arguments(out_dir=None, max_iters=1), "--out_dir", "reverse", "--overwrite"]) == 0
     assert load_checkpoint(run.last).family == "gpt"
-    assert said_to("--dataset", "reverse") == (
+    assert error_for("--dataset", "reverse") == (
         "--dataset reverse belongs to translation: use python train.py translate-de-en --dataset reverse"
     )
     for words in (["--help", "reverse"], ["--max_iters", "3", "reverse", "-h"]):
@@ -366,7 +366,7 @@ def test_options_of_the_same_name_have_the_same_type():
     ],
 )
 def test_options_of_other_programs_get_the_name_used_here(words, answer):
-    assert said_to(*words.split()).startswith(answer)
+    assert error_for(*words.split()).startswith(answer)
 
 
 @pytest.mark.parametrize("options", [*(family.options for family in train.SPECS), SampleOptions])
@@ -403,7 +403,7 @@ def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("family", train.SPECS)
-def test_the_examples_of_the_help_are_right(family):
+def test_the_examples_of_the_help_are_valid(family):
     presets = start.list_presets(start.PRESETS)
     for command in family.examples:
         python, script, *words = shlex.split(command)
@@ -435,14 +435,14 @@ def test_a_missing_file_is_reported_before_an_occupied_folder(workplace):
         (b"ach " * 5, r"18 tokens to learn from and 2 held out, .*--block_size 64 needs at least 65"),
     ],
 )
-def test_an_unusable_text_is_one_sentence(content, sentence, workplace):
+def test_an_unusable_text_gives_one_sentence(content, sentence, workplace):
     (workplace / "bad.txt").write_bytes(content)
     with pytest.raises(CorpusError, match=sentence):
         train.main(arguments(text="bad.txt", block_size=64))
     assert not (workplace / "run").exists()
 
 
-def test_the_shortest_usable_text(workplace):
+def test_the_shortest_usable_text_can_be_learned(workplace):
     """Of 18 characters, 16 are trained on, which is one window of a context of 15, and 2 are held out."""
     (workplace / "short.txt").write_text("abcdefghijklmnopqr", encoding="utf-8")
     with pytest.raises(CorpusError, match=r"16 tokens to learn from and 2 held out, .* at least 17 and 2"):
@@ -467,7 +467,7 @@ def test_a_folder_that_holds_a_run_is_not_overwritten(workplace):
     with pytest.raises(OptionError, match=r"run already holds gpt with .* after 2 steps.*--resume.*--overwrite"):
         train.main(arguments(max_iters=3))
     assert contents(run.path) == before
-    run.last.unlink()  # the best alone is a run too
+    run.last.unlink()  # `best` alone is a run too
     with pytest.raises(OptionError, match="already holds a run"):
         train.main(arguments(max_iters=3))
 
@@ -493,7 +493,7 @@ def test_a_folder_in_use_by_another_run_is_refused(workplace):
     run_training(max_iters=1)
 
 
-def test_a_folder_that_cannot_be_made(workplace):
+def test_a_folder_that_cannot_be_made_is_reported(workplace):
     (workplace / "run").write_text("a file", encoding="utf-8")
     with pytest.raises(OptionError, match=r"--out_dir run cannot be written \(File exists\)"):
         train.main(arguments())
@@ -511,7 +511,7 @@ def test_the_process_ends_with_a_status_and_one_sentence():
 
 
 @pytest.mark.parametrize("eval_interval", [1, 4, 100])
-def test_a_diverging_run_stops_and_spares_the_checkpoints(eval_interval):
+def test_a_diverging_run_stops_and_leaves_the_checkpoints_intact(eval_interval):
     """The check comes before every save: neither file ever holds the broken model."""
     with pytest.raises(UserError, match=r"step 1: the loss is .*gradient of layer_norm produced .*are from before"):
         train.main(arguments(learning_rate=1e30, warmup_iters=0, eval_interval=eval_interval))
@@ -543,7 +543,7 @@ def test_a_weight_that_became_nan_is_named(monkeypatch):
 
 
 def test_the_operation_that_made_the_first_nan_is_named(monkeypatch):
-    """A loss that overflows at step 5, whatever the weights."""
+    """A loss that overflows at step 5 for any weights."""
     loss, calls = GPT.loss, []
 
     def overflowing(self, batch):
@@ -559,7 +559,7 @@ def test_the_operation_that_made_the_first_nan_is_named(monkeypatch):
 
 
 def test_a_full_disk_leaves_the_old_checkpoint(monkeypatch):
-    """The third save finds the disk full; the files of the saves before it stay as they are."""
+    """The disk is full at the third save; the files of earlier saves are not changed."""
     replaced, replace = [], os.replace
 
     def full(source, target):
@@ -601,7 +601,7 @@ def test_a_dry_run_is_accurate_and_writes_nothing(workplace, capsys, monkeypatch
     assert sorted(path.name for path in workplace.iterdir()) == before
 
 
-def test_a_dry_run_of_characters_says_that_the_text_decides(capsys):
+def test_a_dry_run_of_characters_says_that_the_size_depends_on_the_text(capsys):
     assert train.main(arguments(text=None, dry_run=True)) == 0
     config, said = GPTConfig(100, block_size=8, n_layer=1, n_head=2, n_embd=16), capsys.readouterr().err
     parameters = f"{GPT.blueprint(config).num_parameters():,}"
@@ -624,7 +624,7 @@ def test_a_dry_run_reads_an_available_text_and_measures_some_steps(text, capsys,
     assert not (workplace / "run").exists()
 
 
-def test_a_dry_run_says_what_is_wrong_with_the_text(workplace):
+def test_a_dry_run_reports_an_unusable_text(workplace):
     (workplace / "short.txt").write_text("too short", encoding="utf-8")
     for name, reason in (
         ("gone.txt", r"--text gone\.txt: there is no such file"),
@@ -663,13 +663,13 @@ def test_a_dry_run_of_a_resumed_run_knows_its_vocabulary(capsys):
         (0.2, 0.35, {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64}),
     ],
 )
-def test_the_estimate_of_memory_is_near_what_a_step_keeps(dropout, margin, settings):
-    """Measured after the forward pass, which has then kept all that the backward pass will need."""
+def test_the_estimate_of_memory_is_close_to_what_a_step_keeps(dropout, margin, settings):
+    """Measured after the forward pass, which has kept everything that the backward pass needs."""
     config = GPTConfig(80, dropout=dropout, **settings)
     manual_seed(1)
     model, rng = GPT(config), np.random.default_rng(0)
     batch = tuple(Tensor(rng.integers(0, 80, (4, config.block_size))) for _ in range(2))
-    model.loss(batch).backward()  # what is made only once is made now
+    model.loss(batch).backward()  # objects that are made only once exist from now on
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
     loss = model.loss(batch)

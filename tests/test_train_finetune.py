@@ -74,7 +74,7 @@ def test_the_checkpoints_tokenizer_is_used_and_unknown_characters_are_counted(wo
     assert load_checkpoint(Path("second/last.safetensors")).tokenizer == load_checkpoint(first.last).tokenizer
 
 
-def test_a_run_s_folder_names_its_newest_checkpoint():
+def test_the_folder_of_a_run_stands_for_its_newest_checkpoint():
     run_training(out_dir="first")
     one, two = finetune(init_from="first", out_dir="one"), finetune(init_from="first/best.safetensors", out_dir="two")
     assert load_trained(Path("first")).path.parent == Path("first")
@@ -96,7 +96,7 @@ def test_another_shape_is_refused_by_name(conflict):
     assert not Path("second").exists()
 
 
-def test_the_same_shape_may_be_given_and_a_named_preset_must_match():
+def test_the_same_shape_may_be_given_but_a_named_preset_must_match():
     run_training(out_dir="first")
     finetune("--n_layer=1", "--n_embd=16", "--tokenizer=char", "--dropout=0.1")
     with pytest.raises(OptionError, match="--block_size 256 does not fit"):
@@ -132,7 +132,7 @@ def test_origins_that_cannot_be_used_are_refused(workplace):
             finetune(init_from=origin)
 
 
-def test_a_tokenizer_that_only_comes_with_weights():
+def test_a_tokenizer_that_only_comes_with_weights_is_refused():
     with pytest.raises(OptionError, match="--tokenizer hf: such a tokenizer comes with pretrained weights"):
         train.main(arguments(tokenizer="hf"))
 
@@ -140,7 +140,7 @@ def test_a_tokenizer_that_only_comes_with_weights():
 @pytest.mark.parametrize(
     ("origin", "name"), [("out/goethe/best.safetensors", "goethe"), ("gpt2/", "gpt2"), ("a/b", "b"), ("/", "gpt")]
 )
-def test_the_name_of_an_origin(origin, name):
+def test_a_run_is_named_after_its_origin(origin, name):
     assert name_of(Path(origin)) == name
 
 
@@ -162,7 +162,7 @@ def test_gpt2_generates_and_can_be_trained_further(capsys):
     assert sample.main(["second", "--max_new_tokens", "5"]) == 0
 
 
-def test_gpt2_without_its_tokenizer_or_in_another_format_is_one_sentence():
+def test_gpt2_without_its_tokenizer_or_in_another_format_is_refused():
     folder = gpt2_folder()
     (folder / "tinygrad_lite_tokenizer.json").unlink()
     with pytest.raises(CheckpointError, match=r"has no tokenizer: put the tokenizer\.json"):

@@ -1,4 +1,4 @@
-"""A run that was stopped and resumed equals one that was never stopped: the same losses, the same bytes."""
+"""A run that was stopped and resumed equals an uninterrupted one: the same losses, the same bytes."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
     monkeypatch.setattr(Optimizer, "step", update_and_stop)
 
 
-# --- going on -------------------------------------------------------------------------------------------------
+# --- resuming -------------------------------------------------------------------------------------------------
 
 
 CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}
@@ -162,8 +162,8 @@ def test_a_changed_text_gives_a_warning(workplace, capsys):
     assert "warning: this is not the text on which the run was trained so far" in capsys.readouterr().err
 
 
-def test_a_named_text_instead_of_the_files(workplace, capsys):
-    """--dataset on the command line counts, though the run began with files."""
+def test_a_named_text_replaces_the_files(workplace, capsys):
+    """--dataset on the command line has precedence, even if the run began with files."""
     run_training(max_iters=2)
     (workplace / "other.txt").write_text(made_up_text(seed=2), encoding="utf-8")
     assert train.main([*RESUME, "--max_iters=4", "--dataset=other"]) == 0
@@ -212,19 +212,19 @@ def test_a_run_cannot_be_made_shorter_than_its_steps():
 
 def test_another_optimizer_is_refused():
     run_training(max_iters=2)
-    for other in ("sgd", "muon"):
-        with pytest.raises(OptionError, match="was --optimizer changed"):
-            train.main([*RESUME, "--max_iters=4", f"--optimizer={other}"])
+    for changed in ("--optimizer=sgd", "--optimizer=muon", "--ema_decay=0.9"):
+        with pytest.raises(OptionError, match="was --optimizer or --ema_decay changed"):
+            train.main([*RESUME, "--max_iters=4", changed])
 
 
-def test_there_must_be_a_run():
+def test_resuming_without_a_run_is_refused():
     with pytest.raises(CheckpointError, match=r"there is no checkpoint run.last\.safetensors"):
         train.main(RESUME)
 
 
 @pytest.mark.parametrize("note", ["[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
-def test_without_options_json_a_run_asks_for_the_text(note, workplace):
-    """options.json may be edited, and damaged, by people; its contents are checked."""
+def test_without_options_json_a_resumed_run_needs_the_text(note, workplace):
+    """People may edit and damage options.json, so its contents are checked."""
     run = run_training(max_iters=2)
     run.options.unlink()
     if note is not None:
@@ -235,7 +235,7 @@ def test_without_options_json_a_run_asks_for_the_text(note, workplace):
 
 
 @pytest.mark.parametrize("field", ["block_size", "n_head", "tokenizer"])
-def test_a_checkpoint_that_contradicts_itself(field):
+def test_a_checkpoint_that_contradicts_itself_is_refused(field):
     run = run_training(max_iters=2)
     checkpoint = load_checkpoint(run.last)
     if field == "tokenizer":
@@ -250,7 +250,7 @@ def test_a_checkpoint_that_contradicts_itself(field):
 # --- signals to a process -------------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_says_how_to_resume(number, status):
     run = RunFolder("run")
@@ -270,7 +270,7 @@ def test_a_signal_saves_and_says_how_to_resume(number, status):
 
 
 def test_a_second_ctrl_c_stops_at_once(monkeypatch):
-    before = signal.getsignal(signal.SIGINT)  # a shell may have started this process deaf to Ctrl-C
+    before = signal.getsignal(signal.SIGINT)  # a shell may have started this process with SIGINT ignored
     monkeypatch.setattr(RunLog, "report", lambda *_: [signal.raise_signal(signal.SIGINT) for _ in range(2)])
     with pytest.raises(KeyboardInterrupt):
         train.main(arguments())

@@ -78,7 +78,7 @@ def test_a_run_can_start_from_another_run():
         name: TINY[name] for name in ("batch_tokens", "toy_size", "eval_pairs", "eval_interval", "log_interval")
     }
     words = [f"--{name}={value}" for name, value in settings.items()]
-    # Another preset was requested by name, so its shape must fit; every option of shape is said again here.
+    # Another preset was requested by name, so its shape must fit; every option of the shape is given again here.
     shape = {name: TINY[name] for name in ("n_layer", "n_head", "n_embd", "tokenizer")} | {"positions": "learned"}
     shape |= {"block_size": 40}
     words += [f"--{name}={value}" for name, value in shape.items()]
@@ -99,13 +99,13 @@ def test_a_model_of_another_family_is_refused():
 
 @pytest.mark.parametrize("words", [["--out_dir=run"], ["--out_dir", "run"]])
 def test_a_resumed_run_needs_no_preset(words):
-    """The checkpoint decides which options there are."""
+    """The checkpoint determines the available options."""
     run_training(max_iters=2)
     assert train.main(["--resume", *words, "--max_iters=4", "--batch_tokens=100"]) == 0
     assert load_checkpoint(Path("run/last.safetensors")).step == 4
 
 
-def test_only_weights_that_are_loaded_choose_the_model(capsys):
+def test_only_loaded_weights_determine_the_model(capsys):
     """The output folder of a new run does not."""
     run_training(max_iters=1)
     for words in (["--out_dir=run"], ["--overwrite", "--dry_run", "--out_dir", "run"]):
@@ -127,7 +127,7 @@ def test_the_error_about_long_pairs_says_what_helps(workplace):
     run_training(pairs="pairs.tsv", block_size=needed, max_iters=1)
 
 
-def test_the_average_of_the_latest_evaluations():
+def test_the_latest_evaluations_are_averaged():
     run = run_training(max_iters=16, average=3)
     assert [path.name for path in run.kept()] == [f"step-{step:08d}.safetensors" for step in (8, 12, 16)]
     parts = [load_checkpoint(path).weights for path in run.kept()]
@@ -147,13 +147,13 @@ def test_the_average_of_models_of_different_shapes_is_refused():
         mean_weights([one.last, other.last])
 
 
-def test_a_dry_run(capsys):
+def test_a_dry_run_writes_nothing(capsys):
     assert train.main([*arguments(), "--dry_run"]) == 0
     assert "200 tokens of source and target" in capsys.readouterr().err
     assert not Path("run").exists()
 
 
-def test_scores_of_perfect_and_of_wrong_translations():
+def test_perfect_translations_score_best_and_wrong_ones_badly():
     references = ["The cat sat on the mat today.", "A dog ran over the hill."]
     measures, words = scores(references, references)
     assert measures["exact"] == 1
@@ -168,7 +168,7 @@ def test_scores_of_perfect_and_of_wrong_translations():
 
 @pytest.fixture(scope="module")
 def long_trained(tmp_path_factory):
-    """A run's folder; made once, because no test changes it."""
+    """The folder of a run; made once, because no test changes it."""
     with undone():
         return run_training(max_iters=30, out_dir=tmp_path_factory.mktemp("trained") / "run").path
 
@@ -180,7 +180,7 @@ def trained(workplace, long_trained):
     return RunFolder("run")
 
 
-def test_file_stdin_and_conversation_give_the_same(trained, capsys, monkeypatch):
+def test_file_stdin_and_conversation_give_the_same_translations(trained, capsys, monkeypatch):
     lines = ["abcdefghij", "", "zyx", "qqq"]
     Path("in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
     assert sample.main(["run", "--start", "FILE:in.txt"]) == 0
@@ -216,7 +216,7 @@ def test_translations_can_be_sampled(trained, capsys):
     assert outputs[0] == outputs[1] != outputs[2]
     assert len(set(outputs[0].splitlines())) == 3
     assert sample.main(["run", "--start", "abcdefghij"]) == 0
-    assert set(outputs[3].splitlines()) == set(capsys.readouterr().out.splitlines())  # of one token, the best
+    assert set(outputs[3].splitlines()) == set(capsys.readouterr().out.splitlines())  # with --top_k 1, the best
     assert sample.main(["run", "--start", "", "--temperature", "1"]) == 0
     assert capsys.readouterr().out == "\n"
 
@@ -239,10 +239,10 @@ def test_a_long_line_is_cut_with_a_warning(trained, capsys):
 
 def test_the_attention_is_plotted(trained, capsys):
     pytest.importorskip("matplotlib")
-    for name in ("looks.svg", "looks.png"):
+    for name in ("plot.svg", "plot.png"):
         assert sample.main(["run", "--start", "abc", "--beam", "2", "--attention", name]) == 0
         assert f"wrote {name}" in capsys.readouterr().err
-    picture = Path("looks.svg").read_text(encoding="utf-8")
+    picture = Path("plot.svg").read_text(encoding="utf-8")
     for words in ("layer 1, head 2", ">a<", ">b<", "&lt;eos&gt;"):
         assert words in picture
 
@@ -299,7 +299,7 @@ def test_other_pairs_can_be_scored(trained, capsys):
     assert "1 sentences in" in capsys.readouterr().err
 
 
-def test_mistakes_in_scoring(trained):
+def test_mistakes_in_scoring_are_reported(trained):
     Path("empty.tsv").write_text("", encoding="utf-8")
     for words, reason in (
         ([], "name a checkpoint"),

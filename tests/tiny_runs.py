@@ -24,14 +24,14 @@ SMALL |= {"eval_interval": 4, "eval_iters": 3, "log_interval": 1, "sample_tokens
 
 
 def made_up_text(words: int = 500, seed: int = 1) -> str:
-    """Words in random order: something that a model can learn a little about."""
+    """Words in random order, from which a model can learn a little."""
     return " ".join(np.random.default_rng(seed).choice(WORDS, words)) + "\n"
 
 
 def arguments(**changes: object) -> list[str]:
     """The command line of a tiny run; a value of None leaves the option out.
 
-    It trains GPT-2's parts on characters, unless it starts from other weights, which have a shape of their own.
+    It trains GPT-2's parts on characters, unless it starts from other weights, which have their own shape.
     """
     preset = [] if "init_from" in changes else ["goethe-char"]
     return preset + [f"--{name}={value}" for name, value in (SMALL | changes).items() if value is not None]
@@ -55,7 +55,7 @@ def losses(folder: RunFolder, column: str = "loss") -> dict[int, float]:
 
 
 def same(one: RunFolder, two: RunFolder) -> None:
-    """The same bytes in the checkpoints, and the same table but for the speed."""
+    """Assert the same bytes in the checkpoints, and the same table except for the speed."""
     assert one.last.read_bytes() == two.last.read_bytes()
     assert one.best.read_bytes() == two.best.read_bytes()
     tables = [[{**row, "tokens_per_second": ""} for row in rows(run)] for run in (one, two)]
@@ -67,7 +67,7 @@ def same(one: RunFolder, two: RunFolder) -> None:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """All files of a folder, with what is in them."""
+    """All files of a folder, with their contents."""
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
@@ -84,14 +84,14 @@ def script(name: str, *words: str | bytes, stdout: int | IO = subprocess.PIPE, *
 
 def finish(process: subprocess.Popen) -> tuple[int, str, str]:
     """Wait for a process: its exit status, and what it wrote to stdout and stderr."""
-    out, err = process.communicate(timeout=300)  # a busy machine may take its time
-    # In a pipe, too, Windows has other ends of lines.
+    out, err = process.communicate(timeout=300)  # a busy machine may be slow
+    # Windows has other line endings in a pipe, too.
     return process.returncode, *(said.decode("utf-8").replace(os.linesep, "\n") for said in (out or b"", err))
 
 
 @contextmanager
 def undone() -> Iterator[None]:
-    """Undo at the end what the scripts set for their whole process."""
+    """Undo at the end what the scripts set for the whole process."""
     with np.errstate():
         try:
             yield

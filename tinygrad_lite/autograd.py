@@ -99,7 +99,7 @@ def walk_back(loss: Node, gradient: Array) -> None:
     Args:
         gradient: dL/d(the loss), which is 1 for a scalar.
     Raises: RuntimeError if part of the graph was freed by an earlier walk, if a value that is still needed was
-        overwritten, or if a gradient does not have the shape and dtype of its value.
+        overwritten, or if an operation's gradients do not match its inputs in number, shape and dtype.
     """
     nodes = collect(loss)
     gradients = {loss: gradient}  # for each node, the sum of the gradients that have arrived so far
@@ -120,9 +120,15 @@ def walk_back(loss: Node, gradient: Array) -> None:
             node.parents, node.backward = (), _freed
             for observer in observers:
                 observer.before_backward(node)
+            of_inputs = backward(dy)
+            if type(of_inputs) is not tuple or len(of_inputs) != len(parents):
+                raise RuntimeError(
+                    f"backward: the derivative of '{node.op}' returned no tuple with a gradient (or None) for each of "
+                    f"its {len(parents)} inputs"
+                )
             of_parents = [
                 (parent, dx)
-                for parent, dx in zip(parents, backward(dy), strict=True)
+                for parent, dx in zip(parents, of_inputs, strict=True)
                 if parent is not None and dx is not None
             ]
             for observer in observers:

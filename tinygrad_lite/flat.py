@@ -134,7 +134,7 @@ class Optimizer:
         self.states = dict(zip(self.state_names, zeros, strict=True))
         self._fill_states(old)
         for name, place in self.places.items():
-            if self.ema_decay and f"ema.{name}" not in old:  # as if it had always been what it is now
+            if self.ema_decay and f"ema.{name}" not in old:  # as if it had always had its present value
                 self.states["ema"].data[place] = self.values.data[place] * (1 - self.ema_decay**self.steps)
         self._lay_views()
         self._gradients: Array | None = None

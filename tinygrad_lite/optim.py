@@ -261,12 +261,12 @@ def adamw_fused(
         part = slice(start, start + BLOCK)
         wp, gp, mp, vp = w.data[part], g.data[part], m.data[part], v.data[part]
         t = scratch[: wp.size]
-        np.subtract(gp, mp, out=t)
-        t *= 1 - beta1
-        mp += t  # m + (1 - beta1) (g - m)
+        np.multiply(gp, 1 - beta1, out=t)
+        mp *= beta1
+        mp += t
         np.multiply(gp, gp, out=t)
-        t -= vp
         t *= 1 - beta2
+        vp *= beta2
         vp += t
         np.sqrt(vp, out=t)
         t *= b

@@ -287,7 +287,7 @@ def _rebuild(kind: type[Tensor], array: Array, requires_grad: bool, gradient: Te
 def _keep(reference: weakref.ref[Tensor], dy: Array, op: str) -> None:
     """Add a gradient, which comes from the operation `op`, to a tensor's `.grad`."""
     tensor = reference()
-    if tensor is None:  # it no longer exists, so nobody could read its gradient
+    if tensor is None:  # it no longer exists, so its gradient cannot be read
         return
     autograd.check_gradient(dy, tensor.data.shape, tensor.data.dtype, op)
     memory, holds_gradient = gradient_memory(tensor)

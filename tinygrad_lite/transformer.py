@@ -16,6 +16,7 @@ import numpy as np
 
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import Array, device_of, next_rng
+from tinygrad_lite.functional.attention import scale_of_scores
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
 
@@ -101,7 +102,7 @@ class MultiHeadAttention(Module):
     Self-attention if no memory is given, cross-attention if it is. The H small projections are one matrix each for
     queries, keys and values, C x C unless told otherwise, whose output is split into heads.
 
-    What came after 2017, and is left out unless asked for:
+    Later additions, used only if requested:
 
         n_kv_head    G = H / n_kv_head queries share one head of keys and values: a smaller cache, read faster
         qk_norm      queries and keys are normalised head by head, so that no score can grow without limit
@@ -170,12 +171,12 @@ class MultiHeadAttention(Module):
             cache: the keys and values of earlier positions, to which those of x are added; with a memory, which
                 stays the same while text is generated, those of the memory, computed the first time.
             positions: for frequencies: (T,) or (B, T) integers, where x stands; from behind the cache on if None.
-            value_embedding: (B, S, n_kv_head D), added to the values: what a token says whatever stands around it.
+            value_embedding: (B, S, n_kv_head D), added to the values: what a token contributes in any context.
         """
         if self.frequencies and positions is None:
             past = cache.length if cache else 0
             positions = Tensor(np.arange(past, past + x.shape[1]), device=x.device)
-        query = self._queries(x, positions)  # (B, H, T, D)
+        query = self._heads(self.query(x), self.query_norm, positions)  # (B, H, T, D)
         if memory is not None and cache is not None and cache.length:
             key, value = cache.contents()
         else:
@@ -198,9 +199,9 @@ class MultiHeadAttention(Module):
         The arguments are those of `forward`: without is_causal, a causal model would appear to attend to the future.
         """
         positions = Tensor(np.arange(x.shape[1]), device=x.device) if self.frequencies else None
-        query = self._queries(x, positions)
+        query = self._heads(self.query(x), self.query_norm, positions)
         key = self._grouped(self._heads(self.key(x if memory is None else memory), self.key_norm, positions))
-        scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]))
+        scores = query @ key.transpose(-2, -1) * scale_of_scores(query, self.scale)
         if is_causal:
             t, s = scores.shape[-2:]
             past = Tensor.ones(t, s, dtype=np.bool_, device=x.device).tril(s - t)
@@ -213,15 +214,10 @@ class MultiHeadAttention(Module):
         if self.n_kv_head < self.n_head and query.shape[2] == 1 and mask is None:
             # One position sees all keys, so the queries of a group can be rows of one head, and nothing is copied.
             rows = query.reshape(query.shape[0], self.n_kv_head, -1, self.head_dim)
-            return F.scaled_dot_product_attention(rows, key, value, dropout_p=p).reshape(query.shape)
-        return F.scaled_dot_product_attention(query, self._grouped(key), self._grouped(value), mask, is_causal, p)
-
-    def _queries(self, x: Tensor, positions: Tensor | None) -> Tensor:
-        """(B, T, C) -> (B, H, T, D)."""
-        query = self._heads(self.query(x), self.query_norm, positions)
-        if self.scale is None:
-            return query
-        return query * (self.scale * math.sqrt(self.head_dim))  # attention will divide by sqrt(D)
+            y = F.scaled_dot_product_attention(rows, key, value, dropout_p=p, scale=self.scale)
+            return y.reshape(query.shape)
+        key, value = self._grouped(key), self._grouped(value)
+        return F.scaled_dot_product_attention(query, key, value, mask, is_causal, p, self.scale)
 
     def _heads(self, x: Tensor, norm: Module | None = None, positions: Tensor | None = None) -> Tensor:
         """(B, T, H D) -> (B, H, T, D); of queries and keys after the norm and the turn, where there are such."""
@@ -242,7 +238,7 @@ class MultiHeadAttention(Module):
         return copies.reshape(batch, self.n_head, length, width)
 
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "relu2", "swiglu")  # of a feed-forward part
+ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "relu2", "swiglu", "linear")  # of a feed-forward part
 
 
 class FeedForward(Module):
@@ -250,7 +246,7 @@ class FeedForward(Module):
 
     y = activation(x W1 + b1) W2 + b2. The 2017 paper uses ReLU, GPT uses GELU ("gelu_tanh" is the form of
     GPT-2's weights); F is 4 C in both. "relu2" is ReLU squared. "swiglu", Llama's, has a third matrix, for a gate:
-    y = (silu(x Wg) * x W1) W2.
+    y = (silu(x Wg) * x W1) W2. "linear" is none at all, to see what the non-linearity is good for.
 
     Reference: Vaswani et al. 2017, section 3.3, eq. 2.
     """
@@ -279,6 +275,8 @@ class FeedForward(Module):
             return F.relu_squared(self.up(x))
         if self.activation == "swiglu":
             return F.swiglu(self.gate(x), self.up(x))
+        if self.activation == "linear":
+            return self.up(x)
         approximate = "tanh" if self.activation == "gelu_tanh" else "none"
         return F.linear_gelu(x, self.up.weight, self.up.bias, approximate)
 
@@ -310,11 +308,13 @@ class Block(Module):
         norm_first: bool = True,
         cross: Module | None = None,
         norm: Callable[[int], Module] | None = None,
+        residual: bool = True,
     ) -> None:
         """A block of these parts.
 
         Args:
             norm: makes the norm of vectors of this width; None: a LayerNorm, with a shift if bias.
+            residual: false leaves out the additions, to see what they are good for.
         """
         super().__init__()
         norm = norm or functools.partial(LayerNorm, bias=bias)
@@ -326,6 +326,7 @@ class Block(Module):
         self.mlp_norm = norm(n_embd)
         self.mlp = mlp
         self.norm_first = norm_first
+        self.residual = residual
 
     def forward(self, x: Tensor, cross: dict[str, Any] | None = None, **mixer: Any) -> Tensor:
         """(B, T, C) -> (B, T, C).
@@ -341,9 +342,10 @@ class Block(Module):
 
     def _add(self, x: Tensor, norm: Module, part: Module, arguments: dict[str, Any]) -> Tensor:
         """One part of the layer, with its norm and its residual connection."""
-        if self.norm_first:
-            return x + part(norm(x), **arguments)
-        return norm(x + part(x, **arguments))
+        y = part(norm(x) if self.norm_first else x, **arguments)
+        if self.residual:
+            y = x + y
+        return y if self.norm_first else norm(y)
 
 
 def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:

@@ -2,11 +2,14 @@
 
 import math
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from benchmarks.compare_torch import Update, main, our_side, torch_side
+from benchmarks.our_side import make_model as make_model_of
+from benchmarks.shapes import SHAPES
 from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
 from tinygrad_lite import Tensor
@@ -15,7 +18,8 @@ from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import set_composed
 
 torch = pytest.importorskip("torch")
-from benchmarks.torch_gpt import from_ours, our_names  # noqa: E402 (needs torch)
+from benchmarks import torch_modern  # noqa: E402 (needs torch)
+from benchmarks.torch_gpt import from_ours, our_names  # noqa: E402
 
 pytestmark = pytest.mark.torch
 
@@ -146,3 +150,39 @@ def test_a_missing_torch_is_one_sentence(monkeypatch):
     monkeypatch.setattr("benchmarks.compare_torch.find_spec", lambda name: None)
     with pytest.raises(UserError, match="not installed: pip install"):
         main([])
+
+
+def test_the_default_preset_equals_torch(monkeypatch):
+    """Loss and gradients, and the weights after three updates, in float64. PyTorch's Muon would cast to bfloat16."""
+    monkeypatch.setattr(torch.Tensor, "bfloat16", lambda self: self)
+    shape = SHAPES["goethe-no-dropout"]
+    options = replace(shape.options, n_layer=2, n_head=2, n_embd=16, block_size=24, batch_size=3)
+    shape = replace(shape, options=options, vocab_size=70, tokens=24)
+    model = make_model_of(shape)
+    model.to("cpu", np.dtype("float64"))
+    for name, parameter in model.named_parameters():
+        parameter.data[...] += 0.1 * keyed_rng(1, name).standard_normal(parameter.shape)  # some begin at 0
+    torch_model = torch_modern.from_ours(model)
+    names = torch_modern.our_names(model)
+    theirs = dict(torch_model.named_parameters())
+    assert names.keys() == theirs.keys()
+    ours = {name: dict(model.named_parameters())[own] for name, (own,) in names.items()}
+    optimizers = options.make_optimizer(model), torch_modern.MuonAndAdamW(options, torch_model)
+    for batch in shape.batches()[:3]:
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss, torch_loss = model.loss(tuple(map(Tensor, batch))), torch_model.loss(*map(torch.tensor, batch))
+        loss.backward()
+        torch_loss.backward()
+        assert loss.item() == pytest.approx(torch_loss.item(), rel=1e-10)
+        for name, parameter in theirs.items():
+            np.testing.assert_allclose(ours[name].grad.numpy(), parameter.grad.numpy(), atol=1e-10, err_msg=name)
+        for optimizer in optimizers:
+            optimizer.step()
+        for name, parameter in theirs.items():
+            np.testing.assert_allclose(ours[name].numpy(), parameter.detach().numpy(), atol=1e-8, err_msg=name)
+
+
+def test_other_parts_than_those_of_the_default_preset_are_refused():
+    with pytest.raises(ValueError, match="supports only norm rmsnorm, not layernorm"):
+        torch_modern.ModernGPT(GPTConfig(vocab_size=70))

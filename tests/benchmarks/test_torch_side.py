@@ -23,7 +23,11 @@ def changed(name: str, **settings) -> Shape:
     return replace(shape, options=replace(shape.options, **settings))
 
 
-@pytest.mark.parametrize("shape", [SHAPES["small"], changed("translation", dropout=0.0)], ids=["row 1", "row 5"])
+@pytest.mark.parametrize(
+    "shape",
+    [SHAPES["small"], changed("translation", dropout=0.0), SHAPES["goethe-no-dropout"]],
+    ids=["row 1", "row 5", "row 12"],
+)
 def test_both_sides_have_the_same_losses(shape):
     step = torch_side.train(shape)
     theirs = [step(number)["loss"] for number in range(3)]
@@ -77,7 +81,8 @@ def test_all_sides_generate_the_same_tokens():
 
 def test_the_memory_row_needs_no_model_of_ours(monkeypatch):
     monkeypatch.setattr(torch_side, "make_model", None)
-    assert torch_side.train_alone(changed("small", n_layer=1))(0)["loss"] > 0
+    for name in ("small", "goethe"):
+        assert torch_side.train_alone(changed(name, n_layer=1))(0)["loss"] > 0
 
 
 def test_the_command_measures_real_sides(capfd):

@@ -1,4 +1,4 @@
-"""In CuPy's place: NumPy's arrays in disguise, kernels compiled for the CPU, and cuBLAS on plain memory."""
+"""A substitute for CuPy: wrapped NumPy arrays, kernels compiled for the CPU, and cuBLAS on host memory."""
 
 import atexit
 import ctypes
@@ -27,7 +27,7 @@ from tinygrad_lite.training import run_folder as run
 COMPILER = shutil.which("g++")
 SHIM = Path(__file__).with_name("cuda_on_cpu.h")
 FLAGS = ["-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-fno-threadsafe-statics", "-w"]
-LINKED = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")  # not the library of C++: nothing uses it
+LINKED = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")  # without the C++ library, which nothing uses
 EXTRA_FLAGS = os.environ.get("CUDA_ON_CPU_FLAGS", "").split()  # such as -fsanitize=address
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
 NUMBERS = {"long long": (np.int64, ctypes.c_longlong), "double": (np.float64, ctypes.c_double)}
@@ -44,7 +44,7 @@ POINTERS = {
 
 @functools.cache
 def build_folder() -> Path:
-    """Where compiled kernels lie: beside what pytest keeps from run to run, which is removed when one likes."""
+    """The folder of compiled kernels, in pytest's cache, which may be removed at any time."""
     folder = Path(__file__).parents[2] / ".pytest_cache" / "cuda-on-cpu"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -76,12 +76,12 @@ def compiled(code: str, options: tuple[str, ...]) -> ctypes.CDLL:
         done = subprocess.run(command, input=text, capture_output=True, encoding="utf-8")
         if done.returncode:
             raise RuntimeError(f"g++ refuses a kernel:\n{done.stderr}")
-        os.replace(made, library)  # whole or not at all, because others may be looking
+        os.replace(made, library)  # complete or not at all, since other processes may read it
     return ctypes.CDLL(str(library))
 
 
 def meaning(code: str, options: tuple[str, ...], name: str) -> str:
-    """The type that a name such as T stands for: as the options define it, or the code."""
+    """The type that a name such as T stands for, defined by the options or in the code."""
     for option in options:
         if option.startswith(f"-D{name}="):
             return option.split("=", 1)[1]
@@ -90,7 +90,7 @@ def meaning(code: str, options: tuple[str, ...], name: str) -> str:
 
 
 class RawModule:
-    """CUDA source code, compiled when a kernel of it is first asked for."""
+    """CUDA source code, compiled when a kernel of it is first requested."""
 
     def __init__(self, *, code: str, options: tuple[str, ...] = (), backend: str = "nvrtc") -> None:
         self.code, self.options = code, options
@@ -116,7 +116,7 @@ class RawModule:
         return launch
 
     def _value(self, kernel: str, parameter: str, argument: Any) -> Any:
-        """An argument as C takes it, if it is of the type that the parameter has."""
+        """An argument as a C value, if it has the type of the parameter."""
         kind, pointer, _ = re.fullmatch(r"(?:const )?([\w ]+?)\s*(\*?)\s*(\w+)", parameter).groups()
         kind = meaning(self.code, self.options, kind)
         if pointer:
@@ -132,10 +132,10 @@ class RawModule:
         return c_type(argument)
 
 
-# --- cuBLAS: products of matrices that lie column by column in memory ------------------------------------------
+# --- cuBLAS: products of matrices stored column by column ----------------------------------------------------
 
 STORED = {0: np.dtype("float32"), 1: np.dtype("float64")}
-ROUNDED = {68: None, 70: None, 77: 13}  # compute types: of how many bits float32 operands are rid (TF32 keeps 10)
+ROUNDED = {68: None, 70: None, 77: 13}  # compute types: how many bits float32 operands lose (TF32 keeps 10)
 
 
 def stored(code: int) -> np.dtype:
@@ -221,7 +221,7 @@ ADDABLE = ("int32", "int64", "float16", "float32", "float64", "uint32", "uint64"
 
 
 def without_bfloat16(name: str) -> Callable:
-    """NumPy's function of this name, but as in CuPy the result is float32 where it would be bfloat16."""
+    """NumPy's function of this name, whose result is float32 instead of bfloat16, as in CuPy."""
 
     def function(*args: Any, **options: Any) -> StandInArray:
         y = getattr(StandInModule(), name)(*args, **options)
@@ -248,14 +248,14 @@ class OutOfMemoryError(MemoryError):
 
 
 class Event:
-    """A mark with the time, set by the GPU in CuPy."""
+    """A time stamp, set by the GPU in CuPy."""
 
     def record(self) -> None:
         self.time = time.perf_counter()
 
 
 def pretended_modules() -> dict[str, types.ModuleType]:
-    """The modules that the project imports of CuPy."""
+    """The modules of CuPy that the project imports."""
     cupy, cuda, libs = StandInModule(), types.SimpleNamespace(), types.ModuleType("cupy_backends.cuda.libs")
     for name, value in {
         "__version__": "14.2 on CPU",
@@ -297,7 +297,7 @@ def pretended_modules() -> dict[str, types.ModuleType]:
 
 @contextmanager
 def emulated_cuda() -> Iterator[str]:
-    """Inside, device "cuda" is this machine's CPU; gives its name."""
+    """Inside, device "cuda" is this machine's CPU; yields its name."""
     launch.kernel.cache_clear()
     before = {name: sys.modules.get(name) for name in pretended_modules()}
     known = dict(device._BY_NAME), dict(device._BY_TYPE)

@@ -1,14 +1,14 @@
-"""Settings of a GPT that change several parts at once, as the models do that people train today.
+"""Settings of a GPT that change several parts at once, as in current models.
 
-A new part belongs into one of them: the tests then see it with and without a cache, in one step and in many, fused and
-composed, and beside PyTorch.
+A new part belongs in one of them: then it is tested with and without a cache, in one step and in several, fused and
+composed, and against PyTorch.
 """
 
 from typing import Any
 
 Settings = dict[str, Any]
 
-# In the order of modded-nanogpt's records, Llama 3, Qwen 3 with one head of keys, a GPT-2 with pieces of others.
+# After modded-nanogpt's records, Llama 3, Qwen 3 with one head of keys, and GPT-2 with parts of others.
 SPEED_RUN: Settings = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True}
 SPEED_RUN |= {"attention_scale": 1.5, "activation": "relu2", "shortcut": True, "logit_cap": 3.0, "tie_weights": False}
 SPEED_RUN |= {"value_embeddings": True}
@@ -24,4 +24,7 @@ QWEN: Settings = LLAMA | {
 }
 MIXED: Settings = {"positions": "rotary", "head_dim": 2, "bias": True, "attention_scale": 0.2, "shortcut": True}
 SINUSOIDAL: Settings = {"positions": "sinusoidal", "qk_norm": True, "head_dim": 5, "n_kv_head": 1, "logit_cap": 9.0}
+BARE: Settings = {"positions": "none", "activation": "linear"}
+POST_NORM: Settings = {"norm_first": False, "residual": False}
 COMBINED = {"speed run": SPEED_RUN, "llama": LLAMA, "qwen": QWEN, "mixed": MIXED, "sinusoidal": SINUSOIDAL}
+COMBINED |= {"bare": BARE, "post-norm": POST_NORM}

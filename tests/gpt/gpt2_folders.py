@@ -1,7 +1,7 @@
 """Small folders in Hugging Face's GPT-2 layout, and GPT-2 itself in plain NumPy, for the tests of both directions.
 
-`forward` is written from the paper and the layout alone, in float64 and without a line of the library, so that it can
-tell whether the library reads such a folder rightly.
+`forward` is written from the paper and the layout alone, in float64 and without the library, so it can check whether
+the library reads such a folder correctly.
 """
 
 import json
@@ -92,7 +92,7 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
 
 
 def padded(tokenizer: Tokenizer, rows: int = 7) -> Tokenizer:
-    """The tokenizer of a model that has more rows than there are tokens, as some have whose vocabulary is GPT-2's."""
+    """The tokenizer of a model with more rows than tokens, as some models with GPT-2's vocabulary have."""
     tokenizer._pieces += [b""] * rows
     tokenizer.vocab_size += rows
     return tokenizer
@@ -104,7 +104,7 @@ def as_trained(config: GPTConfig, weights: dict[str, np.ndarray], tokenizer: Tok
 
 
 def greedy(model: GPT, ids: list[int], length: int) -> list[int]:
-    """The ids that follow, always the most probable token, with the model's key-value cache."""
+    """The ids of a greedy continuation, with the model's key-value cache."""
     log_probs, state = model.start(np.array([ids]))
     text = []
     for _ in range(length):

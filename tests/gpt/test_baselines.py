@@ -28,9 +28,9 @@ OTHER = "Da steh ich nun, ich armer Tor! Und bin so klug als wie zuvor.\n" * 12
 
 
 def by_definition(text, order, vocab_size, character, context, highest=True):
-    """P(w | h) by the formula of the docstring, counted anew at every step.
+    """P(w | h) by the formula of the docstring, with fresh counts at every step.
 
-    Orders below the highest count predecessors; a context too short for an order is left to the next lower one.
+    Orders below the highest count predecessors; if a context is too short for an order, the next lower one is used.
     """
     if order == 0:
         return 1 / vocab_size
@@ -75,7 +75,7 @@ def test_every_context_of_a_real_text_sums_to_one(order):
         assert model.probability("☃", context) > 0
 
 
-def test_order_1_is_its_closed_form():
+def test_order_1_equals_its_closed_form():
     text, vocab_size = "aaaabbcdee f", 10
     counts = Counter(text)
     discount = 4 / (4 + 2 * 2)  # c, d, blank and f once; b and e twice
@@ -127,8 +127,8 @@ def test_a_level_sums_the_counts_after_each_context():
 def markov_text(length):
     """Text over abcd in which a character depends on the two before it, and its entropy rate in bits.
 
-    The character of a place is the sum of the two before it (modulo 4) plus a number drawn from NOISE. So the pairs
-    are all equally frequent, no single character tells anything, and the entropy rate is that of NOISE.
+    Each character is the sum of the two before it (modulo 4) plus a number drawn from `noise`. So all pairs are
+    equally frequent, a single character has no information, and the entropy rate is that of `noise`.
     """
     noise = [0.85, 0.1, 0.04, 0.01]
     drawn = np.random.default_rng(7).choice(4, length, p=noise)
@@ -142,10 +142,10 @@ def test_the_right_order_approaches_the_entropy_rate():
     text, entropy = markov_text(40_000)
     train, held_out = text[:30_000], text[30_000:]
     bits = {order: KneserNey(train, order, 4).bits_per_character(held_out) for order in range(1, 6)}
-    assert bits[1] == pytest.approx(2, abs=0.02)  # one or two characters tell next to nothing
+    assert bits[1] == pytest.approx(2, abs=0.02)  # contexts of 0 or 1 characters have almost no information
     assert bits[2] == pytest.approx(2, abs=0.02)
     assert bits[3] == pytest.approx(entropy, abs=0.03)  # 10,000 draws vary by about 0.012 bits
-    assert bits[3] < bits[5] < bits[3] + 0.05  # longer contexts only cost
+    assert bits[3] < bits[5] < bits[3] + 0.05  # longer contexts only make it worse
 
 
 def test_bits_are_the_mean_over_all_characters_but_the_first():
@@ -205,7 +205,7 @@ def rows(printed):
     return {line.split()[0]: float(line.split()[-1]) for line in lines}
 
 
-def test_the_split_is_that_of_training(folder):
+def test_the_text_is_split_as_in_training(folder):
     corpus = load_files(["faust.txt"])
     train, held_out = baselines.cut(corpus)
     data = prepare(GPTOptions(text=["faust.txt"]))
@@ -245,7 +245,7 @@ def test_every_distribution_of_a_mixture_sums_to_one(folder, tokenizer):
     counted = KneserNey(baselines.token_text(data.train), 3, data.tokenizer.vocab_size)
     for place in (3, 30) if tokenizer == "char" else (5,):
         sums = []
-        for token in range(data.tokenizer.vocab_size):  # what the mixture gives to each token there could be
+        for token in range(data.tokenizer.vocab_size):  # the mixture's probability of every possible token
             ids = np.array([*data.held_out[:place], token])
             p_gpt = np.exp(baselines.token_log_probs(model, ids))[-1]
             p_counts = counted.probabilities(baselines.token_text(ids))[-1]
@@ -352,7 +352,7 @@ def test_a_text_with_nothing_held_out_is_refused(folder):
         (["--order", "3"], 2, "did you mean --orders?"),
     ],
 )
-def test_errors_are_one_sentence(folder, capsys, monkeypatch, arguments, status, sentence):
+def test_errors_give_one_sentence(folder, capsys, monkeypatch, arguments, status, sentence):
     monkeypatch.setattr("sys.argv", ["baselines", *arguments])
     with pytest.raises(SystemExit) as stopped:
         run_command("gpt.baselines", baselines.main)

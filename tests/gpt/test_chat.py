@@ -1,4 +1,4 @@
-"""Conversations: messages become tokens by a template, the model reads only what is new, and answers end."""
+"""Conversations: a template turns messages into tokens, the model reads only new ones, and answers end."""
 
 import io
 import json
@@ -27,7 +27,7 @@ TEMPLATE = (
 
 
 def plain_render(template, variables):
-    """TEMPLATE, by Python."""
+    """TEMPLATE in Python."""
     assert template == TEMPLATE
     said = "".join(f"<start>{m['role']}: {m['content']}<end>\n" for m in variables["messages"])
     return said + "<start>assistant: " * variables["add_generation_prompt"]
@@ -50,7 +50,7 @@ def test_messages_become_tokens(form):
 
 
 @pytest.mark.parametrize("text", ["a<end>b", "<start>", "<<end>>", "\ue000<end>\ue001", "<end><end>"])
-def test_what_looks_like_a_special_token_is_text(form, text):
+def test_names_of_special_tokens_in_a_message_are_text(form, text):
     ids = form.encode([user(text)])
     assert ids == [256, *f"user: {text}".encode(), 257, *b"\n", 256, *b"assistant: "]
 
@@ -78,7 +78,7 @@ def test_a_message_without_a_reply_is_forgotten(capsys):
 
 
 @pytest.mark.parametrize("block_size", [64, 12])
-def test_only_what_is_new_is_read(block_size):
+def test_only_new_tokens_are_read(block_size):
     with random_key(1):
         model = GPT(GPTConfig(23, block_size=block_size, n_layer=2, n_head=2, n_embd=8, positions="rotary"))
     model.eval()
@@ -102,14 +102,14 @@ def test_only_what_is_new_is_read(block_size):
     np.testing.assert_allclose(other, model.start(np.array([[5, 4, 3]]))[0], rtol=0, atol=1e-6)
 
 
-def test_an_answer_that_was_cut_short_leaves_nothing_behind():
+def test_an_interrupted_answer_leaves_no_partial_cache():
     with random_key(1):
         model = GPT(GPTConfig(23, n_layer=2, n_head=2, n_embd=8))
     model.eval()
     remembering = RememberingModel(model)
     remembering.start(np.array([[1, 2, 3]]))
     second = model.blocks[1].forward
-    model.blocks[1].forward = None  # the caches of the layers are of two lengths then
+    model.blocks[1].forward = None  # then the layers' caches have different lengths
     with pytest.raises(TypeError):
         remembering.start(np.array([[1, 2, 3, 4, 5]]))
     model.blocks[1].forward = second
@@ -150,7 +150,7 @@ def test_a_model_without_template_or_end_is_refused(folder):
         ChatFormat.from_folder(folder, TOKENIZER)
 
 
-def test_one_question_and_a_conversation(folder, monkeypatch, capsys):
+def test_a_single_question_and_a_conversation_are_answered(folder, monkeypatch, capsys):
     monkeypatch.setattr(chat, "render", plain_render)
     common = [str(folder), "--chat", "--greedy", "--max_new_tokens", "6"]
     assert sample.main([*common, "--start", "Tag"]) == 0
@@ -164,7 +164,7 @@ def test_one_question_and_a_conversation(folder, monkeypatch, capsys):
     assert err.count("> ") == 4
 
 
-def test_an_answer_ends_with_the_models_token(folder, monkeypatch, capsys):
+def test_an_answer_ends_at_the_models_end_token(folder, monkeypatch, capsys):
     monkeypatch.setattr(chat, "render", plain_render)
     monkeypatch.setattr(GPT, "start", lambda self, prompts, use_cache=True: (certain(ord("J")), None))
     steps = iter([certain(ord("a")), certain(257)])
@@ -179,21 +179,21 @@ def certain(token):
 
 
 @pytest.mark.parametrize("clash", [["--interactive"], ["--num_samples", "2"], ["--beam", "2"]])
-def test_what_contradicts_a_chat(folder, clash):
+def test_options_that_contradict_a_chat_are_refused(folder, clash):
     with pytest.raises(OptionError, match=r"cannot be combined|choose"):
         sample.main([str(folder), "--chat", *clash])
 
 
-# --- templates, which are programs of others ------------------------------------------------------------------------
+# --- templates, which are untrusted programs -------------------------------------------------------------------------
 
 
-def test_without_jinja2_there_is_a_sentence(monkeypatch):
+def test_without_jinja2_an_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(chat, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r'jinja2, which is not installed: pip install -e "\.\[chat\]"'):
         render(TEMPLATE, {"messages": []})
 
 
-def test_a_template_writes_what_it_should():
+def test_a_template_is_rendered():
     pytest.importorskip("jinja2")
     variables = {"messages": [user("ä\n{{ 7 }}")], "add_generation_prompt": True}
     assert render(TEMPLATE, variables) == plain_render(TEMPLATE, variables)
@@ -213,7 +213,7 @@ def test_a_template_writes_what_it_should():
         ("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "takes more than 1 s"),
     ],
 )
-def test_a_hostile_template_gets_a_sentence(monkeypatch, template, reason):
+def test_a_hostile_template_is_refused_with_the_reason(monkeypatch, template, reason):
     pytest.importorskip("jinja2")
     monkeypatch.setattr(chat_template, "MAX_SECONDS", 1)
     with pytest.raises(CheckpointError, match=reason):

@@ -11,6 +11,7 @@ from gpt.config import GPTConfig, GPTOptions
 from gpt.model import GPT
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, list_presets, read_preset
+from tinygrad_lite.nn import RMSNorm
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.setup import family_of
 from train import SPECS
@@ -19,9 +20,9 @@ PRESETS = Path(__file__).parent.parent.parent / "presets"
 SMALL = GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=6, dropout=0.1)
 
 
-def test_json_and_back():
+def test_settings_survive_a_round_trip_through_json():
     assert GPTConfig.from_json(SMALL.to_json()) == SMALL
-    assert GPTConfig.from_json({**SMALL.to_json(), "dropout": 0}).dropout == 0  # JSON knows one kind of number
+    assert GPTConfig.from_json({**SMALL.to_json(), "dropout": 0}).dropout == 0  # JSON has one kind of number
 
 
 @pytest.mark.parametrize(
@@ -37,7 +38,7 @@ def test_json_and_back():
         ({"bias": 1}, "bias cannot be 1"),
         ({"dropout": "none"}, "dropout cannot be 'none'"),
         ({"positions": ["learned"]}, "positions cannot be"),
-        ({"positions": "none"}, "positions cannot be 'none': must be one of learned, sinusoidal, rotary"),
+        ({"positions": "nope"}, "positions cannot be 'nope': must be one of learned, sinusoidal, rotary, none"),
         ({"n_head": 4}, "do not fit together: n_embd 6 is no multiple of n_head 4"),
         ({"activation": "swish"}, "activation cannot be 'swish': must be one of gelu, gelu_tanh, relu"),
         ({"activation": None}, "activation cannot be None"),
@@ -65,7 +66,7 @@ def test_invalid_settings_are_refused(change, reason):
 LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5, "norm": "rmsnorm", "norm_weight": False}
 LATER |= {"rope_theta": 500.0, "qk_norm": True, "attention_scale": 0.5, "n_kv_head": 1, "head_dim": 4}
 LATER |= {"zero_init": True, "tie_weights": False, "shortcut": True, "logit_cap": 15.0, "rope_scaling": "8,1,4,64"}
-LATER |= {"value_embeddings": True}
+LATER |= {"value_embeddings": True, "norm_first": False, "residual": False}
 
 
 def test_a_checkpoint_without_later_settings_has_their_defaults():
@@ -77,8 +78,7 @@ def test_a_checkpoint_without_later_settings_has_their_defaults():
 
 def test_the_model_uses_the_later_settings():
     model = GPT(dataclasses.replace(SMALL, **LATER))
-    norms = [model.final_norm, *(norm for block in model.blocks for norm in (block.mixer_norm, block.mlp_norm))]
-    assert {norm.eps for norm in norms} == {1e-6}
+    assert {module.eps for _, module in model.named_modules() if isinstance(module, RMSNorm)} == {1e-6}
     mlp, x = model.blocks[0].mlp, Tensor([np.linspace(-3, 3, 6)])
     assert mlp.up.weight.shape == (5, 6)
     np.testing.assert_array_equal(mlp.hidden(x).numpy(), mlp.up(x).gelu("tanh").numpy())
@@ -116,7 +116,7 @@ def test_a_blueprint_has_the_sizes_of_the_model(bias, positions, n_inner):
     ],
 )
 def test_the_sizes_of_gpt2_and_gpt3_take_no_memory(n_layer, n_head, n_embd, expected):
-    """GPT-2 small, medium, large and XL, and GPT-3 with 175 billion parameters, with a context of 1,024."""
+    """GPT-2 small, medium, large and XL, and GPT-3 with 175 billion parameters; a context of 1,024."""
     config = GPTConfig(50257, 1024, n_layer, n_head, n_embd, bias=True)
     tracemalloc.start()
     try:
@@ -129,7 +129,7 @@ def test_the_sizes_of_gpt2_and_gpt3_take_no_memory(n_layer, n_head, n_embd, expe
     assert blueprint.flops_per_token() == 3 * 2 * (linear + n_layer * 2 * n_embd * 1024)
 
 
-def test_activations_grow_with_the_sizes():
+def test_the_estimate_of_activations_grows_with_the_sizes():
     assert SMALL.activations(6) == 6 * SMALL.activations(1)
     assert dataclasses.replace(SMALL, n_layer=3).activations(1) > SMALL.activations(1)
     longer = dataclasses.replace(SMALL, block_size=14)
@@ -138,7 +138,7 @@ def test_activations_grow_with_the_sizes():
     assert longer.activations(1) > 2 * SMALL.activations(1)  # attention grows with the square
 
 
-def test_options_make_a_config():
+def test_options_give_the_settings_of_the_model():
     options = GPTOptions(n_layer=3, n_head=2, n_embd=8, block_size=5, dropout=0.5, bias=True, positions="sinusoidal")
     assert options.model_config(17) == GPTConfig(17, 5, 3, 2, 8, 0.5, True, "sinusoidal")
     with pytest.raises(OptionError, match="--n_embd 8 is no multiple of --n_head 3: every head needs the same width"):

@@ -29,7 +29,7 @@ def data(tmp_path) -> TextData:
     ],
 )
 def test_the_error_about_a_short_text_says_what_helps(tmp_path, characters, advice):
-    """And the advice works."""
+    """And following its advice works."""
     path = tmp_path / "short.txt"
     path.write_text(TEXT[:characters], encoding="utf-8")
     with pytest.raises(CorpusError, match=advice):
@@ -68,7 +68,7 @@ def test_micro_batches_are_the_pieces_of_one_batch(data):
     np.testing.assert_array_equal(np.concatenate([part[1].numpy() for part in parts]), targets)
 
 
-def test_batches_depend_on_the_step_and_nothing_else(data):
+def test_batches_depend_on_the_step_only(data):
     first = data.batch(1, 4)[0]
     data.batch(2, 4)
     list(data.validation_batches(3, 0))
@@ -77,7 +77,7 @@ def test_batches_depend_on_the_step_and_nothing_else(data):
 
 
 def starts_of(data, step, sequences):
-    """Where the windows of an update begin, if every window of the text is another one."""
+    """Where the windows of an update begin, provided that all windows of the text are different."""
     places = {tuple(data.train[i : i + 17].tolist()): i for i in range(len(data.train) - 16)}
     ids, targets = data.batch(step, sequences)
     return [places[*row, last] for row, last in zip(ids.tolist(), targets[:, -1].tolist(), strict=True)]
@@ -94,7 +94,9 @@ def test_an_epoch_visits_consecutive_windows_once_in_random_order(data):
         assert np.diff(epoch).tolist() != [16] * 110
     assert starts[:111].min() != starts[111:].min()
     assert (np.argsort(starts[:111]) != np.argsort(starts[111:])).any()
-    assert starts_of(data, 20, 6) == starts[120:126].tolist()  # of the step alone: a resumed run needs nothing else
+    assert (
+        starts_of(data, 20, 6) == starts[120:126].tolist()
+    )  # they depend on the step only, so a resumed run needs nothing else
 
 
 @pytest.mark.parametrize("tokens", [17, 18, 31, 32, 33, 47, 48, 49, 500])
@@ -107,7 +109,7 @@ def test_an_epoch_never_leaves_the_text(tokens):
         assert starts[0] >= 0
         assert starts[-1] + 17 <= tokens
         offsets.add(int(starts[0]))
-    assert offsets == set(range(min(16, tokens - 16)))  # every place that leaves room
+    assert offsets == set(range(min(16, tokens - 16)))  # every possible offset
 
 
 def test_a_batch_may_be_longer_than_an_epoch(data):
@@ -133,7 +135,7 @@ def test_n_windows_are_evenly_spaced_and_fixed(data):
     np.testing.assert_array_equal(few[0][0].numpy()[0], data.held_out[:16])
 
 
-def test_bits_per_character_of_bytes_and_characters(tmp_path):
+def test_bits_per_character_depend_on_the_characters_per_token(tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("abcdefgh" * 200, encoding="utf-8")
     characters = prepare(GPTOptions(text=[str(path)], block_size=8))

@@ -1,4 +1,4 @@
-"""A trained GPT in the layout of GPT-2: everything is read back bit by bit, here and by transformers."""
+"""A trained GPT in the layout of GPT-2: everything is read back bit for bit, and transformers computes the same."""
 
 import json
 
@@ -51,7 +51,7 @@ def as_checkpoint(trained):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("settings", KINDS)
-def test_there_and_back(tmp_path, settings, dtype):
+def test_an_exported_model_is_read_back_unchanged(tmp_path, settings, dtype):
     trained = make_trained(dtype, **settings)
     export(trained, tmp_path / "folder")
     _, config, weights, tokenizer = load_pretrained(tmp_path / "folder")
@@ -70,7 +70,7 @@ def test_there_and_back(tmp_path, settings, dtype):
 
 
 @pytest.mark.parametrize("settings", KINDS)
-def test_the_files_are_a_gpt2_that_computes_the_same(tmp_path, settings):
+def test_the_files_describe_a_gpt2_with_the_same_logits(tmp_path, settings):
     trained = make_trained("float64", **settings)
     export(trained, tmp_path / "folder")
     theirs = json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))
@@ -81,7 +81,7 @@ def test_the_files_are_a_gpt2_that_computes_the_same(tmp_path, settings):
     np.testing.assert_allclose(logits, forward(weights, theirs, IDS), rtol=0, atol=1e-10)
 
 
-def test_the_settings_by_gpt2s_names():
+def test_settings_get_gpt2s_names():
     config = GPTConfig(17, 16, 2, 2, 8, dropout=0.1)
     theirs = their_config(config)
     assert (theirs["model_type"], theirs["architectures"]) == ("gpt2", ["GPT2LMHeadModel"])
@@ -89,7 +89,7 @@ def test_the_settings_by_gpt2s_names():
     assert their_config(GPTConfig(17, activation="gelu_tanh"))["activation_function"] == "gelu_new"
 
 
-def test_queries_keys_and_values_lie_side_by_side():
+def test_queries_keys_and_values_are_stored_side_by_side():
     model = make_trained(bias=True).make_model(here())
     packed, mixer = to_theirs(model)["transformer.h.1.attn.c_attn.weight"], model.blocks[1].mixer
     assert packed.shape == (8, 24)
@@ -129,7 +129,7 @@ def test_nothing_is_overwritten(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["note.txt"]
 
 
-def test_the_command(tmp_path, capsys):
+def test_the_command_exports_a_file_or_a_run(tmp_path, capsys):
     save_checkpoint(tmp_path / "best.safetensors", as_checkpoint(make_trained()))
     assert main([str(tmp_path / "best.safetensors"), str(tmp_path / "one")]) == 0
     assert "in the layout of GPT2LMHeadModel" in capsys.readouterr().err

@@ -39,7 +39,7 @@ def steps(model, prompt, tokens):
     return np.array(found), state.fast is not None
 
 
-# Each other choice of each setting: a new one is compared too, or `FastStep.fits` must refuse it.
+# Every other choice of every setting: new ones are compared too, or `FastStep.fits` must refuse them.
 EVERY_CHOICE = (
     {name: choice}
     for name, field in GPTConfig.chosen().items()
@@ -67,22 +67,22 @@ SETTINGS = [
     ],
     ids=str,
 )
-def test_the_short_way_equals_the_general_one(settings, dtype, monkeypatch):
+def test_the_fast_step_equals_the_general_one(settings, dtype, monkeypatch):
     """With several rows, and beyond the end of the context, where it starts again."""
-    monkeypatch.setattr("gpt.fast_step.ROWS", 5)  # so that matrices are laid out in several pieces, as large ones are
+    monkeypatch.setattr("gpt.fast_step.ROWS", 5)  # so that matrices are stored in several pieces, as large ones are
     model = make_model(dtype, **settings)
     rng = np.random.default_rng(2)
     prompt, tokens = rng.integers(0, 23, (3, 4)), rng.integers(0, 23, (3, 20))
-    short, went_short = steps(model, prompt, tokens)
+    fast, is_fast = steps(model, prompt, tokens)
     with composed():
-        general, went = steps(model, prompt, tokens)
-    assert (went_short, went) == (True, False)
-    assert short.dtype == general.dtype == np.dtype(dtype)
-    np.testing.assert_allclose(short, general, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 10)
+        general, is_general_fast = steps(model, prompt, tokens)
+    assert (is_fast, is_general_fast) == (model.config.norm_first and model.config.residual, False)
+    assert fast.dtype == general.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(fast, general, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 10)
 
 
 @pytest.mark.parametrize("settings", [{}, COMBINED["speed run"]], ids=["gpt-2", "speed run"])
-def test_texts_are_the_same(settings):
+def test_the_generated_texts_are_the_same(settings):
     model = make_model(**settings)
     texts = []
     for run in (lambda: None, composed):
@@ -123,12 +123,12 @@ def test_the_fast_step_is_not_used_for_an_unknown_block():
 
 def test_a_prompt_of_one_token_uses_the_fast_step_too():
     model = make_model()
-    short, state = model.start(np.array([[3], [7]]))
+    fast, state = model.start(np.array([[3], [7]]))
     assert state.fast is not None
     assert [cache.length for cache in state.caches] == [1, 1]
     with composed():
         general, _ = model.start(np.array([[3], [7]]))
-    np.testing.assert_allclose(short, general, rtol=1e-12, atol=1e-11)
+    np.testing.assert_allclose(fast, general, rtol=1e-12, atol=1e-11)
 
 
 def test_weights_are_laid_out_once_and_again_after_every_change():
@@ -145,7 +145,7 @@ def test_weights_are_laid_out_once_and_again_after_every_change():
     assert write() is first
     optimizer = AdamW(model.named_parameters(), lr=0.1)
     second = write()
-    assert second is not first  # the weights lie elsewhere now
+    assert second is not first  # the weights have moved
     for parameter in model.parameters():
         parameter.grad = parameter.ones_like()
     optimizer.step()

@@ -1,4 +1,4 @@
-"""A GGUF file becomes a folder in Hugging Face's layout: of a made-up small model, and of SmolLM2 itself."""
+"""A GGUF file is converted to a folder in Hugging Face's layout: a made-up small model, and SmolLM2 itself."""
 
 import json
 import subprocess
@@ -19,7 +19,7 @@ from tinygrad_lite.cli.errors import CheckpointError, CorpusError, UserError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.huggingface import byte_characters
 
-# The blocks of 4-bit numbers are of 32.
+# 4-bit numbers are stored in blocks of 32.
 SETTINGS = LLAMA | {"hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
 SETTINGS |= {"vocab_size": 262, "tie_word_embeddings": True, "rope_theta": 500.0}
 SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
@@ -27,13 +27,13 @@ MERGES = ["Ġ d", "Ġd e", "Ġ Ġ"]
 
 
 def permuted(matrix, n_head):
-    """The rows as llama.cpp's converter of Llama orders them, in its own words."""
+    """The rows in the order of llama.cpp's converter for Llama."""
     shape = (n_head, 2, len(matrix) // n_head // 2, *matrix.shape[1:])
     return matrix.reshape(shape).swapaxes(1, 2).reshape(matrix.shape)
 
 
 def write_gguf(path, settings=SETTINGS, pre="smollm", **more):
-    """A GGUF file of random weights; returns them as they are after 4 bits, under Hugging Face's names."""
+    """Write a GGUF file of random weights; returns them rounded to 4 bits, under Hugging Face's names."""
     gguf = pytest.importorskip("gguf")
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_context_length(settings["max_position_embeddings"])
@@ -66,7 +66,7 @@ def write_gguf(path, settings=SETTINGS, pre="smollm", **more):
             packed = gguf.quantize(permuted(array, kind) if kind else array, gguf.GGMLQuantizationType.Q4_1)
             writer.add_tensor(short[name], packed, raw_dtype=gguf.GGMLQuantizationType.Q4_1)
             array = gguf.dequantize(packed, gguf.GGMLQuantizationType.Q4_1)
-            # Back by another way than the library's.
+            # Undone in another way than in the library.
             if kind:
                 order = permuted(np.arange(len(array))[:, None], kind)[:, 0]
                 array = array[np.argsort(order)]
@@ -91,7 +91,7 @@ def test_the_rows_of_queries_and_keys_are_put_back():
     np.testing.assert_array_equal(unpermuted(permuted(matrix, 3), 3), matrix)
 
 
-def test_a_small_model(tmp_path):
+def test_a_small_model_is_converted(tmp_path):
     pytest.importorskip("tokenizers")
     weights = write_gguf(tmp_path / "small.gguf")
     folder = converted(tmp_path / "small.gguf", tmp_path / "small")
@@ -122,7 +122,7 @@ def test_another_kind_of_file_is_refused(tmp_path):
         converted(tmp_path / "b.gguf", tmp_path / "b")
 
 
-def test_without_gguf_there_is_a_sentence(tmp_path, monkeypatch):
+def test_without_gguf_an_error_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(UserError, match=r'gguf, which is not installed: pip install -e "\.\[chat\]"'):
         convert(tmp_path / "a.gguf", tmp_path)
@@ -144,7 +144,7 @@ def test_smollm2_is_converted_once(tmp_path, monkeypatch, capsys):
     assert smollm2.smollm2_folder() == folder
 
 
-def test_smollm2_needs_packages_network_and_room(tmp_path, monkeypatch):
+def test_smollm2_without_packages_network_or_disk_space_gives_an_error(tmp_path, monkeypatch):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None if name == "jinja2" else name)
@@ -183,8 +183,8 @@ def real():
 
 @pytest.mark.network
 @pytest.mark.torch
-def test_smollm2_is_that_of_transformers(real):
-    """Their model reads the folder that we wrote; their tokenizer comes of the same tokenizer.json."""
+def test_smollm2_equals_that_of_transformers(real):
+    """Their model is read from the folder that we wrote, their tokenizer from the same tokenizer.json."""
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     theirs = transformers.AutoModelForCausalLM.from_pretrained(real.path, dtype=torch.float32).eval()
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(real.path / "tokenizer.json"))
@@ -203,7 +203,7 @@ def test_smollm2_is_that_of_transformers(real):
 
 @pytest.mark.network
 @pytest.mark.torch
-def test_smollm2s_messages_are_those_of_transformers(real):
+def test_smollm2s_messages_equal_those_of_transformers(real):
     pytest.importorskip("jinja2")
     transformers = pytest.importorskip("transformers")
     about = json.loads((real.path / "tokenizer_config.json").read_text(encoding="utf-8"))
@@ -215,7 +215,7 @@ def test_smollm2s_messages_are_those_of_transformers(real):
 
 
 @pytest.mark.network
-def test_smollm2_answers(real):
+def test_smollm2_answers_a_question(real):
     command = ["sample.py", "smollm2", "--chat", "--greedy", "--start", "What is the capital of France?"]
     done = subprocess.run([sys.executable, *command], capture_output=True, encoding="utf-8")
     assert done.stdout == "The capital of France is Paris.\n"

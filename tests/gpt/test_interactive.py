@@ -34,7 +34,7 @@ def conversation(start: str = "") -> tuple[Conversation, Parrot]:
     return Conversation(SampleOptions(), start, parrot, parrot.lines.append), parrot
 
 
-def test_the_earlier_text_stays_the_context():
+def test_the_earlier_text_remains_the_context():
     talk, parrot = conversation()
     for line in ("Guten Tag", "Und?"):
         assert talk.take(line)

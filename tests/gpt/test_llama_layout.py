@@ -1,4 +1,4 @@
-"""Folders in the layout of Llama and Qwen3: same logits and text as both, written independently; and back again."""
+"""Folders in the layouts of Llama and Qwen3: the same logits and text as independent implementations; and export."""
 
 import json
 import math
@@ -70,7 +70,7 @@ def write_folder(folder, settings, weights):
 
 
 def angle(settings: dict, position: int, i: int, d: int) -> float:
-    """How far pair i of a head of width d is turned at a position."""
+    """The angle by which pair i of a head of width d is rotated at a position."""
     rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
     theta = rope.get("rope_theta") or settings.get("rope_theta", 10000.0)
     frequency = theta ** (-2 * i / d)
@@ -136,7 +136,7 @@ def load_model(folder) -> GPT:
 
 
 @pytest.mark.parametrize("settings", KINDS)
-def test_logits_and_greedy_text_are_those_of_plain_numpy(tmp_path, settings):
+def test_logits_and_greedy_text_equal_those_of_plain_numpy(tmp_path, settings):
     weights = random_weights(settings)
     model = load_model(write_folder(tmp_path, settings, weights))
     logits = model(Tensor(np.array([IDS]))).numpy()[0]
@@ -147,7 +147,7 @@ def test_logits_and_greedy_text_are_those_of_plain_numpy(tmp_path, settings):
     assert greedy(model, IDS[:4], 6) == text[4:]
 
 
-def test_several_files_and_their_index(tmp_path):
+def test_several_files_with_an_index_are_read(tmp_path):
     weights = {name: array.astype("float16") for name, array in random_weights(LLAMA).items()}
     _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, weights))
     assert {array.dtype.name for array in expected.values()} == {"float32"}
@@ -216,7 +216,7 @@ MODERN = [
 
 
 @pytest.mark.parametrize("settings", MODERN)
-def test_there_and_back(tmp_path, settings):
+def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
     trained = modern(**settings)
     name = export(trained, tmp_path / "folder")
     assert name == ("Qwen3ForCausalLM" if "qk_norm" in settings else "LlamaForCausalLM")
@@ -250,7 +250,7 @@ def assert_same_as_transformers(folder, ours):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("settings", KINDS)
-def test_logits_and_greedy_text_are_those_of_transformers(tmp_path, settings):
+def test_logits_and_greedy_text_equal_those_of_transformers(tmp_path, settings):
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
     torch.manual_seed(5)
     config = transformers.AutoConfig.for_model(**settings | {"initializer_range": 0.4})
@@ -261,7 +261,7 @@ def test_logits_and_greedy_text_are_those_of_transformers(tmp_path, settings):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("settings", MODERN)
-def test_transformers_computes_what_we_export(tmp_path, settings):
+def test_transformers_gives_the_same_for_an_exported_model(tmp_path, settings):
     trained = modern(**settings)
     export(trained, tmp_path / "folder")
     assert_same_as_transformers(tmp_path / "folder", trained.make_model())

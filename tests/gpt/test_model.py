@@ -26,7 +26,7 @@ def small(dtype="float64", **changes):
     return GPT(GPTConfig(**settings)).to(here(), dtype)
 
 
-def lively(dtype="float64", **changes):
+def gpt_with_large_weights(dtype="float64", **changes):
     """Weights large enough that the prediction depends on every token."""
     model, numbers = small(dtype, **changes), np.random.default_rng(1)
     for parameter in model.parameters():
@@ -50,7 +50,7 @@ def gradients(model, *batches, share=1.0):
 
 @both_positions
 @pytest.mark.parametrize("bias", [True, False])
-def test_an_untrained_model_knows_nothing(positions, bias):
+def test_the_loss_of_an_untrained_model_is_that_of_guessing(positions, bias):
     """Its loss is ln V: as if all V tokens were equally probable."""
     manual_seed(1)
     model = GPT(GPTConfig(vocab_size=65, block_size=32, n_layer=4, n_head=4, n_embd=64, bias=bias, positions=positions))
@@ -61,7 +61,7 @@ def test_an_untrained_model_knows_nothing(positions, bias):
 
 @both_positions
 def test_later_tokens_never_change_earlier_predictions(positions):
-    model, tokens = lively(positions=positions), ids(2, 8).numpy()
+    model, tokens = gpt_with_large_weights(positions=positions), ids(2, 8).numpy()
     before = model(Tensor(tokens)).numpy()
     for position in range(8):
         changed = tokens.copy()
@@ -73,12 +73,12 @@ def test_later_tokens_never_change_earlier_predictions(positions):
 
 @both_positions
 def test_the_order_of_earlier_tokens_matters(positions):
-    model = lively(positions=positions)
+    model = gpt_with_large_weights(positions=positions)
     one, other = model(Tensor([[1, 2, 3]])).numpy(), model(Tensor([[2, 1, 3]])).numpy()
     assert np.abs(one[0, -1] - other[0, -1]).max() > 1e-3
 
 
-def test_more_positions_than_the_context_has():
+def test_more_positions_than_the_context_are_refused():
     model = small()
     with pytest.raises(ValueError, match="GPT: 9 positions do not fit into block_size 8"):
         model(ids(1, 9))
@@ -101,8 +101,8 @@ def test_initialisation_reaches_all_matrices():
     for name, parameter in model.named_parameters():
         values = parameter.numpy()
         if parameter.ndim == 2:
-            calm = name.endswith(("mixer.output.weight", "mlp.down.weight"))
-            assert values.std() == pytest.approx(0.02 / math.sqrt(6) if calm else 0.02, rel=0.04), name
+            is_residual = name.endswith(("mixer.output.weight", "mlp.down.weight"))
+            assert values.std() == pytest.approx(0.02 / math.sqrt(6) if is_residual else 0.02, rel=0.04), name
         else:
             assert np.unique(values).tolist() == ([1.0] if "norm.weight" in name else [0.0]), name
 
@@ -112,7 +112,7 @@ def test_initialisation_reaches_all_matrices():
 
 @both_positions
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_gradients_of_all_parameters(positions, bias):
+def test_the_gradients_of_all_parameters_are_right(positions, bias):
     model, batch = small(positions=positions, bias=bias, dropout=0.1), (ids(2, 5), ids(2, 5))
     gradcheck(lambda *parameters: model.loss(batch), model.parameters(), directions=2)
 
@@ -139,7 +139,7 @@ def test_gradient_accumulation_is_exact(dtype, tolerance):
         np.testing.assert_allclose(summed[name], gradient, rtol=0, atol=tolerance * largest, err_msg=name)
 
 
-def test_it_learns_a_sentence():
+def test_the_model_learns_a_sentence():
     model = small("float32", n_layer=1)
     tokens = np.array([[1, 2, 3, 4, 1, 5, 6, 7, 0]])
     optimizer = AdamW(decay_groups(model, 0.0), lr=0.02)
@@ -148,7 +148,7 @@ def test_it_learns_a_sentence():
         loss = model.loss((Tensor(tokens[:, :-1]), Tensor(tokens[:, 1:])))
         loss.backward()
         optimizer.step()
-    assert loss.item() < 0.05  # also the 2 and the 5, which only the position tells apart
+    assert loss.item() < 0.05  # even for 2 and 5 after the same 1, which only the position distinguishes
     predicted = model(Tensor(tokens[:, :-1])).argmax(-1)
     assert predicted.tolist() == tokens[:, 1:].tolist()
 
@@ -159,7 +159,7 @@ def test_it_learns_a_sentence():
 @both_positions
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-5)])
 def test_a_cache_changes_no_prediction(positions, dtype, tolerance):
-    model, tokens = lively(dtype, positions=positions), ids(3, 8)
+    model, tokens = gpt_with_large_weights(dtype, positions=positions), ids(3, 8)
     with no_grad():
         whole = model(tokens).numpy()
         for pieces in ([1] * 8, [5, 1, 2], [3, 5]):
@@ -177,8 +177,8 @@ def written(model, prompt, use_cache, **settings):
 @pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"temperature": 1.0, "seed": 5}])
 @pytest.mark.parametrize("length", [1, 7, 8, 13])
 def test_cached_and_uncached_text_are_equal_beyond_a_full_context(positions, settings, length):
-    """30 tokens in a context of 8: it runs full several times."""
-    model, prompt = lively(positions=positions), ids(2, length).numpy()
+    """30 tokens in a context of 8: it becomes full several times."""
+    model, prompt = gpt_with_large_weights(positions=positions), ids(2, length).numpy()
     cached, uncached = (written(model, prompt, use_cache, **settings) for use_cache in (True, False))
     assert cached.shape == (2, 30)
     np.testing.assert_array_equal(cached, uncached)
@@ -187,7 +187,7 @@ def test_cached_and_uncached_text_are_equal_beyond_a_full_context(positions, set
 @both_positions
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-4)])
 def test_cached_and_uncached_predictions_agree_beyond_a_full_context(positions, dtype, tolerance):
-    model = lively(dtype, positions=positions)
+    model = gpt_with_large_weights(dtype, positions=positions)
     log_probs, state = model.start(ids(3, 5).numpy())
     expected, plain = model.start(state.window, use_cache=False)
     assert plain.caches is None
@@ -199,7 +199,7 @@ def test_cached_and_uncached_predictions_agree_beyond_a_full_context(positions, 
 
 
 def test_a_full_context_continues_from_its_second_half():
-    model, tokens = lively(), ids(1, 9).numpy()
+    model, tokens = gpt_with_large_weights(), ids(1, 9).numpy()
     log_probs, state = model.start(tokens[:, :8])
     assert state.window.shape == (1, 8)
     log_probs, state = model.step(tokens[:, 8], state)
@@ -210,18 +210,18 @@ def test_a_full_context_continues_from_its_second_half():
 
 
 def test_a_long_prompt_is_read_from_its_end():
-    model, tokens = lively(), ids(2, 20).numpy()
+    model, tokens = gpt_with_large_weights(), ids(2, 20).numpy()
     np.testing.assert_array_equal(model.start(tokens)[0], model.start(tokens[:, -8:])[0])
 
 
-def test_a_context_of_one_token():
-    model, prompt = lively(block_size=1), ids(2, 3).numpy()
+def test_a_context_of_one_token_works():
+    model, prompt = gpt_with_large_weights(block_size=1), ids(2, 3).numpy()
     np.testing.assert_array_equal(written(model, prompt, True, seed=1), written(model, prompt, False, seed=1))
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_rows_can_be_selected_from_a_state(use_cache):
-    model, tokens = lively(), ids(3, 5).numpy()
+    model, tokens = gpt_with_large_weights(), ids(3, 5).numpy()
     _, state = model.start(tokens, use_cache)
     rows, following = np.array([2, 2, 0]), np.array([4, 9, 1])
     log_probs, _ = model.step(following, state.select(rows))
@@ -239,8 +239,8 @@ UNEQUAL = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7], [9, 3, 2, 3, 8, 4, 6,
     "settings", [pytest.param({"temperature": 0.0}, marks=pytest.mark.slow), {"temperature": 1.0, "seed": 5}]
 )
 def test_a_batch_of_unequal_prompts_gives_the_texts_of_single_prompts(positions, use_cache, settings):
-    """30 tokens in a context of 8: each row runs full several times, and each at another step."""
-    model = lively(positions=positions)
+    """30 tokens in a context of 8: each row becomes full several times, at different steps."""
+    model = gpt_with_large_weights(positions=positions)
     together = written(model, UNEQUAL, use_cache, **settings)
     for row, prompt in enumerate(UNEQUAL):
         alone = written(model, [prompt], use_cache, first_row=row, **settings)
@@ -253,7 +253,7 @@ def test_a_batch_of_unequal_prompts_gives_the_texts_of_single_prompts(positions,
     ("dtype", "tolerance"), [("float64", 1e-12), pytest.param("float32", 1e-4, marks=pytest.mark.slow)]
 )
 def test_a_batch_of_unequal_prompts_gives_the_predictions_of_single_prompts(positions, use_cache, dtype, tolerance):
-    model = lively(dtype, positions=positions)
+    model = gpt_with_large_weights(dtype, positions=positions)
     log_probs, state = model.start(UNEQUAL, use_cache)
     alone = [model.start([prompt], use_cache) for prompt in UNEQUAL]
     for _ in range(20):
@@ -267,7 +267,7 @@ def test_a_batch_of_unequal_prompts_gives_the_predictions_of_single_prompts(posi
 
 @pytest.mark.parametrize("use_cache", [True, False])
 def test_rows_of_unequal_lengths_can_be_selected_from_a_state(use_cache):
-    model = lively()
+    model = gpt_with_large_weights()
     _, state = model.start(UNEQUAL, use_cache)
     rows, following = np.array([4, 0, 4]), np.array([4, 9, 1])
     log_probs, _ = model.step(following, state.select(rows))
@@ -276,30 +276,30 @@ def test_rows_of_unequal_lengths_can_be_selected_from_a_state(use_cache):
         np.testing.assert_allclose(found, expected[0], atol=1e-12)
 
 
-def test_unequal_prompts_on_every_device(device):
-    model = lively("float32").to(device)
+def test_unequal_prompts_work_on_every_device(device):
+    model = gpt_with_large_weights("float32").to(device)
     log_probs, state = model.start(UNEQUAL)
-    expected, _ = lively("float32").start(UNEQUAL)
+    expected, _ = gpt_with_large_weights("float32").start(UNEQUAL)
     np.testing.assert_allclose(log_probs, expected, atol=1e-5)
     model.step(np.array([1, 2, 3, 4, 5]), state)
 
 
 def test_an_empty_prompt_is_refused():
     with pytest.raises(ValueError, match="a prompt is empty"):
-        lively().start([[1, 2], []])
+        gpt_with_large_weights().start([[1, 2], []])
 
 
 # --- from weights ---------------------------------------------------------------------------------------------
 
 
 def test_a_model_is_restored_from_its_weights():
-    model, tokens = lively("float32", dropout=0.3), ids(2, 6)
+    model, tokens = gpt_with_large_weights("float32", dropout=0.3), ids(2, 6)
     again = GPT.from_weights(replace(model.config, dropout=0.1), model.state_dict(), here())
     assert again.config.dropout == 0.1
     np.testing.assert_array_equal(again.eval()(tokens).numpy(), model.eval()(tokens).numpy())
 
 
-def test_weights_of_another_model():
+def test_weights_of_another_model_are_refused():
     model = small()
     with pytest.raises(CheckpointError, match=r"describe a GPT of 1,\d+,\d+ parameters, but the weights have 3,\d+"):
         GPT.from_weights(replace(model.config, n_layer=900), model.state_dict())

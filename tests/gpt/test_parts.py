@@ -1,4 +1,4 @@
-"""The parts that became usual after GPT-2, several at a time: the model computes, learns and generates as it should."""
+"""Parts that became common after GPT-2, several at a time: the model computes, learns and generates correctly."""
 
 from dataclasses import replace
 
@@ -20,8 +20,8 @@ rng = np.random.default_rng(12)
 combined = pytest.mark.parametrize("settings", COMBINED.values(), ids=COMBINED)
 
 
-def lively(dtype="float64", **changes):
-    """A GPT of two blocks over 11 tokens with a context of 8, and weights so large that every part shows."""
+def gpt_with_large_weights(dtype="float64", **changes):
+    """A GPT of two blocks over 11 tokens with a context of 8, and weights so large that every part matters."""
     manual_seed(3)
     config = GPTConfig(**{"vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 12} | changes)
     assert not config.misfit()
@@ -46,8 +46,8 @@ def gradients(model, batch):
 
 
 @pytest.mark.parametrize("settings", [SPEED_RUN, QWEN], ids=["speed run", "qwen"])
-def test_the_gradients_of_all_parameters(settings):
-    model, batch = lively(n_layer=1, **settings), (ids(2, 5), ids(2, 5))
+def test_the_gradients_of_all_parameters_are_right(settings):
+    model, batch = gpt_with_large_weights(n_layer=1, **settings), (ids(2, 5), ids(2, 5))
     gradcheck(lambda *parameters: model.loss(batch), model.parameters(), directions=1)
 
 
@@ -55,7 +55,7 @@ def test_the_gradients_of_all_parameters(settings):
 @pytest.mark.parametrize("settings", [SPEED_RUN, LLAMA, QWEN], ids=["speed run", "llama", "qwen"])
 def test_torch_computes_the_same_loss_and_gradients(settings):
     torch = pytest.importorskip("torch")
-    model, batch = lively(**settings), (ids(2, 6), ids(2, 6))
+    model, batch = gpt_with_large_weights(**settings), (ids(2, 6), ids(2, 6))
     weights = {name: torch.tensor(array.copy(), requires_grad=True) for name, array in model.state_dict().items()}
     tokens, targets = (torch.tensor(x.numpy()) for x in batch)
     logits = torch_logits(torch, weights, model.config, tokens)
@@ -67,7 +67,7 @@ def test_torch_computes_the_same_loss_and_gradients(settings):
 
 
 def torch_logits(torch, weights, config, tokens):
-    """A GPT with RMS norms and rotary positions, by PyTorch's own operations: (B, T) -> (B, T, V)."""
+    """A GPT with RMS norms and rotary positions, in PyTorch's own operations: (B, T) -> (B, T, V)."""
     f, width, eps = torch.nn.functional, config.head_width, config.norm_eps
 
     def norm(x, name):
@@ -116,7 +116,10 @@ def torch_logits(torch, weights, config, tokens):
 
 @combined
 def test_composed_and_fused_models_agree(settings):
-    model, batch = lively(dropout=0.1 if here() == "cpu" else 0.0, **settings).train(), (ids(3, 8), ids(3, 8))
+    model, batch = (
+        gpt_with_large_weights(dropout=0.1 if here() == "cpu" else 0.0, **settings).train(),
+        (ids(3, 8), ids(3, 8)),
+    )
     fused = gradients(model, batch)
     with composed():
         expected = gradients(model, batch)
@@ -126,7 +129,7 @@ def test_composed_and_fused_models_agree(settings):
 
 @combined
 def test_a_blueprint_has_the_sizes_of_the_model(settings):
-    model = lively(**settings)
+    model = gpt_with_large_weights(**settings)
     blueprint = GPT.blueprint(model.config)
     assert {name: parameter.shape for name, parameter in blueprint.named_parameters()} == {
         name: parameter.shape for name, parameter in model.named_parameters()
@@ -138,7 +141,7 @@ def test_a_blueprint_has_the_sizes_of_the_model(settings):
 
 
 def test_the_sizes_of_llama_and_qwen_take_no_memory():
-    """Llama 3 8B and Qwen3 0.6B, as their reports count them."""
+    """Llama 3 8B and Qwen3 0.6B, with the counts of their reports."""
     modern = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu", "n_kv_head": 8}
     llama = GPTConfig(128_256, 8192, 32, 32, 4096, n_inner=14_336, tie_weights=False, **modern)
     assert GPT.blueprint(llama).num_parameters() == 8_030_261_248
@@ -147,8 +150,8 @@ def test_the_sizes_of_llama_and_qwen_take_no_memory():
     assert (qwen.cached_width, llama.cached_width) == (1024, 1024)
 
 
-def test_residual_projections_of_zero_pass_everything_on():
-    """At first the model sees only the token itself; the gradient reaches the last matrix of every branch."""
+def test_residual_projections_of_zero_leave_the_embeddings_unchanged():
+    """At first the logits depend only on the token itself; the gradient reaches the last matrix of every branch."""
     manual_seed(1)
     model = GPT(GPTConfig(11, block_size=8, n_layer=2, n_head=2, n_embd=12, zero_init=True, **SPEED_RUN))
     tokens = ids(2, 8)
@@ -161,15 +164,15 @@ def test_residual_projections_of_zero_pass_everything_on():
         assert gradient.any() or not is_last, name
 
 
-def test_logits_are_capped_and_the_head_is_its_own():
-    model = lively(logit_cap=2.0, tie_weights=False)
+def test_logits_can_be_capped_and_the_head_untied():
+    model = gpt_with_large_weights(logit_cap=2.0, tie_weights=False)
     assert model.lm_head.weight is not model.token_embedding.weight
-    free = lively(tie_weights=False)
+    free = gpt_with_large_weights(tie_weights=False)
     tokens = ids(2, 8)
     np.testing.assert_allclose(model(tokens).numpy(), 2 * np.tanh(free(tokens).numpy() / 2), rtol=1e-12)
 
 
-def test_a_shortcut_begins_as_none():
+def test_a_shortcut_has_no_effect_at_first():
     settings = {"vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 12}
     models = []
     for shortcut in (False, True):
@@ -180,8 +183,8 @@ def test_a_shortcut_begins_as_none():
     assert gradients(models[1], (tokens, ids(2, 8)))["x0_share"].all()
 
 
-def test_groups_are_heads_whose_keys_and_values_are_alike():
-    """Grouped queries by hand: the full attention with every head of keys and values copied for its queries."""
+def test_grouped_queries_equal_heads_with_copied_keys_and_values():
+    """Full attention in which every head of keys and values is copied for its queries gives the same."""
     manual_seed(2)
     grouped = MultiHeadAttention(12, 6, n_kv_head=2, frequencies=(1.0,)).to(here(), "float64")
     full = MultiHeadAttention(12, 6, frequencies=(1.0,)).to(here(), "float64")
@@ -197,19 +200,18 @@ def test_groups_are_heads_whose_keys_and_values_are_alike():
     np.testing.assert_allclose(grouped.weights(x).numpy(), full.weights(x).numpy(), atol=1e-14)
 
 
-def test_frequencies():
+def test_rotary_frequencies_are_those_of_llama():
     """Llama's: from one radian per position to about 1 / theta."""
     config = GPTConfig(11, n_head=2, n_embd=16, positions="rotary", rope_theta=10_000.0)
     assert rotary_frequencies(config) == pytest.approx((1.0, 0.1, 0.01, 0.001))
 
 
-def test_activations_in_memory_are_estimated_for_the_parts_that_there_are():
+def test_the_estimate_of_activations_includes_every_part():
     base = GPTConfig(11, block_size=8, n_layer=2, n_head=2, n_embd=12)
     per_token = 8 * 2  # tokens and layers
     changes = {"qk_norm": 2 * 12, "shortcut": 12}
     for name, numbers in changes.items():
         assert replace(base, **{name: True}).activations(1) - base.activations(1) == per_token * numbers
-    assert replace(base, attention_scale=0.5).activations(1) - base.activations(1) == per_token * 12
     assert replace(base, activation="swiglu").activations(1) - base.activations(1) == per_token * 4 * 12
     plain = replace(base, norm="rmsnorm", norm_weight=False)
     assert base.activations(1) - plain.activations(1) == 8 * (2 * 2 + 1) * 12
@@ -223,8 +225,8 @@ def test_activations_in_memory_are_estimated_for_the_parts_that_there_are():
     ("dtype", "tolerance"), [pytest.param("float64", 1e-12, marks=pytest.mark.slow), ("float32", 1e-4)]
 )
 def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
-    """In pieces, and step by step beyond a full context, where texts of unequal lengths are each as if alone."""
-    model, tokens = lively(dtype, **settings), ids(3, 8)
+    """In pieces, and step by step beyond a full context, for a batch of texts of unequal lengths and for each alone."""
+    model, tokens = gpt_with_large_weights(dtype, **settings), ids(3, 8)
     with no_grad():
         whole = model(tokens).numpy()
         for pieces in ([1] * 8, [5, 1, 2]):
@@ -246,7 +248,7 @@ def test_a_cache_changes_no_prediction(settings, dtype, tolerance):
 
 @combined
 def test_cached_and_uncached_text_are_equal_beyond_a_full_context(settings):
-    model, prompt = lively(**settings), ids(2, 7).numpy()
+    model, prompt = gpt_with_large_weights(**settings), ids(2, 7).numpy()
     texts = []
     for use_cache in (True, False):
         log_probs, state = model.start(prompt, use_cache)

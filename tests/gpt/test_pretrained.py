@@ -1,4 +1,4 @@
-"""A folder in the layout of GPT-2 becomes our model: same logits and same text as GPT-2 written independently."""
+"""A folder in the layout of GPT-2 becomes our model, with the logits and the text of an independent GPT-2."""
 
 import json
 import struct
@@ -43,7 +43,7 @@ def load_model(folder):
         {"n_layer": 3, "n_head": 4, "n_embd": 8, "layer_norm_epsilon": 0.3, "n_inner": 40},
     ],
 )
-def test_logits_and_greedy_text_are_those_of_gpt2_in_plain_numpy(tmp_path, changes):
+def test_logits_and_greedy_text_equal_those_of_gpt2_in_plain_numpy(tmp_path, changes):
     settings = SETTINGS | changes
     weights = random_weights(settings)
     model = load_model(write_folder(tmp_path, weights, **changes))
@@ -56,7 +56,7 @@ def test_logits_and_greedy_text_are_those_of_gpt2_in_plain_numpy(tmp_path, chang
     assert greedy(model, IDS[:4], 8) == text[4:]
 
 
-def test_additions_of_other_programs_make_no_difference(tmp_path):
+def test_additions_by_other_programs_are_ignored(tmp_path):
     """The prefix of GPT2LMHeadModel, the causal mask as a buffer, and the tied matrix a second time."""
     weights = random_weights(SETTINGS, "float32")
     plain = load_gpt2(write_folder(tmp_path / "plain", weights))
@@ -137,7 +137,7 @@ def test_arrays_that_are_not_weights_are_refused(tmp_path, array, reason):
 
 
 def bfloat16_folder(path, weights):
-    """Weights of which the lower half of every float32 is cut off; the type is renamed in the header."""
+    """A folder with the upper halves of float32 weights, and with the type renamed in the header."""
     folder = write_folder(path, random_weights(SETTINGS))
     data = save({name: (w.view(np.uint32) >> 16).astype(np.uint16) for name, w in weights.items()})
     size = struct.unpack("<Q", data[:8])[0]
@@ -214,7 +214,7 @@ def test_our_own_tokenizer_comes_first_and_must_fit(tmp_path):
         {"n_layer": 3, "n_head": 4, "n_embd": 32, "n_positions": 32, "layer_norm_epsilon": 1e-6},
     ],
 )
-def test_logits_and_greedy_text_are_those_of_transformers(tmp_path, activation, sizes):
+def test_logits_and_greedy_text_equal_those_of_transformers(tmp_path, activation, sizes):
     transformers = pytest.importorskip("transformers")
     torch = pytest.importorskip("torch")
     settings = SETTINGS | sizes | {"activation_function": activation, "bos_token_id": None, "eos_token_id": None}

@@ -1,4 +1,4 @@
-"""The score of a text is the loss that training measures, and the product of the probabilities of its tokens."""
+"""The score of a text is the loss that training measures, computed from the probabilities of its tokens."""
 
 import math
 
@@ -30,12 +30,12 @@ def corpus(text: str) -> Corpus:
 
 
 @pytest.mark.parametrize("kind", ["char", "bpe"])
-def test_bits_are_those_of_the_tokens_one_by_one(kind):
+def test_the_score_equals_that_of_the_tokens_one_by_one(kind):
     tokenizer = CharTokenizer.train(TEXT) if kind == "char" else BPETokenizer.train(TEXT, 290)
     model = small_gpt(tokenizer.vocab_size)
     ids, nats = tokenizer.encode(TEXT), 0.0
     for position in range(1, len(ids)):
-        window = (position - 1) // 7 * 7  # where the window starts in which this token is a target
+        window = (position - 1) // 7 * 7  # the start of the window in which this token is a target
         log_probs, _ = model.start(np.array([ids[window:position]]))
         nats -= log_probs[0, ids[position]]
     found = score(model, tokenizer, corpus(TEXT))

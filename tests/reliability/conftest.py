@@ -1,4 +1,4 @@
-"""What the tests that try to break things share: their findings are printed at the end of the run."""
+"""Fixtures of the reliability tests, whose findings are printed at the end of the run."""
 
 import pytest
 
@@ -9,20 +9,20 @@ from tinygrad_lite.corpora import fetch
 
 @pytest.fixture
 def report(request):
-    """Call it with a line that says how often something was tried and what came of it; shown after all tests."""
+    """Call it with a line that says how often something was tried and with what result; printed after all tests."""
     return lambda line: request.node.user_properties.append(("finding", line))
 
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """By kind of tokenizer, the checkpoint of a tiny model."""
+    """The checkpoints of tiny models, by kind of tokenizer."""
     folder = tmp_path_factory.mktemp("models")
     return {kind: make_model(kind, folder) for kind in available_kinds()}
 
 
 @pytest.fixture
 def no_network(monkeypatch):
-    """No network, no apt-get: what a file makes the program ask for is not to be had."""
+    """No network and no apt-get: every download fails."""
 
     def unreachable(what, *rest):
         raise CorpusError("there is no network here")
@@ -32,7 +32,7 @@ def no_network(monkeypatch):
 
 
 def pytest_terminal_summary(terminalreporter):
-    """Print what was found, below pytest's own summary; tests may have run in other processes."""
+    """Print the findings below pytest's own summary; tests may have run in other processes."""
     tests = [test for tests in terminalreporter.stats.values() for test in tests if getattr(test, "when", "") == "call"]
     findings = [line for test in tests for name, line in test.user_properties if name == "finding"]
     if findings:

@@ -1,10 +1,10 @@
-"""train.py, but mortal: the process kills itself with SIGKILL at a chosen moment.
+"""train.py in a process that kills itself with SIGKILL at a chosen moment.
 
     DEATH_AT=17 PAUSE=0 JOURNAL=journal python tests/reliability/killed_train.py [options of train.py]
 
-The journal gets a letter for each moment, "s" in a save and "w" in other work, so whoever reads it after the death
-knows how far the run came and whether it was saving. With DEATH_AT=0 the process kills nothing; then PAUSE seconds at
-each moment of a save give others the time to do it.
+The journal gets a letter for each moment, "s" during a save and "w" during other work, so its reader knows how far the
+run came and whether it was saving. With DEATH_AT=0 the process does not kill itself; a PAUSE of some seconds at each
+moment of a save then gives another process time to do it.
 """
 
 import os
@@ -31,5 +31,5 @@ def main() -> int:
     return train.main(sys.argv[1:])
 
 
-if __name__ == "__main__":  # not in the workers, which import this file too
+if __name__ == "__main__":  # not in the workers, which also import this file
     sys.exit(main())

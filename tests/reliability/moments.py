@@ -16,7 +16,7 @@ class Moments:
 
     def __init__(self, hit: Callable[[int, bool], None], at_work: bool = True) -> None:
         self.hit = hit
-        self.at_work = at_work  # whether the computing has moments too, or only the writing
+        self.at_work = at_work  # whether computation has moments too, or only writing
         self.number = self.saves = 0
 
     def happen(self) -> None:
@@ -24,7 +24,7 @@ class Moments:
         self.hit(self.number, self.saves > 0)
 
     def patches(self) -> Iterator[tuple[Any, str, Any]]:
-        """What to replace so that the moments happen: object, name, new value."""
+        """The replacements that make the moments happen: object, name, new value."""
         yield builtins, "open", self.opening(builtins.open)
         for name in ("fsync", "replace", "unlink", "truncate"):
             yield os, name, self.around(getattr(os, name))
@@ -61,7 +61,7 @@ class Moments:
         return changed
 
     def opening(self, open_file: Callable) -> Callable:
-        """The same `open`, but what it opens for writing has moments."""
+        """The same `open`, but files that it opens for writing have moments."""
 
         def changed(path, mode="r", *args, **kwargs):
             if not set(mode) & set("wa") or str(path).endswith("lock"):
@@ -73,7 +73,7 @@ class Moments:
 
 
 class HalfByHalf:
-    """A file that is open for writing and takes everything in two halves, with a moment after each."""
+    """A file open for writing that writes everything in two halves, with a moment after each."""
 
     def __init__(self, file: Any, moments: Moments) -> None:
         self.file, self.moments = file, moments

@@ -1,4 +1,4 @@
-"""How the tests break files: blindly, byte by byte, and with an eye for what a file is made of.
+"""How the tests break files: byte by byte at random, and according to their structure.
 
 Everything is drawn from a `random.Random` that the test seeds, so that a failure can be repeated.
 """
@@ -19,10 +19,10 @@ import pytest
 from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.training.checkpoint import KEY
 
-MINUTES = 10  # a test that takes longer has met a file that hangs
+MINUTES = 10  # a test that takes longer hangs on a file
 NESTED = "[" * 900 + "]" * 900
-# Values that a field hardly expects, as JSON, so that each is made anew: of every type, too large, too small, too deep,
-# and words that a terminal obeys.
+# Values that a field hardly expects: of every type, too large, too small, too deep, and with a terminal's control
+# sequences. As JSON, so that each use gets its own copy.
 VALUES = (
     *(None, True, False, 0, -1, 1, 2, 255, 2**31, 2**53, 2**63, 10**18, -(10**18), 10**400, 10**4000),
     *(1.5, -0.5, 1e308, float("nan"), float("inf"), "", "x", "a" * 100_000, "\0", "\ud800", "\x1b[2J\x1b]0;evil\x07"),
@@ -32,12 +32,12 @@ ODD = (*map(json.dumps, VALUES), NESTED)
 
 
 def many(few: int, lot: int) -> pytest.MarkDecorator:
-    """A few cases in the default suite, a lot under the mark slow."""
+    """A few cases in the default suite, many under the marker slow."""
     return pytest.mark.parametrize("count", [few, pytest.param(lot, marks=pytest.mark.slow)])
 
 
 def odd_bytes(rng: random.Random, data: bytes) -> bytes:
-    """The data with some bits flipped, bytes exchanged, a piece cut out, doubled or filled, or cut short."""
+    """The data with some bits flipped, bytes replaced, a piece removed, doubled or overwritten, or its end cut off."""
     broken = bytearray(data)
     how = rng.randrange(6)
     start = rng.randrange(len(data))
@@ -60,7 +60,7 @@ def odd_bytes(rng: random.Random, data: bytes) -> bytes:
 
 
 def odd_json(rng: random.Random, tree: object) -> object:
-    """A copy of the tree with one to three places changed: an odd value, another place's value, one more, one less."""
+    """A copy of the tree with one to three changes: odd values, values of other places, entries added or removed."""
     tree = json.loads(json.dumps(tree))
     for _ in range(rng.choice([1, 1, 2, 3])):
         places = list(places_in(tree))
@@ -86,7 +86,7 @@ def odd_json(rng: random.Random, tree: object) -> object:
 
 
 def places_in(tree: object, depth: int = 0) -> Iterator[tuple[dict | list, str | int]]:
-    """Every place in a tree of JSON: the object or list, and the key or index in it; not far into what is deep."""
+    """Every place in a tree of JSON: the object or list, and the key or index in it; down to a depth of 20."""
     for key, value in places_of(tree):
         yield tree, key
         if isinstance(value, dict | list) and depth < 20:
@@ -94,12 +94,12 @@ def places_in(tree: object, depth: int = 0) -> Iterator[tuple[dict | list, str |
 
 
 def places_of(node: object) -> list[tuple[str | int, object]]:
-    """What an object or a list of JSON holds, by key or index."""
+    """The contents of a JSON object or list, by key or index."""
     return list(node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ())
 
 
 def with_a_duplicate(rng: random.Random, text: str) -> str:
-    """The JSON text with some key there twice, which JSON allows and nobody expects."""
+    """The JSON text with one key twice, which JSON allows."""
     keys = [key for key, _ in json.loads(text).items()] if text.startswith("{") else []
     return f'{{"{rng.choice(keys)}": {rng.choice(ODD)}, {text[1:]}' if keys else text
 
@@ -108,14 +108,14 @@ def with_a_duplicate(rng: random.Random, text: str) -> str:
 
 
 def taken_apart(data: bytes) -> tuple[dict, dict, bytes]:
-    """Of a checkpoint: the header of the safetensors file, our description in it, and the bytes of the tensors."""
+    """A checkpoint's safetensors header, our description in it, and the bytes of the tensors."""
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
     return header, json.loads(header.pop("__metadata__")[KEY]), data[8 + length :]
 
 
 def put_together(header: dict, info: object, body: bytes, length: int | None = None) -> bytes:
-    """The reverse, by hand, because no library would write such files."""
+    """The inverse, without the library, which would not write such files."""
     about = info if isinstance(info, str) else json.dumps(info)
     head = json.dumps({**header, "__metadata__": {KEY: about}}).encode("utf-8")
     return struct.pack("<Q", len(head) if length is None else length) + head + body
@@ -135,7 +135,7 @@ def odd_checkpoint(rng: random.Random, data: bytes) -> bytes:
         text = json.dumps(info)
         return put_together(header, with_a_duplicate(rng, text) if rng.random() < 0.5 else odd_text(rng, text), body)
     name = rng.choice(list(header))
-    if how == "offsets":  # overlapping, turned round, beyond the end, negative
+    if how == "offsets":  # overlapping, reversed, beyond the end, negative
         start, end = header[name]["data_offsets"]
         wrong = [(end, start), (start, end + 4), (start + 4, end), (-4, end), (start, 2**63), (0, len(body))]
         moved = rng.choice(wrong)
@@ -151,13 +151,13 @@ def odd_text(rng: random.Random, text: str) -> str:
     return odd_bytes(rng, text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
 
 
-# --- what came of it --------------------------------------------------------------------------------------------------
+# --- the outcomes -----------------------------------------------------------------------------------------------------
 
 
 class Outcomes(Counter):
-    """How often what came of a file: used, or refused by which error, each of which has to give a reason.
+    """Counts of what happened to the files: used, or refused with which error, which must give a reason.
 
-    Anything else that is raised ends the test, with the number of the file.
+    Any other exception fails the test, with the number of the file.
     """
 
     def tried(self, number: int, use: Callable[[], object], allowed: type[UserError] = UserError) -> None:
@@ -185,30 +185,30 @@ FORBIDDEN = (
     *("pickle.find_class", "os.symlink", "os.link", "os.chmod", "os.chown"),
 )
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_TRUNC
-_watched: list[tuple[Path, list[str]]] = []  # the folder in which writing is allowed, and what was done outside of it
+_watched: list[tuple[Path, list[str]]] = []  # the folder in which writing is allowed, and violations
 
 
 def _hook(event: str, arguments: tuple) -> None:
     if not _watched:
         return
-    folder, sins = _watched[-1]
+    folder, violations = _watched[-1]
     if event in FORBIDDEN:
-        sins.append(f"{event} {arguments!r}")
+        violations.append(f"{event} {arguments!r}")
     elif event == "open":
         path, _, flags = arguments
         if isinstance(path, str | bytes | os.PathLike) and (flags or 0) & WRITES:
-            _check(folder, sins, event, path)
+            _check(folder, violations, event, path)
     elif event in ("os.mkdir", "os.rmdir", "os.truncate"):
-        _check(folder, sins, event, arguments[0])
-    elif event in ("os.rename", "os.remove"):  # of a link, these mean the link, not where it leads
+        _check(folder, violations, event, arguments[0])
+    elif event in ("os.rename", "os.remove"):  # these act on a link itself, not on its target
         for path in map(os.fsdecode, arguments[: 2 if event == "os.rename" else 1]):
-            _check(folder, sins, event, Path(path).parent)
+            _check(folder, violations, event, Path(path).parent)
 
 
-def _check(folder: Path, sins: list[str], event: str, path: object) -> None:
+def _check(folder: Path, violations: list[str], event: str, path: object) -> None:
     whole = Path(os.path.realpath(os.fsdecode(path)))
     if not whole.is_relative_to(folder) and whole != Path(os.devnull) and "__pycache__" not in whole.parts:
-        sins.append(f"{event} {whole}")
+        violations.append(f"{event} {whole}")
 
 
 sys.addaudithook(_hook)
@@ -216,12 +216,12 @@ sys.addaudithook(_hook)
 
 @contextmanager
 def harmless(folder: Path) -> Iterator[None]:
-    """Inside, Python itself notes every file that is written outside the folder, every process and every connection.
+    """Inside, an audit hook records files written outside the folder, processes and connections; there must be none.
 
-    At the end there must be none. And there is an end: a file that makes a program hang fails its test.
+    A time limit fails the test if a file makes the program hang.
     """
-    sins: list[str] = []
-    _watched.append((folder.resolve(), sins))
+    violations: list[str] = []
+    _watched.append((folder.resolve(), violations))
     before = signal.signal(signal.SIGALRM, _too_long) if hasattr(signal, "SIGALRM") else None
     if before is not None:
         signal.alarm(60 * MINUTES)
@@ -232,8 +232,8 @@ def harmless(folder: Path) -> Iterator[None]:
         if before is not None:
             signal.alarm(0)
             signal.signal(signal.SIGALRM, before)
-    assert not sins, sins[:3]
+    assert not violations, violations[:3]
 
 
 def _too_long(number: int, frame: object) -> None:
-    raise AssertionError(f"no end after {MINUTES} minutes: a file makes it hang")
+    raise AssertionError(f"not finished after {MINUTES} minutes: a file makes it hang")

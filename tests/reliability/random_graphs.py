@@ -1,9 +1,9 @@
 """Random expressions: programs of a few operations that can be run again on other numbers, and with PyTorch.
 
 A `Graph` is a list of steps, each of which makes a value: leaves, and operations on any earlier values, so that some
-are used several times, views stand beside what they look at, and shapes broadcast. While a graph is drawn it is
-computed along, because what may follow depends on the numbers: logarithms need positive ones, and where an operation
-has a kink (relu at 0, the maximum of equals) they are moved away from it: there is no derivative to compare with.
+are used several times, views are used beside their bases, and shapes broadcast. A graph is evaluated while it is
+drawn, because the next step may depend on the numbers: logarithms need positive ones, and where an operation has a kink
+(relu at 0, the maximum of equals) they are moved away from it, since there is no derivative to compare with.
 """
 
 import math
@@ -21,9 +21,9 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.dropout import keep_mask
 
-GRID = 2.0**-12  # leaves are multiples of it: float32 holds them, and what lies a small step beside them, exactly
+GRID = 2.0**-12  # leaves are multiples of it, so float32 represents them and small steps from them exactly
 MARGIN = 0.02  # how far numbers stay away from kinks
-MOST = 48  # elements of a value that is used further
+MAX_SIZE = 48  # elements of a value that is used further
 SHAPES = ((), (1,), (3,), (2, 3), (1, 3), (2, 1), (3, 2), (2, 2), (2, 1, 3), (1, 2, 2), (0,), (2, 0, 3), (0, 3))
 
 
@@ -40,7 +40,7 @@ class Step:
 
 
 class Graph:
-    """Steps, and the numbers by which each value that nothing uses is multiplied before all are summed up to a loss."""
+    """Steps, and weights: the loss is the weighted sum of all values that no step uses."""
 
     def __init__(self, key: int) -> None:
         self.key = key  # of all its random numbers
@@ -48,7 +48,7 @@ class Graph:
         self.weights: dict[int, np.ndarray] = {}
 
     def __repr__(self) -> str:
-        """In words; hypothesis shows it if a test fails."""
+        """The steps in words; hypothesis prints them if a test fails."""
         lines = [
             f"  #{i} = {s.name}({', '.join(f'#{j}' for j in s.inputs)})"
             + (f" {s.array.dtype} {s.array.tolist()}{' constant' * s.constant}" if s.array is not None else "")
@@ -89,7 +89,7 @@ class Builder:
         self.draw = draw
         self.graph = Graph(draw(st.integers(0, 2**32 - 1)))
         self.rng = np.random.default_rng(self.graph.key)
-        self.tensors: list[Tensor] = []  # what the steps give
+        self.tensors: list[Tensor] = []  # the results of the steps
 
     # --- drawing ----------------------------------------------------------------------------------------------
 
@@ -113,7 +113,7 @@ class Builder:
         return len(self.tensors) - 1
 
     def op(self, name: str, inputs: tuple[int, ...], ours: Callable, theirs: Callable | None = None) -> int:
-        """A new operation; without `theirs`, it is written alike for PyTorch."""
+        """A new operation; without `theirs`, the same code serves PyTorch."""
         self.graph.steps.append(Step(name, inputs, ours, theirs or (lambda torch, *values: ours(*values))))
         with no_grad(), random_key(0):
             self.tensors.append(ours(*(self.tensors[i] for i in inputs)))
@@ -125,7 +125,7 @@ class Builder:
         found = [
             i
             for i, t in enumerate(self.tensors)
-            if t.dtype == np.float64 and t.numel() <= MOST and t.ndim <= 4 and fits(t.numpy())
+            if t.dtype == np.float64 and t.numel() <= MAX_SIZE and t.ndim <= 4 and fits(t.numpy())
         ]
         i = self.choose(*found) if found else self.leaf(*shape)
         largest = np.abs(self.value(i)).max(initial=0)
@@ -139,7 +139,7 @@ class Builder:
 
         def fits(v: np.ndarray) -> bool:
             try:
-                return math.prod(np.broadcast_shapes(v.shape, self.value(i).shape)) <= MOST
+                return math.prod(np.broadcast_shapes(v.shape, self.value(i).shape)) <= MAX_SIZE
             except ValueError:
                 return False
 
@@ -163,7 +163,7 @@ class Builder:
         return self.shifted(i, np.array(max(0.5 - lowest, 0.0)))
 
     def with_a_peak(self, i: int, axes: tuple[int, ...] | None, height: float) -> int:
-        """Value i, with one number over each group of axes that stands out: upwards, or downwards if height < 0."""
+        """Value i, with one number in each group over the axes raised by the height, or lowered if it is negative."""
         v = self.value(i)
         axes = tuple(range(v.ndim)) if axes is None else tuple(a % v.ndim for a in axes)
         kept = [a for a in range(v.ndim) if a not in axes]
@@ -182,11 +182,11 @@ class Builder:
 
 
 def dims(axes: tuple[int, ...] | None, x: Any) -> tuple[int, ...]:
-    """The axes as PyTorch wants them."""
+    """The axes in PyTorch's form."""
     return tuple(range(x.ndim)) if axes is None else axes
 
 
-# --- the operations: each draws what it needs, and appends itself -----------------------------------------------
+# --- the operations: each draws its inputs and appends itself ---------------------------------------------------
 
 
 def unary(name: str, fn: Callable, prepare: Callable[[Builder, int], int] = lambda b, i: i, theirs: Any = None):
@@ -205,7 +205,7 @@ def binary(name: str, fn: Callable, prepare: Callable = lambda b, i, j: (i, j), 
     return build
 
 
-def torn(b: Builder, i: int, j: int) -> tuple[int, int]:
+def kept_apart(b: Builder, i: int, j: int) -> tuple[int, int]:
     """Two values that are nowhere nearly equal."""
     near = np.abs(b.value(i) - b.value(j)) < MARGIN
     return b.shifted(i, np.where(near, 3 * MARGIN, 0.0)), j
@@ -259,10 +259,10 @@ def build_where(b: Builder) -> None:
 
 
 def build_compare(b: Builder) -> None:
-    """A truth value for each pair decides which of the two goes on, or counts as 0 and 1."""
+    """A truth value for each pair selects one of the two, or counts as 0 or 1."""
     how = b.choose("__lt__", "__le__", "__gt__", "__ge__", "__eq__", "__ne__")
     i = b.pick()
-    i, j = torn(b, i, b.pick_with(i))
+    i, j = kept_apart(b, i, b.pick_with(i))
     if b.yes():
         b.op(
             "compare",
@@ -280,10 +280,10 @@ def build_compare(b: Builder) -> None:
 
 
 def build_logical(b: Builder) -> None:
-    """Two truth values decide which of two values is taken."""
+    """Two truth values select one of two values."""
     how = b.choose("__and__", "__or__", "__xor__")
     i = b.pick()
-    i, j = torn(b, i, b.away(b.pick_with(i), 0))
+    i, j = kept_apart(b, i, b.away(b.pick_with(i), 0))
     b.op(
         "logical",
         (i, j),
@@ -299,7 +299,7 @@ def build_cast(b: Builder) -> None:
         b.op("cast", (i,), lambda x: x.cast("float64"), lambda torch, x: x.to(torch.float64))
     else:
 
-        def theirs(torch: Any, x: Any, y: Any) -> Any:  # PyTorch does not let tensors without axes decide on the type
+        def theirs(torch: Any, x: Any, y: Any) -> Any:  # in PyTorch, tensors without axes do not affect the type
             return x.to(torch.float64) * y + x.to(torch.float64)
 
         b.op("cast", (i, b.pick_with(i)), lambda x, y: x * y + x, theirs)
@@ -378,14 +378,14 @@ def build_permute(b: Builder) -> None:
 
 
 def build_expand(b: Builder) -> None:
-    i = b.pick(lambda v: v.size <= MOST // 4)
+    i = b.pick(lambda v: v.size <= MAX_SIZE // 4)
     shape = tuple(b.number(1, 2) if n == 1 else -1 for n in b.value(i).shape)
     shape = (2, *shape) if b.yes() else shape
     b.op("expand", (i,), lambda x: x.expand(shape))
 
 
 def build_pad(b: Builder) -> None:
-    i = b.pick(lambda v: v.size <= MOST // 4 and v.ndim <= 2)
+    i = b.pick(lambda v: v.size <= MAX_SIZE // 4 and v.ndim <= 2)
     padding = [(b.number(0, 2), b.number(0, 1)) for _ in b.value(i).shape]
     flat = [n for pair in reversed(padding) for n in pair]
     b.op("pad", (i,), lambda x: x.pad(padding, value=0.5), lambda torch, x: torch.nn.functional.pad(x, flat, value=0.5))
@@ -424,7 +424,7 @@ def build_slices(b: Builder) -> None:
         index = [None, *index]
 
     def theirs(torch: Any, x: Any) -> Any:
-        for axis, places in enumerate(axes):  # PyTorch knows no slices backwards
+        for axis, places in enumerate(axes):  # PyTorch has no backward slices
             x = x.index_select(axis, torch.tensor(np.array(places, ndmin=1)))
         return x.reshape(shape)
 
@@ -458,7 +458,7 @@ def build_triangle(b: Builder) -> None:
     b.op("where", (i,), lambda x: getattr(x, name)(diagonal))
 
 
-# --- the chapters of functional/ --------------------------------------------------------------------------------
+# --- the operations of functional/ ------------------------------------------------------------------------------
 
 
 def rows(b: Builder) -> int:
@@ -579,7 +579,7 @@ def build_attention(b: Builder) -> None:
     shape = (1, 1, b.value(i).size // b.value(i).shape[-1], b.value(i).shape[-1])
     i = b.op("reshape", (i,), lambda x: x.reshape(shape))
     t, s, causal, p = shape[2], b.number(1, 4), b.yes(), b.choose(0.0, 0.25)
-    mask = b.rng.random((t, s)) < 0.6 if b.yes() else None  # some queries may look nowhere
+    mask = b.rng.random((t, s)) < 0.6 if b.yes() else None  # some queries may be fully masked
     allowed = np.tril(np.ones((t, s), bool), s - t) if causal else np.ones((t, s), bool)
     allowed = allowed if mask is None else allowed & mask
 
@@ -606,8 +606,8 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     build_pow,
     build_mod,
     unary("neg", lambda x: -x),
-    binary("maximum", lambda x, y: x.maximum(y), torn),
-    binary("minimum", lambda x, y: x.minimum(y), torn),
+    binary("maximum", lambda x, y: x.maximum(y), kept_apart),
+    binary("minimum", lambda x, y: x.minimum(y), kept_apart),
     build_compare,
     build_logical,
     unary("exp", lambda x: x.exp()),
@@ -642,12 +642,12 @@ OPERATIONS: list[Callable[[Builder], None]] = [
 
 @st.composite
 def graphs(draw: Callable) -> Graph:
-    """Two to four leaves, four to twelve operations and what they need, and a loss of all that is not used further."""
+    """Two to four leaves, four to twelve operations with their inputs, and a loss over all values not used further."""
     b = Builder(draw)
     b.leaf(*b.choose(*(shape for shape in SHAPES if 0 not in shape)))
     for _ in range(b.number(1, 3)):
         b.leaf(*b.choose(*SHAPES), constant=b.number(0, 5) == 0)
-    order = b.rng.permutation(len(OPERATIONS))  # hypothesis prefers small numbers; all operations shall be as frequent
+    order = b.rng.permutation(len(OPERATIONS))  # hypothesis prefers small numbers; shuffled, no operation is rare
     for _ in range(b.number(4, 12)):
         OPERATIONS[order[b.number(0, len(order) - 1)]](b)
     used = {j for step in b.graph.steps for j in step.inputs}

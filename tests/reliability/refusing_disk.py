@@ -1,9 +1,9 @@
-"""train.py on a disk of its own, which at some step becomes full or read-only, and perhaps writable again later.
+"""train.py on its own small disk, which becomes full or read-only at some step, and perhaps writable again later.
 
     unshare --mount python tests/reliability/refusing_disk.py full 5 9 FOLDER [options of train.py]
 
-Nobody else sees the disk, which is a piece of memory and ends with the process; the run is copied to FOLDER before.
-Steps 5 and 9: after so many updates it refuses, and after so many it takes everything again.
+The disk is in memory, visible to this process only, and ends with it; the run is copied to FOLDER first. Here the disk
+refuses writes after 5 updates and accepts them again after 9.
 """
 
 import shutil
@@ -55,7 +55,7 @@ def change(disk: Path, kind: str) -> None:
             (disk / "filler").unlink()
         else:
             subprocess.run(["umount", disk], check=True)
-    else:  # the same once more on top of itself; below it, files may still be open for writing
+    else:  # mounted over itself, since files may still be open for writing below
         subprocess.run(["mount", "--bind", disk, disk], check=True)
         subprocess.run(["mount", "-o", "remount,bind,ro", disk], check=True)
 

@@ -1,4 +1,4 @@
-"""A model that falls ill in one worker at one step, in a module of its own so that worker processes can import it."""
+"""A model whose loss becomes NaN in one worker at one step; its own module, so that worker processes can import it."""
 
 import os
 

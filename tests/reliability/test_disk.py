@@ -1,4 +1,4 @@
-"""A disk that refuses: what was saved stays, the user is told, and the training goes on or stops, as asked."""
+"""Disks that refuse writes: saved files stay, the user is told, and training continues or stops, as requested."""
 
 import errno
 import functools
@@ -36,16 +36,16 @@ def same_weights(one, two):
 
 
 def table(run):
-    """The rows of metrics.csv but for the speed."""
+    """The rows of metrics.csv, without the speed."""
     return [{**row, "tokens_per_second": ""} for row in rows(run)]
 
 
-# --- a disk that really is full, or really cannot be written ----------------------------------------------------
+# --- a disk that is really full, or really read-only --------------------------------------------------------------
 
 
 @functools.cache
 def unshare():
-    """The command that gives a process mounts of its own, or None where that is not allowed."""
+    """The command that gives a process its own mounts, or None where that is not allowed."""
     for words in (["unshare", "--mount"], ["unshare", "--mount", "--map-root-user"]):
         test = [*words, "sh", "-c", "mount -t tmpfs none /mnt"]
         if shutil.which("unshare") and subprocess.run(test, capture_output=True).returncode == 0:
@@ -65,10 +65,10 @@ def unshare():
         ),
     ],
 )
-def test_a_real_disk_that_is_full_or_read_only(kind, relent, stop, report):
-    """From the third update on, in which the evaluation of step 4 falls, or for good."""
+def test_a_full_or_read_only_disk_leaves_the_old_checkpoints(kind, relent, stop, report):
+    """From the third update on, before the evaluation at step 4, for a while or to the end."""
     if unshare() is None:
-        pytest.skip("this system lets nobody mount a disk of memory")
+        pytest.skip("this system does not allow mounting a disk in memory")
     driver = [sys.executable, str(ROOT / "tests/reliability/refusing_disk.py"), kind, "3", str(relent), "copy"]
     process = subprocess.Popen(
         [*unshare(), *driver, *arguments(**SETTINGS, out_dir=None, stop_on_disk_error=stop)],
@@ -78,15 +78,15 @@ def test_a_real_disk_that_is_full_or_read_only(kind, relent, stop, report):
     )
     status, _, err = finish(process)
     reason = {"full": "No space left on device", "read-only": "Read-only file system"}[kind]
-    goes_on = relent == 7 and not stop
-    assert status == (0 if goes_on else 1)
+    continues = relent == 7 and not stop
+    assert status == (0 if continues else 1)
     assert "Traceback" not in err
     assert f"cannot write disk/run/last.safetensors ({reason}): the previous file is intact" in err
     assert ("warning: cannot write" in err) == (not stop)
     copy, whole = RunFolder("copy"), run_training(**SETTINGS, out_dir="whole")
     for path in copy.path.glob("*.safetensors"):
         load_checkpoint(path)
-    if goes_on:
+    if continues:
         assert table(copy) == table(whole)
         assert copy.samples.read_bytes() == whole.samples.read_bytes()
     else:
@@ -95,9 +95,9 @@ def test_a_real_disk_that_is_full_or_read_only(kind, relent, stop, report):
         same(copy, whole)
     same_weights(copy, whole)
     report(
-        f"disk {kind} from step 3 {'to 7' if relent == 7 else 'on'}{', asked to stop' if stop else ''}: "
+        f"disk {kind} from step 3 {'to 7' if relent == 7 else 'on'}{', --stop_on_disk_error' if stop else ''}: "
         f"status {status}, {err.count('warning: cannot write')} warnings, old checkpoints intact, "
-        f"{'the run ended as ever' if goes_on else '--resume ended as ever'}"
+        f"the undisturbed result {'at the end' if continues else 'after --resume'}"
     )
 
 
@@ -105,8 +105,8 @@ def test_a_real_disk_that_is_full_or_read_only(kind, relent, stop, report):
 
 
 @pytest.mark.parametrize("runs", [6, pytest.param(200, marks=pytest.mark.slow)])
-def test_a_disk_that_refuses_at_any_moment(runs, report, monkeypatch, capsys):
-    """One refusal, or several in a row, at every operation on a file and in the middle of each write."""
+def test_a_write_error_at_any_moment_does_not_change_the_result(runs, report, monkeypatch, capsys):
+    """One error, or several in a row, at any operation on a file or in the middle of any write."""
     rng, counts = random.Random(SEED), Counter()
     whole = run_training(out_dir="whole", **SETTINGS)
     counted = Moments(lambda number, saving: None, at_work=False)
@@ -132,7 +132,7 @@ def test_a_disk_that_refuses_at_any_moment(runs, report, monkeypatch, capsys):
             try:
                 status = train.main(arguments(**SETTINGS, out_dir=run.path, stop_on_disk_error=stop))
                 assert status == 0, context
-            except (UserError, OSError) as stopped:  # of both the script makes one sentence and a status of 1
+            except (UserError, OSError) as stopped:  # the script turns both into one sentence and status 1
                 error = stopped
         said = capsys.readouterr().err
         for path in run.path.glob("*.safetensors"):
@@ -140,12 +140,12 @@ def test_a_disk_that_refuses_at_any_moment(runs, report, monkeypatch, capsys):
             counts["checkpoints loaded"] += 1
         if error:
             assert os.strerror(reason) in str(error), context
-            counts["stopped with a sentence"] += 1
+            counts["stopped with an error"] += 1
             words = ["--resume"] if run.last.exists() else arguments(**SETTINGS, out_dir=None)
             assert train.main([*words, f"--out_dir={run.path}"]) == 0, context
         else:
             assert not stop or "warning" not in said, context
-            counts["went on and said so" if "warning" in said else "noticed nothing that mattered"] += 1
+            counts["continued with a warning" if "warning" in said else "unaffected"] += 1
         same_weights(run, whole)
         assert table(run) == table(whole), context
         assert run.samples.read_bytes() == whole.samples.read_bytes(), context
@@ -158,8 +158,8 @@ def test_a_disk_that_refuses_at_any_moment(runs, report, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_a_disk_with_a_limit_that_is_reached_and_raised(monkeypatch, capsys, report):
-    """The system itself cuts the writes off in the middle, at 20 places."""
+def test_a_limit_on_file_sizes_that_is_lifted_later_does_not_change_the_result(monkeypatch, capsys, report):
+    """The operating system itself cuts writes off in the middle, at 20 places."""
     resource = pytest.importorskip("resource")
     whole = run_training(out_dir="whole", **SETTINGS)
     size, limits = whole.last.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -181,4 +181,4 @@ def test_a_disk_with_a_limit_that_is_reached_and_raised(monkeypatch, capsys, rep
         assert "last.safetensors (File too large)" in capsys.readouterr().err
         same_weights(run, whole)
         assert table(run) == table(whole)
-    report(f"files limited to 20 sizes from 0 to {size * 19 // 20:,} bytes at step 4: all 20 runs said so and went on")
+    report(f"files limited to 20 sizes from 0 to {size * 19 // 20:,} bytes at step 4: all 20 runs warned and continued")

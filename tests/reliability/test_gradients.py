@@ -1,4 +1,4 @@
-"""Random graphs: is every gradient the slope, are both versions of an operation the same, and does PyTorch agree?"""
+"""Random graphs: gradients equal slopes, both versions of an operation agree, and PyTorch gives the same."""
 
 import inspect
 from collections import Counter
@@ -25,7 +25,7 @@ STEP = 2.0**-15  # how far leaves are nudged; exact in float32, also a sixteenth
 
 
 def check_all(count, check):
-    """Draw this many graphs and check each; how often which operation occurred."""
+    """Draw this many graphs and check each; return their number and how often each operation occurred."""
     names: Counter[str] = Counter()
     drawn = 0
 
@@ -82,13 +82,13 @@ def slopes(graph: Graph, step: float) -> dict[int, np.ndarray]:
 
 
 def distance(a: dict[int, np.ndarray], b: dict[int, np.ndarray]) -> float:
-    """The largest difference, by the largest gradient of the graph, or by 1 if all are smaller."""
+    """The largest difference, divided by the largest gradient of the graph, or by 1 if all are smaller."""
     scale = max([1.0, *(float(np.abs(x).max(initial=0)) for x in a.values())])
     return max([0.0, *(float(np.abs(a[i] - b[i]).max(initial=0)) for i in a)]) / scale
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.slow)])
-def test_gradients_are_slopes_in_both_versions(count, report):
+def test_gradients_equal_slopes_in_both_versions(count, report):
     worst, finer = 0.0, 0
 
     def check(graph):
@@ -120,7 +120,7 @@ def test_gradients_are_slopes_in_both_versions(count, report):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("count", [100, pytest.param(2000, marks=pytest.mark.slow)])
-def test_values_and_gradients_are_those_of_torch(count, report):
+def test_values_and_gradients_equal_those_of_torch(count, report):
     torch = pytest.importorskip("torch")
     worst = 0.0
 

@@ -1,7 +1,7 @@
-"""The operations where numbers are hardest: signed zeros, infinities, NaN, ties, saturation, and nothing at all.
+"""The operations at difficult points: signed zeros, infinities, NaN, ties, saturation and empty arrays.
 
-Every expectation is written down here, and the tests marked `torch` ask PyTorch for the same. Where the two part ways,
-a comment says how. Warnings are errors in this suite, so no case gives one either.
+Every expected result is listed here, and the tests marked `torch` compare the lists with PyTorch; comments state where
+the two differ. Warnings are errors in this suite, so no case causes one either.
 """
 
 import contextlib
@@ -40,8 +40,8 @@ r5 = math.sqrt(0.5)
 P2, P5 = (0.5 * (1 + math.erf(x * r5)) for x in (-2, 0.5))
 D2, D5 = (P + x * math.exp(-x * x / 2) / math.sqrt(2 * math.pi) for P, x in ((P2, -2), (P5, 0.5)))
 M5, N5 = 1 - P5, (1 - P5) - 0.5 * math.exp(-0.125) / math.sqrt(2 * math.pi)
-# The operation, its values at NUMBERS, its slopes there. Names in GATES let nothing through where the slope is 0, not
-# even an infinity; elsewhere the incoming gradient is multiplied by the slope.
+# The operation, its values at NUMBERS, its slopes there. Operations in GATES give the gradient 0 where the slope is 0,
+# even for an infinite incoming gradient; the others multiply the incoming gradient by the slope.
 GATES = {"relu", "clip", "x ** 0"}
 ONE = {
     "neg": (lambda x: -x, [nan, inf, 1e4, 2, 0.5, 0, 0, -0.5, -1e4, -inf], [-1] * 10),
@@ -119,7 +119,7 @@ def _expected(name, dy, slopes):
 
 @both
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_one_number(version, dtype, report):
+def test_operations_of_one_number_are_as_listed(version, dtype, report):
     tried = 0
     for name, (fn, values, slopes) in ONE.items():
         for dy in INCOMING:
@@ -135,11 +135,11 @@ def test_one_number(version, dtype, report):
                 expected = _expected(name, dy, slopes).astype(dtype)
                 agree(x.grad.numpy()[here], expected[here], dtype, f"gradient of {name}, dy {dy}")
             tried += int(here.sum())
-    report(f"hard points: {tried:,} numbers through operations of one number ({version}, {dtype.__name__}): as written")
+    report(f"hard points: {tried:,} numbers through operations of one number ({version}, {dtype.__name__}): as listed")
 
 
 @pytest.mark.torch
-def test_one_number_is_as_in_torch(report):
+def test_operations_of_one_number_agree_with_torch(report):
     torch = pytest.importorskip("torch")
     tried = 0
     for name, (fn, values, slopes) in ONE.items():
@@ -154,7 +154,7 @@ def test_one_number_is_as_in_torch(report):
             agree(y.detach().numpy()[here], np.array(values)[here], hint=name)
             agree(x.grad.numpy()[here], _expected(name, dy, slopes)[here], hint=f"gradient of {name}, dy {dy}")
             tried += int(here.sum())
-    report(f"hard points: {tried:,} numbers through operations of one number: PyTorch has the same")
+    report(f"hard points: {tried:,} numbers through operations of one number: as in PyTorch")
 
 
 # --- two numbers ----------------------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def _pow_slopes(x, n):
 
 
 def _chosen(loses):
-    """Half each for equals; the loser has 0; beside NaN, which is neither, both have all."""
+    """Equal numbers get half each, and the one not chosen gets 0; if one is NaN, both get the whole gradient."""
     return lambda x, y: (0.5, 0.5) if x == y else (float(not loses(x, y)), float(not loses(y, x)))
 
 
@@ -192,7 +192,7 @@ def _expected_of_two(name, dz):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", TWO)
-def test_two_numbers(name, dtype):
+def test_operations_of_two_numbers_are_as_listed(name, dtype):
     in_numpy = {"maximum": np.maximum, "minimum": np.minimum, "pow": np.power}
     for dz in [1.0, -2.0, 0.0]:
         x, y = (Tensor(side, dtype, requires_grad=True) for side in (LEFT, RIGHT))
@@ -206,7 +206,7 @@ def test_two_numbers(name, dtype):
 
 
 @pytest.mark.parametrize("name", ["maximum", "minimum"])
-def test_the_loser_gets_no_gradient_even_if_it_is_infinite(name):
+def test_the_number_not_chosen_gets_no_gradient_even_if_it_is_infinite(name):
     for dz in (inf, nan):
         x, y = Tensor(LEFT, requires_grad=True), Tensor(RIGHT, requires_grad=True)
         z = TWO[name][0](x, y)
@@ -216,11 +216,11 @@ def test_the_loser_gets_no_gradient_even_if_it_is_infinite(name):
 
 
 @pytest.mark.torch
-def test_two_numbers_are_as_in_torch(report):
+def test_operations_of_two_numbers_agree_with_torch(report):
     torch = pytest.importorskip("torch")
     tried = 0
     for name, (fn, _) in TWO.items():
-        for dz in INCOMING if name not in ("div", "pow") else [1.0, -2.0]:  # in another order 0 * inf arises elsewhere
+        for dz in INCOMING if name not in ("div", "pow") else [1.0, -2.0]:  # where 0 * inf arises depends on the order
             x, y = Tensor(LEFT, requires_grad=True), Tensor(RIGHT, requires_grad=True)
             z = fn(x, y)
             z.backward(Tensor(np.full(z.shape, dz)))
@@ -230,7 +230,7 @@ def test_two_numbers_are_as_in_torch(report):
             for ours, theirs in ((z, w.detach()), (x.grad, p.grad), (y.grad, q.grad)):
                 agree(ours.numpy(), theirs.numpy(), hint=f"{name}, dz {dz}")
             tried += LEFT.size
-    report(f"hard points: {tried:,} pairs through operations of two numbers: PyTorch has the same")
+    report(f"hard points: {tried:,} pairs through operations of two numbers: as in PyTorch")
 
 
 # --- rows of numbers ------------------------------------------------------------------------------------------
@@ -270,14 +270,14 @@ def _softmax(row):
 
 
 def _through(fn, dy):
-    """Value and gradient of rows."""
+    """The function's value and gradient for ROWS."""
     x = Tensor(ROWS, requires_grad=True)
     y = fn(x)
     y.backward(Tensor(np.broadcast_to(dy, y.shape).copy()))
     return y.numpy(), x.grad.numpy()
 
 
-def test_ties_infinities_and_nan_in_rows():
+def test_reductions_of_rows_with_ties_infinities_and_nan():
     y, dx = _through(lambda x: x.max(1), 3.0)
     agree(y, ROWS.max(1))
     agree(dx, [3 * _share(row, row.max()) for row in ROWS])
@@ -290,7 +290,7 @@ def test_ties_infinities_and_nan_in_rows():
     assert Tensor(ROWS).argmax(1).tolist() == np.argmax(ROWS, 1).tolist()
 
 
-def test_softmax_in_rows():
+def test_softmax_of_rows_with_ties_infinities_and_nan():
     dy = np.array([1.0, 2.0, -4.0])
     p = np.array([_softmax(row) for row in ROWS])
     y, dx = _through(lambda x: x.softmax(), dy)
@@ -302,7 +302,7 @@ def test_softmax_in_rows():
 
 
 @pytest.mark.torch
-def test_rows_are_as_in_torch(report):
+def test_reductions_of_rows_agree_with_torch(report):
     torch = pytest.importorskip("torch")
     tried = 0
     cases = {
@@ -324,7 +324,7 @@ def test_rows_are_as_in_torch(report):
             agree(y[alike], u.detach().numpy()[alike], hint=name)
             agree(dx[alike], t.grad.numpy()[alike], hint=f"gradient of {name}")
             tried += int(alike.sum())
-    report(f"hard points: {tried} rows with ties, infinities and NaN through reductions: PyTorch has the same")
+    report(f"hard points: {tried} rows with ties, infinities and NaN through reductions: as in PyTorch")
 
 
 # --- cross-entropy and attention ------------------------------------------------------------------------------
@@ -332,7 +332,7 @@ def test_rows_are_as_in_torch(report):
 
 @both
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_saturated_cross_entropy(version, dtype):
+def test_saturated_cross_entropy_is_exact(version, dtype):
     """Logits of 1e4 and -1e4: the loss is exact, and the gradient is 1 and -1 without rounding."""
     logits = np.array([[1e4, -1e4, 0], [-1e4, 1e4, 0], [-1e4, -1e4, 1e4], [1e4, 1e4, -1e4]], dtype)
     targets, smoothing = Tensor([0, 0, 1, 2]), 0.1
@@ -354,7 +354,7 @@ def test_saturated_cross_entropy(version, dtype):
 
 @pytest.mark.torch
 @both
-def test_saturated_cross_entropy_is_that_of_torch(version):
+def test_saturated_cross_entropy_agrees_with_torch(version):
     torch = pytest.importorskip("torch")
     targets = np.arange(len(ROWS)) % 3
     for smoothing in (0.0, 0.1, 1.0):
@@ -379,8 +379,8 @@ def _attend(version, q, k, v, **options):
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
-def test_queries_with_nothing_to_attend_to(count, report):
-    """They get 0, give no gradient to anyone, and change nothing for the others; saturated scores or not."""
+def test_fully_masked_queries_give_zeros_and_disturb_nothing(count, report):
+    """Their results and gradients are 0 and other queries are not affected, with saturated scores too."""
     torch = None
     with contextlib.suppress(ImportError):
         import torch
@@ -400,12 +400,12 @@ def test_queries_with_nothing_to_attend_to(count, report):
             assert (out[blind] == 0).all(), hint
             assert (dq[blind] == 0).all(), hint
             assert all(np.isfinite(a).all() for a in (out, dq, dk, dv)), hint
-            nobody = ~allowed.any(-2)  # keys that no query may look at
+            nobody = ~allowed.any(-2)  # keys that no query may attend to
             assert (dk[nobody] == 0).all(), hint
             assert (dv[nobody] == 0).all(), hint
         for a, b in zip(*results.values(), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * max(1, np.abs(q).max()), err_msg=hint)
-        if torch and not options["is_causal"]:  # PyTorch aligns causal queries otherwise
+        if torch and not options["is_causal"]:  # PyTorch aligns causal queries differently
             theirs = torch.nn.functional.scaled_dot_product_attention(
                 *(torch.tensor(a) for a in (q, k, v)), attn_mask=torch.tensor(mask)
             ).numpy()
@@ -414,12 +414,12 @@ def test_queries_with_nothing_to_attend_to(count, report):
         blind_rows += int(blind.sum())
     assert blind_rows
     report(
-        f"hard points: {count} attentions with {blind_rows:,} queries that may look nowhere (seed {count}): zeros, no "
-        f"gradient, nothing else disturbed, in both versions; {against_torch} compared with PyTorch"
+        f"hard points: {count} attentions with {blind_rows:,} fully masked queries (seed {count}): zeros, no "
+        f"gradient, no effect on other queries, in both versions; {against_torch} compared with PyTorch"
     )
 
 
-# --- nothing at all -------------------------------------------------------------------------------------------
+# --- empty arrays ---------------------------------------------------------------------------------------------
 
 
 def z(*shape):
@@ -434,8 +434,8 @@ def attention(b, t, s, d, **options):
     return F.scaled_dot_product_attention(z(b, 2, t, d), z(b, 2, s, d), z(b, 2, s, d), **options)
 
 
-# The operation, the call, and the shape that comes out, or the sentence with which it is refused.
-NOTHING = [
+# The operation, the call, and the shape of the result or the error message.
+EMPTY = [
     ("add", lambda: z(0, 3) + z(3), (0, 3)),
     ("add", lambda: z(0, 1) + z(1, 3), (0, 3)),
     ("sub", lambda: z() - z(0), (0,)),
@@ -550,15 +550,15 @@ NOTHING = [
 ]
 
 
-def test_every_operation_is_here():
-    assert {name for name, _, _ in NOTHING} >= PRIMITIVES | VERSIONS
+def test_every_operation_is_tried_on_empty_arrays():
+    assert {name for name, _, _ in EMPTY} >= PRIMITIVES | VERSIONS
 
 
 @both
-def test_nothing_at_all(version, report):
-    """Empty arrays, axes of size 0 and single numbers: a result and gradients of the right shape, or a sentence."""
+def test_empty_arrays_and_single_numbers_give_results_or_errors(version, report):
+    """They give a result and gradients of the right shape, or an error in one sentence."""
     with BOTH[version](), elsewhere():
-        for name, call, expected in NOTHING:
+        for name, call, expected in EMPTY:
             if isinstance(expected, str):
                 with pytest.raises(ValueError) as caught:  # noqa: PT011 (the whole sentence is compared)
                     call()
@@ -574,6 +574,4 @@ def test_nothing_at_all(version, report):
                 y.backward(Tensor(np.ones(y.shape, y.dtype)))
             assert arrived == {node: node.shape for node in nodes}, name
     assert Tensor(np.zeros((2, 0))).logsumexp(1).tolist() == [-inf, -inf]  # the logarithm of an empty sum, as in torch
-    report(
-        f"hard points: {len(NOTHING)} calls on empty arrays, axes of size 0 and single numbers ({version}): as written"
-    )
+    report(f"hard points: {len(EMPTY)} calls on empty arrays, axes of size 0 and single numbers ({version}): as listed")

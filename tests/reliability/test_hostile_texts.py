@@ -1,4 +1,4 @@
-"""Tokenizers, presets, corpora and tables that are broken or made to do harm: used, or refused with the reason."""
+"""Broken or malicious tokenizers, presets, corpora and tables are used, or refused with the reason."""
 
 import json
 import os
@@ -59,7 +59,7 @@ TOKENIZERS = [
 
 
 def read_and_write(data: object) -> None:
-    """Make a tokenizer of its JSON form, and let it do all that tokenizers do."""
+    """Make a tokenizer from its JSON form, and use all its methods."""
     tokenizer = tokenizer_from_json(data)
     for text in (TEXT, "\ud800 \0 <eos> ß\U0001f600", ""):
         ids = tokenizer.encode(text)
@@ -86,7 +86,7 @@ def test_a_broken_tokenizer_works_or_is_refused(count, workplace, report):
     report(f"hostile files: {count:,} broken tokenizers of {len(forms)} kinds (seed {SEED}): {outcomes}")
 
 
-def test_merges_that_double_a_word_for_ever_are_refused_before_it_is_made():
+def test_merges_that_keep_doubling_a_word_are_refused_in_little_memory():
     merges = [[97, 97], *([256 + i] * 2 for i in range(60))]
     tracemalloc.start()
     try:
@@ -113,7 +113,7 @@ def use(definition):
     assert HFTokenizer(tokenizer.definition, 300).definition == tokenizer.definition
 
 for number in range(count):
-    if rng.random() < 0.7:  # the vocabulary is nearly all of it, but the rest says what kind it is
+    if rng.random() < 0.7:  # leave out the vocabulary, which is most of the file
         rest = {name: good["model"][name] for name in good["model"].keys() - {"vocab", "merges"}}
         tree = odd_json(rng, {**good, "model": rest})
         if isinstance(tree.get("model"), dict):
@@ -128,7 +128,7 @@ print(json.dumps(outcomes))
 
 @many(100, 2000)
 def test_a_broken_tokenizer_of_gpt2_does_not_end_the_process(count, report):
-    """In a process of its own, since the package `tokenizers`, given damaged files, has ended whole processes."""
+    """In a separate process, since damaged files have made the package `tokenizers` end its process."""
     pytest.importorskip("tokenizers")
     done = subprocess.run(
         [sys.executable, "-c", PACKAGED],
@@ -155,7 +155,7 @@ def test_a_broken_tokenizer_of_gpt2_does_not_end_the_process(count, report):
         {"decoder": {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}},
     ],
 )
-def test_parts_that_can_fill_the_memory_or_never_end_are_refused(part):
+def test_parts_that_could_exhaust_memory_or_time_are_refused(part):
     pytest.importorskip("tokenizers")
     definition = json.loads(gpt2_definition(*gpt2_files()))
     with pytest.raises(TokenizerError, match="not a byte-level BPE"):
@@ -175,7 +175,7 @@ def use_preset(path: Path) -> None:
 
 
 @many(100, 2000)
-def test_a_broken_preset_is_a_preset_or_refused(count, workplace, report):
+def test_a_broken_preset_is_used_or_refused(count, workplace, report):
     rng, outcomes, path = random.Random(SEED + 1), Outcomes(), Path("odd.toml")
     good = [preset.read_bytes() for preset in PRESETS]
     values = ['"\\u0000"', "0x" + "f" * 9000, "[[[[1]]]]", "{a.b = 1}", "nan", '"\\u001b[2J"', "1e400", "9" * 4000]
@@ -262,7 +262,7 @@ def test_a_broken_table_of_pairs_is_learned_from_or_refused(count, workplace, re
         *(b"a" * 300_000, b"ab " * 30_000, ("ä" + "\u0316\u0300" * 20_000).encode(), "\u0300".encode() * 1900),
     ],
 )
-def test_texts_of_one_endless_line_of_nothing_and_of_no_letters(data, workplace, capsys):
+def test_texts_without_lines_or_letters_are_used_or_refused(data, workplace, capsys):
     Path("odd.txt").write_bytes(data)
     with harmless(workplace):
         for main, words in (
@@ -280,7 +280,7 @@ def overwrite(main) -> list[str]:
     return ["--overwrite", "--workers=1"] if main is train.main else []
 
 
-def test_a_sentence_of_nothing_but_accents_is_read_at_once():
+def test_a_sentence_of_nothing_but_accents_is_read():
     assert one_line("a" + "\u0316\u0300" * 100_000).startswith("\u00e0\u0316")
 
 
@@ -288,7 +288,7 @@ BEGINS = "*** START OF THE PROJECT GUTENBERG EBOOK x ***\n"
 ENDS = "\n*** END OF THE PROJECT GUTENBERG EBOOK x ***\n"
 
 
-def test_a_page_made_to_be_searched_for_ever_is_refused():
+def test_a_page_designed_to_stall_the_search_is_refused():
     for page in (
         BEGINS * 20_000,
         "*** START OF THE PROJECT GUTENBERG " * 20_000,
@@ -323,14 +323,14 @@ def test_a_page_made_to_be_searched_for_ever_is_refused():
         *("Title: x\n" + BEGINS, ENDS, "*END*THE SMALL PRINT!*END*\n", '["Small Print" V', "thanks to x ", "Note: "),
     ],
 )
-def test_a_book_made_to_be_searched_for_ever_is_read_at_once(part):
+def test_a_book_designed_to_stall_the_search_is_read(part):
     page = f"Title: x\n\n{BEGINS}\n{part * (60_000 // len(part))}{ENDS}"
     books, _ = gutenberg_books(page)
     assert sum(map(len, books)) < len(page)
     assert old_encoding(page.encode("latin-1") + b"\xfc") in ("ISO-8859-1", "cp1252", "cp437", None)
 
 
-def test_a_name_of_a_corpus_is_no_path_into_or_out_of_the_cache(workplace):
+def test_the_name_of_a_corpus_cannot_lead_out_of_the_cache(workplace):
     for name in ("../text", "goethe/../x", "/etc/hostname/x", "..", "goethe\0", "C:\\x"):
         with harmless(workplace), pytest.raises(CorpusError):
             load_corpus(name, say=lambda line: None)
@@ -339,7 +339,7 @@ def test_a_name_of_a_corpus_is_no_path_into_or_out_of_the_cache(workplace):
 
 
 @pytest.mark.parametrize("name", ["missing", ".", "text.txt/x"])
-def test_what_cannot_be_read_is_said(name, workplace):
+def test_unreadable_files_are_reported(name, workplace):
     for use in (
         lambda: load_files([name]),
         lambda: read_table(Path(name)),
@@ -354,7 +354,7 @@ def test_what_cannot_be_read_is_said(name, workplace):
 
 
 @many(60, 1000)
-def test_a_broken_table_of_losses_is_drawn_or_refused(count, workplace, report, capsys):
+def test_a_broken_table_of_losses_is_plotted_or_refused(count, workplace, report, capsys):
     rng, outcomes, path = random.Random(SEED + 4), Outcomes(), Path("metrics.csv")
     header = "step,loss,learning_rate,grad_norm,tokens_per_second,val_loss,bits_per_char,bleu,chrf,exact\n"
     rows = [f"{i},{3 / (i + 1):.4f},0.001,1,100,{'' if i % 5 else 2.5},3.6,,,\n" for i in range(20)]
@@ -374,7 +374,7 @@ def test_a_broken_table_of_losses_is_drawn_or_refused(count, workplace, report, 
     report(f"hostile files: {count:,} broken tables of losses for the plot (seed {SEED + 4}): {outcomes}")
 
 
-def test_odd_text_is_text():
-    """The mutations themselves: what they make of a text is another one."""
+def test_odd_text_differs_from_the_text():
+    """A test of the mutations themselves."""
     rng = random.Random(SEED)
     assert sum(odd_text(rng, TEXT) != TEXT for _ in range(100)) > 90

@@ -1,4 +1,4 @@
-"""A run that is killed with SIGKILL, at any moment, again and again, ends as the run that was left in peace."""
+"""A run that is killed with SIGKILL, repeatedly and at any moment, ends with the bytes of an uninterrupted run."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from tinygrad_lite.training.run_folder import RunFolder
 
 pytestmark = [
     pytest.mark.usefixtures("workplace"),
-    pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs SIGKILL and Linux's list of processes"),
+    pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs SIGKILL and /proc"),
 ]
 
 SEED = 20260
@@ -34,7 +34,7 @@ def commands(workers):
 
 
 class Mortal:
-    """A run that is killed and goes on, in a folder of its own."""
+    """A run that is killed and resumed, in its own folder."""
 
     def __init__(self, words, name):
         self.folder, self.name = RunFolder(name), name
@@ -42,8 +42,8 @@ class Mortal:
         self.journal = Path(f"{name}.journal")
 
     def live(self, death_at=0, delay=None, pause=0.0):
-        """Train until death or the end; whether it died, whether that was in a save, and its journal."""
-        # Who has saved something goes on; before that, there is nothing to go on with.
+        """Train until killed or finished; returns whether it was killed, whether during a save, and its journal."""
+        # Before the first checkpoint there is nothing to resume.
         words = ["--resume"] if self.folder.last.exists() else self.words
         settings = {"DEATH_AT": str(death_at), "PAUSE": str(pause), "JOURNAL": str(self.journal)}
         self.journal.unlink(missing_ok=True)
@@ -52,22 +52,22 @@ class Mortal:
         if delay is not None:
             time.sleep(delay)
             process.kill()
-        status, _, err = finish(process)  # which waits for the workers, too: they have the same stderr
+        status, _, err = finish(process)  # this also waits for the workers, which share its stderr
         assert status in (0, -9), err
         written = self.journal.read_bytes() if self.journal.exists() else b""
         return status == -9, written.endswith(b"s"), written
 
     def wait_for_orphans(self):
-        """Fail if a process of this run is left a minute after it."""
+        """Fail if a process of this run still exists a minute after it."""
         mark = f"SPEC={os.getpid()} {self.name}".encode()
         until = time.monotonic() + 60
         while left := [pid for pid in os.listdir("/proc") if pid.isdigit() and mark in environment(pid)]:
-            assert time.monotonic() < until, f"processes {left} are left of {self.name}"
+            assert time.monotonic() < until, f"processes of {self.name} still exist: {left}"
             time.sleep(0.01)
 
 
 def environment(pid):
-    """The variables with which a process was started, NAME=value each; none if it is gone."""
+    """The environment variables of a process, as NAME=value; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -77,8 +77,8 @@ def environment(pid):
 @pytest.mark.parametrize(
     ("kills", "workers"), [(2, 1), (1, 2), *(pytest.param(50, n, marks=pytest.mark.slow) for n in (1, 2))]
 )
-def test_a_run_that_is_killed_again_and_again(kills, workers, report, workplace):
-    """Half of the deaths at a moment by number, half of them by the clock; after every second one, another follows."""
+def test_a_run_killed_repeatedly_ends_like_an_uninterrupted_one(kills, workers, report, workplace):
+    """Half of the kills come at a numbered moment, half from a timer; after about every second one, another follows."""
     rng, counts = random.Random(SEED + workers), Counter()
     wholes, seconds, moments = {}, {}, {}
     kinds = commands(workers)
@@ -96,9 +96,9 @@ def test_a_run_that_is_killed_again_and_again(kills, workers, report, workplace)
         died = True
         while died:
             if counts["kills"] >= kills or rng.random() < 0.3:
-                chosen = {}  # live on to the end
+                chosen = {}  # run to the end
             elif rng.random() < 0.5:
-                where = rng.choice("ssw")  # in a save, or elsewhere
+                where = rng.choice("ssw")  # during a save, or elsewhere
                 chosen = {"death_at": 1 + rng.choice([i for i, at in enumerate(moments[kind]) if chr(at) == where])}
             else:
                 chosen = {"delay": rng.uniform(0.4, 1.1) * seconds[kind], "pause": 0.004}
@@ -107,15 +107,15 @@ def test_a_run_that_is_killed_again_and_again(kills, workers, report, workplace)
             run.wait_for_orphans()
             if died:
                 counts["kills"] += 1
-                counts["in a save"] += in_save
-                counts["of a run that goes on"] += saved
+                counts["during a save"] += in_save
+                counts["of a resumed run"] += saved
                 counts["before the first checkpoint"] += not run.folder.last.exists()
-                counts["by the clock"] += "delay" in chosen
+                counts["by a timer"] += "delay" in chosen
                 for path in run.folder.path.glob("*.safetensors"):
                     load_checkpoint(path)
                     counts["checkpoints loaded"] += 1
                 left = list(run.folder.path.glob("*.tmp"))
-                counts["half-written files left"] += len(left)
+                counts["partial files left"] += len(left)
         whole = wholes[kind].folder
         context = f"seed {SEED + workers}, {run.name}, {kind}"
         names = [sorted(path.name for path in folder.path.iterdir()) for folder in (run.folder, whole)]
@@ -127,5 +127,5 @@ def test_a_run_that_is_killed_again_and_again(kills, workers, report, workplace)
     details = ", ".join(f"{number} {what}" for what, number in counts.items() if what not in ("kills", "runs"))
     report(
         f"killed, {workers} worker(s), seed {SEED + workers}: kills: {counts['kills']}, runs: {counts['runs']} "
-        f"({details}); all ended with the bytes of a run never interrupted, no process left"
+        f"({details}); all ended with the bytes of an uninterrupted run, no process left"
     )

@@ -1,4 +1,4 @@
-"""Long runs: after the beginning nothing grows, nothing is forgotten in a circle, and no line of the log is missing."""
+"""Long runs: memory and open files stop growing, no reference cycles are left, and no line of the log is missing."""
 
 import gc
 import math
@@ -16,7 +16,7 @@ from tinygrad_lite.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 
-needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks into /proc")
+needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
 
 
 def slow(*arguments):
@@ -24,7 +24,7 @@ def slow(*arguments):
     return pytest.param(*arguments, marks=pytest.mark.slow)
 
 
-CACHES = 64 << 10  # bytes: what Python and NumPy keep of freed small objects, and may still be filling
+CACHES = 64 << 10  # bytes: Python's and NumPy's free lists of small objects may still be filling
 LONG = {"block_size": 4, "batch_size": 2, "n_embd": 8, "dropout": 0.1, "sample_tokens": 5, "eval_iters": 2, "keep": 2}
 
 
@@ -35,7 +35,7 @@ def process_and_children(number: int) -> list[Path]:
 
 
 def resident(folder: Path) -> int:
-    """The memory that a process holds, in KiB."""
+    """The resident memory of a process, in KiB."""
     lines = (folder / "status").read_text(encoding="utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:"))
 
@@ -53,7 +53,7 @@ def steps_done(run: RunFolder) -> int:
 
 
 def watch(process, run: RunFolder) -> list[tuple[int, list[int], list[int]]]:
-    """Until it ends: how many steps were made, and the memory and the open files of each process of the run."""
+    """Observe a run until it ends: steps made, and memory and number of open files of each of its processes."""
     seen = []
     while process.poll() is None:
         try:
@@ -68,8 +68,8 @@ def watch(process, run: RunFolder) -> list[tuple[int, list[int], list[int]]]:
 
 @needs_proc
 @pytest.mark.parametrize(("count", "workers"), [(1000, 1), *(slow(20_000, workers) for workers in (1, 2))])
-def test_memory_and_open_files_stay_as_they_are(count, workers, report):
-    """Looked at from outside, in a process of its own; the first fifth is the beginning, in which caches fill."""
+def test_memory_and_open_files_do_not_grow(count, workers, report):
+    """Observed from outside, in a process of its own; the first fifth, in which caches fill, is left out."""
     run = RunFolder("run")
     words = arguments(**LONG, workers=workers, max_iters=count, eval_interval=count // 10)
     process = script("train.py", *words)
@@ -77,12 +77,14 @@ def test_memory_and_open_files_stay_as_they_are(count, workers, report):
     _, err = process.communicate()
     assert process.returncode == 0, err.decode()
     processes = max(len(memory) for _, memory, _ in seen)
-    assert processes == (1 if workers == 1 else 1 + workers)  # Python starts one more, to tidy up after the workers
-    later = [look[1:] for look in seen if count / 5 <= look[0] < count and len(look[1]) == processes]
+    assert processes == (
+        1 if workers == 1 else 1 + workers
+    )  # Python starts one more, which cleans up after the workers
+    later = [found[1:] for found in seen if count / 5 <= found[0] < count and len(found[1]) == processes]
     assert len(later) >= 10
     quarter = len(later) // 4
     first, last = later[:quarter], later[-quarter:]
-    # A file is open for a moment now and then, such as the log. What counts is how many are always open.
+    # Files such as the log are open for moments only; what counts is how many are always open.
     handles = [[min(files[p] for _, files in part) for p in range(processes)] for part in (first, last)]
     assert handles[0] == handles[1]
     before, after = ([max(memory[p] for memory, _ in part) for p in range(processes)] for part in (first, last))
@@ -90,14 +92,14 @@ def test_memory_and_open_files_stay_as_they_are(count, workers, report):
     assert max(growth) < 0.01, f"memory in KiB grew from {before} to {after}"
     check_metrics(run, count)
     report(
-        f"long runs: {count:,} steps, {workers} worker{'s' * (workers > 1)}, {len(later)} looks after the first fifth: "
+        f"long runs: {count:,} steps, {workers} worker{'s' * (workers > 1)}, {len(later)} samples after a fifth: "
         f"{sum(before) / 1024:.1f} MiB grew to {sum(after) / 1024:.1f} MiB, the process that grew most by "
         f"{max(growth):.2%}; open files {handles[1]} from first to last; metrics complete"
     )
 
 
 def check_metrics(run: RunFolder, count: int) -> None:
-    """A row for every step with all numbers of a step, one for every evaluation, in their order, and finite."""
+    """There is a complete row for every step and every evaluation, in order, and all numbers are finite."""
     found = rows(run)
     steps = [int(row["step"]) for row in found if row["loss"]]
     evaluations = [int(row["step"]) for row in found if row["val_loss"]]
@@ -111,23 +113,22 @@ def check_metrics(run: RunFolder, count: int) -> None:
 
 
 @pytest.mark.parametrize(("count", "workers"), [(200, 1), *(slow(4000, workers) for workers in (1, 2))])
-def test_nothing_is_left_over(count, workers, report, monkeypatch):
-    """Steps, logging, evaluation, checkpoints: memory comes free at once, not when a search for circles finds time.
+def test_steps_leave_no_garbage_and_no_memory(count, workers, report, monkeypatch):
+    """Steps, logging, evaluation and checkpoints free all their memory at once, without the garbage collector.
 
-    And all of it comes free. The allocations themselves are counted here: what a process holds (above) may stay the
-    same for long while something fills the holes in it.
+    Allocations are counted here, since resident memory (above) can stay constant while a leak fills the holes in it.
     """
     log, kinds, found, held = RunFolder.log, Counter(), [], []
 
-    def look(self, **values):
+    def log_and_measure(self, **values):
         log(self, **values)
         if "loss" in values and values["step"] in (count // 2, count):
-            gc.set_debug(gc.DEBUG_SAVEALL if values["step"] == count else 0)  # put into gc.garbage what is found
+            gc.set_debug(gc.DEBUG_SAVEALL if values["step"] == count else 0)  # keep what is found in gc.garbage
             found.append(gc.collect())
             kinds.update(type(thing).__name__ for thing in gc.garbage)
             held.append(tracemalloc.get_traced_memory()[0])
 
-    monkeypatch.setattr(RunFolder, "log", look)
+    monkeypatch.setattr(RunFolder, "log", log_and_measure)
     gc.disable()
     tracemalloc.start()
     try:
@@ -138,8 +139,8 @@ def test_nothing_is_left_over(count, workers, report, monkeypatch):
         gc.garbage.clear()
         gc.enable()
     assert len(found) == 2
-    assert found[1] == 0, f"circles of {kinds}"
+    assert found[1] == 0, f"reference cycles of {kinds}"
     growth, steps = held[1] - held[0], count - count // 2
-    assert growth < CACHES, f"{growth:,} bytes are left over from {steps:,} steps"
+    assert growth < CACHES, f"{growth:,} bytes are not freed after {steps:,} steps"
     said = f"{steps:,} steps, {workers} worker{'s' * (workers > 1)}"
-    report(f"long runs: {said}: {found[1]} objects in circles of references, allocations grew by {growth:,} bytes")
+    report(f"long runs: {said}: {found[1]} objects in reference cycles, allocations grew by {growth:,} bytes")

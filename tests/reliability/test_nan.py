@@ -1,4 +1,4 @@
-"""A NaN that appears in the middle of a run: is it told where it came from, and does the run go on from before it?"""
+"""A NaN in the middle of a run: its origin is reported, and the run can be resumed from before it."""
 
 import dataclasses
 import importlib
@@ -30,7 +30,7 @@ MODULES += [importlib.import_module(f"tinygrad_lite.cuda.{path.stem}") for path 
 
 
 def patch_nodes(monkeypatch, make):
-    """Let `make` stand in the place of `node` wherever operations make their results."""
+    """Put `make` in the place of `node` in every module with operations."""
     for module in MODULES:
         if hasattr(module, "node"):
             monkeypatch.setattr(module, "node", make)
@@ -50,7 +50,7 @@ def spoiled(array, rng):
 
 
 def operations_of_a_step(composed):
-    """Which operations the forward pass of a step does, and which of them pass a gradient on."""
+    """The operations in the forward pass of a step, and those of them that pass a gradient on."""
     forward, backward = set(), set()
 
     def note(y, parents, back, op, **kind):
@@ -67,7 +67,7 @@ def operations_of_a_step(composed):
 
 
 def inject(monkeypatch, rng, step, op, backward):
-    """From now on, every `op` of this step gives a NaN, or its gradient has one."""
+    """From now on, every `op` of this step returns a NaN, in its result or in its gradient."""
 
     def sick(y, parents, back, name, **kind):
         if (step_now(), name) != (step, op) or y.dtype.kind != "f":
@@ -87,7 +87,7 @@ def inject(monkeypatch, rng, step, op, backward):
     patch_nodes(monkeypatch, sick)
 
 
-def check_that_it_goes_on(out_dir, step, healthy, **changes):
+def check_that_it_resumes(out_dir, step, healthy, **changes):
     """The checkpoint is from the last evaluation before the step, and resuming gives the bytes of a healthy run."""
     run = RunFolder(out_dir)
     saved = load_checkpoint(run.last)  # refuses NaN
@@ -116,7 +116,7 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
                 train.main(arguments(out_dir=out_dir, composed=composed, **RUN))
             except UserError as error:
                 said = str(error)
-            else:  # it lay where a mask takes it away, as for scores of the future, and must not have changed anything
+            else:  # a mask removed it, as it does scores of later positions; then nothing may have changed
                 assert composed or here() != "cpu", hint
                 assert RunFolder(out_dir).last.read_bytes() == healthy[composed].last.read_bytes(), hint
                 hidden += 1
@@ -127,20 +127,20 @@ def test_a_nan_is_reported_with_its_operation_and_the_run_resumes(count, report)
         assert "\n" not in said, hint
         if step:
             assert f"--resume with a smaller --learning_rate or --grad_clip: the checkpoints in {out_dir}" in said, hint
-            check_that_it_goes_on(out_dir, step, healthy[composed])
+            check_that_it_resumes(out_dir, step, healthy[composed])
         else:
             assert not RunFolder(out_dir).last.exists(), hint
         named.add(what)
         gradients += backward
     report(
-        f"NaN: injected {count} times (seed {seed}) at random steps: {hidden} times a mask took it away without a "
+        f"NaN: injected {count} times (seed {seed}) at random steps: {hidden} times a mask removed it without a "
         f"trace; {count - hidden} times it was named, in {len(named)} operations or gradients of operations "
         f"({gradients} times in a gradient), and the run resumed to the bytes of a healthy one"
     )
 
 
-def test_a_nan_that_does_not_come_again_is_told_apart():
-    """As a fault of the memory would be: the step is run again, and nothing is wrong with it."""
+def test_a_nan_that_does_not_recur_is_reported_as_such():
+    """As after a memory fault: when the step is run again, nothing is wrong with it."""
     healthy, calls = run_training(out_dir="healthy", **RUN), []
 
     def sick_once(y, parents, back, op, **kind):
@@ -155,7 +155,7 @@ def test_a_nan_that_does_not_come_again_is_told_apart():
             UserError, match=r"step 6: the loss is nan .*no operation produced it when the step was run again"
         ):
             train.main(arguments(**RUN))
-    check_that_it_goes_on("run", 6, healthy)
+    check_that_it_resumes("run", 6, healthy)
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(40, marks=pytest.mark.slow)])
@@ -179,7 +179,7 @@ def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
                 train.main(arguments(out_dir=f"run-{trial}", **RUN))
         assert f"step {step}: " in str(caught.value)
         assert f"the update before this step had already broken the parameter {broken[0]};" in str(caught.value)
-        check_that_it_goes_on(f"run-{trial}", step, healthy)
+        check_that_it_resumes(f"run-{trial}", step, healthy)
     report(f"NaN: {count} weights broken by an update (seed {seed}): named each time, and resumed to the same bytes")
 
 
@@ -202,5 +202,5 @@ def test_a_nan_in_a_worker_is_reported_with_its_operation(worker, monkeypatch, r
     assert "step 6: the loss is nan" in said
     assert "log produced a NaN" in said
     assert "sick_model.py" in said
-    check_that_it_goes_on("run", step, healthy)
+    check_that_it_resumes("run", step, healthy)
     report(f"NaN: in worker {worker} of 2: named with its line, and resumed to the bytes of a healthy run")

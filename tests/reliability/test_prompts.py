@@ -1,4 +1,4 @@
-"""Any prompt, from wherever it comes, is answered: by a text that begins with it, or by one sentence."""
+"""Any prompt, from any source, is answered with a text that begins with it, or with one sentence."""
 
 import os
 import random
@@ -32,7 +32,7 @@ WRITERS = [kind for kind in available_kinds() if KINDS[kind][0] != "seq2seq"]
 
 
 def printed(text: str) -> str:
-    """What stdout makes of a text: half a surrogate pair has no form in UTF-8."""
+    """The text as stdout prints it: UTF-8 cannot encode a lone surrogate."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -40,7 +40,7 @@ def printed(text: str) -> str:
 
 
 @pytest.mark.parametrize("count", [90, pytest.param(2700, marks=pytest.mark.slow)])
-def test_any_prompt_from_anywhere_is_answered(count, models, workplace, report):
+def test_any_prompt_from_any_source_is_answered(count, models, workplace, report):
     ways = Counter()
     for seed in range(count):
         rng = random.Random(seed)
@@ -48,7 +48,7 @@ def test_any_prompt_from_anywhere_is_answered(count, models, workplace, report):
         text = rng.choice(SNIPPETS) if rng.random() < 0.1 else random_text(rng)
         stdin = b""
         if way == "argument":
-            text = text.replace("\0", "")  # which no command line can hold
+            text = text.replace("\0", "")  # a command line cannot contain it
             words = [f"--start=./{text}" if text.startswith("FILE:") or text == "-" else f"--start={text}"]
         elif way == "file":
             text = printed(text)
@@ -76,7 +76,7 @@ def test_any_prompt_from_anywhere_is_answered(count, models, workplace, report):
 
 
 @pytest.mark.parametrize("count", [20, pytest.param(400, marks=pytest.mark.slow)])
-def test_bytes_that_are_no_text_are_refused_in_one_sentence(count, models, workplace, report):
+def test_bytes_that_are_not_text_are_refused_in_one_sentence(count, models, workplace, report):
     refused = 0
     for seed in range(count):
         rng = random.Random(seed)
@@ -97,7 +97,9 @@ def test_bytes_that_are_no_text_are_refused_in_one_sentence(count, models, workp
                 assert "is not UTF-8 text (byte " in ended.sentence
             else:
                 assert ended.status == 0
-    report(f"prompts of any bytes, from a file and from stdin: {refused:,} of {2 * count:,} were no text and refused")
+    report(
+        f"prompts of any bytes, from a file and from stdin: {refused:,} of {2 * count:,} were not text and were refused"
+    )
 
 
 LONG_TEXTS = {
@@ -109,7 +111,7 @@ LONG_TEXTS = {
 @pytest.mark.parametrize("size", [50_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", LONG_TEXTS)
 def test_a_long_prompt_in_one_line_is_answered(what, size, models, workplace, report):
-    """With the rules against repetition, which look back at the prompt."""
+    """With the rules against repetition, which read the prompt."""
     text = LONG_TEXTS[what](size)
     Path("long.txt").write_text(text, encoding="utf-8")
     rules = ["--no_repeat_ngram_size=9", "--repetition_penalty=1.2"]
@@ -126,7 +128,7 @@ def test_a_long_prompt_in_one_line_is_answered(what, size, models, workplace, re
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
-def test_the_names_of_specials_are_text(count, report):
+def test_names_of_special_tokens_are_text(count, report):
     for kind in available_kinds():
         tokenizer = KINDS[kind][1]()
         never = {number for name, number in tokenizer.specials.items() if name != UNKNOWN}
@@ -146,7 +148,7 @@ def test_the_names_of_specials_are_text(count, report):
     )
 
 
-def test_the_names_of_specials_in_a_training_text_are_text(workplace, report):
+def test_names_of_special_tokens_in_a_training_text_are_text(workplace, report):
     text = " ".join(random.Random(5).choices([*SPECIAL_WORDS, "der", "Mensch"], k=600))
     (workplace / "specials.txt").write_text(text, encoding="utf-8")
     for kind in WRITERS:
@@ -161,7 +163,7 @@ def test_the_names_of_specials_in_a_training_text_are_text(workplace, report):
 
 
 @pytest.mark.parametrize("kind", ["char", *(pytest.param(kind, marks=pytest.mark.slow) for kind in WRITERS[1:5])])
-def test_a_model_learns_and_goes_on_with_the_names_of_specials(kind, workplace, report):
+def test_a_model_learns_and_continues_names_of_special_tokens(kind, workplace, report):
     text = " ".join(random.Random(5).choices([*SPECIAL_WORDS, "der", "Mensch"], k=600))
     (workplace / "specials.txt").write_text(text, encoding="utf-8")
     run_training(text="specials.txt", tokenizer=kind, vocab_size=320, max_iters=2)
@@ -170,11 +172,11 @@ def test_a_model_learns_and_goes_on_with_the_names_of_specials(kind, workplace, 
         assert ended.status == 0, ended.err
         assert ended.out.startswith(word)
         assert "\ufffd" not in ended.out or kind not in ("char", "word", "bpe-w")
-    report(f"specials, {kind}: a run that learned {len(SPECIAL_WORDS)} of their names goes on with each of them")
+    report(f"specials, {kind}: a run that learned {len(SPECIAL_WORDS)} of their names continues each of them")
 
 
 @pytest.mark.parametrize("kind", ["bpe", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("char", "byte"))])
-def test_a_translation_model_learns_the_names_of_specials(kind, workplace, report):
+def test_a_translation_model_learns_names_of_special_tokens(kind, workplace, report):
     rng = random.Random(6)
     pairs = [(" ".join(rng.choices(SPECIAL_WORDS, k=3)), " ".join(rng.choices(SPECIAL_WORDS, k=3))) for _ in range(300)]
     table = "".join(f"{source}\t{target}\n" for source, target in pairs)
@@ -193,11 +195,11 @@ def test_a_translation_model_learns_the_names_of_specials(kind, workplace, repor
     report(f"specials, translation, {kind}: {len(pairs)} pairs of their names, none of them special; all translated")
 
 
-# --- processes of their own ---------------------------------------------------------------------------------------
+# --- separate processes -------------------------------------------------------------------------------------------
 
 
 def started(words: list[str | bytes], redirect: str = "", **options) -> subprocess.CompletedProcess:
-    """sample.py in a shell of its own, with something like `<&-` behind the command."""
+    """Run sample.py in a shell, with a redirection such as `<&-` behind the command."""
     command = ["sh", "-c", f'exec "$@" {redirect}', "sh", sys.executable, str(ROOT / "sample.py"), *words]
     return subprocess.run(command, capture_output=True, check=False, timeout=120, **options)
 
@@ -247,7 +249,7 @@ def test_any_bytes_as_arguments_of_a_process_in_any_locale(count, models, workpl
     ],
 )
 def test_closed_and_odd_streams_end_without_a_traceback(redirect, words, status, models, workplace, report):
-    """A pipe gives the status of its reader; what counts is that the writer ends, and what it says."""
+    """The status of a pipe is its reader's; what counts is that the writer ends without a traceback."""
     done = started([models["char"], *words], redirect)
     assert done.returncode == status, done.stderr
     assert b"Traceback" not in done.stderr + done.stdout

@@ -1,4 +1,4 @@
-"""The same command gives the same bytes, wherever and by whom it is given; another NumPy gives nearly the same."""
+"""The same command gives the same bytes for every user and in every folder; another NumPy gives nearly the same."""
 
 import io
 import os
@@ -33,13 +33,13 @@ KINDS = {
     "bytes": arguments(**ALL, tokenizer="byte", dtype="float64"),
     "pairs": [word for word in translation.arguments(dropout=0.2, keep=1, out_dir=None) if "None" not in word],
 }
-# Two people's machines: what Python's hashing, the locale, the time zone and the size of the environment do.
+# Two users, whose hash seeds, locales, time zones and sizes of the environment differ.
 ANNA = {"PYTHONHASHSEED": "1", "LC_ALL": "C", "TZ": "UTC"}
 BERT = {"PYTHONHASHSEED": "2", "LC_ALL": "C.UTF-8", "TZ": "Asia/Tokyo", "FILLER": "x" * 3333, "PYTHONOPTIMIZE": "1"}
 
 
 def train_elsewhere(words, folder, workers, settings, python=None):
-    """Train in another process, whose working folder and output folder have names of their own."""
+    """Train in another process, with its own names for the working folder and the output folder."""
     Path(folder).mkdir()
     Path(folder, "text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
     process = subprocess.Popen(
@@ -59,7 +59,7 @@ def train_elsewhere(words, folder, workers, settings, python=None):
     ("kind", "workers"),
     [("merges", 1), *(pytest.param(kind, n, marks=pytest.mark.slow) for kind in KINDS for n in (1, 2))],
 )
-def test_the_same_command_gives_the_same_bytes_to_everyone(kind, workers, report):
+def test_the_same_command_gives_the_same_bytes_in_every_environment(kind, workers, report):
     (one, said), (two, said_too) = (
         train_elsewhere(KINDS[kind], name, workers, settings) for name, settings in (("anna", ANNA), ("bert", BERT))
     )
@@ -73,8 +73,8 @@ def test_the_same_command_gives_the_same_bytes_to_everyone(kind, workers, report
 # --- the seed ---------------------------------------------------------------------------------------------------
 
 
-def test_the_seed_and_nothing_else_decides_every_random_number(report):
-    """Each of the four kinds of randomness alone: the same seed repeats it, another changes it."""
+def test_the_seed_alone_determines_every_random_number(report):
+    """For each of the four kinds of randomness: the same seed repeats it, another changes it."""
 
     def initial(seed):
         return run_training(out_dir=f"initial-{seed}", max_iters=0, seed=seed, overwrite=True).last.read_bytes()
@@ -103,7 +103,7 @@ def test_the_seed_and_nothing_else_decides_every_random_number(report):
     for draw in (initial, places, dropped, written):
         found = []
         for seed in (5, 6, 5):
-            random.seed(len(found))  # the numbers of others, which must not matter
+            random.seed(len(found))  # other random states must not matter
             np.random.seed(len(found))
             manual_seed(len(found))
             found.append(draw(seed))
@@ -119,8 +119,8 @@ LARGER = {"n_layer": 2, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_siz
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
-def test_what_the_last_digits_depend_on(workers, report):
-    """Threads and kernels of the matrix products change the last digits, or not; never more than those."""
+def test_threads_and_kernels_change_only_the_last_digits(workers, report):
+    """The number of threads and the kernels of the matrix products change at most the last digits."""
     words = arguments(**LARGER, text="../long.txt")
     Path("long.txt").write_text(made_up_text(20000), encoding="utf-8", newline="\n")
     cases = {
@@ -136,7 +136,7 @@ def test_what_the_last_digits_depend_on(workers, report):
         found[name] = "the same bytes" if equal else f"weights differ by up to {largest_difference(first, run):.1e}"
         assert largest_difference(first, run) < 1e-4
     assert found["2 threads again"] == "the same bytes"
-    if workers > 1:  # then each multiplies with one thread, whatever the environment says
+    if workers > 1:  # then each uses one thread, whatever the environment says
         assert found["1 thread"] == "the same bytes"
     report(f"environment, {workers} worker(s), against 2 threads: " + "; ".join(f"{k}: {v}" for k, v in found.items()))
 
@@ -158,7 +158,7 @@ TOLERANCE = {"float32": 1e-4, "float64": 1e-10}  # of each weight after 40 steps
 @pytest.mark.skipif(not OTHER, reason="TINYGRAD_LITE_OTHER_PYTHON names no Python with another NumPy")
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_two_versions_of_numpy_agree(dtype, report):
-    """On tokens, batches and dropped elements exactly, on weights up to the last digits of 40 steps."""
+    """Exactly on tokens, batches and dropped elements, and on weights up to rounding over 40 steps."""
     version = subprocess.run(
         [OTHER, "-c", "import numpy; print(numpy.__version__)"], capture_output=True, text=True, check=True
     ).stdout.strip()
@@ -167,7 +167,7 @@ def test_two_versions_of_numpy_agree(dtype, report):
     ours, said = train_elsewhere(words, "ours", 1, {})
     theirs, said_there = train_elsewhere(words, "theirs", 1, {}, python=OTHER)
     assert version.encode() in theirs.last.read_bytes()
-    assert said == said_there  # what the models wrote, draw by draw
+    assert said == said_there  # the sampled texts
     difference = largest_difference(ours, theirs)
     assert difference < TOLERANCE[dtype]
     apart = max(
@@ -176,7 +176,7 @@ def test_two_versions_of_numpy_agree(dtype, report):
         for step, loss in losses(ours, column).items()
     )
     assert apart < max(TOLERANCE[dtype], 2e-5)  # metrics.csv has six digits
-    # Either can go on with what the other has trained.
+    # Each can resume the other's run.
     status, _, err = finish(script("train.py", "--resume", f"--out_dir={theirs.path}", "--max_iters=42"))
     assert status == 0, err
     report(

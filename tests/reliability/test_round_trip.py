@@ -1,4 +1,4 @@
-"""Text comes back from byte-level tokens as it was, whatever it is; and however long it is, in a time to its length."""
+"""Byte-level tokens decode to exactly the text that was encoded, in time linear in its length."""
 
 import random
 import time
@@ -20,12 +20,12 @@ LOSSLESS = [*BYTE_LEVEL, "pairs-byte", "pairs-bpe"]
 
 
 def whole_pairs(text: str) -> str:
-    """What Hugging Face's package can hold: halves of surrogate pairs joined, and U+FFFD for one that is alone."""
+    """The text as Hugging Face's package stores it: surrogate pairs joined, and U+FFFD for a lone surrogate."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def check(tokenizer: Tokenizer, text: str, tried: str) -> None:
-    """The text comes back at once and token by token, and no special token is in it."""
+    """Check that the text is restored, decoded at once and token by token, without special tokens."""
     expected = whole_pairs(text) if tokenizer.kind == "hf" else text
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == expected, f"{tried}: {text!r}"
@@ -36,7 +36,7 @@ def check(tokenizer: Tokenizer, text: str, tried: str) -> None:
 
 @pytest.mark.parametrize("count", [500, pytest.param(10_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", LOSSLESS)
-def test_random_texts_come_back(kind, count, report):
+def test_random_texts_survive_a_round_trip(kind, count, report):
     tokenizer = KINDS[kind][1]()
     characters = 0
     for seed in range(count):
@@ -47,8 +47,8 @@ def test_random_texts_come_back(kind, count, report):
 
 
 @pytest.mark.parametrize("count", [50, pytest.param(1000, marks=pytest.mark.slow)])
-def test_a_vocabulary_learned_from_random_text_gives_it_back(count, report):
-    """Merges of halves of characters, of NULs and of surrogates, none of which a German text brings about."""
+def test_a_vocabulary_learned_from_random_text_is_lossless(count, report):
+    """Merges of parts of characters, of NULs and of surrogates, which no German text produces."""
     merges = 0
     for seed in range(count):
         rng = random.Random(seed)
@@ -70,7 +70,7 @@ def cached(name: str) -> str:
 
 @pytest.mark.parametrize("length", [50_000, pytest.param(None, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*CORPORA, *(f"pairs-{name}" for name in PARALLEL_CORPORA)])
-def test_corpora_come_back(name, length, report):
+def test_corpora_survive_a_round_trip(name, length, report):
     text = cached(name)[:length]
     for kind in BYTE_LEVEL:
         check(KINDS[kind][1](), text, name)
@@ -81,7 +81,7 @@ def test_corpora_come_back(name, length, report):
 
 
 def unbroken(size: int) -> dict[str, str]:
-    """Long texts in one line, each a different temptation to do something again and again."""
+    """Long texts in one line, each of which could provoke quadratic time in a different way."""
     rng = random.Random(size)
     return {
         "one letter": "a" * size,
@@ -92,7 +92,7 @@ def unbroken(size: int) -> dict[str, str]:
         "digits": "7" * size,
         "marks": "\u0301\u0316" * (size // 2),
         "emoji": "\U0001f642" * size,
-        "signs of writing": "".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(size)),
+        "Chinese characters": "".join(chr(rng.randrange(0x4E00, 0x9FFF)) for _ in range(size)),
         "NULs": "\0" * size,
         "specials": "<|endoftext|><eos>" * (size // 18),
     }
@@ -100,7 +100,7 @@ def unbroken(size: int) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def many_merges():
-    """So many that a word without an end would be gone through again and again."""
+    """Enough merges that a very long word would be scanned again and again."""
     rng = random.Random(1)
     words = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyzäöü", k=7)) for _ in range(4000)]
     return BPETokenizer.train(" ".join(words), 2000)
@@ -108,8 +108,8 @@ def many_merges():
 
 @pytest.mark.parametrize("size", [100_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("what", unbroken(2000))
-def test_long_texts_in_one_line_take_a_time_to_their_length(what, size, many_merges, report):
-    """A time that grew with the square would be hours; the guard is far above what is needed."""
+def test_long_lines_do_not_take_quadratic_time(what, size, many_merges, report):
+    """Quadratic time would be hours; the guard is far above what linear time needs."""
     times = {}
     tokenizers = {kind: KINDS[kind][1]() for kind in available_kinds()[:6]} | {"bpe of 2,000 tokens": many_merges}
     with guard(600 if size > 10**6 else 15):
@@ -129,7 +129,7 @@ def test_long_texts_in_one_line_take_a_time_to_their_length(what, size, many_mer
 
 @pytest.mark.parametrize("size", [300_000, pytest.param(10_000_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("marks", ["\u0301\u0316", "\u0f73", "\u0344\u0316", "a" + "\u0301\u0316" * 99])
-def test_accents_without_end_are_normalised_in_a_time_to_their_number(marks, size, report):
+def test_millions_of_accents_do_not_take_quadratic_time(marks, size, report):
     with guard(600 if size > 10**6 else 30):
         began = time.perf_counter()
         found = normalise("a" + marks * (size // len(marks)))
@@ -139,17 +139,19 @@ def test_accents_without_end_are_normalised_in_a_time_to_their_number(marks, siz
 
 
 @pytest.mark.parametrize("count", [1000, pytest.param(100_000, marks=pytest.mark.slow)])
-def test_normalised_text_is_in_unicodes_form_nfc(count, report):
-    """Letters with up to 199 marks, and anything that composes, decomposes or is put into another order."""
+def test_normalised_text_is_in_form_nfc(count, report):
+    """Letters with up to 199 marks, and anything that composes, decomposes or is reordered."""
     places = (*range(0x2000), *range(0x2FF0, 0x3200), *range(0xA000, 0xFB50), *range(0x11000, 0x11A00))
-    lively = [chr(i) for i in places if unicodedata.normalize("NFD", chr(i)) != chr(i) or unicodedata.combining(chr(i))]
-    lively += [chr(i) for i in range(0x1100, 0x1200)]  # the parts of Korean syllables
+    composing = [
+        chr(i) for i in places if unicodedata.normalize("NFD", chr(i)) != chr(i) or unicodedata.combining(chr(i))
+    ]
+    composing += [chr(i) for i in range(0x1100, 0x1200)]  # the parts of Korean syllables
     for seed in range(count):
         rng = random.Random(seed)
-        text = "".join(rng.choices(lively, k=rng.randrange(9)))
+        text = "".join(rng.choices(composing, k=rng.randrange(9)))
         if rng.random() < 0.02:
             text += "a" + "".join(rng.choices("\u0301\u0316\u3099\u0345\U0001f642", k=rng.randrange(200)))
         if rng.random() < 0.5:
             text = unicodedata.normalize("NFD", text)
         assert normalise(text) == unicodedata.normalize("NFC", text), f"seed {seed}: {text!a}"
-    report(f"NFC: {count:,} texts that compose or are sorted (seeds 0 to {count - 1}), all as Unicode has them")
+    report(f"NFC: {count:,} texts that compose or are reordered (seeds 0 to {count - 1}), all equal to Unicode's form")

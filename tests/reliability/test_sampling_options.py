@@ -1,4 +1,4 @@
-"""Any combination of sample.py's options: a sample, or one clear sentence that names what is wrong."""
+"""Any combination of sample.py's options gives a sample or one clear sentence that names the mistake."""
 
 import random
 from collections import Counter
@@ -16,7 +16,7 @@ from tests.reliability.tiny_models import (
 NONSENSE = ["", " ", "1 2", "9" * 5000, str(10**400), "-1", "-0.5", "1.5", "1e308", "-1e308"]
 NONSENSE += "abc nan inf -inf 1e999 -1e999 1e4000 0x10 1,5 ½ -- - none true [] \udcff 🙂".split()
 HUGE = [str(10**9), str(10**300)]
-# By option: values within its range, the limits among them, and values beyond. What would only take long is not here.
+# By option: values within its range, including the limits, and values beyond; none that merely takes long.
 VALUES: dict[str, tuple[list[str], list[str]]] = {
     "max_new_tokens": (["0", "1", "7", "1e1", "+3", "٣"], ["10000001", "-1", *HUGE]),
     "num_samples": (["1", "2", "3", "2.0"], ["0", "1000001", *HUGE]),
@@ -43,7 +43,7 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
 }
 SHARED = ["temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size", "num_samples", "seed"]
 SEARCHING = ["beam", "n_best", "length_penalty"]
-# What goes together, by family: options of one kind of work.
+# Options that are used together, by family.
 WORKS = {
     "gpt": [[*SHARED, "stop", "show_probs", "use_cache", "start"], [*SEARCHING, "use_cache"], ["score"]],
     "seq2seq": [[*SHARED, "greedy"], [*SEARCHING, "start"], [*SEARCHING, "attention"]],
@@ -61,7 +61,7 @@ COMMANDS += ["/stop a -h --temperature 9"]
 
 
 def random_words(rng: random.Random, kind: str) -> list[str]:
-    """Options drawn at random: mostly such as go together, with values in their ranges, and now and then anything."""
+    """Random options: mostly compatible ones with values within their ranges, and now and then anything."""
     family = KINDS[kind][0]
     wild = rng.random() < 0.3
     work = list(VALUES) if wild else rng.choice(WORKS[family])
@@ -81,27 +81,27 @@ def random_words(rng: random.Random, kind: str) -> list[str]:
         words.append(f"--max_new_tokens={rng.randrange(12)}")
     if not {"score", "start", "interactive"} & set(names):
         words.append(f"--start={random_text(rng, 12)}")
-    return [word.replace("\0", "") for word in words]  # which no command line can hold
+    return [word.replace("\0", "") for word in words]  # a command line cannot contain it
 
 
 def random_input(rng: random.Random) -> bytes:
-    """What comes from stdin: lines of text, commands, and sometimes bytes that are no text."""
+    """Standard input: lines of text, commands, and sometimes bytes that are not text."""
     lines = [rng.choice(COMMANDS) if rng.random() < 0.5 else random_text(rng, 12) for _ in range(rng.randrange(4))]
     data = "\n".join(["/max_new_tokens 3", *lines]).encode("utf-8", "surrogatepass")
     return data + rng.choice([b"", b"\n", b"\xff\xfe", b"\xed\xa0\x80", b"\xc3"])
 
 
 def check_end(ended: Ended, words: list[str], tried: str) -> str:
-    """The end is a sample or one sentence about something that was said; which of the two, and what for."""
+    """Check that the result is a sample, or one sentence that names an option or a file; return which of the two."""
     assert "Warning" not in ended.err.replace("warning: ", ""), tried
     if ended.status == 0:
         assert "Traceback" not in ended.err, tried
-        assert "usage: " not in ended.out, tried  # nobody asked for help
+        assert "usage: " not in ended.out, tried  # help was not requested
         assert ended.out.endswith("\n") or any("interactive" in word for word in words), tried
         return "a sample"
     check_refusal(ended, tried)
     if ended.sentence.startswith("sample.py: unexpected argument") or "checkpoint" in ended.sentence:
-        return "a refusal"  # a value that nobody asked for was taken for a name of a checkpoint
+        return "a refusal"  # a stray value was read as the name of a checkpoint
     names = {word[2:].partition("=")[0].replace("-", "_") for word in words if word.startswith("--")}
     said = ended.sentence.replace("-", "_")
     files = ("latin.txt", "missing", ". is a folder", "there is no file", "cannot be read", "plotting needs matplotlib")
@@ -119,7 +119,7 @@ def place(workplace):
 
 
 @pytest.mark.parametrize("count", [100, pytest.param(3000, marks=pytest.mark.slow)])
-def test_any_combination_is_a_sample_or_one_sentence(count, models, place, report):
+def test_any_combination_of_options_gives_a_sample_or_one_sentence(count, models, place, report):
     ends = Counter()
     kinds = list(models)
     for seed in range(count):

@@ -1,4 +1,4 @@
-"""What the product is made of and where its parts are from: few packages, no code from data, verified downloads."""
+"""The supply chain: few packages, no code made from data, verified downloads."""
 
 import ast
 import re
@@ -14,7 +14,7 @@ from tinygrad_lite.corpora import pair_sources
 from tinygrad_lite.corpora import texts as corpora
 
 SELF = Path("tests/reliability/test_supply.py")
-# One makes a hostile file, one a console; nothing else may know these modules.
+# One test pickles a hostile file, one uses a console; no other file may import these modules.
 TESTS_MAY = {
     Path("tests/reliability/test_hostile_checkpoints.py"): {"pickle"},
     Path("tests/tinygrad_lite/debug/test_anomaly.py"): {"code"},
@@ -23,11 +23,11 @@ MODULES = {"pickle", "cPickle", "_pickle", "marshal", "shelve", "dill", "cloudpi
 BUILTINS = {"eval", "exec", "compile", "__import__"}
 CALLS = {"os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "torch.load", "np.fromfile"}
 CALLS |= {"tempfile.mktemp", "tarfile.extractall", "shutil.unpack_archive", "runpy.run_path"}
-METHODS = {"extractall", "unpack_archive"}  # of whatever object
+METHODS = {"extractall", "unpack_archive"}  # of any object
 
 
 def sources() -> list[Path]:
-    """All Python files of the repository, without what other programs put there."""
+    """All Python files of the repository, except in hidden and build folders."""
     found = [path.relative_to(ROOT) for path in ROOT.rglob("*.py")]
     return sorted(path for path in found if not any(part.startswith(".") or part == "build" for part in path.parts))
 
@@ -38,14 +38,14 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def dotted(node: ast.expr) -> str:
-    """What is called, such as np.load; of whatever is no name, such as f(x).load, a dot and the last name."""
+    """The name that is called, such as np.load; for an attribute of another expression, as in f(x).load, `.load`."""
     if isinstance(node, ast.Name):
         return node.id
     return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
 def dangers(tree: ast.Module, allowed: set[str] = frozenset()) -> Iterator[str]:
-    """Whatever in a program can make code of data, or hand words to a shell."""
+    """Everything in a program that can make code from data or run a shell."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
@@ -63,7 +63,7 @@ def dangers(tree: ast.Module, allowed: set[str] = frozenset()) -> Iterator[str]:
                 yield f"{called}()"
 
 
-def test_no_code_is_made_of_data_and_no_shell_is_used(report):
+def test_no_code_is_made_from_data_and_no_shell_is_used(report):
     files = sources()
     assert {Path("train.py"), Path("sample.py"), Path("tinygrad_lite/training/checkpoint.py"), SELF} <= set(files)
     found = [f"{path}: {danger}" for path in files for danger in dangers(tree_of(path), TESTS_MAY.get(path, set()))]
@@ -86,11 +86,11 @@ def test_no_code_is_made_of_data_and_no_shell_is_used(report):
         *("yaml.load('x')", "import shelve", "tar.extractall('/')", "__import__('os')", "torch.load('x')"),
     ],
 )
-def test_each_danger_would_be_noticed(code):
+def test_each_danger_is_detected(code):
     assert list(dangers(ast.parse(code)))
 
 
-def test_what_is_harmless_is_not_taken_for_a_danger():
+def test_harmless_code_is_not_reported():
     code = "model.eval()\nre.compile('x')\njson.load(file)\nsubprocess.run(['x'], shell=False)\nself.evaluate()"
     assert not list(dangers(ast.parse(code)))
 
@@ -153,7 +153,7 @@ def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(modu
 
 
 @pytest.mark.parametrize("module", [corpora, pair_sources], ids=["corpora", "pair_sources"])
-def test_a_download_without_a_known_hash_says_its_own(module, monkeypatch, workplace):
+def test_a_download_without_a_known_hash_prints_its_own(module, monkeypatch, workplace):
     from tinygrad_lite.corpora import pairs
 
     said: list[str] = []
@@ -188,7 +188,7 @@ def test_the_product_needs_four_packages_each_within_bounds():
         assert re.fullmatch(r"[\w-]+>=[\d.]+,<\d+", line), line
 
 
-def test_every_extra_is_bounded_below_and_those_for_use_above():
+def test_extras_have_lower_bounds_and_those_for_users_upper_bounds_too():
     extras = project()["project"]["optional-dependencies"]
     for name, lines in extras.items():
         for line in lines:
@@ -198,8 +198,8 @@ def test_every_extra_is_bounded_below_and_those_for_use_above():
     assert set(extras) <= {"cuda12", "cuda13", "torch", "hf", "chat", "translate", "bench", "viz", "dev"}
 
 
-def test_the_product_imports_nothing_else():
-    """At the top of a file only what is always installed; the extras inside functions, where they are asked for."""
+def test_modules_import_only_required_packages_at_the_top():
+    """Extras are imported inside the functions that need them."""
     import sys
 
     own = {"gpt", "seq2seq", "tinygrad_lite", "train", "sample"}

@@ -1,4 +1,4 @@
-"""What changes around a run: another working folder, a deleted cache, a clock that was set back."""
+"""Changes around a run: a renamed working folder, a deleted cache, a clock set back."""
 
 import os
 import shutil
@@ -42,8 +42,8 @@ def stop():
 # --- the folder -------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_is_moved_while_a_run_is_in_it_and_after(workplace, monkeypatch, report):
-    """The name of the working folder changes during the run; then the run goes on from a third place."""
+def test_a_run_survives_renaming_its_working_folder(workplace, monkeypatch, report):
+    """The working folder is renamed during the run, which is then resumed from a third folder."""
     whole = run_training(out_dir=workplace.parent / "whole", **SETTINGS)
     (workplace / "home").mkdir()
     shutil.copy("text.txt", workplace / "home")
@@ -60,7 +60,7 @@ def test_a_folder_that_is_moved_while_a_run_is_in_it_and_after(workplace, monkey
         train.main(["--resume", f"--out_dir={run.path}"])
     assert train.main(["--resume", f"--out_dir={run.path}", f"--text={workplace / 'new home' / 'text.txt'}"]) == 0
     same(run, whole)
-    report("working folder renamed during a run, resumed from another one: the bytes of a run left in peace")
+    report("working folder renamed during a run, resumed from another one: the bytes of an undisturbed run")
 
 
 # --- the cache --------------------------------------------------------------------------------------------------
@@ -68,7 +68,7 @@ def test_a_folder_that_is_moved_while_a_run_is_in_it_and_after(workplace, monkey
 
 @pytest.fixture
 def source(monkeypatch):
-    """Instead of the package with the named corpus: a text, or None where it cannot be had."""
+    """A text in place of the package with the named corpus; None means it is unavailable."""
     here = {"text": made_up_text()}
 
     def make():
@@ -81,8 +81,8 @@ def source(monkeypatch):
     return here
 
 
-def test_a_cache_that_is_deleted(workplace, source, monkeypatch, capsys, report):
-    """During a run, and before it goes on: with a network, without one, and with another text than before."""
+def test_a_run_survives_deleting_the_cache(workplace, source, monkeypatch, capsys, report):
+    """During a run and before it is resumed: with a network, without one, and with a different text."""
     settings = SETTINGS | {"text": None}
     whole = run_training(out_dir="whole", **settings)
     with monkeypatch.context() as patch:
@@ -112,11 +112,11 @@ def test_a_cache_that_is_deleted(workplace, source, monkeypatch, capsys, report)
 
 @pytest.fixture
 def clock(monkeypatch):
-    """A clock of the system that can be set: what it shows, and the times that new files get."""
+    """A system clock that can be set; it also gives new files their times."""
     real, fsync, offset = time.time, os.fsync, [0.0]
 
     def fsync_with_clock(descriptor):
-        """Give a file that was just written the time that the clock shows."""
+        """Give a file just written the time of this clock."""
         fsync(descriptor)
         if stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.utime(descriptor, (time.time(), time.time()))
@@ -126,8 +126,8 @@ def clock(monkeypatch):
     return offset
 
 
-def test_a_clock_that_is_set_back_again_and_again(workplace, clock, monkeypatch, report):
-    """By an hour after every step: files that are written later must not count as older, nor times be negative."""
+def test_the_newest_checkpoint_is_found_although_the_clock_is_set_back(workplace, clock, monkeypatch, report):
+    """By an hour after every step: later files must not count as older, and no duration may be negative."""
     whole = run_training(out_dir="whole", **SETTINGS | {"average": 0})
     seen = []
 
@@ -151,7 +151,7 @@ def test_a_clock_that_is_set_back_again_and_again(workplace, clock, monkeypatch,
 
 
 def visible(bar):
-    """The bar as in a terminal, which looks at the clock."""
+    """The progress bar as in a terminal, where it reads the clock."""
 
     class Visible(bar):
         def __init__(self, **settings):

@@ -1,4 +1,4 @@
-"""Two runs in one folder: the second is refused in one sentence, and the first does not notice it."""
+"""Two runs in one folder: the second is refused in one sentence, and the first is not affected."""
 
 import os
 import random
@@ -24,14 +24,14 @@ def start_one(run, how):
 
 
 def state(process):
-    """What a process does: T if it is stopped, Z if it has ended."""
+    """The state of a process: T if it is stopped, Z if it has ended."""
     return Path(f"/proc/{process.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs Linux's list of processes")
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc")
 @pytest.mark.parametrize("times", [1, pytest.param(20, marks=pytest.mark.slow)])
-def test_a_second_run_is_refused_and_the_first_goes_on(times, report, workplace):
-    """The first is halted in the middle, by SIGSTOP, while others try to take its folder by any of its names."""
+def test_a_second_run_is_refused_and_the_first_continues(times, report, workplace):
+    """The first is paused by SIGSTOP while others try to use its folder, under several names."""
     rng, refused = random.Random(SEED), Counter()
     whole = run_training(out_dir="whole", **SETTINGS)
     for number in range(times):
@@ -42,7 +42,7 @@ def test_a_second_run_is_refused_and_the_first_goes_on(times, report, workplace)
             time.sleep(0.001)
         time.sleep(rng.uniform(0, 0.01))
         first.send_signal(signal.SIGSTOP)
-        while state(first) not in "TZ":  # it may take a moment until the process is stopped
+        while state(first) not in "TZ":  # stopping may take a moment
             time.sleep(0.001)
         at_work = state(first) == "T"
         before = {path: path.read_bytes() for path in run.path.iterdir()}
@@ -53,19 +53,19 @@ def test_a_second_run_is_refused_and_the_first_goes_on(times, report, workplace)
             assert (status, out) == (2, ""), err
             assert ("another run is training in" in err) or (not how and "already holds" in err)
             assert "Traceback" not in err
-            refused[how or "anew"] += 1
+            refused[how or "new run"] += 1
         assert {path: path.read_bytes() for path in run.path.iterdir()} == before
         first.send_signal(signal.SIGCONT)
         status, _, err = finish(first)
         assert status == 0, err
         assert at_work
         same(run, whole)
-    report(f"second runs in a folder at work, seed {SEED}: refused {dict(refused)}; the first ended as ever each time")
+    report(f"second runs in a folder in use, seed {SEED}: refused {dict(refused)}; the first was never affected")
 
 
 @pytest.mark.slow
-def test_four_runs_that_start_at_the_same_moment(report):
-    """One gets the folder; the others are refused, or come when it has finished and are told that."""
+def test_of_four_simultaneous_runs_one_gets_the_folder(report):
+    """The others are refused: the folder is in use, or already holds the finished run."""
     whole, counts = run_training(out_dir="whole", **SETTINGS), Counter()
     for number in range(10):
         run = RunFolder(f"run-{number}")
@@ -82,7 +82,7 @@ def test_four_runs_that_start_at_the_same_moment(report):
 @pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="kills a process")
 def test_the_folder_of_a_killed_run_is_free_at_once(report):
-    """Also with workers, which may live for a moment longer."""
+    """With workers too, which may outlive it for a moment."""
     settings = SETTINGS | {"workers": 2}
     whole = run_training(out_dir="whole", **settings)
     for number in range(10):

@@ -1,6 +1,6 @@
 """Tiny models with random weights, one for each kind of tokenizer, and `sample.py` run on them as a shell would.
 
-Everything happens in this process, which is a hundred times faster than a new one; only the streams are exchanged.
+Everything runs in this process, which is a hundred times faster than starting one; only the streams are replaced.
 """
 
 import io
@@ -43,7 +43,7 @@ def hf_tokenizer() -> HFTokenizer:
     return HFTokenizer(gpt2_definition(*gpt2_files()))
 
 
-# By name: the family, and what makes the tokenizer.
+# By name: the family, and a function that makes the tokenizer.
 KINDS: dict[str, tuple[str, Callable[[], Tokenizer]]] = {
     "char": ("gpt", lambda: CharTokenizer.train(TEXT)),
     "byte": ("gpt", ByteTokenizer),
@@ -58,7 +58,7 @@ KINDS: dict[str, tuple[str, Callable[[], Tokenizer]]] = {
 
 
 def available_kinds() -> list[str]:
-    """All kinds, but for Hugging Face's where its package is not installed."""
+    """All kinds, except Hugging Face's where its package is not installed."""
     try:
         import tokenizers  # noqa: F401
     except ImportError:
@@ -67,7 +67,7 @@ def available_kinds() -> list[str]:
 
 
 def make_model(kind: str, folder: Path, block_size: int = 24) -> Path:
-    """Write a model of this kind into a folder, and return what `sample.py` takes as its checkpoint."""
+    """Write a model of this kind into a folder; return the path to pass to `sample.py`."""
     family, make = KINDS[kind]
     tokenizer = make()
     if family == "hf":
@@ -102,31 +102,31 @@ class Ended:
 
     @property
     def sentence(self) -> str:
-        """The last line for people."""
+        """The last line."""
         return self.err.rstrip("\n").rpartition("\n")[2]
 
 
 class Hangs(BaseException):
-    """Something takes far too long. Not an Exception, so that no code can take it for one of its own."""
+    """Something takes far too long. Not an Exception, so that no handler in the code catches it."""
 
 
 @contextmanager
 def guard(seconds: int) -> Iterator[None]:
-    """Raise Hangs if what is inside is not over after so many seconds; where signals exist."""
-    if not hasattr(signal, "SIGALRM"):
+    """Raise Hangs if the block takes more than this many seconds of the processor's time, where signals exist."""
+    if not hasattr(signal, "SIGPROF"):
         yield
         return
 
     def stop(number: int, frame: object) -> None:
         raise Hangs(f"not over after {seconds} seconds")
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
 
 
 class Terminal(io.BytesIO):
@@ -139,7 +139,7 @@ class Terminal(io.BytesIO):
 def sample_py(*words: object, stdin: bytes = b"", terminal: bool = False, seconds: int = 60) -> Ended:
     """Run `sample.py` with this command line and this input.
 
-    A traceback in a process of its own is an exception here; so is a warning of NumPy's, by pytest's settings.
+    What would be a traceback in a separate process is an exception here; so is a NumPy warning, by pytest's settings.
     """
     out, err = Terminal() if terminal else io.BytesIO(), io.BytesIO()
     streams = {
@@ -159,15 +159,15 @@ def sample_py(*words: object, stdin: bytes = b"", terminal: bool = False, second
 
 
 def check_refusal(ended: Ended, given: str) -> None:
-    """A refusal is one sentence on stderr; `given` is what was tried, for the message."""
+    """Check that the command was refused in one sentence on stderr; `given` says what was tried."""
     assert ended.status in (1, 2), f"status {ended.status} of {given}: {ended.err}"
     assert "Traceback" not in ended.err, given
     assert ended.sentence.startswith("sample.py: "), f"{given}: {ended.err!r}"
     assert len(ended.sentence) > 20, f"{given}: {ended.err!r}"
 
 
-# Ranges of characters: ASCII, Latin, marks, Hebrew and Arabic, Indic, marks of direction, CJK, emoji, private, the
-# planes up to the last, half surrogate pairs.
+# Ranges of characters: ASCII, Latin, combining marks, Hebrew and Arabic, Indic, directional marks, CJK, emoji, private
+# use, the planes up to the last, lone surrogates.
 RANGES = [(0, 0x7F), (0x80, 0x24F), (0x300, 0x36F), (0x590, 0x6FF), (0x900, 0xDFF), (0x2000, 0x206F), (0x4E00, 0x9FFF)]
 RANGES += [(0xAC00, 0xD7A3), (0x1F300, 0x1FAFF), (0xE000, 0xF8FF), (0xFFF0, 0xFFFF), (0x10000, 0x10FFFF)]
 SURROGATES = (0xD800, 0xDFFF)

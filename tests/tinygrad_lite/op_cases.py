@@ -1,6 +1,6 @@
 """The table of operations that `test_ops.py` goes through.
 
-A row says how an operation is called, what it should give, and on which arrays to try it.
+A row has a call of an operation, the right result, and the arrays to try it on.
 """
 
 import functools
@@ -49,14 +49,14 @@ def each(*shapes: tuple[int, ...], **bounds: float) -> list[Arrays]:
 
 
 def unary(low: float = -2.0, high: float = 2.0) -> list[Arrays]:
-    """A scalar, up to three axes, empty arrays, and views that do not lie in one piece."""
+    """A scalar, up to three axes, empty arrays, and views that are not contiguous."""
     base = draw(4, 6, low=low, high=high)
     views = [base.T, base[::2, ::-1], base[1:3][:, 2:5].T]
     return [*each((), (3,), (2, 3), (2, 1, 3), (0,), (2, 0, 3), low=low, high=high), *((view,) for view in views)]
 
 
 def binary(**bounds: float) -> list[Arrays]:
-    """Equal shapes, stretched ones on either side, empty ones, and a view. (All pairs have a test of their own.)"""
+    """Equal shapes, stretched ones on either side, empty ones, and a view. (A separate test tries all pairs.)"""
     shapes = [((), ()), ((2, 3), (2, 3)), ((3,), (2, 3)), ((2, 1, 3), (4, 1)), ((2, 0, 3), (1, 3)), ((1,), (0,))]
     pairs = [(draw(*x, **bounds), draw(*y, **bounds)) for x, y in shapes]
     return [*pairs, (draw(3, 2, **bounds).T, draw(2, 6, **bounds)[:, ::-2])]
@@ -117,9 +117,13 @@ CASES = [
     Case("compare equal", lambda x, y: x == y, lambda m, x, y: x == y, [*binary(), (np.ones(2),) * 2], gradient=False),
     Case("compare not", lambda x, y: x != y, lambda m, x, y: x != y, [*binary(), (np.ones(2),) * 2], gradient=False),
     Case("compare less", lambda x, y: x < y, lambda m, x, y: x < y, [*binary(), (np.ones(2),) * 2], gradient=False),
-    Case("compare most", lambda x, y: x <= y, lambda m, x, y: x <= y, [*binary(), (np.ones(2),) * 2], gradient=False),
+    Case(
+        "compare at most", lambda x, y: x <= y, lambda m, x, y: x <= y, [*binary(), (np.ones(2),) * 2], gradient=False
+    ),
     Case("compare greater", lambda x, y: x > y, lambda m, x, y: x > y, [*binary(), (np.ones(2),) * 2], gradient=False),
-    Case("compare least", lambda x, y: x >= y, lambda m, x, y: x >= y, [*binary(), (np.ones(2),) * 2], gradient=False),
+    Case(
+        "compare at least", lambda x, y: x >= y, lambda m, x, y: x >= y, [*binary(), (np.ones(2),) * 2], gradient=False
+    ),
     Case("compare number", lambda x: x != 0.5, lambda m, x: x != 0.5, unary(), gradient=False),
     Case("compare invert", lambda x: ~(x > 0), lambda m, x: x <= 0, unary(), gradient=False),
     Case("logical and", lambda x, y: (x > 0) & (y > 0), lambda m, x, y: (x > 0) & (y > 0), binary(), gradient=False),
@@ -454,7 +458,7 @@ CASES += [
 
 
 def each_of(cases: list[Case]) -> Callable:
-    """One test per operation, which goes through the operation's cases and names the one that fails."""
+    """One test per operation, which tries all of its cases and names the one that fails."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(case.op, []).append(case)

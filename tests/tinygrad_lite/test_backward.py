@@ -1,4 +1,4 @@
-"""The graph and the walk back: order, depth, sharing, memory, and the mistakes that must be noticed."""
+"""The graph and the walk back: order, depth, sharing, memory, and the mistakes that must be detected."""
 
 import copy
 import gc
@@ -17,14 +17,14 @@ def leaf(values, dtype="float64"):
 
 
 def custom(x, backward, name="custom", **options):
-    """x doubled, by a node with a backward function of one's own."""
+    """x doubled, by a node with the given backward function."""
     return node(x.data * 2, (x,), backward, name, **options)
 
 
 # --- the walk ---------------------------------------------------------------------------------------------------
 
 
-def test_a_chain_of_100000_operations():
+def test_backward_works_through_100000_operations():
     x = leaf(1.0)
     y = x
     for _ in range(100_000):
@@ -38,11 +38,11 @@ def test_a_long_chain_can_be_dropped_without_a_backward():
     for _ in range(100_000):
         y = -y
     first = weakref.ref(y)
-    del y  # the destructors of Python must not recurse to their end either
+    del y  # destructors must not recurse 100,000 times either
     assert first() is None
 
 
-def test_diamonds():
+def test_gradients_add_up_where_paths_meet():
     a = leaf(1.0)
     b = a + a
     c = b + b
@@ -71,7 +71,7 @@ def test_each_node_is_walked_once_however_many_paths_there_are():
     assert a.grad.item() == 2.0**41
 
 
-def test_gradient_argument():
+def test_backward_takes_a_gradient_of_the_right_shape_and_dtype():
     x = leaf([1.0, 2.0])
     (x * x).backward(Tensor([1.0, 10.0], dtype="float64"))
     assert x.grad.tolist() == [2.0, 40.0]
@@ -90,7 +90,7 @@ def test_a_leaf_is_its_own_loss():
     assert x.grad.tolist() == [[1.0]]
 
 
-def test_refusals():
+def test_backward_refuses_tensors_that_are_no_loss():
     with pytest.raises(RuntimeError, match="computed from nothing that requires a gradient"):
         (Tensor([1.0]) * 2).sum().backward()
     with pytest.raises(RuntimeError, match=r"a tensor of shape \(2,\) is no scalar loss; sum it first"):
@@ -102,7 +102,7 @@ def test_refusals():
 # --- who gets a gradient ----------------------------------------------------------------------------------------
 
 
-def test_only_leaves_that_ask_get_one():
+def test_only_leaves_that_require_a_gradient_get_one():
     x, w, constant, unused = leaf([1.0]), leaf([2.0]), Tensor([3.0]), leaf([4.0])
     h = x * w
     kept = (h * constant).retain_grad()
@@ -144,7 +144,7 @@ def test_gradients_share_no_memory():
     assert wide.grad.tolist() == [[9.0]]
 
 
-def test_no_grad():
+def test_no_grad_records_no_graph():
     x = leaf([2.0])
     with no_grad():
         y = x * x
@@ -162,7 +162,7 @@ def test_no_grad():
     assert x.grad.item() == 4.0
 
 
-def test_detach():
+def test_detach_cuts_the_graph():
     x = leaf([2.0])
     y = x * x
     still = y.detach()
@@ -172,7 +172,7 @@ def test_detach():
     assert x.grad.item() == 16.0
 
 
-def test_integers_and_truth_values_pass_nothing_on():
+def test_integers_and_truth_values_have_no_gradient():
     x = leaf([1.0, -2.0])
     for y in (x > 0, x == x, x.cast("int64"), x.argmax(), x.cast(bool)):
         assert not y.requires_grad
@@ -180,7 +180,7 @@ def test_integers_and_truth_values_pass_nothing_on():
     assert x.grad.tolist() == [1.0, 0.0]
 
 
-# --- used up ----------------------------------------------------------------------------------------------------
+# --- freed graphs------------------------------------------------------------------------------------------------
 
 
 def test_a_second_backward_is_refused_and_changes_nothing():
@@ -213,6 +213,8 @@ def test_a_wrong_derivative_fails_where_it_is_made():
         r"backward of 'custom' gave a gradient of shape \(1,\).* shape \(2,\)": lambda dy: (dy[:1],),
         r"backward of 'custom' gave .* dtype float32 .* dtype float64": lambda dy: (dy.astype(np.float32),),
         r"backward of 'custom' gave a gradient of shape \(2, 1\)": lambda dy: (dy[:, None],),
+        "the derivative of 'custom' returned no tuple with a gradient": lambda dy: dy,
+        "the derivative of 'custom' returned no tuple with a gradient .* each of its 1 inputs": lambda dy: (dy, dy),
     }
     for message, backward in wrong.items():
         with pytest.raises(RuntimeError, match=message):
@@ -220,7 +222,7 @@ def test_a_wrong_derivative_fails_where_it_is_made():
     assert x.grad is None
 
 
-def test_a_node_may_pass_nothing_on():
+def test_a_node_may_pass_no_gradient_on():
     x, y = leaf([1.0]), leaf([2.0])
     stopped = custom(x * 3, lambda dy: (None,))
     (stopped + y).sum().backward()
@@ -231,7 +233,7 @@ def test_a_node_may_pass_nothing_on():
 # --- memory -----------------------------------------------------------------------------------------------------
 
 
-def test_what_was_kept_is_freed_on_the_way_back():
+def test_saved_arrays_are_freed_during_the_backward_pass():
     alive = []
 
     def backward(dy):
@@ -254,14 +256,14 @@ def test_what_was_kept_is_freed_on_the_way_back():
 
 
 def test_only_what_a_derivative_needs_is_kept():
-    """exp needs its result; of + and sum nothing is kept, though their nodes are part of the graph."""
+    """exp keeps its result; + and sum keep nothing, although their nodes are part of the graph."""
     x = leaf(np.ones(4))
     shifted = x + 1
     result = (shifted * 1).exp()
     total = result.sum()
     arrays = [weakref.ref(tensor.data) for tensor in (shifted, result)]
     del shifted, result
-    assert [ref() is not None for ref in arrays] == [True, True]  # the product has closed over its factor
+    assert [ref() is not None for ref in arrays] == [True, True]  # the product keeps its factor
     shifted = x + 1
     result = (shifted + 1).exp()
     total = result.sum()
@@ -272,7 +274,7 @@ def test_only_what_a_derivative_needs_is_kept():
     np.testing.assert_allclose(x.grad.numpy(), np.exp(3.0))
 
 
-def test_copies_of_leaves_have_gradients_of_their_own():
+def test_copies_of_leaves_have_their_own_gradients():
     x = leaf([1.0, 2.0])
     (x * x).sum().backward()
     copied = copy.deepcopy(x)
@@ -326,7 +328,7 @@ OVERWRITTEN = "backward: a value that '{}' still needs was overwritten in place 
     ids=["itself", "detached", "a slice", "views of views", "view of detached", "an optimizer", "+="],
 )
 @pytest.mark.parametrize("through", ["itself", "a view"])
-def test_writing_what_is_still_needed_is_noticed(write, through):
+def test_writing_a_value_that_is_still_needed_is_detected(write, through):
     x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
     y = w * (x if through == "itself" else x.reshape(2, 1).T[0])
     with no_grad():
@@ -337,7 +339,7 @@ def test_writing_what_is_still_needed_is_noticed(write, through):
     assert x.grad is w.grad is None
 
 
-def test_writing_a_constant_that_is_still_needed_is_noticed():
+def test_writing_a_constant_that_is_still_needed_is_detected():
     mask, w = Tensor([1.0, 0.0]), leaf([3.0, 4.0], "float32")
     y = (w * mask).sum()
     mask[0] = 5
@@ -345,7 +347,7 @@ def test_writing_a_constant_that_is_still_needed_is_noticed():
         y.backward()
 
 
-def test_writing_a_single_element_that_is_still_needed_is_noticed():
+def test_writing_a_single_element_that_is_still_needed_is_detected():
     c, w = Tensor([1.0, 2.0]), leaf([3.0, 4.0], "float32")
     y = (w * c).sum()
     c[0][()] = 9
@@ -356,21 +358,21 @@ def test_writing_a_single_element_that_is_still_needed_is_noticed():
 def test_writing_into_a_copy_is_allowed():
     c, w = Tensor([[1.0, 2.0], [3.0, 4.0]]), leaf([3.0, 4.0], "float32")
     y = (w * c).sum()
-    c.T.reshape(4)[0] = c[Tensor(1)][0] = 9  # reshape has to copy here, and so has the tensor as an index
+    c.T.reshape(4)[0] = c[Tensor(1)][0] = 9  # reshape has to copy here, and so does a tensor as an index
     y.backward()
     assert w.grad.tolist() == [4.0, 6.0]
 
 
-def test_writing_a_result_that_is_still_needed_is_noticed():
+def test_writing_a_result_that_is_still_needed_is_detected():
     y = leaf([1.0]).exp()
     y.detach()[0] = 9  # exp keeps its result
     with pytest.raises(RuntimeError, match="'exp' still needs was overwritten"):
         y.sum().backward()
 
 
-def test_writing_what_is_no_longer_needed_is_allowed():
+def test_writing_a_value_that_is_no_longer_needed_is_allowed():
     x, w = leaf([1.0, 2.0]), leaf([3.0, 4.0])
-    y = (x + w) - w[::-1]  # sums do not look at their summands again
+    y = (x + w) - w[::-1]  # sums do not need their summands again
     z = (w.detach() * 2 + 1)[0]
     with no_grad():
         x[0] = 9
@@ -418,7 +420,7 @@ def test_a_leaf_that_requires_a_gradient_is_not_written_outside_no_grad():
         w += Tensor(np.ones((3, 2)))
 
 
-def test_in_an_expression_a_new_tensor_is_made():
+def test_augmented_assignment_to_a_result_makes_a_new_tensor():
     w, constant = Tensor([1.0, 2.0], requires_grad=True), Tensor([5.0, 6.0])
     c, d = w * 2, constant
     first = c
@@ -427,7 +429,7 @@ def test_in_an_expression_a_new_tensor_is_made():
     assert (first.tolist(), c.tolist(), constant.tolist(), d.tolist()) == ([2, 4], [3, 5], [5, 6], [6, 7])
     c.sum().backward()
     assert w.grad.tolist() == [2.0, 2.0]
-    with no_grad():  # results and constants are no leaves that are learned
+    with no_grad():  # results and constants are not trainable leaves
         e = first
         e *= 10
         d = constant

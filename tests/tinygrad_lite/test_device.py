@@ -1,4 +1,4 @@
-"""Devices by name, numbers that can be drawn again, sums that keep their digits, adding at repeated positions."""
+"""Devices by name, reproducible random numbers, accurate sums, adding at repeated positions."""
 
 import subprocess
 import sys
@@ -32,7 +32,7 @@ from tinygrad_lite.functional.registry import composed
 # --- devices ----------------------------------------------------------------------------------------------------
 
 
-def test_the_data_decides():
+def test_an_array_determines_its_device():
     cpu = get_device("cpu")
     assert device_of(np.ones(2)) is cpu
     assert xp_of(np.ones(2)) is np
@@ -61,8 +61,8 @@ def test_importing_the_package_does_not_import_cupy():
 # --- random numbers ---------------------------------------------------------------------------------------------
 
 
-def test_keyed_numbers_are_the_same_today_as_ever():
-    """Frozen: runs that are resumed, and the README's numbers, depend on them."""
+def test_keyed_numbers_never_change():
+    """Resumed runs and the README's numbers depend on them."""
     assert keyed_rng(1337, "batch", 0).bit_generator.random_raw(2).tolist() == [
         13219109327969504389,
         7290099089512269799,
@@ -84,7 +84,7 @@ def test_each_part_of_the_key_matters():
     assert [draw(*key) for key in keys] == [draw(*key) for key in keys]
 
 
-def test_random_key_counts_its_draws_and_gives_the_place_back():
+def test_random_key_counts_its_draws_and_restores_the_previous_key():
     manual_seed(3)
     first, second, third = (next_rng("x").random() for _ in range(3))
     assert len({first, second, third}) == 3
@@ -103,7 +103,7 @@ def test_random_key_counts_its_draws_and_gives_the_place_back():
     assert next_rng("x").random() == third
 
 
-def test_bits_are_those_of_their_place():
+def test_random_bits_depend_on_key_stream_and_draw():
     with random_key(9, 4):
         first, second = next_bits("x"), next_bits("x")
     with random_key(9, 4):
@@ -122,9 +122,9 @@ def test_bits_are_those_of_their_place():
 
 # --- sums -------------------------------------------------------------------------------------------------------
 
-LONG = 200_000  # rows; one after the other in float32, their sum is off by up to 2e-3 of itself
+LONG = 200_000  # rows; added one by one in float32, their sum has a relative error of up to 2e-3
 HARD = {
-    "0.1": lambda n: np.full(n, 0.1),  # each addition is off in the same direction for a long while
+    "0.1": lambda n: np.full(n, 0.1),  # rounding errors keep the same sign for a long time
     "1/3": lambda n: np.full(n, 1 / 3),
     "offset": lambda n: 1000 + np.random.default_rng(0).standard_normal(n),
     "falling": lambda n: 1 / np.arange(1, n + 1),
@@ -151,7 +151,7 @@ LAYOUTS = {  # float32 numbers in an array, and the axes to be added
 
 
 def error(found, x, axes):
-    """How far a sum is off, by the sum of all |x|: the largest of all sums."""
+    """The largest error of all sums, relative to the sum of |x|."""
     exact, size = x.sum(axes, np.float64), np.abs(x).sum(axes, np.float64)
     assert found.dtype == np.float32
     assert found.shape == exact.shape
@@ -160,7 +160,7 @@ def error(found, x, axes):
 
 @pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS)
 @pytest.mark.parametrize("numbers", HARD.values(), ids=HARD)
-def test_float32_sums_keep_their_digits(numbers, layout):
+def test_float32_sums_are_accurate(numbers, layout):
     x, axes = layout(numbers(LONG).astype(np.float32))
     assert error(sum_over(x, axes), x, axes) <= 1e-6
     kept = sum_over(x, axes, keepdims=True)
@@ -168,12 +168,12 @@ def test_float32_sums_keep_their_digits(numbers, layout):
     assert kept.tobytes() == sum_over(x, axes).tobytes()  # the same each time
 
 
-def test_a_column_of_ones_grows_beyond_the_24_bits_of_float32():
+def test_ones_are_counted_beyond_the_24_bits_of_float32():
     rows = 2**24 + 1024
     assert sum_over(np.ones((rows, 2), np.float32), (0,)).tolist() == [rows, rows]
 
 
-GRADIENTS = {  # what adds rows in its backward pass: a leaf of this shape, and what is computed from it
+GRADIENTS = {  # operations that add rows in their backward pass: the shape of a leaf, and the operation on it
     "stretched": ((2,), lambda b: b * Tensor.ones(LONG, 2)),
     "expand": ((1, 2), lambda b: b.expand(LONG, 2)),
     "indexed": ((1, 2), lambda w: w[np.zeros(LONG, int)]),
@@ -187,14 +187,14 @@ GRADIENTS = {  # what adds rows in its backward pass: a leaf of this shape, and 
 
 @pytest.mark.parametrize("version", [nullcontext, composed], ids=["fused", "composed"])
 @pytest.mark.parametrize(("shape", "fn"), GRADIENTS.values(), ids=GRADIENTS)
-def test_gradients_that_add_rows_keep_their_digits(shape, fn, version):
+def test_gradients_that_add_rows_are_accurate(shape, fn, version):
     leaf, dy = Tensor.zeros(*shape).requires_grad_(), np.full((LONG, 2), 1 / 3, np.float32)
     with version():
         fn(leaf).backward(Tensor(dy))
     assert error(np.abs(leaf.grad.numpy().reshape(2)), dy, 0) <= 1e-6
 
 
-def test_mean_and_variance_keep_their_digits():
+def test_mean_and_variance_are_accurate():
     x = np.tile(np.float32([[0.1], [0.3]]), (LONG // 2, 2))
     exact = x.astype(np.float64)
     np.testing.assert_allclose(Tensor(x).mean(0).numpy(), exact.mean(0), rtol=1e-6)
@@ -202,7 +202,7 @@ def test_mean_and_variance_keep_their_digits():
 
 
 @pytest.mark.parametrize("dtype", ["float64", "int64", "int32", "uint8", "bool"])
-def test_sums_of_other_types_are_numpys(dtype):
+def test_sums_of_other_types_equal_numpys(dtype):
     for shape in ((), (3, 4), (40, 7, 100)):
         x = np.random.default_rng(0).integers(0, 200, shape).astype(dtype)
         for axes in (None, (), *((axis,) for axis in range(x.ndim)), tuple(range(1, x.ndim))):
@@ -211,7 +211,7 @@ def test_sums_of_other_types_are_numpys(dtype):
             np.testing.assert_array_equal(found, expected)
 
 
-def test_sums_of_nothing_infinity_and_nan_are_numpys():
+def test_sums_of_empty_arrays_infinity_and_nan_equal_numpys():
     for shape in ((0,), (0, 3), (3, 0), (20_000, 0), (0, 20_000)):
         x = np.ones(shape, np.float32)
         for axes in (None, (0,), (x.ndim - 1,)):
@@ -224,13 +224,13 @@ def test_sums_of_nothing_infinity_and_nan_are_numpys():
             assert np.isnan(sum_over(x, None))
 
 
-def test_an_axis_may_be_named_once_only():
+def test_an_axis_named_twice_is_refused():
     for rows in (3, 10_000):
         with pytest.raises(ValueError, match="duplicate"):
             sum_over(np.ones((rows, 4), np.float32), (0, 0))
 
 
-def test_another_device_adds_in_its_own_way():
+def test_another_device_uses_its_own_sum():
     x = np.full((LONG, 2), 1 / 3, np.float32)
     with standin_device() as name:
         found = sum_over(get_device(name).from_host(x), (0,))
@@ -249,7 +249,7 @@ def test_scatter_add_adds_all_values_of_a_position(device):
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.data())
-def test_add_rows_is_add_at(data):
+def test_add_rows_equals_add_at(data):
     count = data.draw(st.sampled_from([1, 7, 3000]), label="count")
     ids = np.array(data.draw(st.lists(st.integers(0, count - 1), max_size=20), label="ids"), np.int64)
     width = data.draw(st.integers(0, 3), label="width")
@@ -261,7 +261,7 @@ def test_add_rows_is_add_at(data):
     np.testing.assert_allclose(out, expected, rtol=1e-12, atol=1e-14)
 
 
-def test_add_rows_on_each_device_and_in_each_dtype(device):
+def test_add_rows_works_on_each_device_and_in_each_dtype(device):
     place, count = get_device(device), 10
     for dtype in (np.float32, np.float64):
         ids, rows = np.array([3, 0, 3, 9, 3]), np.arange(10, dtype=dtype).reshape(5, 2)
@@ -275,6 +275,6 @@ def test_add_rows_on_each_device_and_in_each_dtype(device):
         assert place.to_host(empty).sum() == 0
 
 
-def test_add_rows_leaves_other_rows_alone():
+def test_add_rows_leaves_other_rows_unchanged():
     rows = np.float32([[np.inf, 1], [2, np.nan], [3, 4]])
     np.testing.assert_array_equal(add_rows(np.array([2, 0, 1]), rows, 4), [[2, np.nan], [3, 4], [np.inf, 1], [0, 0]])

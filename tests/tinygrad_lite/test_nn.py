@@ -9,7 +9,7 @@ from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Para
 
 
 class Net(Module):
-    """Something of everything: a table, a list of modules, a tied matrix, a parameter of its own."""
+    """One of each: an embedding, a list of modules, a tied matrix, a parameter that belongs to no layer."""
 
     def __init__(self):
         super().__init__()
@@ -20,7 +20,7 @@ class Net(Module):
         self.gain = Parameter(np.ones(3, np.float32))
         self.head = Linear(4, 5, bias=False)
         self.head.weight = self.table.weight
-        self.notes = ["a list of something else", 3]
+        self.notes = ["a list of other objects", 3]
 
     def forward(self, ids):
         x = self.table(ids)
@@ -93,7 +93,7 @@ def test_without_a_bias_there_is_no_parameter_for_it():
     assert [name for name, _ in LayerNorm(2, bias=False).named_parameters()] == ["weight"]
 
 
-def test_starting_values_are_those_of_torch():
+def test_initial_values_are_distributed_as_in_torch():
     """Uniform in +-1/sqrt(inputs) has deviation 1/sqrt(3 inputs); embeddings are normal with deviation 1."""
     manual_seed(1)
     layer, table, norm = Linear(100, 200), Embedding(300, 100), LayerNorm(7)
@@ -106,7 +106,7 @@ def test_starting_values_are_those_of_torch():
     assert {parameter.dtype for parameter in (*layer.parameters(), *table.parameters())} == {np.dtype("float32")}
 
 
-def test_starting_values_depend_on_the_seed_only():
+def test_initial_values_depend_on_the_seed_only():
     states = []
     for seed in (1, 1, 2):
         manual_seed(seed)
@@ -117,7 +117,7 @@ def test_starting_values_depend_on_the_seed_only():
     assert (first["layers.0.weight"] != first["layers.1.weight"]).all()
 
 
-def test_training_and_using():
+def test_train_and_eval_switch_all_modules():
     net = Net()
     assert net.training
     assert net.eval() is net
@@ -137,7 +137,7 @@ def test_dropout_drops_in_training_only():
     assert Dropout(0.0)(x) is x
 
 
-def test_zero_grad_starts_anew():
+def test_zero_grad_discards_earlier_gradients():
     net = Net().eval()
     net.zero_grad()
     net(Tensor([1])).sum().backward()
@@ -151,7 +151,7 @@ def test_zero_grad_starts_anew():
 # --- state ----------------------------------------------------------------------------------------------------
 
 
-def test_a_state_goes_into_another_model():
+def test_a_state_can_be_loaded_into_another_model():
     manual_seed(1)
     one, other = Net().eval(), Net().eval()
     ids = Tensor([3, 1, 4])
@@ -171,7 +171,7 @@ def test_loading_takes_arrays_of_any_layout():
     assert net.gain.tolist() == [0.0, 2.0, 4.0]
 
 
-def test_all_that_does_not_fit_is_listed_and_nothing_is_changed():
+def test_all_mismatches_are_listed_and_nothing_is_changed():
     net = Net()
     before, state = copies(net.state_dict()), copies(net.state_dict())
     for array in state.values():
@@ -193,7 +193,7 @@ def test_a_state_is_read_only():
         Net().state_dict()["gain"][0] = 1
 
 
-def test_loading_over_a_value_that_a_backward_pass_still_needs_is_noticed():
+def test_loading_over_a_value_that_a_backward_pass_still_needs_is_detected():
     net = Net().eval()
     loss = net(Tensor([1])).sum()
     net.load_state_dict(copies(net.state_dict()))
@@ -201,7 +201,7 @@ def test_loading_over_a_value_that_a_backward_pass_still_needs_is_noticed():
         loss.backward()
 
 
-def test_to_another_type_and_device(device):
+def test_a_module_can_be_moved_to_another_type_and_device(device):
     net = Net()
     before = copies(net.state_dict())
     net(Tensor([1])).sum().backward()
@@ -220,7 +220,7 @@ def test_to_another_type_and_device(device):
         np.testing.assert_array_equal(array, before[name])
 
 
-def test_a_module_without_forward_says_so():
+def test_a_module_without_forward_raises_a_clear_error():
     class Nothing(Module):
         pass
 
@@ -257,7 +257,7 @@ def test_layers_take_lists():
     assert LayerNorm(2)([1, 3]).tolist() == LayerNorm(2)(Tensor([1.0, 3.0])).tolist()
 
 
-def test_a_parameter_is_a_leaf_that_learns():
+def test_a_parameter_is_a_leaf_that_requires_gradients():
     parameter = Parameter([1.0, 2.0])
     assert parameter.requires_grad
     assert parameter.dtype == np.float32
@@ -265,33 +265,33 @@ def test_a_parameter_is_a_leaf_that_learns():
         Parameter([1, 2])
 
 
-def test_inside_shapes_only_no_number_is_made():
+def test_shapes_only_allocates_no_values():
     if here() != "cpu":
         pytest.skip("elsewhere, the tests move every parameter to another device")
     with shapes_only():
         net = Net()
         layer = Linear(10**6, 10**6)
     assert [p.shape for p in net.parameters()] == [p.shape for p in Net().parameters()]
-    assert layer.weight.data.strides == (0, 0)  # one number, which stands for a million millions
+    assert layer.weight.data.strides == (0, 0)  # a single number in memory, stretched to 10^12
     assert repr(layer).startswith("Linear, 1,000,001,000,000 parameters")
-    assert Linear(2, 3).weight.numpy().all()  # afterwards, values again
+    assert Linear(2, 3).weight.numpy().all()  # outside, values are drawn again
 
 
-def test_shapes_only_ends_with_an_error_too():
+def test_shapes_only_ends_after_an_error_too():
     with pytest.raises(TypeError), shapes_only():
         Linear("two", 3)
     assert Linear(2, 3).weight.numpy().all()
 
 
 class Made(Module):
-    """A module that is made of settings."""
+    """A module built from settings."""
 
     def __init__(self, config):
         super().__init__()
         self.linear = Linear(config, 3)
 
 
-def test_from_weights_copies_them_and_makes_no_other_numbers(monkeypatch):
+def test_from_weights_copies_them_and_draws_no_random_numbers(monkeypatch):
     weights = {"linear.weight": np.ones((3, 2)), "linear.bias": np.ones(3)}
     monkeypatch.setattr("tinygrad_lite.nn.next_rng", None)
     made = Made.from_weights(2, weights, here())

@@ -1,7 +1,7 @@
 """Every operation of a tensor: its values against NumPy, its gradients against central differences and PyTorch.
 
 The tests go through the table of `op_cases.py`, so an operation that is added to `ops/` or to `Tensor` must get a
-row there (a test sees to that). Values at kinks, ties and infinities are in `test_ops_edges.py`.
+row there (a test checks this). Values at kinks, ties and infinities are in `test_ops_edges.py`.
 """
 
 import gc
@@ -19,10 +19,10 @@ from tests.tinygrad_lite.op_cases import CASES, Arrays, draw, each_of
 from tinygrad_lite import Tensor, ops
 from tinygrad_lite.debug.gradcheck import gradcheck
 
-# Not in the table, because the test named here has to look at them in another way.
-APART = {"cast": "test_cast", "to": "test_to_another_device_and_back"}
-HELPERS = {"erf_array", "raw_index"}  # in the files of the primitives, but none themselves
-# Other files test these: what a tensor is, its graph, and the chapters of functional/.
+# Not in the table; the tests named here check them differently.
+APART = {"cast": "test_cast_converts_values_and_gradients", "to": "test_a_tensor_moves_to_another_device_and_back"}
+HELPERS = {"erf_array", "raw_index"}  # in the files of the primitives, but not primitives
+# Tested in other files: creation and conversion, the graph, and the operations of functional/.
 TENSOR = "arange backward detach device dtype eye full full_like item mark_written ndim numel numpy ones ones_like rand"
 TENSOR += " randn requires_grad requires_grad_ retain_grad shape tolist version wrap xp zeros zeros_like"
 CHAPTERS = "cross_entropy dropout gelu layer_norm linear scaled_dot_product_attention"
@@ -43,7 +43,7 @@ def weights(shape: tuple[int, ...], dtype: Any = np.float64) -> np.ndarray:
     return np.asarray(np.random.default_rng(1).uniform(0.5, 1.5, shape)).astype(dtype)
 
 
-# --- nothing is forgotten ---------------------------------------------------------------------------------------
+# --- completeness ----------------------------------------------------------------------------------------------
 
 
 def test_every_operation_is_in_the_table():
@@ -71,7 +71,7 @@ def test_every_method_of_a_tensor_is_in_the_table():
 
 
 @every_case
-def test_values_are_numpys(case, device):
+def test_values_equal_numpys(case, device):
     for arrays in case.samples:
         inputs = leaves(arrays, device, gradient=False)
         y = case.fn(*inputs)
@@ -83,7 +83,7 @@ def test_values_are_numpys(case, device):
 
 
 @every_gradient
-def test_gradients_are_central_differences(case, device):
+def test_gradients_equal_central_differences(case, device):
     for arrays in case.samples:
         gradcheck(case.fn, leaves(arrays, device), tolerance=1e-6, directions=0 if device == "cpu" else 1)
 
@@ -118,8 +118,8 @@ def test_neither_inputs_nor_incoming_gradient_are_written(case):
 
 
 @every_gradient
-def test_no_reference_cycle(case):
-    """Memory must come free at once, not when the garbage collector finds time."""
+def test_operations_leave_no_reference_cycles(case):
+    """Memory must be freed at once, not when the garbage collector runs."""
     gc.disable()
     try:
         for walk in (False, True):
@@ -135,7 +135,7 @@ def test_no_reference_cycle(case):
 
 
 @every_gradient
-def test_only_the_asked_inputs_get_a_gradient(case):
+def test_only_inputs_that_require_a_gradient_get_one(case):
     arrays = case.samples[0]
     for asked in range(len(arrays)):
         inputs = [Tensor(x).requires_grad_(i == asked) for i, x in enumerate(arrays)]
@@ -158,8 +158,8 @@ STRETCHING = {
 
 
 @pytest.mark.parametrize("op", STRETCHING)
-def test_broadcasting_of_all_pairs_of_shapes(op):
-    """dL/dx of a stretched x is the sum of what an x that had the full shape from the start would get."""
+def test_all_pairs_of_shapes_broadcast(op):
+    """dL/dx of a stretched x is the sum of the gradients of an x that has the full shape."""
     assert len(SHAPES) == 15
     fn = STRETCHING[op]
     for shapes in itertools.product(SHAPES, SHAPES):
@@ -187,7 +187,7 @@ def test_erf_is_exact_to_the_last_digits(dtype):
     assert units.max() < 8 if dtype == np.float64 else units.max() < 3
 
 
-def test_cast():
+def test_cast_converts_values_and_gradients():
     x = Tensor([1.5, -2.5], dtype="float64", requires_grad=True)
     y = x.cast("float32")
     assert y.dtype == np.float32
@@ -201,7 +201,7 @@ def test_cast():
     assert gradcheck(lambda x: x.cast("float64") * x, [Tensor(draw(3), requires_grad=True)]) < 1e-6
 
 
-def test_to_another_device_and_back(device):
+def test_a_tensor_moves_to_another_device_and_back(device):
     x = Tensor([1.0, 2.0], requires_grad=True)
     y = x.to(device)
     assert y.device == device

@@ -1,6 +1,6 @@
-"""The operations where it is easy to be wrong: kinks, ties, infinities, NaN, dtypes, and calls that must be refused.
+"""Where operations are easily wrong: kinks, ties, infinities, NaN, dtypes, and calls that must be refused.
 
-Warnings are errors in this test suite, so each test here also shows that no warning is given.
+Warnings are errors in this test suite, so each test here also shows that there is no warning.
 """
 
 import itertools
@@ -20,7 +20,7 @@ inf, nan = math.inf, math.nan
 
 @dataclass(frozen=True)
 class Edge:
-    """An operation at hard values: what comes out, and what each input gets if dL/dy is 1 (or `start`)."""
+    """An operation at difficult values: its result, and the gradient of each input if dL/dy is 1 (or `start`)."""
 
     label: str
     fn: Callable[..., Any]  # takes our tensors and, if `torch` is "same", torch's as well
@@ -39,9 +39,9 @@ EDGES = [
     Edge("min of equals", lambda x: x.min(), [[1, 1, 2]], 1, [[0.5, 0.5, 0]], torch=lambda x: x.amin()),
     Edge("sum of inf and -inf", lambda x: x.sum(), [[inf, -inf, 1]], nan, [[1, 1, 1]]),
     Edge("0 ** y", lambda y: 0.0**y, [[0, 1, 2.5, -1]], [1, 0, 0, inf], [[0, 0, 0, -inf]]),
-    Edge("sigmoid far out", lambda x: x.sigmoid(), [[1e4, -1e4, inf, -inf]], [1, 0, 1, 0], [[0, 0, 0, 0]]),
+    Edge("sigmoid far from 0", lambda x: x.sigmoid(), [[1e4, -1e4, inf, -inf]], [1, 0, 1, 0], [[0, 0, 0, 0]]),
     Edge(
-        "silu far out",
+        "silu far from 0",
         lambda x: x.silu(),
         [[1e4, -1e4, inf]],
         [1e4, 0, inf],
@@ -57,17 +57,17 @@ EDGES = [
         [[[0, 0], [-math.sqrt(0.5), math.sqrt(0.5)]]],
     ),
     Edge("var of one number", lambda x: x.var(), [[2]], nan, [[nan]], torch=None, why="torch gives NaN with a warning"),
-    Edge("mean of nothing", lambda x: x.mean(), [[]], nan, [[]]),
-    Edge("sum of nothing", lambda x: x.sum(), [[]], 0, [[]]),
+    Edge("mean of an empty array", lambda x: x.mean(), [[]], nan, [[]]),
+    Edge("sum of an empty array", lambda x: x.sum(), [[]], 0, [[]]),
     Edge(
-        "log_softmax far out",
+        "log_softmax far from 0",
         lambda x: x.log_softmax(-1),
         [[[1e4, -1e4], [0, -inf]]],
         [[0, -2e4], [0, -inf]],
         [[[-1, 1], [-1, 1]]],
     ),
     Edge(
-        "logsumexp far out",
+        "logsumexp far from 0",
         lambda x: x.logsumexp(-1),
         [[[1e4, 1e4], [-1e4, -inf], [0, -1e4]]],
         [1e4 + ln2, -1e4, 0],
@@ -75,7 +75,7 @@ EDGES = [
     ),
     Edge("mask with -inf", lambda x: x.masked_fill(x > 1, -inf), [[1, 2]], [1, -inf], [[1, 0]]),
     Edge(
-        "where does not look at the other side",
+        "where ignores the side not chosen",
         lambda x: (x > 0).where(x.log(), 0.0) if isinstance(x, Tensor) else x.log().where(x > 0, 0.0),
         [[1, -1]],
         [0, 0],
@@ -91,7 +91,7 @@ every_edge = pytest.mark.parametrize("edge", EDGES, ids=lambda edge: edge.label)
 
 @every_edge
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_value_and_gradient(edge, dtype):
+def test_values_and_gradients_are_as_listed(edge, dtype):
     inputs = [Tensor(x, dtype=dtype, requires_grad=True) for x in edge.inputs]
     y = edge.fn(*inputs)
     tolerance = {"rtol": 1e-14, "atol": 1e-15} if dtype == np.float64 else {"rtol": 1e-6, "atol": 1e-7}
@@ -103,7 +103,7 @@ def test_value_and_gradient(edge, dtype):
 
 @pytest.mark.torch
 @every_edge
-def test_torch_has_the_same(edge):
+def test_torch_agrees(edge):
     torch = pytest.importorskip("torch")
     if edge.torch is None:
         pytest.skip(edge.why)
@@ -123,7 +123,7 @@ def test_torch_has_the_same(edge):
         (lambda x: (x != x).sum(), 1),
     ],
 )
-def test_nan_goes_on(fn, expected):
+def test_comparisons_with_nan_are_false_except_unequal(fn, expected):
     np.testing.assert_equal(fn(Tensor([1.0, nan, 2.0])).item(), expected)
 
 
@@ -155,7 +155,7 @@ CATEGORY_WINS = {
 
 
 @pytest.mark.parametrize(("a", "b"), CATEGORY_WINS)
-def test_promotion(a, b):
+def test_types_combine_by_category(a, b):
     x, y = Tensor.ones(2, dtype=a), Tensor.ones(2, dtype=b)
     expected = np.dtype(CATEGORY_WINS[a, b])
     assert (x + y).dtype == (y + x).dtype == expected
@@ -167,7 +167,7 @@ def test_promotion(a, b):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("a", NAMES)
-def test_promotion_is_torchs(a):
+def test_types_combine_as_in_torch(a):
     torch = pytest.importorskip("torch")
     for b in NAMES:
         x, y = Tensor.ones(2, dtype=a), Tensor.ones(2, dtype=b)
@@ -212,7 +212,7 @@ def test_numbers_take_the_tensors_type_if_they_can(dtype, number, expected):
 
 @pytest.mark.parametrize("op", [ops.add, ops.sub, ops.mul, ops.div])
 def test_no_gradient_is_computed_for_a_number(op):
-    """It would be the sum over a whole array, for nobody."""
+    """It would be a needless sum over a whole array."""
     x, dy = Tensor.ones(3, 2).requires_grad_(), Tensor.ones(3, 2).data
     assert [dx is None for dx in op(x, 2.0)._node.backward(dy)] == [False, True]
     assert [dx is None for dx in op(2.0, x)._node.backward(dy)] == [True, False]
@@ -229,7 +229,7 @@ def test_shapes_broadcast_by_numpys_rule():
             assert common.broadcastable(a, b), (a, b)
 
 
-def test_numpy_array_on_the_left():
+def test_a_numpy_array_may_stand_on_the_left():
     x = Tensor([1.0, 2.0], requires_grad=True)
     array = np.array([10.0, 20.0], np.float32)
     assert (array + x).tolist() == [11.0, 22.0]
@@ -244,7 +244,7 @@ def test_numpy_array_on_the_left():
     assert x.grad.tolist() == [10.0, 20.0]
 
 
-def test_integers_become_float32_where_they_leave_the_whole_numbers():
+def test_integers_become_float32_where_results_are_fractions():
     x = Tensor([1, 2])
     for y in (x.exp(), x.log(), x.sqrt(), x.tanh(), x.sin(), x.cos(), x.erf(), x / 2, x.mean(), x.std(), x.softmax()):
         assert y.dtype == np.float32
@@ -303,7 +303,7 @@ def test_float16_is_for_storage_only():
         Tensor([1.0], dtype="float16", requires_grad=True)
 
 
-# --- calls that must be refused, and what they say --------------------------------------------------------------
+# --- calls that must be refused, and the messages ---------------------------------------------------------------
 
 
 def tensor(*shape):
@@ -451,7 +451,7 @@ def tensor(*shape):
         (TypeError, lambda: len(Tensor(1.0)), "len() of a 0-d tensor"),
     ],
 )
-def test_refused_with_a_clear_sentence(error, call, message):
+def test_invalid_calls_are_refused_with_a_clear_sentence(error, call, message):
     with pytest.raises(error) as caught:
         call()
     assert str(caught.value) == message

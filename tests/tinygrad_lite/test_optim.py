@@ -93,7 +93,7 @@ def trained(change, kind=AdamW, steps=4, **options):
 
 
 def warns_of(names, now=True):
-    """Inside, these parameters are named in a warning; or, as warnings are errors here, nothing is."""
+    """Inside, a warning names these parameters; with now=False there is none, since warnings are errors here."""
     message = f"^no gradient has reached {re.escape(names)}: not updated in this step$"
     return pytest.warns(UserWarning, match=message) if now else nullcontext()
 
@@ -104,11 +104,11 @@ def assert_same(one, other):
         np.testing.assert_array_equal(array, other[name], err_msg=name)
 
 
-# --- what stands in .grad is what is applied -------------------------------------------------------------------
+# --- an update applies whatever is in .grad ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_gradients_set_to_none_by_hand(kind):
+def test_gradients_may_be_set_to_none_by_hand(kind):
     """The idiom `for p in model.parameters(): p.grad = None` in place of zero_grad()."""
     net = Net()
     optimizer = kind(decay_groups(net, 0.2), lr=0.05)
@@ -120,7 +120,7 @@ def test_gradients_set_to_none_by_hand(kind):
     assert_same(copies(net), trained(lambda *_: None, kind))
 
 
-def test_gradients_scaled_by_hand():
+def test_gradients_may_be_scaled_by_hand():
     def by_assignment(net, optimizer):
         for p in net.parameters():
             p.grad = p.grad * 0.1
@@ -144,7 +144,7 @@ def test_gradients_scaled_by_hand():
     assert (plain["layers.0.weight"] != expected["layers.0.weight"]).all()
 
 
-def test_clipping_sees_gradients_put_there_by_hand():
+def test_clipping_includes_gradients_assigned_by_hand():
     net = Net()
     optimizer = SGD(net.parameters(), lr=0.1)
     backward(net)
@@ -156,8 +156,8 @@ def test_clipping_sees_gradients_put_there_by_hand():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_parameter_without_a_gradient_is_left_alone(kind):
-    """It neither moves nor decays, and its moments wait: it goes on as if the steps had not been made."""
+def test_a_parameter_without_a_gradient_is_not_updated(kind):
+    """It neither moves nor decays, and later continues as if these steps had not been made."""
     net = Net()
     optimizer = kind(net.named_parameters(), lr=0.05, weight_decay=0.5)
     before = copies(net)
@@ -190,7 +190,7 @@ def test_a_parameter_without_a_gradient_is_left_alone(kind):
     np.testing.assert_array_equal(resumed.layers[0].weight.numpy(), other.layers[0].weight.numpy())
 
 
-def test_zero_grad_leaves_none():
+def test_zero_grad_sets_gradients_to_none():
     net = Net()
     optimizer = AdamW(net.parameters())
     assert [p.grad for p in net.parameters()] == [None] * 4
@@ -204,8 +204,8 @@ def test_zero_grad_leaves_none():
     assert not any(p.grad.numpy().any() for p in net.parameters())
 
 
-def test_gradients_that_were_kept_stay_what_they_were():
-    """A backward pass writes into the optimizer's memory; nobody may notice."""
+def test_gradients_that_the_user_keeps_do_not_change():
+    """Although every backward pass writes into the optimizer's memory."""
     net = Net()
     optimizer = AdamW(net.parameters())
     kept = []
@@ -284,7 +284,7 @@ def test_frozen_parameters_do_not_move(kind):
         assert [name for name in before if (before[name] == after[name]).all()] == ["layers.0.weight"]
         owned = [name for name in optimizer.state_dict() if name.endswith("layers.0.weight")]
         assert bool(owned) == (when == "after")
-        net.layers[0].weight.requires_grad = True  # learned from here on, with moments
+        net.layers[0].weight.requires_grad = True  # trained from here on, with moments
         optimizer.zero_grad()
         backward(net)
         optimizer.step()
@@ -292,7 +292,7 @@ def test_frozen_parameters_do_not_move(kind):
         assert any(name.endswith("layers.0.weight") for name in optimizer.state_dict())
 
 
-def test_nothing_to_learn():
+def test_a_model_without_trainable_parameters_is_refused():
     net = Net()
     for p in net.parameters():
         p.requires_grad = False
@@ -303,7 +303,7 @@ def test_nothing_to_learn():
 # --- what may be passed ----------------------------------------------------------------------------------------
 
 
-def test_every_way_to_pass_parameters():
+def test_all_ways_to_pass_parameters_are_equivalent():
     def groups(net):
         return [{"params": net.layers[0].parameters()}, {"params": net.layers[1].parameters(), "lr": 0.05}]
 
@@ -396,7 +396,7 @@ def plain_adam(w, gradients, lr, betas, eps, decay, decoupled):
 
 
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_sgd(momentum):
+def test_sgd_follows_its_formula(momentum):
     net = Net()
     start, gradients = copies(net), random_gradients(net, 6)
     after = follow(net, SGD(decay_groups(net, 0.2), lr=0.1, momentum=momentum), gradients)
@@ -408,7 +408,7 @@ def test_sgd(momentum):
 
 @pytest.mark.parametrize("kind", [Adam, AdamW])
 @pytest.mark.parametrize("betas", [(0.9, 0.99), (0.0, 0.0)])
-def test_adam(kind, betas):
+def test_adam_follows_its_formula(kind, betas):
     net = Net()
     start, gradients = copies(net), random_gradients(net, 8)
     after = follow(net, kind(decay_groups(net, 0.2), lr=0.05, betas=betas, eps=1e-3), gradients)
@@ -428,7 +428,7 @@ def test_weight_decay_without_groups_is_for_all_parameters():
         np.testing.assert_allclose(after[name], expected, rtol=1e-11, atol=1e-13)
 
 
-def test_adamw_decays_without_gradients_and_adam_scales_what_it_adds():
+def test_with_zero_gradients_adamw_shrinks_weights_and_adam_moves_them_by_lr():
     """The difference between the two: with no gradient AdamW shrinks w by lr * decay, Adam moves it by lr."""
     for kind, expected in ((AdamW, 2 - 0.1 * 0.5 * 2), (Adam, 2 - 0.1)):
         w = Parameter(np.array([2.0]))
@@ -438,7 +438,7 @@ def test_adamw_decays_without_gradients_and_adam_scales_what_it_adds():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_loss_falls(kind):
+def test_the_loss_falls(kind):
     net = Net()
     optimizer = kind(net.named_parameters(), lr=0.05)
     x, wanted = Tensor(rng.standard_normal((20, 3))), Tensor(rng.standard_normal((20, 2)))
@@ -456,7 +456,7 @@ def test_a_loss_falls(kind):
 
 
 def test_averages_weigh_the_latest_parameters_most():
-    """After three updates with decay 0.5: (4 w3 + 2 w2 + w1) / 7. Outside of averaged() nobody notices them."""
+    """After three updates with decay 0.5: (4 w3 + 2 w2 + w1) / 7. They have no effect outside averaged()."""
     net, plain = Net(), Net()
     optimizer, without = (AdamW(n.named_parameters(), lr=0.05) for n in (net, plain))
     optimizer.keep_averages(0.5)
@@ -479,7 +479,7 @@ def test_averages_weigh_the_latest_parameters_most():
     assert_same(copies(net), seen[2])
 
 
-def test_the_average_of_a_parameter_that_is_learned_later_begins_with_its_value():
+def test_the_average_of_a_parameter_trained_later_begins_with_its_value():
     net = Net()
     net.layers[0].weight.requires_grad = False
     optimizer = SGD(net.named_parameters(), lr=0.0)
@@ -499,7 +499,7 @@ def test_the_average_of_a_parameter_that_is_learned_later_begins_with_its_value(
 
 
 def orthogonalized(matrix):
-    """U f(f(f(f(f(S))))) V^T, by the singular values themselves."""
+    """U f(f(f(f(f(S))))) V^T, computed with the singular values themselves."""
     u, s, vt = np.linalg.svd(matrix / max(np.linalg.norm(matrix), 1e-7), full_matrices=False)
     for _ in range(5):
         s = 3.4445 * s - 4.7750 * s**3 + 2.0315 * s**5
@@ -521,8 +521,8 @@ def plain_muon(w, gradients, lr, momentum, decay, scale):
         ({"adjust_lr_fn": "match_rms_adamw", "momentum": 0.8, "muon_lr_factor": 3.0}, 0.4, 0.4),
     ],
 )
-def test_muon(options, tall, wide):
-    """Against the singular values; parameters that are no matrices have AdamW's update and learning rate."""
+def test_muon_follows_its_formula(options, tall, wide):
+    """Compared with the singular values; vectors have AdamW's update and learning rate."""
     net = Net()
     start, gradients = copies(net), random_gradients(net, 6)
     gradients[0]["layers.1.weight"] = np.zeros((2, 4))
@@ -539,7 +539,7 @@ def test_muon(options, tall, wide):
 
 @pytest.mark.torch
 @pytest.mark.parametrize("adjust_lr_fn", ["original", "match_rms_adamw"])
-def test_muon_is_that_of_torch(adjust_lr_fn, monkeypatch):
+def test_muon_agrees_with_torch(adjust_lr_fn, monkeypatch):
     """In float64: torch casts to bfloat16 before its products, which is turned off here."""
     torch = pytest.importorskip("torch")
     if not hasattr(torch.optim, "Muon"):
@@ -598,7 +598,7 @@ def test_muon_finds_the_minimum_of_a_quadratic_in_all_directions():
     np.testing.assert_allclose(w.numpy(), target.numpy(), atol=0.05)
 
 
-def test_muon_is_for_matrices():
+def test_muon_refuses_vectors():
     with pytest.raises(
         ValueError, match=r"Muon: layers\.0\.bias is no matrix, its shape is \(4,\): put it into a group"
     ):
@@ -607,8 +607,8 @@ def test_muon_is_for_matrices():
         Muon([Net().layers[0].weight], adjust_lr_fn="none")
 
 
-def test_the_groups_for_muon():
-    """Matrices in numbered layers; not embeddings and the output matrix, whether or not they are one."""
+def test_muon_groups_exclude_embeddings_and_the_output_matrix():
+    """Muon gets the matrices in numbered layers, but not embeddings or the output matrix, tied or not."""
     net = Net()
     net.layers.append(Embedding(5, 2))
     net.table, net.lm_head = Embedding(5, 2), Linear(2, 5)
@@ -622,7 +622,7 @@ def test_the_groups_for_muon():
     assert [group["weight_decay"] for group in muon_groups(net, 0.1)] == [0.1, 0.1, 0.0]
 
 
-def test_muon_remembers_one_number_for_each_element_of_a_matrix():
+def test_muon_keeps_one_number_for_each_element_of_a_matrix():
     net = Net()
     state = muon(net.named_parameters()).state_dict()
     names = [name for name, _ in net.named_parameters()]
@@ -682,7 +682,7 @@ def test_gradients_of_several_backward_passes_add_up():
     assert not Tensor.wrap(optimizer.gather_gradients()).numpy().any()
 
 
-def test_a_step_between_forward_and_backward_is_noticed():
+def test_a_step_between_forward_and_backward_is_detected():
     net = Net()
     optimizer = SGD(net.named_parameters(), lr=0.1)
     net(Tensor.ones(5, 3, dtype=np.float64)).sum().backward()
@@ -701,7 +701,7 @@ def test_loading_weights_after_the_optimizer_was_made_reaches_the_flat_array():
         np.testing.assert_array_equal(optimizer.values.numpy()[place], state[name].ravel())
 
 
-def test_no_parameters_and_parameters_of_two_types():
+def test_no_parameters_and_parameters_of_two_types_are_refused():
     with pytest.raises(ValueError, match="optimizer: there are no parameters"):
         AdamW([], lr=0.1)
     mixed = [("a", Parameter([1.0])), ("b", Parameter(np.ones(2)))]
@@ -713,7 +713,7 @@ def test_no_parameters_and_parameters_of_two_types():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_clipping_by_global_norm(dtype):
+def test_gradients_are_clipped_by_their_global_norm(dtype):
     net = Net(dtype)
     optimizer = SGD(net.named_parameters(), lr=0.1)
     (gradients,) = random_gradients(net, 1)
@@ -731,7 +731,7 @@ def test_clipping_by_global_norm(dtype):
             np.testing.assert_allclose(after[name], g * factor, rtol=1e-5)
 
 
-def test_clipping_no_gradient():
+def test_the_norm_without_gradients_is_0():
     optimizer = SGD([("w", Parameter([1.0, 2.0]))], lr=0.1)
     assert optimizer.clip_grad_norm(1.0) == 0.0
     assert optimizer.gather_gradients().tolist() == [0.0, 0.0]
@@ -750,7 +750,7 @@ def test_a_gradient_that_is_not_finite_shows_in_the_norm():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_restored_optimizer_goes_on_bit_for_bit(kind):
+def test_a_restored_optimizer_continues_bit_for_bit(kind):
     options = {"momentum": 0.9} if kind is SGD else {}
 
     def make():
@@ -775,7 +775,7 @@ def test_a_restored_optimizer_goes_on_bit_for_bit(kind):
         np.testing.assert_array_equal(restored.state_dict()[name], array)
 
 
-def test_the_state_goes_by_names_and_has_the_shapes_of_the_parameters():
+def test_the_state_has_the_names_and_shapes_of_the_parameters():
     net = Net()
     state = AdamW(decay_groups(net, 0.1), lr=0.1).state_dict()
     shapes = {name: p.shape for name, p in net.named_parameters()}
@@ -784,7 +784,7 @@ def test_the_state_goes_by_names_and_has_the_shapes_of_the_parameters():
     }
 
 
-def test_a_state_that_does_not_fit():
+def test_a_state_that_does_not_fit_is_refused():
     net = Net()
     optimizer = AdamW(net.named_parameters(), lr=0.1)
     state = {name: array + 1 for name, array in optimizer.state_dict().items()}
@@ -802,12 +802,12 @@ def test_a_state_that_does_not_fit():
 # --- learning rate over time ----------------------------------------------------------------------------------
 
 
-def test_constant():
+def test_a_constant_rate_may_warm_up():
     assert [constant(step, 0.3) for step in (0, 1, 1000)] == [0.3, 0.3, 0.3]
     assert [constant(step, 1.0, 3) for step in range(5)] == [0.25, 0.5, 0.75, 1.0, 1.0]
 
 
-def test_cosine_at_its_corners():
+def test_cosine_warms_up_falls_and_stays_at_its_minimum():
     rates = [cosine(step, 1e-3, 100, 2000, 1e-4) for step in range(2500)]
     assert rates[0] == pytest.approx(1e-3 / 101)
     assert rates[99] == pytest.approx(1e-3 * 100 / 101)
@@ -821,7 +821,7 @@ def test_cosine_at_its_corners():
         assert rates[step] == pytest.approx(1e-4 + (1e-3 - 1e-4) * math.cos(angle / 2) ** 2)
 
 
-def test_cosine_without_warm_up_and_without_room_to_fall():
+def test_cosine_without_warm_up_or_without_time_to_fall():
     assert cosine(0, 1e-3, 0, 10, 0.0) == 1e-3
     assert cosine(10, 1e-3, 0, 10, 0.0) == 0.0
     assert cosine(5, 1e-3, 5, 5, 1e-4) == 1e-4
@@ -877,7 +877,7 @@ def test_torch_clips_by_the_same_norm():
     np.testing.assert_allclose(w.grad.numpy(), theirs.grad.numpy(), rtol=1e-5)  # torch adds 1e-6 to the norm
 
 
-def test_writing_under_no_grad_and_the_optimizer_share_one_memory():
+def test_the_optimizer_sees_what_is_written_under_no_grad():
     w = Parameter([1.0, 2.0])
     optimizer = SGD([("w", w)], lr=0.1)
     with no_grad():

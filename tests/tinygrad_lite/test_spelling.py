@@ -1,4 +1,4 @@
-"""What people who know torch or NumPy type first: it works, or a sentence says what to write."""
+"""Spellings from torch and NumPy are accepted, or a sentence says what to write instead."""
 
 import inspect
 import pydoc
@@ -75,7 +75,7 @@ def test_torchs_spelling_means_the_same(theirs, ours):
 
 
 @pytest.mark.torch
-def test_torch_gives_the_same():
+def test_torch_agrees():
     torch = pytest.importorskip("torch")
     for theirs, _ in FIRST_HOUR:
         right = theirs(**{name: torch.tensor(x.numpy().copy()) for name, x in variables().items()})
@@ -91,7 +91,7 @@ def test_numpys_spelling_means_the_same():
     assert Tensor.add(x, 1).tolist() == (x + 1).tolist()
 
 
-def test_functions_know_the_spellings_too():
+def test_functions_accept_these_spellings_too():
     x, targets = Tensor([[1.0, 2.0], [3.0, 5.0]]), Tensor([0, 1])
     assert F.softmax(x, dim=0).tolist() == x.softmax(0).tolist()
     assert F.softmax(input=x, dim=0).tolist() == x.softmax(0).tolist()
@@ -128,7 +128,7 @@ def test_functions_know_the_spellings_too():
         ),
     ],
 )
-def test_an_unknown_argument_is_answered_by_what_to_write(call, message):
+def test_an_unknown_argument_is_refused_with_an_alternative(call, message):
     with pytest.raises(TypeError, match=f"^{re.escape(message)}"):
         call(Tensor([[1.0, 2.0]], requires_grad=True))
 
@@ -145,7 +145,7 @@ def test_an_unknown_argument_is_answered_by_what_to_write(call, message):
         ("unsqueeze_", "x = x.unsqueeze(0): results are new tensors"),
     ],
 )
-def test_an_unknown_method_is_answered_by_what_to_write(name, instead):
+def test_an_unknown_method_is_refused_with_an_alternative(name, instead):
     x = Tensor([1.0])
     with pytest.raises(AttributeError) as caught:
         getattr(x, name)
@@ -155,7 +155,7 @@ def test_an_unknown_method_is_answered_by_what_to_write(name, instead):
     assert not hasattr(x, name)
 
 
-def test_modules_answer_too():
+def test_modules_suggest_alternatives_too():
     class Net(tg.nn.Module):
         def apply(self):
             return "its own"
@@ -170,7 +170,7 @@ def test_modules_answer_too():
     assert not {name for names in MODULES_INSTEAD for name in names.split()} & {*dir(tg.nn.Module)}
 
 
-def test_a_slip_of_the_pen_is_answered_by_python():
+def test_a_typing_error_gets_pythons_own_message():
     with pytest.raises(AttributeError, match="'Tensor' object has no attribute 'reshap'"):
         _ = Tensor([1.0]).reshap
 
@@ -186,12 +186,12 @@ def test_a_slip_of_the_pen_is_answered_by_python():
         (lambda: F.nothing, "tinygrad_lite.functional has no 'nothing'"),
     ],
 )
-def test_an_unknown_name_of_a_module_is_answered_by_what_to_write(ask, message):
+def test_an_unknown_name_in_a_module_is_refused_with_an_alternative(ask, message):
     with pytest.raises(AttributeError, match=f"^{re.escape(message)}"):
         ask()
 
 
-def test_the_tables_name_nothing_that_is_there():
+def test_the_tables_name_nothing_that_exists():
     names = [name for names in METHODS_INSTEAD for name in names.split()]
     assert len(names) == len(set(names))
     assert not {*names, *ACCEPTED_METHODS} & PUBLIC.keys()

@@ -1,4 +1,4 @@
-"""What a tensor is: how it is made, what it says about itself, and when it may be written into."""
+"""Tensors: how they are made, shown and converted, and when they may be written."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from tinygrad_lite.device import DeviceError, get_device, random_key
         (np.ones(2, np.float16), "float16", (2,)),
     ],
 )
-def test_dtype_and_shape_of_data(data, dtype, shape):
+def test_a_tensor_has_the_dtype_and_shape_of_its_data(data, dtype, shape):
     x = Tensor(data)
     assert (x.dtype, x.shape, x.device) == (np.dtype(dtype), shape, here())
     assert (x.ndim, x.numel(), x.xp) == (len(shape), int(np.prod(shape)), get_device(here()).xp)
@@ -48,7 +48,7 @@ def test_data_is_copied_and_wrap_does_not_copy():
 
 
 @pytest.mark.parametrize("data", ["abc", ["a"], 1j, [None], [{}]])
-def test_what_is_no_number_is_refused(data):
+def test_data_other_than_numbers_is_refused(data):
     with pytest.raises(TypeError, match="are not numbers"):
         Tensor(data)
 
@@ -92,7 +92,7 @@ def test_unknown_device_is_refused():
         Tensor([1.0], device="tpu")
 
 
-def test_creation(device):
+def test_constructors_give_values_dtypes_and_devices(device):
     def check(x, values, dtype):
         assert x.tolist() == values
         assert x.dtype == dtype
@@ -122,7 +122,7 @@ def test_creation(device):
     check(like.ones_like(dtype=np.int64), [[1, 1]], np.int64)
 
 
-def test_everything_that_makes_a_tensor_makes_a_leaf_that_learns():
+def test_every_constructor_accepts_requires_grad():
     like = Tensor([[1, 2]])
     makers = [
         lambda **how: Tensor([[1, 2]], **how),
@@ -143,7 +143,7 @@ def test_everything_that_makes_a_tensor_makes_a_leaf_that_learns():
         assert not make(dtype="float32").requires_grad
 
 
-def test_random_numbers_come_again_with_the_seed(device):
+def test_random_numbers_repeat_with_the_seed(device):
     def draws():
         return [Tensor.rand(2, 3, device=device), Tensor.randn((4,), device=device), Tensor.rand(2, 3, device=device)]
 
@@ -162,7 +162,7 @@ def test_random_numbers_come_again_with_the_seed(device):
     assert first[0].tolist() == Tensor.rand(2, 3).tolist()  # drawn on the host, the same on every device
 
 
-def test_random_numbers_are_what_they_should_be():
+def test_random_numbers_have_the_right_distribution():
     with random_key(1, 2):
         uniform, normal = Tensor.rand(20000, dtype="float64"), Tensor.randn(20000, dtype="float64")
     assert uniform.min().item() >= 0
@@ -173,7 +173,7 @@ def test_random_numbers_are_what_they_should_be():
     assert abs(normal.var().item() - 1) < 0.04
 
 
-# --- what it says about itself ----------------------------------------------------------------------------------
+# --- representation, conversion ---------------------------------------------------------------------------------
 
 
 def test_repr_shows_values_shape_dtype_device_and_op():
@@ -191,7 +191,7 @@ def test_repr_names_the_device(device):
     assert f"device={device}" in repr(Tensor([1.0], device=device))
 
 
-def test_python_numbers():
+def test_a_single_element_converts_to_a_python_number():
     assert Tensor([[2.5]]).item() == 2.5
     assert isinstance(Tensor(2.5).item(), float)
     assert isinstance(Tensor(2).item(), int)
@@ -204,7 +204,7 @@ def test_python_numbers():
     assert f"{Tensor([1.0, 2.0])}" == str(Tensor([1.0, 2.0]))
 
 
-def test_length_and_iteration():
+def test_a_tensor_has_a_length_and_can_be_iterated():
     x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     assert len(x) == 2
     rows = list(x)
@@ -249,7 +249,7 @@ def test_tensors_on_two_devices_do_not_mix(device):
 # --- between NumPy and the tensor -------------------------------------------------------------------------------
 
 
-def test_numpy_takes_a_tensor_for_an_array():
+def test_numpy_accepts_a_tensor_as_an_array():
     x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     same = np.asarray(x)
     assert np.shares_memory(same, x.data)
@@ -266,18 +266,18 @@ def test_numpy_takes_a_tensor_for_an_array():
         np.asarray(x, np.float64, copy=False)
 
 
-def test_a_gradient_is_not_lost_on_the_way_to_numpy():
+def test_conversion_to_numpy_never_drops_a_gradient_silently():
     x = Tensor([1.0, 2.0], requires_grad=True)
     for call in (np.asarray, np.array, lambda x: np.array([x, x]), lambda x: np.concatenate([[0.0], x * 2])):
         with pytest.raises(RuntimeError, match=r"use x.numpy\(\) or x.detach\(\).numpy\(\)"):
             call(x)
     with pytest.raises(RuntimeError, match=r"stack\(\) or cat\(\) to join tensors"):
         Tensor([x, x])
-    assert np.sum(x).requires_grad  # np.sum, np.mean, np.max and their like call the method
+    assert np.sum(x).requires_grad  # np.sum, np.mean and np.max call the method
     assert (np.sum(x).item(), np.mean(x, axis=0).item(), np.max(x).item()) == (3.0, 1.5, 2.0)
 
 
-def test_a_gpu_is_not_waited_for_unsaid(device):
+def test_a_gpu_tensor_is_never_copied_to_numpy_implicitly(device):
     x = Tensor([1.0], device=device)
     if device != "cpu":
         with pytest.raises(
@@ -335,7 +335,7 @@ def test_an_axis_may_be_any_whole_number(number):
 
 
 @pytest.mark.parametrize("bad", [-1, 3])
-def test_one_hot_of_no_class(bad):
+def test_one_hot_refuses_an_unknown_class(bad):
     with pytest.raises(ValueError, match=f"one_hot: {bad} is not one of 3 classes, 0 to 2"):
         Tensor([0, bad]).one_hot(3)
 
@@ -366,7 +366,7 @@ def test_a_single_element_is_a_view_too():
     assert x.version == 2
 
 
-def test_a_copy_is_no_view():
+def test_writing_into_a_copy_leaves_the_original_unchanged():
     x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     for copy in (x.T.reshape(4), x[Tensor(0)], x[[0]], x[True], x.clone()):
         copy[0] = 9

@@ -29,7 +29,7 @@ def normal(*shape, requires_grad=False):
 
 
 @pytest.mark.parametrize("width", [1, 2, 6, 7, 128])
-def test_sinusoidal_positions_are_the_formula(width):
+def test_sinusoidal_positions_follow_their_formula(width):
     codes = sinusoidal_positions(50, width)
     assert codes.shape == (50, width)
     assert codes.dtype == np.float32
@@ -39,7 +39,7 @@ def test_sinusoidal_positions_are_the_formula(width):
             assert codes[position, i] == pytest.approx((math.sin, math.cos)[i % 2](angle), abs=1e-6)
 
 
-def test_moving_on_turns_every_pair_by_a_fixed_angle():
+def test_a_shift_of_position_rotates_every_pair_by_a_fixed_angle():
     """PE[pos + k] = R_k PE[pos], with one rotation per pair that depends on k only."""
     width, k = 8, 5
     pairs = sinusoidal_positions(40, width).astype(np.float64).reshape(40, width // 2, 2)
@@ -60,7 +60,7 @@ def test_nearby_positions_are_more_alike_than_distant_ones():
 
 
 def by_hand(layer, x, memory, allowed):
-    """Each head's projections as slices of the whole, softmax as a formula, heads side by side."""
+    """Attention head by head: slices of the projections, softmax by its formula, and the heads concatenated."""
     width = x.shape[-1] // layer.n_head
     q, k, v = (
         source @ projection.weight.numpy().T + projection.bias.numpy()
@@ -92,7 +92,7 @@ def test_cross_attention_by_hand():
     np.testing.assert_allclose(y.numpy(), expected, atol=1e-13)
 
 
-def test_what_is_masked_does_not_matter():
+def test_masked_positions_have_no_effect():
     layer, x, memory = MultiHeadAttention(8, 2).to(here(), "float64"), normal(2, 3, 8), normal(2, 6, 8)
     mask = Tensor((np.arange(6) < 4)[None, None, None, :])
     changed = memory.numpy().copy()
@@ -129,7 +129,7 @@ def test_a_cache_changes_nothing(pieces):
     np.testing.assert_allclose(np.concatenate(done, axis=1), whole, atol=1e-13)
 
 
-def test_a_cache_that_is_full_says_so_and_stays_as_it_was():
+def test_a_full_cache_raises_an_error_and_stays_unchanged():
     cache, piece = KVCache(5), Tensor.ones(1, 2, 3, 4)
     cache.extend(piece, piece)
     with pytest.raises(ValueError, match="KVCache: 6 positions do not fit into a cache of 5"):
@@ -139,7 +139,7 @@ def test_a_cache_that_is_full_says_so_and_stays_as_it_was():
     assert keys.shape == (1, 2, 5, 4)
 
 
-def test_selected_rows_go_their_own_way(device):
+def test_selected_rows_are_extended_independently(device):
     cache = KVCache(4)
     numbers = Tensor(np.arange(3.0).reshape(3, 1, 1, 1), device=device)
     cache.extend(numbers, numbers * 10)
@@ -166,11 +166,11 @@ def test_feed_forward_by_hand(activation):
     hidden = hidden.gelu() if activation == "gelu" else hidden.relu()
     np.testing.assert_allclose(layer(x).numpy(), F.linear(hidden, layer.down.weight, layer.down.bias).numpy())
     alone = layer(x[:, 1:2]).numpy()
-    np.testing.assert_allclose(layer(x).numpy()[:, 1:2], alone, atol=1e-14)  # each position for itself
+    np.testing.assert_allclose(layer(x).numpy()[:, 1:2], alone, atol=1e-14)  # each position on its own
 
 
 class Rectify(Module):
-    """A mixer that is no attention."""
+    """A mixer other than attention."""
 
     def forward(self, x, factor=1.0):
         return x.relu() * factor
@@ -180,7 +180,7 @@ def normalised(x):
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5)
 
 
-def test_pre_norm_and_post_norm():
+def test_pre_norm_and_post_norm_follow_their_formulas():
     x = normal(2, 3, 6)
     a = x.numpy()
 
@@ -194,13 +194,13 @@ def test_pre_norm_and_post_norm():
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_arguments_for_mixing_reach_the_mixer(norm_first):
+def test_further_arguments_reach_the_mixer(norm_first):
     block, x = Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64"), normal(2, 3, 6)
     assert np.abs(block(x).numpy() - block(x, factor=2.0).numpy()).max() > 0.01
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_the_gradients_of_a_whole_block(norm_first):
+def test_a_whole_block_passes_the_gradient_check(norm_first):
     manual_seed(1)
     block = Block(MultiHeadAttention(4, 2, 0.2), FeedForward(4, 8, 0.2), 4, norm_first=norm_first).to(here(), "float64")
     x = normal(2, 3, 4, requires_grad=True)
@@ -214,10 +214,10 @@ def test_initialisation_is_that_of_gpt_2():
     manual_seed(1)
     block = Block(MultiHeadAttention(128, 4), FeedForward(128, 512), 128)
     init_gpt2(block, n_layer=8)
-    calm = {"mixer.output", "mlp.down"}
+    residual = {"mixer.output", "mlp.down"}
     for name, module in block.named_modules():
         if isinstance(module, Linear):
-            deviation = 0.02 / math.sqrt(16) if name in calm else 0.02
+            deviation = 0.02 / math.sqrt(16) if name in residual else 0.02
             assert module.weight.numpy().std() == pytest.approx(deviation, rel=0.03), name
             assert abs(module.weight.numpy().mean()) < deviation / 20
             assert module.weight.dtype == np.float32
@@ -226,7 +226,7 @@ def test_initialisation_is_that_of_gpt_2():
     assert block.mixer_norm.bias.tolist() == [0.0] * 128
 
 
-def test_an_activation_that_does_not_exist():
+def test_an_unknown_activation_is_refused():
     with pytest.raises(ValueError, match="no activation 'silu', only gelu, gelu_tanh, relu"):
         FeedForward(4, 8, activation="silu")
 
@@ -247,11 +247,11 @@ def test_the_weights_shown_are_those_that_attention_uses(is_causal):
 
 
 @pytest.mark.parametrize("norm_first", [True, False])
-def test_where_the_norm_stands_decides_how_a_gradient_reaches_the_first_layer(norm_first):
-    """Parts that add nothing: through pre-norm blocks the gradient passes as it is, through post-norm ones changed."""
+def test_only_pre_norm_passes_gradients_to_the_first_layer_unchanged(norm_first):
+    """With parts that add nothing, gradients pass unchanged through pre-norm blocks but not through post-norm ones."""
     blocks = [Block(Rectify(), Rectify(), 6, norm_first=norm_first).to(here(), "float64") for _ in range(4)]
     for block in blocks:
-        block.mixer = block.mlp = Nought()
+        block.mixer = block.mlp = Zero()
     x, dy = normal(2, 3, 6, requires_grad=True), normal(2, 3, 6)
     y = x * 2.0
     for block in blocks:
@@ -260,7 +260,7 @@ def test_where_the_norm_stands_decides_how_a_gradient_reaches_the_first_layer(no
     assert np.allclose(x.grad.numpy(), 2 * dy.numpy()) == norm_first
 
 
-class Nought(Module):
+class Zero(Module):
     """A part of a block that adds nothing."""
 
     def forward(self, x, **ignored):

@@ -7,7 +7,6 @@ almost half of the work and of the memory. In bfloat16, flash_attention.py usual
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 import numpy as np
@@ -18,7 +17,7 @@ from tinygrad_lite.cuda.gemm import TYPES, gemm, laid_out
 from tinygrad_lite.cuda.launch import kernel, launch_rows, pack
 from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array, xp_of
-from tinygrad_lite.functional.attention import check_attention, scaled_dot_product_attention_composed
+from tinygrad_lite.functional.attention import check_attention, scale_of_scores, scaled_dot_product_attention_composed
 from tinygrad_lite.tensor import Tensor, node
 
 QUERIES = 256  # queries in a causal block
@@ -31,19 +30,22 @@ def scaled_dot_product_attention_cuda(
     mask: Tensor | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
+    scale: float | None = None,
 ) -> Tensor:
     """`scaled_dot_product_attention_composed` in one node, in blocks of queries or by flash_attention.py.
 
     Dropout drops other weights than on the CPU: see dropout.py.
     """
     if query.dtype.name not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
-        return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types
+        # mixed types
+        return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p, scale)
     check_attention(query, key, value, mask, dropout_p)
     given, kind = query.dtype, activation_type(query.dtype)
     q, k, v = (x.data.astype(kind, copy=False) for x in (query, key, value))
     use_flash = kind.name == "bfloat16" and fits_flash_attention(query, key, mask)
     version = flash_attention if use_flash else attention_by_blocks
-    y, backward = version(q, k, v, None if mask is None else mask.data, is_causal, next_dropout(dropout_p))
+    factor, mask = scale_of_scores(query, scale), None if mask is None else mask.data
+    y, backward = version(q, k, v, factor, mask, is_causal, next_dropout(dropout_p))
 
     def backward_as_given(dy):
         return tuple(gradient.astype(given, copy=False) for gradient in backward(dy))
@@ -52,12 +54,13 @@ def scaled_dot_product_attention_cuda(
 
 
 def attention_by_blocks(
-    q: Array, k: Array, v: Array, mask: Array | None, is_causal: bool, dropout: Dropout
+    q: Array, k: Array, v: Array, scale: float, mask: Array | None, is_causal: bool, dropout: Dropout
 ) -> tuple[Array, Callable]:
     """The result (B, H, T, D), and the function that maps its gradient to those of q, k and v; keeps the weights P.
 
     Args:
         q, k, v: (B, H, T or S, D) of one float type, in any layout.
+        scale: the factor of the scores.
         mask: truth values that broadcast to (B, H, T, S).
     """
     xp, kind = xp_of(q), q.dtype
@@ -65,7 +68,6 @@ def attention_by_blocks(
     # it, and each of the products below would copy them.
     q, k, v = (laid_out(x)[0] for x in (q, k, v))
     (batch, heads, t, width), s = q.shape, k.shape[2]
-    scale = 1 / math.sqrt(width)
     ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
     mask = None if mask is None else xp.broadcast_to(mask, (batch, heads, t, s))
     out = xp.empty((batch, heads, t, width), kind)

@@ -18,7 +18,6 @@ Reference: Dao et al. 2022 (arXiv:2205.14135), algorithms 1 and 4; Dao 2023 (arX
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -38,12 +37,13 @@ def fits_flash_attention(query: Tensor, key: Tensor, mask: Tensor | None) -> boo
 
 
 def flash_attention(
-    q: Array, k: Array, v: Array, mask: Array | None, is_causal: bool, dropout: Dropout
+    q: Array, k: Array, v: Array, scale: float, mask: Array | None, is_causal: bool, dropout: Dropout
 ) -> tuple[Array, Callable]:
     """The result (B, H, T, D), laid out as (B, T, H, D), and the function that maps its gradient to those of q, k, v.
 
     Args:
         q, k, v: (B, H, T or S, D) of bfloat16, in any layout; they are copied if their rows are not contiguous.
+        scale: the factor of the scores.
         mask: truth values that broadcast to (B, 1, 1, S).
     """
     xp = xp_of(q)
@@ -53,7 +53,7 @@ def flash_attention(
     mask = None if mask is None else xp.broadcast_to(mask, (batch, 1, 1, s))
     given = [*laid(q), *laid(k), *laid(v), mask, *((0, 0) if mask is None else (mask.strides[0], mask.strides[3]))]
     ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
-    numbers = (heads, t, s, ahead, 1 / math.sqrt(width), dropout.key, dropout.drop_below, dropout.keep_scale)
+    numbers = (heads, t, s, ahead, scale, dropout.key, dropout.drop_below, dropout.keep_scale)
     steps, has_dropout = dict(zip(("forward", "backward"), STEPS[width], strict=True)), int(dropout.drop_below > 0)
 
     def kernel_of(way: str, name: str) -> Callable:

@@ -46,6 +46,7 @@ def scaled_dot_product_attention_composed(
     mask: Tensor | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
+    scale: float | None = None,
 ) -> Tensor:
     """softmax(Q K^T / sqrt(D)) V.
 
@@ -56,11 +57,12 @@ def scaled_dot_product_attention_composed(
         is_causal: query t sees only the keys s <= t + S - T. The last query sees all of them, so the rule also holds
             when T new positions follow S - T cached ones (torch aligns the first query with the first key instead).
         dropout_p: probability of dropping a weight after the softmax.
+        scale: the factor of the scores Q K^T; None: 1 / sqrt(D).
     Returns: (B, H, T, D).
     Raises: ValueError if shapes, mask or probability do not fit.
     """
     check_attention(query, key, value, mask, dropout_p)
-    scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]))
+    scores = query @ key.transpose(-2, -1) * scale_of_scores(query, scale)
     if is_causal:
         t, s = scores.shape[-2:]
         seen = Tensor.ones(t, s, dtype=np.bool_, device=query.device).tril(s - t)
@@ -68,6 +70,11 @@ def scaled_dot_product_attention_composed(
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     return dropout_composed(softmax_composed(scores), dropout_p) @ value
+
+
+def scale_of_scores(query: Tensor, scale: float | None) -> float:
+    """The factor of the scores, with the meaning of None resolved."""
+    return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
 
 
 def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout_p: float) -> None:
@@ -100,6 +107,7 @@ def scaled_dot_product_attention_fused(
     mask: Tensor | None = None,
     is_causal: bool = False,
     dropout_p: float = 0.0,
+    scale: float | None = None,
 ) -> Tensor:
     """`scaled_dot_product_attention_composed` in one node that keeps P.
 
@@ -112,12 +120,13 @@ def scaled_dot_product_attention_fused(
     of each row.
     """
     if query.dtype.kind != "f" or query.dtype != key.dtype or key.dtype != value.dtype:
-        return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p)  # mixed types
+        # mixed types
+        return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p, scale)
     check_attention(query, key, value, mask, dropout_p)
     q, k, v = query.data, key.data, value.data
     batch, heads, t, width = q.shape
     s = k.shape[2]
-    scale = q.dtype.type(1 / math.sqrt(width))
+    scale = q.dtype.type(scale_of_scores(query, scale))
     hidden = None if mask is None else np.broadcast_to(~mask.data, (batch, heads, t, s))
     kept = keep_mask((batch, heads, t, s), dropout_p) * q.dtype.type(1 / (1 - dropout_p)) if dropout_p else None
     weights = []  # P, block by block, without the keys that no query of the block can see

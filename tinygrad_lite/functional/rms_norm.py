@@ -71,7 +71,7 @@ def rms_norm_fused(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -
         dw = sum_over(dx, (0,))
         along_h = (dx @ w) / width  # mean(dh * h)
         np.multiply(dy, w, out=dx)  # dh
-        np.multiply(h, along_h[:, None], out=h)  # the graph is walked only once, so nobody needs h again
+        np.multiply(h, along_h[:, None], out=h)  # the graph is walked only once, so h is not needed again
         dx -= h
         dx *= r[:, None]
         return dx.reshape(shape), dw

@@ -145,6 +145,7 @@ def one_axis(axis: int, ndim: int, op: str) -> int:
 
 
 def as_axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
+    """One axis, several, or None for all of them, as a tuple of numbers from 0 to ndim - 1."""
     if axis is None:
         return tuple(range(ndim))
     if isinstance(axis, int):

@@ -1,4 +1,4 @@
-"""Functions applied to each element: exp, log, tanh, erf, relu and the like."""
+"""Functions applied to each element, such as exp, log, tanh, erf and relu; copies, and moves to another device."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     @dataclass(frozen=True)
     class TinyConfig(ModelConfig):
-        vocab_size: int = option(MISSING, "tokens of the vocabulary", low=1, high=MOST_TOKENS)
+        vocab_size: int = option(MISSING, "tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
         n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
         dropout: float = option(0.0, "probability of dropping an element", low=0.0, below=1.0, group="training")
 
@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Self, get_type_hints
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import allowed, base_type, check
 
-MOST_TOKENS = 10_000_000  # in a vocabulary
+MAX_VOCAB_SIZE = 10_000_000
 
 
 class ModelConfig:

@@ -106,7 +106,9 @@ class RunSetup:
         try:
             optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
         except ValueError as error:
-            raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
+            raise OptionError(
+                f"cannot resume from {self.folder.last}: {error}; was --optimizer or --ema_decay changed?"
+            ) from None
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
             say("warning: this is not the text on which the run was trained so far")
         self.folder.rewind(self.checkpoint.step)
@@ -258,7 +260,7 @@ def number_of_workers(options: TrainOptions) -> int:
 
     Raises: OptionError if there are more than can share a batch.
     """
-    limit = options.most_workers() if options.device == "cpu" else 1
+    limit = options.max_workers() if options.device == "cpu" else 1
     if options.workers > limit:
         reason = "each needs a part of the batch" if options.device == "cpu" else "one keeps a GPU busy"
         raise OptionError(f"--workers {options.workers}: {reason}; use at most {limit}")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import option
 
-# Surrogates too: bytes that are not UTF-8 arrive as these. No NUL: with it the system ends every word.
+# With surrogates, as which bytes that are not UTF-8 arrive; without NUL, which ends every argument.
 TEXT = st.text(st.characters(exclude_categories=(), exclude_characters="\0"))
 
 
@@ -17,7 +17,7 @@ class Options:
     batch_size: int = option(12, "how many at once", unit="sequences per micro-step", low=1, high=4096)
     temperature: float = option(0.8, "flatness of the distribution", low=0.0, group="sampling")
     top_p: float = option(1.0, "mass to draw from", above=0.0, high=1.0, group="sampling")
-    beta2: float = option(0.99, "a memory that is not for ever", low=0.0, below=1.0, group="training")
+    beta2: float = option(0.99, "decay of an average", low=0.0, below=1.0, group="training")
     bias: bool = option(False, "have one, as well-known-first-papers", group="model")
     compile_cache: bool = option(True, "keep one", hidden=True)
     out_dir: str = option("", "where to; empty: out", group="run")

@@ -34,7 +34,7 @@ def complaint(*argv: str, **settings) -> str:
     return str(caught.value)
 
 
-# --- what is understood ---------------------------------------------------------------------------------------
+# --- what is accepted -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def complaint(*argv: str, **settings) -> str:
         (["--max_iters", "1e3"], {"max_iters": 1000}),
         (["--max_iters", "1_000"], {"max_iters": 1000}),
         (["--max_iters", "12.0"], {"max_iters": 12}),
-        (["--max_iters", "1e23"], {"max_iters": 10**23}),  # by way of float it would be 99999999999999991611392
+        (["--max_iters", "1e23"], {"max_iters": 10**23}),  # as a float it would be 99999999999999991611392
         (["--temperature", "3"], {"temperature": 3.0}),
         (["--temperature", "1e-3"], {"temperature": 0.001}),
         (["--cutoff", "-1.5"], {"cutoff": -1.5}),
@@ -80,7 +80,7 @@ def complaint(*argv: str, **settings) -> str:
         (["--decay_iters", "7", "--name", "Faust"], {"decay_iters": 7, "name": "Faust"}),
     ],
 )
-def test_what_is_given_is_understood_and_nothing_else_is_there(argv, values):
+def test_the_parsed_values_are_exactly_those_given(argv, values):
     parsed = parse(*argv)
     assert parsed.values == values
     assert {name: type(value) for name, value in parsed.values.items()} == {n: type(v) for n, v in values.items()}
@@ -95,7 +95,7 @@ def test_the_positional_may_stand_anywhere_that_is_not_a_value(argv):
     assert parsed.values == {"bias": True}
 
 
-def test_a_command_line_is_split_before_anything_is_known_to_be_right():
+def test_a_command_line_is_split_before_it_is_checked():
     argv = "tiny --bias tiny --bias=x --text a b --wandb-project owt --max_iters=1 end --out_dir --help x".split()
     assert [(part.name, part.words) for part in split_command_line(argv, Options)] == [
         ("", ["tiny"]),
@@ -188,11 +188,11 @@ def test_ignored_options_are_accepted_with_a_note(argv, notes):
         (["--max_iters=a\nb"], r"--max_iters 'a\nb': must be a whole number, at least 0 (steps)"),
     ],
 )
-def test_a_mistake_is_one_sentence(argv, message):
+def test_a_mistake_gives_one_sentence(argv, message):
     assert complaint(*argv) == message
 
 
-def test_there_may_be_several_positionals():
+def test_several_positionals_may_be_allowed():
     parsed = parse("one", "--max_iters", "5", "two", "three", several=True)
     assert parsed.positionals == ["one", "two", "three"]
     assert complaint("one", "two").startswith("unexpected argument 'two'")
@@ -207,7 +207,7 @@ def test_a_long_value_is_cut_short():
     assert re.match(r"--max_iters 9{57}\.\.\.: must be", message)
 
 
-def test_a_whole_number_too_large_for_a_float():
+def test_a_whole_number_too_large_for_a_float_is_accepted():
     digits = "9" * 400
     assert parse("--max_iters", digits).values == {"max_iters": int(digits)}
     assert "must be a finite number" in complaint("--temperature", digits)
@@ -249,7 +249,7 @@ def test_help_shows_every_option_with_type_unit_and_default(monkeypatch, capsys)
         "--batch_size INT": "how many at once (sequences per micro-step, default 12)",
         "--temperature FLOAT": "flatness of the distribution (default 0.8)",
         "--top_p FLOAT": "mass to draw from (default 1.0)",
-        "--beta2 FLOAT": "a memory that is not for ever (default 0.99)",
+        "--beta2 FLOAT": "decay of an average (default 0.99)",
         "--bias [true|false]": "have one, as well-known-first-papers (default false)",
         "--out_dir TEXT": "where to; empty: out",
         "--device {cpu,cuda,auto}": "where to compute (default cpu)",
@@ -265,7 +265,7 @@ def test_help_shows_every_option_with_type_unit_and_default(monkeypatch, capsys)
 
 
 @pytest.mark.parametrize("columns", [40, 60, 80, 100, 110, 300])
-def test_help_fits_the_terminal_and_loses_nothing(monkeypatch, capsys, columns):
+def test_help_fits_the_terminal_and_omits_nothing(monkeypatch, capsys, columns):
     epilog = "Presets:\n  tiny        " + "very " * 40 + "small\n\n  big         not at all"
     settings = {"positional": None, "epilog": epilog, "description": "Train a model. " * 20}
     page = help_text(monkeypatch, capsys, columns, **settings)
@@ -289,7 +289,7 @@ def test_the_version_can_be_asked_for(capsys):
     assert (stop.value.code, capsys.readouterr().out) == (0, f"train.py of tinygrad_lite {tinygrad_lite.__version__}\n")
 
 
-def test_help_prints_on_a_terminal_that_lacks_a_letter(monkeypatch, tmp_path):
+def test_help_prints_on_a_terminal_without_umlauts(monkeypatch, tmp_path):
     with open(tmp_path / "out", "w", encoding="ascii") as out:
         monkeypatch.setattr("sys.stdout", out)
         with pytest.raises(SystemExit):
@@ -331,7 +331,7 @@ VALUES = st.fixed_dictionaries(
 
 
 @given(values=VALUES, dashes=st.booleans())
-def test_every_value_comes_back_from_the_command_line(values, dashes):
+def test_every_value_survives_the_command_line(values, dashes):
     argv = []
     for name, value in values.items():
         text = value[0] if isinstance(value, list) else str(value)
@@ -342,7 +342,7 @@ def test_every_value_comes_back_from_the_command_line(values, dashes):
 
 
 @given(files=st.lists(TEXT.filter(lambda text: not text.startswith("--")), min_size=1), number=st.integers())
-def test_every_list_comes_back_from_the_command_line(files, number):
+def test_every_list_survives_the_command_line(files, number):
     argv = ["--many", *files, "--whole", str(number)]
     parsed = parse_command_line(Free, argv, prog="p", description="")
     assert parsed.values == {"many": files, "whole": number}
@@ -357,7 +357,7 @@ ARGUMENTS = st.builds("--{}".format, NAMES) | st.builds("--{}={}".format, NAMES,
 
 @given(argv=st.lists(ARGUMENTS, max_size=6))
 @example(argv=["--max_iters", "9" * 5000])
-def test_any_command_line_is_understood_or_refused_in_one_line(argv):
+def test_any_command_line_is_parsed_or_refused_in_one_line(argv):
     asks = ("-h", "--help", "--version")
     parsed = result_or_message(parse, *(word for word in argv if word.partition("=")[0] not in asks))
     if isinstance(parsed, str):

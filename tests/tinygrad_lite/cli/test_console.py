@@ -1,4 +1,4 @@
-"""How a command ends, and what it says then."""
+"""How a command ends: its exit status and its message."""
 
 import errno
 import os
@@ -11,7 +11,7 @@ from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CheckpointError, DecodingError, OptionError
 
 
-def test_words_for_people_go_to_stderr(capsys):
+def test_messages_go_to_stderr(capsys):
     say("two", "words")
     assert capsys.readouterr() == ("", "two words\n")
 
@@ -27,7 +27,7 @@ def test_words_for_people_go_to_stderr(capsys):
         (KeyboardInterrupt(), 130, "\nmake: stopped\n"),
     ],
 )
-def test_what_a_user_can_mend_is_one_sentence_and_a_status(error, status, said, capsys):
+def test_errors_of_the_user_give_one_sentence_and_a_status(error, status, said, capsys):
     def main(argv):
         raise error
 
@@ -37,7 +37,7 @@ def test_what_a_user_can_mend_is_one_sentence_and_a_status(error, status, said, 
     assert capsys.readouterr() == ("", said)
 
 
-def test_main_gets_the_command_line_and_its_status_is_the_command_s(monkeypatch):
+def test_main_gets_the_command_line_and_returns_the_exit_status(monkeypatch):
     monkeypatch.setattr("sys.argv", ["make", "a", "b"])
     with pytest.raises(SystemExit) as stopped:
         run_command("make", lambda argv: 7 if argv == ["a", "b"] else 8)
@@ -49,7 +49,7 @@ def test_a_mistake_in_the_code_keeps_its_traceback():
         run_command("make", lambda argv: 1 // 0)
 
 
-def test_a_reader_that_goes_away_ends_the_command_without_a_word():
+def test_a_closed_pipe_ends_the_command_silently():
     code = (
         "from tinygrad_lite.cli.console import run_command\n"
         "def main(argv):\n"
@@ -65,8 +65,8 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word():
     assert process.wait() == 141
 
 
-def test_windows_calls_a_reader_that_went_away_an_invalid_argument():
-    """But it calls a forbidden file name so, too."""
+def test_a_closed_pipe_on_windows_is_an_invalid_argument():
+    """A forbidden file name is one too, but has a path."""
     code = (
         "import errno, sys\n"
         "from tinygrad_lite.cli import console\n"

@@ -169,7 +169,7 @@ TOML = st.recursive(
 
 @given(values=st.dictionaries(st.sampled_from([field.name for field in fields(Options)]) | TEXT, TOML, max_size=4))
 @example(values={"temperature": 10**400})
-def test_any_preset_is_understood_or_refused_in_one_line(values):
+def test_any_preset_is_accepted_or_refused_in_one_line(values):
     options = result_or_message(build, Options, ("preset", values))
     if isinstance(options, str):
         assert options.isprintable()
@@ -178,7 +178,7 @@ def test_any_preset_is_understood_or_refused_in_one_line(values):
 
 
 @given(content=st.binary(max_size=40) | TOML.map(lambda value: f"a = {value!r}\n".encode("utf-8", "replace")))
-def test_any_file_is_a_preset_or_refused_in_one_line(tmp_path_factory, content):
+def test_any_file_is_read_as_a_preset_or_refused_in_one_line(tmp_path_factory, content):
     path = tmp_path_factory.mktemp("preset") / "p.toml"
     preset = result_or_message(read_preset, write(path, content))
     assert isinstance(preset, dict) or "\n" not in preset

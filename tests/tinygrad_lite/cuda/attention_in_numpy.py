@@ -99,5 +99,5 @@ def on_device(array: np.ndarray, device: str) -> Tensor:
 
 
 def relative_error(actual: np.ndarray, expected: np.ndarray) -> float:
-    """|actual - expected| / |expected|, lengths of the whole arrays."""
+    """|actual - expected| / |expected|, with the norms of the whole arrays."""
     return float(np.linalg.norm(np.asarray(actual, np.float64) - expected) / max(np.linalg.norm(expected), 1e-30))

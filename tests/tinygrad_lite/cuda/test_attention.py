@@ -23,7 +23,7 @@ from tinygrad_lite.cuda.precision import precision
 from tinygrad_lite.device import get_device, random_key
 from tinygrad_lite.functional.registry import composed
 
-# Rounding: 2^-53, 2^-24 and 2^-9 of a number; scores and weights are rounded too, so a few of them come together.
+# Rounding errors are 2^-53, 2^-24 and 2^-9 of a number; scores and weights are rounded too, so some of them add up.
 TOLERANCE = {"float64": 1e-14, "float32": 2e-6, "bfloat16": 8e-3}
 rng = np.random.default_rng(5)
 
@@ -39,7 +39,7 @@ def assert_right(arrays, device, tolerance, version=F.scaled_dot_product_attenti
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize(("t", "s"), [(5, 5), (3, 9), (8, 6), (1, 7), (7, 1), (40, 40)])
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_equals_the_formulas(cuda, kind, t, s, is_causal):
+def test_attention_follows_its_formulas(cuda, kind, t, s, is_causal):
     arrays = inputs(2, 3, t, s, 6, kind, of_heads=True)
     mask = rng.random((2, 1, t, s)) < 0.7
     assert_right(arrays, cuda, TOLERANCE[kind], is_causal=is_causal)
@@ -48,7 +48,7 @@ def test_equals_the_formulas(cuda, kind, t, s, is_causal):
 
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize("queries", [1, 3, 8])
-def test_blocks_of_queries(cuda, kind, queries, monkeypatch):
+def test_blocks_of_queries_give_the_same_results(cuda, kind, queries, monkeypatch):
     monkeypatch.setattr(chapter, "QUERIES", queries)
     for t, s in ((8, 9), (7, 12), (9, 4)):
         arrays = inputs(2, 2, t, s, 8, kind)
@@ -57,11 +57,11 @@ def test_blocks_of_queries(cuda, kind, queries, monkeypatch):
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 6, 8), (2, 1, 1, 8), (1, 3, 6, 1), (6, 8), (8,), (), (3, 1, 8)])
-def test_masks_that_broadcast(cuda, shape):
+def test_masks_may_broadcast(cuda, shape):
     assert_right(inputs(2, 3, 6, 8, 4, "float64"), cuda, 1e-14, mask=rng.random(shape) < 0.6)
 
 
-def test_a_mask_with_strides(cuda):
+def test_a_mask_may_have_strides(cuda):
     mask = (rng.random((8, 6, 3, 2)) < 0.6).transpose(3, 2, 1, 0)
     assert_right(inputs(2, 3, 6, 8, 4, "float32"), cuda, 2e-6, mask=mask)
 
@@ -69,7 +69,7 @@ def test_a_mask_with_strides(cuda):
 @pytest.mark.parametrize("kind", TOLERANCE)
 @pytest.mark.parametrize(("batch", "t", "s"), [(0, 3, 4), (2, 0, 4), (2, 3, 0), (2, 0, 0)])
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_empty_arrays(cuda, kind, batch, t, s, is_causal):
+def test_empty_arrays_give_zeros(cuda, kind, batch, t, s, is_causal):
     arrays = inputs(batch, 2, t, s, 4, kind)
     for array in outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=is_causal, dropout_p=0.5).values():
         assert not array.any()
@@ -86,7 +86,7 @@ def test_a_query_that_may_attend_to_no_key_gets_zeros(cuda, kind):
     assert all(np.isfinite(array.astype(np.float64)).all() for array in found.values())
 
 
-def test_nan_in_a_query_reaches_no_other_query(cuda):
+def test_nan_in_a_query_affects_no_other_query(cuda):
     arrays = inputs(1, 2, 6, 6, 4, "float32")
     expected = attention(**vars(arrays), is_causal=True)["result"]
     arrays.query[0, 0, 3] = np.nan
@@ -106,14 +106,14 @@ def test_an_infinite_score_gives_nan_as_on_the_cpu(cuda):
     np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
 
 
-def test_scores_of_ten_thousand(cuda):
+def test_scores_of_ten_thousand_do_not_overflow(cuda):
     arrays = inputs(1, 2, 4, 4, 4, "float64")
     arrays.query *= 1e4
     assert_right(arrays, cuda, 1e-12)
 
 
 @pytest.mark.parametrize("kind", ["float32", "bfloat16"])
-def test_a_gradient_of_any_layout(cuda, kind):
+def test_a_gradient_may_have_any_layout(cuda, kind):
     arrays = inputs(2, 2, 5, 5, 4, kind)
     x = [leaf(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
     y = F.scaled_dot_product_attention(*(tensor.cast(arrays.dy.dtype) for tensor in x), is_causal=True)
@@ -126,7 +126,7 @@ def test_a_gradient_of_any_layout(cuda, kind):
 
 
 @pytest.mark.parametrize("name", ["tf32", "bfloat16"])
-def test_other_precisions(cuda, name):
+def test_other_precisions_have_their_errors(cuda, name):
     arrays = inputs(2, 2, 12, 12, 8, "float32", of_heads=True)
     expected = attention(**vars(arrays), is_causal=True)
     with precision(name):
@@ -152,8 +152,8 @@ def test_philox_gives_the_published_numbers():
     assert [f"{word:08x}" for word in philox(0, np.uint64([0]))[0]] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
 
 
-def test_the_share_of_dropped_weights(cuda):
-    """Of weights that are all 1/S and values that are unit vectors, the result shows which were dropped."""
+def test_dropout_drops_the_right_share_of_weights(cuda):
+    """With weights of 1/S and unit vectors as values, the result shows which weights were dropped."""
     s = 64
     query, key = np.zeros((2, 4, 50, s), np.float32), np.zeros((2, 4, s, s), np.float32)
     value = key + np.eye(s, dtype=np.float32)
@@ -164,7 +164,7 @@ def test_the_share_of_dropped_weights(cuda):
     assert abs((weights == 0).mean() - 0.25) < 0.01  # four standard deviations of 25,600 random numbers are 0.011
 
 
-def test_the_same_bytes_in_each_run(cuda):
+def test_every_run_gives_the_same_bytes(cuda):
     arrays = inputs(2, 2, 9, 9, 4, "bfloat16", of_heads=True)
     first, second, other = (
         outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.5, seed=seed)

@@ -12,7 +12,7 @@ FLOATS = [case for case in CASES if case.gradient and all(x.dtype.kind == "f" fo
 
 
 @each_of(FLOATS)
-def test_values_and_gradients(case, cuda):
+def test_values_and_gradients_are_those_of_rounded_inputs(case, cuda):
     for arrays in case.samples:
         leaves = [Tensor(x.astype(np.float32), device=cuda, requires_grad=True) for x in arrays]
         y = case.fn(*(x.cast(bfloat16()) for x in leaves))

@@ -1,7 +1,6 @@
 """Every kernel, for all types that the project requests, is compiled by NVIDIA's compiler; no GPU is needed.
 
-The types are recorded: tiny models train, all operations run in all their cases, and the kernels that they get do
-nothing, so nothing is computed meanwhile.
+The types are recorded: tiny models train and all operations run in all their cases, with kernels that do nothing.
 """
 
 import ast
@@ -56,7 +55,7 @@ def use_everything(device: str) -> None:
 
 @pytest.fixture(scope="module")
 def requested() -> dict[Compiled, set[str]]:
-    """Which kernels of which sources are requested, with which options."""
+    """The names of the requested kernels, by source and options."""
     found: dict[Compiled, set[str]] = {}
 
     def get_function(self, name):
@@ -78,7 +77,7 @@ def test_every_kernel_is_requested(requested):
 
 
 def variants(requested: dict[Compiled, set[str]]) -> Iterator[Compiled]:
-    """What was requested, also with the other PACK, which depends on where an array begins."""
+    """The requested sources, also with the other PACK, which depends on the address of an array."""
     seen = set()
     for text, options in requested:
         packs = [("-DPACK=4", one) for one in ("-DPACK=1", "-DPACK=4")] if "-DPACK=4" in options else [("", "")]
@@ -90,7 +89,7 @@ def variants(requested: dict[Compiled, set[str]]) -> Iterator[Compiled]:
 
 
 def compiled(text: str, options: tuple[str, ...]) -> str:
-    """What NVIDIA's compiler says about a source."""
+    """The log of NVIDIA's compiler for a source."""
     from cupy.cuda import nvrtc
 
     program = nvrtc.createProgram(text, "kernels.cu", [], [])
@@ -106,9 +105,9 @@ def compiled(text: str, options: tuple[str, ...]) -> str:
 
 @pytest.mark.parametrize("architecture", [pytest.param("sm_80", marks=pytest.mark.slow), "sm_90"])
 def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(requested, architecture):
-    """Numbers that do not fit into registers would go to memory, which is hundreds of times slower.
+    """Numbers that do not fit into registers go to memory, which is hundreds of times slower.
 
-    Up to four of a thread may, in a kernel that limits its registers so that more blocks fit at once.
+    At most four numbers of a thread may, in a kernel that limits its registers so that more blocks run at once.
     """
     pytest.importorskip("cupy")
     work = [(text, (f"--gpu-architecture={architecture}", *options)) for text, options in variants(requested)]
@@ -127,7 +126,7 @@ def test_every_kernel_compiles_and_keeps_its_numbers_in_registers(requested, arc
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.name)
-def test_parameters_are_integers_doubles_and_pointers(path):
+def test_kernels_take_only_integers_doubles_and_pointers(path):
     """launch() passes only these three types; sizes may exceed the range of an int."""
     text = launch.source(path.stem)
     kernels = KERNEL.findall(text)
@@ -138,7 +137,7 @@ def test_parameters_are_integers_doubles_and_pointers(path):
 
 
 def test_every_source_is_used():
-    """By one of the modules beside it. (A test above checks the same for every kernel.)"""
+    """A module in the same folder uses it. (A test above checks the same for every kernel.)"""
     nodes = [node for tree in MODULES.values() for node in ast.walk(tree)]
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "kernel"]
     patterns = []

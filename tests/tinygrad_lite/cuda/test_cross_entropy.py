@@ -51,8 +51,8 @@ def test_logits_and_targets_need_not_be_contiguous(cuda):
 
 
 @pytest.mark.parametrize("width", [1, 2, 31, 33, 64, 65, 128, 255, 257, 1024, 1025, 4100])
-def test_all_widths_and_more_rows_than_one_block(width, cuda):
-    """Packs of four and single numbers; rows that a warp fetches at once, and longer rows."""
+def test_all_widths_equal_the_reference_version(width, cuda):
+    """Packs of four and single numbers; rows that a warp fetches at once and longer ones; several blocks of rows."""
     logits, targets = rng.standard_normal((9, width)).astype(np.float32), rng.integers(0, width, 9)
     for smoothing in (0.0, 0.1):
         assert_as_composed(logits, targets, cuda, 1e-5, label_smoothing=smoothing, reduction="none", dy=np.arange(9))
@@ -60,14 +60,14 @@ def test_all_widths_and_more_rows_than_one_block(width, cuda):
 
 
 @pytest.mark.parametrize("rows", [1, 33, 1100])
-def test_the_mean_of_many_rows(rows, cuda):
+def test_the_mean_of_many_rows_equals_the_reference_version(rows, cuda):
     logits, targets = rng.standard_normal((rows, 3)), rng.integers(0, 3, rows)
     targets[rows // 2 :: 5] = -100
     assert_as_composed(logits, targets, cuda, 1e-12)
     assert_as_composed(logits, targets, cuda, 1e-12, reduction="sum", dy=0.25)
 
 
-def test_rows_that_do_not_begin_at_a_multiple_of_a_pack(cuda):
+def test_rows_need_not_begin_at_a_multiple_of_a_pack(cuda):
     whole = Tensor(rng.standard_normal((4, 9)).astype(np.float32)).to(cuda)
     part, targets = whole.data.reshape(-1)[1:33].reshape(4, 8), rng.integers(0, 8, 4)
     y = F.cross_entropy(Tensor.wrap(part), Tensor(targets).to(cuda))
@@ -86,21 +86,21 @@ def test_the_largest_logit_may_come_first_last_or_anywhere(cuda):
     assert_as_composed(rising, np.array([10]), cuda, 1e-6, label_smoothing=0.1)
 
 
-def test_large_logits_lose_no_more_digits_than_in_the_reference_version(cuda):
+def test_large_logits_are_as_accurate_as_in_the_reference_version(cuda):
     logits = rng.standard_normal((5, 700)).astype(np.float32) + np.float32(1e4)
     for smoothing in (0.0, 0.2, 1.0):
         assert_as_composed(logits, rng.integers(0, 700, 5), cuda, 2e-6, label_smoothing=smoothing)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_nan_and_infinity_as_in_the_reference_version(smoothing, cuda):
+def test_nan_and_infinity_are_treated_as_in_the_reference_version(smoothing, cuda):
     logits = rng.standard_normal((7, 40)).astype(np.float32)
     logits[0, 3] = math.nan
     logits[1, 39] = math.inf
     logits[2, 5] = math.inf  # the target's
     logits[3, 5] = -math.inf  # the target's
     logits[4, 8:] = -math.inf  # all of some threads
-    logits[5, :20] = -math.inf  # those that a thread sees first
+    logits[5, :20] = -math.inf  # the first ones of each thread
     targets = np.full(7, 5)
     targets[5] = 30
     options = {"label_smoothing": smoothing, "reduction": "none", "dy": np.linspace(0.5, 2, 7)}
@@ -110,7 +110,7 @@ def test_nan_and_infinity_as_in_the_reference_version(smoothing, cuda):
     assert np.isnan(d_logits).all()
 
 
-def test_ignored_rows_are_not_even_read(cuda):
+def test_ignored_rows_are_not_read(cuda):
     logits = np.full((3, 50), math.nan, np.float32)
     logits[1] = 0.0
     y, d_logits = loss_and_gradient(F.cross_entropy, logits, [-100, 7, -100], cuda)
@@ -154,7 +154,7 @@ def test_float16_is_rejected_as_on_the_cpu(cuda):
         F.cross_entropy(Tensor.zeros(3, 4).to(cuda).cast(np.float16), Tensor([0, 1, 2]).to(cuda))
 
 
-def test_the_same_bytes_each_time_and_logits_unchanged(cuda):
+def test_every_run_gives_the_same_bytes_and_leaves_the_logits_unchanged(cuda):
     logits = rng.standard_normal((50, 77)).astype(np.float32)
     targets = rng.integers(0, 77, 50)
     first, again = (loss_and_gradient(F.cross_entropy, logits, targets, cuda) for _ in range(2))
@@ -174,6 +174,6 @@ def test_the_same_bytes_each_time_and_logits_unchanged(cuda):
         ((2, 5), [0, 1], {"label_smoothing": 1.5}, "label_smoothing must be in"),
     ],
 )
-def test_arguments_that_do_not_fit(logits, targets, options, message, cuda):
+def test_invalid_arguments_are_refused(logits, targets, options, message, cuda):
     with pytest.raises(ValueError, match=f"cross_entropy: {message}"):
         F.cross_entropy(Tensor.zeros(*logits).to(cuda), Tensor(targets).to(cuda), **options)

@@ -1,4 +1,4 @@
-"""Dropout on a GPU: the random numbers bit for bit, and the masks made of them."""
+"""Dropout on a GPU: the random numbers bit for bit, and the masks made from them."""
 
 import math
 
@@ -71,7 +71,7 @@ def module(cuda):
 
 
 @pytest.mark.parametrize(("word", "expected"), KNOWN)
-def test_the_published_examples(cuda, word, expected):
+def test_philox_gives_the_published_numbers(cuda, word, expected):
     assert [int(x) for x in philox([word] * 4, [np.uint64(word)] * 2)] == expected
     out = get_device(cuda).xp.empty(4, np.int64)
     launch_elements(module(cuda).get_function("all_words"), 1, word, out)
@@ -79,7 +79,7 @@ def test_the_published_examples(cuda, word, expected):
 
 
 @pytest.mark.parametrize("first", [0, 3, 2**32 - 2, 2**34 - 5, 2**40 + 1])
-def test_the_words_of_elements_near_and_far(cuda, first):
+def test_random_words_depend_on_the_element_alone(cuda, first):
     out, key = get_device(cuda).xp.empty(300, np.int64), 0x8000_0001_DEAD_BEEF
     launch_elements(module(cuda).get_function("words_of"), 300, key - 2**64, first, out)
     expected = bits(first + np.arange(300), key)
@@ -89,8 +89,8 @@ def test_the_words_of_elements_near_and_far(cuda, first):
 
 @pytest.mark.parametrize("shape", [(), (1,), (3,), (4,), (7, 9), (2, 3, 4), (257, 4), (1025,), (0, 3)])
 @pytest.mark.parametrize(("dtype", "p"), [("float32", 0.3), ("float64", 0.5)])
-def test_the_mask_bit_for_bit(cuda, shape, dtype, p):
-    """Whether four elements or one are computed at a time, the same ones are dropped."""
+def test_the_mask_is_right_bit_for_bit(cuda, shape, dtype, p):
+    """The same elements are dropped whether four or one are computed at a time."""
     numbers = np.random.default_rng(1).standard_normal(shape).astype(dtype)
     x = Tensor(numbers, device=cuda, requires_grad=True)
     with random_key(5, 2):
@@ -105,8 +105,8 @@ def test_the_mask_bit_for_bit(cuda, shape, dtype, p):
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_kept_share_and_expectation(cuda, p):
-    """Of 20,000 elements the kept share is within 5 standard deviations of 1 - p; so the mean stays 1."""
+def test_the_kept_share_is_1_minus_p_and_the_mean_stays(cuda, p):
+    """Within 5 standard deviations, 1 - p of the 20,000 elements are kept and their mean stays 1."""
     with random_key(1):
         y = F.dropout(Tensor.ones(40, 500, device=cuda), p).numpy()
     deviation = math.sqrt(p * (1 - p) / y.size)
@@ -119,7 +119,7 @@ def test_the_four_words_of_one_count_are_independent():
     np.testing.assert_allclose(np.corrcoef(quads.T), np.eye(4), atol=0.025)  # 5 standard deviations of 1/sqrt(50,000)
 
 
-def test_each_call_has_its_own_mask_the_same_at_the_same_position(cuda):
+def test_each_call_has_its_own_mask_determined_by_the_key(cuda):
     def two_masks(*key):
         with random_key(*key):
             return [F.dropout(Tensor.ones(2000, device=cuda), 0.5).numpy() for _ in range(2)]
@@ -130,7 +130,7 @@ def test_each_call_has_its_own_mask_the_same_at_the_same_position(cuda):
         assert 0.4 < (first == other).mean() < 0.6
 
 
-def test_later_random_numbers_are_those_of_the_cpu(cuda):
+def test_later_random_numbers_equal_those_of_the_cpu(cuda):
     drawn = []
     for device in ("cpu", cuda):
         with random_key(4):
@@ -144,7 +144,7 @@ def test_no_mask_is_kept(cuda):
     assert kept_by(y._node.backward) == []
 
 
-def test_a_view_and_a_stretched_gradient(cuda):
+def test_a_view_and_a_stretched_gradient_are_accepted(cuda):
     whole = Tensor(np.arange(1.0, 35.0, dtype=np.float32), device=cuda)
     kept = mask((16,), 0.5, key_of(8))
     for part in (whole.data[1:17], whole.data[::2][:16]):  # between packs; with gaps
@@ -180,7 +180,7 @@ def test_p_0_returns_the_input_itself_and_integers_become_floats(cuda):
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, math.nan])
-def test_probabilities_out_of_range(cuda, p):
+def test_probabilities_out_of_range_are_refused(cuda, p):
     with pytest.raises(ValueError, match=r"dropout: p must be in \[0, 1\), not"):
         F.dropout(Tensor.ones(3, device=cuda), p)
 

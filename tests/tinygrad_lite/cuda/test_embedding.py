@@ -1,4 +1,4 @@
-"""Embeddings on a GPU: rows copied, and gradients summed run by run."""
+"""Embeddings on a GPU: rows are copied, and gradients summed over runs of equal tokens."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ rng = np.random.default_rng(6)
 
 @pytest.mark.parametrize("strided", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-6)])
-def test_it_equals_the_definition(cuda, dtype, tolerance, strided):
+def test_the_embedding_equals_its_definition(cuda, dtype, tolerance, strided):
     for arguments in CASES["embedding"].values():
         expected = outcome(embedding_composed, arguments, np.float64)
         expected = {key: array.astype(dtype) for key, array in expected.items()}
@@ -34,15 +34,15 @@ def texts():
     for lengths in ([1], [SEGMENT], [SEGMENT, SEGMENT], [SEGMENT - 1, 1], [SEGMENT - 1, 2], [SEGMENT + 1, SEGMENT - 1]):
         yield np.repeat(np.arange(len(lengths)), lengths)
     yield np.repeat([0, 1, 2, 3, 4, 6], [1, 3 * SEGMENT, SEGMENT - 2, 1, 2 * SEGMENT + 1, 1])
-    yield np.full(40 * SEGMENT + 5, 3)  # one token alone
+    yield np.full(40 * SEGMENT + 5, 3)  # a single token
     yield np.arange(7).repeat(SEGMENT // 8)
     yield rng.integers(0, 7, 1000)
     yield np.where(rng.random(2000) < 0.6, 2, rng.integers(0, 7, 2000))
 
 
 @pytest.mark.parametrize("width", [1, 4, 6, 132])
-def test_runs_of_every_length(cuda, width):
-    """dy are small integers, so sums in any order are exact."""
+def test_gradients_of_runs_of_every_length_are_exact(cuda, width):
+    """The numbers in dy are small integers, so sums in any order are exact."""
     for number, ids in enumerate(texts()):
         ids = rng.permutation(ids)
         dy = rng.integers(-8, 9, (len(ids), width)).astype(np.float32)
@@ -51,7 +51,7 @@ def test_runs_of_every_length(cuda, width):
         np.testing.assert_array_equal(gradient(cuda, ids, dy, 7), expected, err_msg=f"text {number}")
 
 
-def test_a_large_table(cuda):
+def test_a_large_table_is_read_and_gets_exact_gradients(cuda):
     ids = rng.integers(0, 50_000, (3, 200))
     ids[:, ::3] = 11
     weight = Tensor(rng.standard_normal((50_000, 8)).astype(np.float32), device=cuda, requires_grad=True)
@@ -79,7 +79,7 @@ def test_the_sum_is_float32_in_every_precision_and_the_same_each_time(cuda):
 
 @pytest.mark.parametrize("outside", [-1, 5, 2**31, 2**40, -(2**40)])
 @pytest.mark.parametrize("repeated", [1, 3 * SEGMENT])
-def test_a_token_that_is_not_in_the_table(cuda, outside, repeated):
+def test_a_token_outside_the_table_gives_nan_and_no_gradient(cuda, outside, repeated):
     """It is not checked, so there is no message: its row is NaN, and it gets no gradient."""
     ids = np.array([4, 0, *[outside] * repeated, 4])
     weight = Tensor(np.arange(20.0, dtype=np.float32).reshape(5, 4), device=cuda, requires_grad=True)
@@ -91,7 +91,7 @@ def test_a_token_that_is_not_in_the_table(cuda, outside, repeated):
     np.testing.assert_array_equal(weight.grad.numpy(), np.repeat([[1], [0], [0], [0], [2]], 4, axis=1))
 
 
-def test_a_table_without_rows(cuda):
+def test_a_table_without_rows_gives_nan(cuda):
     weight = Tensor.zeros(0, 4, device=cuda).requires_grad_()
     y = F.embedding(weight, Tensor([0, 1], device=cuda))
     assert np.isnan(y.numpy()).all()
@@ -107,7 +107,7 @@ def test_the_caller_may_write_into_the_tokens(cuda):
     assert weight.grad.tolist() == [[1, 1], [1, 1], [0, 0]]
 
 
-def test_tokens_in_any_layout(cuda):
+def test_tokens_may_have_any_layout(cuda):
     weight, ids = Tensor(rng.standard_normal((9, 3)), device=cuda), rng.integers(0, 9, (4, 5))
     turned = Tensor.wrap(Tensor(ids, device=cuda).data.T)
     np.testing.assert_array_equal(F.embedding(weight, turned).numpy(), weight.numpy()[ids.T])

@@ -1,4 +1,4 @@
-"""Finding CuPy and a GPU: each thing that can be missing has its own sentence."""
+"""Finding CuPy and a GPU: everything that can be missing has its own message."""
 
 import builtins
 import sys
@@ -84,7 +84,7 @@ def sentence():
 HERE = "device cuda: CuPy 14.2.0 is built for CUDA 13.2, the driver for CUDA 13.0, but "
 
 
-def test_no_cupy(pretend):
+def test_a_missing_cupy_is_reported(pretend):
     pretend(cupy=None, packages=())
     said = sentence()
     assert said.startswith('device cuda needs CuPy, which is not installed: pip install -e ".[cuda13]"')
@@ -96,7 +96,7 @@ def test_no_cupy(pretend):
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
-def test_a_cupy_that_cannot_be_imported(pretend, monkeypatch, wrapped):
+def test_a_cupy_that_cannot_be_imported_is_reported_with_the_reason(pretend, monkeypatch, wrapped):
     """CuPy wraps the reason in a page of advice; or a module that it needs is missing."""
     pretend()
     monkeypatch.delitem(sys.modules, "cupy")
@@ -119,28 +119,28 @@ def test_a_cupy_that_cannot_be_imported(pretend, monkeypatch, wrapped):
     assert 'pip install -e ".[cuda13]"' in said
 
 
-def test_two_cupys(pretend):
+def test_two_installed_cupys_are_reported(pretend):
     pretend(packages=("cupy-cuda12x", "cupy-cuda13x"))
     said = sentence()
     assert "cupy-cuda12x and cupy-cuda13x are both installed" in said
     assert "pip uninstall -y cupy-cuda12x cupy-cuda13x, and then pip install -e" in said
 
 
-def test_no_driver(pretend):
+def test_a_missing_driver_is_reported(pretend):
     pretend(driver=0, count=lambda: fail(CUDARuntimeError("cudaErrorInsufficientDriver: ...")))
     said = sentence()
     assert said.startswith("device cuda: CuPy 14.2.0 is built for CUDA 13.2, but there is no NVIDIA driver: install")
     assert "--device cpu" in said
 
 
-def test_an_old_driver(pretend):
+def test_an_old_driver_is_reported(pretend):
     pretend(driver=12040)
     assert sentence() == (
         "device cuda: CuPy 14.2.0 is built for CUDA 13.2, the driver for CUDA 12.4, which is too old: update the "
         "driver, or install the CuPy for the old one: pip uninstall -y cupy-cuda13x, and then pip install -e "
         '".[cuda12]"'
     )
-    pretend(driver=11080)  # no CuPy of today is built for that
+    pretend(driver=11080)  # no current CuPy is built for that
     assert sentence().endswith("the driver for CUDA 11.8, which is too old: update the driver")
 
 
@@ -151,7 +151,7 @@ def test_a_driver_may_be_newer_than_cupy_and_older_within_a_major_version(preten
 
 
 @pytest.mark.parametrize("made_for", [13020, 12090])
-def test_cublas_or_nvrtc_is_missing(made_for, pretend):
+def test_a_missing_cublas_or_nvrtc_is_reported(made_for, pretend):
     line = f'install it: pip install -e ".[cuda{made_for // 1000}]"'
     pretend(made_for=made_for, libraries=("nvrtc",))
     said = sentence()
@@ -163,7 +163,7 @@ def test_cublas_or_nvrtc_is_missing(made_for, pretend):
     assert said.endswith(line)
 
 
-def test_no_gpu(pretend, monkeypatch):
+def test_a_missing_gpu_is_reported(pretend, monkeypatch):
     pretend(count=lambda: 0)
     assert sentence() == f"{HERE}there is no GPU: use --device cpu"
     pretend(count=lambda: fail(CUDARuntimeError("cudaErrorNoDevice: no CUDA-capable device is detected")))
@@ -172,7 +172,7 @@ def test_no_gpu(pretend, monkeypatch):
     assert sentence() == f"{HERE}there is no GPU (CUDA_VISIBLE_DEVICES is ''): use --device cpu"
 
 
-def test_a_gpu_that_is_busy(pretend):
+def test_a_busy_gpu_is_reported(pretend):
     words = "cudaErrorDevicesUnavailable: CUDA-capable device(s) is/are busy or unavailable"
     for refusal in ("count", "memory"):
         pretend(**{refusal: lambda: fail(CUDARuntimeError(words))})
@@ -180,7 +180,7 @@ def test_a_gpu_that_is_busy(pretend):
         assert said.startswith(f"{HERE}the GPU cannot be used ({words}): nvidia-smi shows its state")
 
 
-def test_a_gpu_of_another_generation(pretend):
+def test_an_unsupported_gpu_is_reported(pretend):
     pretend(capability=(6, 1))
     assert sentence() == (
         f"{HERE}CUDA 13.2 no longer supports the Big GPU (compute capability 6.1): pip uninstall -y cupy-cuda13x, and "

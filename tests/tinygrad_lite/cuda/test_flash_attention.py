@@ -16,7 +16,7 @@ rng = np.random.default_rng(6)
 
 @pytest.fixture
 def only_flash(monkeypatch):
-    """Fail if any other version runs."""
+    """Make any other version fail."""
     monkeypatch.setattr(chapter, "attention_by_blocks", None)
 
 
@@ -31,14 +31,14 @@ def assert_right(arrays, device, tolerance=TOLERANCE, **options):
 
 @pytest.mark.parametrize(("t", "s"), [(1, 9), (1, 70), (70, 9), (64, 64), (65, 127), (130, 70)])
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_equals_the_formulas(cuda, only_flash, t, s, is_causal):
+def test_flash_attention_follows_its_formulas(cuda, only_flash, t, s, is_causal):
     arrays = inputs(1, 2, t, s, 32, "bfloat16", of_heads=True)
     assert_right(arrays, cuda, is_causal=is_causal)
 
 
 @pytest.mark.parametrize("s", [72, 69])  # four keys share random numbers, if S is a multiple of 4
 @pytest.mark.parametrize("is_causal", [False, True])
-def test_mask_and_dropout(cuda, only_flash, s, is_causal):
+def test_masks_and_dropout_follow_the_formulas(cuda, only_flash, s, is_causal):
     mask = np.arange(s) < np.array([30, s])[:, None, None, None]
     mask[:, ..., 3] = False
     arrays = inputs(2, 2, 67, s, 32, "bfloat16", of_heads=True)
@@ -46,19 +46,19 @@ def test_mask_and_dropout(cuda, only_flash, s, is_causal):
 
 
 @pytest.mark.parametrize("width", [64, 128])
-def test_other_head_widths(cuda, only_flash, width):
+def test_other_head_widths_follow_the_formulas(cuda, only_flash, width):
     arrays = inputs(1, 2, 70, 90, width, "bfloat16", of_heads=True)
     assert_right(arrays, cuda, is_causal=True)
 
 
 @pytest.mark.parametrize("shape", [(5,), (1, 5), (1, 1, 5), (2, 1, 1, 5), (1, 1, 1, 1), ()])
-def test_masks_of_keys(cuda, only_flash, shape):
+def test_masks_of_keys_may_broadcast(cuda, only_flash, shape):
     mask = np.array(rng.random(shape) < 0.7)
     assert_right(inputs(2, 1, 3, 5, 32, "bfloat16"), cuda, mask=mask)
 
 
 @pytest.mark.parametrize(("width", "shape"), [(48, (5,)), (32, (3, 5)), (32, (2, 1, 3, 1)), (32, (2, 1, 1, 5))])
-def test_what_does_not_fit_is_computed_in_blocks(cuda, width, shape, monkeypatch):
+def test_other_widths_and_masks_are_computed_in_blocks(cuda, width, shape, monkeypatch):
     taken = []
     by_blocks = chapter.attention_by_blocks
     monkeypatch.setattr(chapter, "attention_by_blocks", lambda *args: taken.append(1) or by_blocks(*args))
@@ -76,7 +76,7 @@ def test_queries_that_may_attend_to_no_key_get_zeros(cuda, only_flash):
     assert all(np.isfinite(array.astype(np.float32)).all() for array in found.values())
 
 
-def test_one_query_and_a_cache_of_keys(cuda, only_flash):
+def test_one_query_can_use_a_cache_of_keys(cuda, only_flash):
     """A cache has more room than it uses, and stores keys and values side by side."""
     arrays = inputs(2, 2, 1, 7, 32, "bfloat16")
     room = np.zeros((2, 2, 2, 10, 32), arrays.key.dtype)
@@ -87,7 +87,7 @@ def test_one_query_and_a_cache_of_keys(cuda, only_flash):
     assert relative_error(y.numpy(), attention(**vars(arrays))["result"]) < TOLERANCE
 
 
-def test_rows_that_begin_anywhere_are_copied(cuda, only_flash):
+def test_rows_at_any_address_are_copied(cuda, only_flash):
     arrays = inputs(1, 2, 5, 5, 32, "bfloat16")
     for name, array in vars(arrays).items():
         wide = np.zeros((*array.shape[:-1], 33), array.dtype)
@@ -108,7 +108,7 @@ def test_heads_are_not_copied(cuda, only_flash):
     assert all(tensor.grad.transpose(1, 2).data.flags.c_contiguous for tensor in x)
 
 
-def test_nan_in_a_query_reaches_no_other_query(cuda, only_flash):
+def test_nan_in_a_query_affects_no_other_query(cuda, only_flash):
     arrays = inputs(1, 2, 6, 6, 32, "bfloat16")
     expected = attention(**vars(arrays), is_causal=True)["result"]
     arrays.query[0, 0, 3] = np.nan
@@ -119,8 +119,8 @@ def test_nan_in_a_query_reaches_no_other_query(cuda, only_flash):
     assert relative_error(found[others], expected[others]) < TOLERANCE
 
 
-def test_one_key_leaves_no_choice(cuda, only_flash):
-    """The weight is 1 whatever the score, so no gradient goes to queries and keys."""
+def test_with_one_key_queries_and_keys_get_no_gradient(cuda, only_flash):
+    """The weight is 1 for any score, so queries and keys get no gradient."""
     arrays = inputs(1, 2, 70, 1, 32, "bfloat16")
     found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=False)
     np.testing.assert_array_equal(found["result"], np.broadcast_to(arrays.value, found["result"].shape))
@@ -128,7 +128,7 @@ def test_one_key_leaves_no_choice(cuda, only_flash):
         np.testing.assert_allclose(found[name], 0, atol=1e-4)
 
 
-def test_large_scores(cuda, only_flash):
+def test_large_scores_keep_their_accuracy(cuda, only_flash):
     """Scores of several hundred: the weights are 0 and 1 for most queries."""
     arrays = inputs(1, 1, 70, 70, 32, "bfloat16")
     arrays.query *= 64
@@ -136,13 +136,13 @@ def test_large_scores(cuda, only_flash):
     found = outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True)
     for name in ("result", "value"):
         assert relative_error(found[name], expected[name]) < TOLERANCE
-    # dP - rowsum(dO * O) is near 0 for the one key with weight 1: the difference of two numbers of about 6, of
-    # which the second comes from O, rounded to bfloat16. So fewer of its digits are right.
+    # dP - rowsum(dO * O) is near 0 for the key with weight 1: the difference of two numbers of about 6,
+    # the second computed from O, which is rounded to bfloat16. So it is less accurate.
     for name in ("query", "key"):
         assert relative_error(found[name], expected[name]) < 5 * TOLERANCE
 
 
-def test_the_same_bytes_in_each_run(cuda, only_flash):
+def test_every_run_gives_the_same_bytes(cuda, only_flash):
     arrays = inputs(1, 2, 70, 70, 32, "bfloat16", of_heads=True)
     first, second, other = (
         outcome(F.scaled_dot_product_attention, arrays, cuda, is_causal=True, dropout_p=0.5, seed=seed)
@@ -165,7 +165,7 @@ def test_the_order_of_threads_does_not_matter(cuda, only_flash, order, monkeypat
 
 
 def test_dropout_is_the_same_as_in_blocks(cuda, monkeypatch):
-    """Values that are unit vectors show the weights: exactly the same ones are dropped."""
+    """With unit vectors as values the result shows the weights: exactly the same ones are dropped."""
     arrays = inputs(1, 2, 40, 32, 32, "bfloat16")
     arrays.value[...] = np.eye(32)
     x = [on_device(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]

@@ -25,7 +25,7 @@ def leaf(array, device, dtype="float32"):
 
 @pytest.mark.parametrize("strided", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-10), ("float32", 1e-5)])
-def test_it_equals_the_definition(cuda, dtype, tolerance, strided):
+def test_gelu_equals_its_definition(cuda, dtype, tolerance, strided):
     for name, case in CALLS:
         arguments = CASES[name][case]
         with composed():
@@ -46,7 +46,7 @@ def test_linear_gelu_is_a_product_and_one_operation(cuda):
 
 
 @forms
-def test_float32_error(cuda, approximate):
+def test_float32_errors_are_within_their_bounds(cuda, approximate):
     """Within a few units in the last place of the definition in float64, for |x| <= 12 (half a unit of 12 is 5e-7)."""
     numbers = np.linspace(-12, 12, 4801).astype(np.float32)
     x, exact = leaf(numbers, cuda), Tensor(numbers.astype(np.float64), requires_grad=True)
@@ -110,7 +110,7 @@ def test_every_element_is_computed(cuda, size):
     np.testing.assert_allclose(y.numpy()[-1], 0.7 * 0.758036, rtol=1e-6)
 
 
-def test_an_array_that_begins_between_packs(cuda):
+def test_an_array_may_begin_between_packs(cuda):
     whole = Tensor(np.linspace(-3, 3, 17).astype(np.float32), device=cuda)
     part = Tensor.wrap(whole.data[1:])  # 16 numbers, but not at a multiple of 16 bytes
     np.testing.assert_allclose(F.gelu(part).numpy(), F.gelu(whole).numpy()[1:], rtol=1e-6)
@@ -162,18 +162,18 @@ def test_integers_count_as_float32_and_float16_is_rejected(cuda):
     ("weight", "bias", "message"),
     [((8, 5), (8,), "linear: x .* do not fit"), ((8, 4), (4,), r"needs a bias of shape \(8,\), not \(4,\)")],
 )
-def test_shapes_that_do_not_fit(cuda, weight, bias, message):
+def test_shapes_that_do_not_fit_are_refused(cuda, weight, bias, message):
     with pytest.raises(ValueError, match=message):
         F.linear_gelu(leaf(np.ones((2, 4)), cuda), leaf(np.ones(weight), cuda), leaf(np.ones(bias), cuda))
 
 
-def test_a_form_that_does_not_exist(cuda):
+def test_an_unknown_form_is_refused(cuda):
     with pytest.raises(ValueError, match="gelu: approximate must be 'none' or 'tanh', not 'sigmoid'"):
         F.linear_gelu(leaf(np.ones((2, 4)), cuda), leaf(np.ones((8, 4)), cuda), None, "sigmoid")
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu"])
-def test_the_feed_forward_layer_is_that_of_the_cpu(cuda, activation):
+def test_the_feed_forward_layer_equals_that_of_the_cpu(cuda, activation):
     layer, x = FeedForward(4, 12, activation=activation).to("cpu", "float64"), rng.standard_normal((2, 3, 4))
     expected = layer(Tensor(x)).numpy()
     np.testing.assert_allclose(layer.to(cuda)(Tensor(x, device=cuda)).numpy(), expected, atol=1e-12)

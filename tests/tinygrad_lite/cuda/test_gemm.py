@@ -36,7 +36,7 @@ LAYOUTS = {
 
 @pytest.mark.parametrize("front", [(), (3,), (2, 3)])
 @pytest.mark.parametrize("first", LAYOUTS)
-def test_every_layout(place, first, front):
+def test_every_layout_gives_the_product(place, first, front):
     for second, lay_out in LAYOUTS.items():
         a, b = LAYOUTS[first](place, *front), lay_out(place, *front).swapaxes(-1, -2)
         host = [place.to_host(x) for x in (a, b)]
@@ -47,7 +47,7 @@ def test_every_layout(place, first, front):
 @pytest.mark.parametrize("m", [1, 3])
 @pytest.mark.parametrize("n", [1, 5])
 @pytest.mark.parametrize("k", [1, 4])
-def test_single_rows_and_columns(place, m, n, k):
+def test_single_rows_and_columns_give_the_product(place, m, n, k):
     for a, b in itertools.product([on(place, m, k), on(place, k, m).T], [on(place, k, n), on(place, n, k).T]):
         expected = place.to_host(a) @ place.to_host(b)
         np.testing.assert_allclose(place.to_host(gemm(a, b)), expected, rtol=1e-12, atol=1e-13)
@@ -68,7 +68,7 @@ def test_layouts_that_cublas_cannot_take_are_copied(place):
     assert (place.to_host(array) == place.to_host(heads)).all()
 
 
-def test_one_matrix_for_a_whole_batch(place):
+def test_one_matrix_may_serve_a_whole_batch(place):
     a, b = on(place, 3, 4, 5), on(place, 5, 2)
     stretched = place.xp.broadcast_to(b, (3, 5, 2))
     assert laid_out(stretched)[3] == 0
@@ -76,7 +76,7 @@ def test_one_matrix_for_a_whole_batch(place):
     np.testing.assert_allclose(place.to_host(gemm(a, stretched)), expected, rtol=1e-12)
 
 
-def test_adding_scaling_and_a_part_of_a_larger_result(place):
+def test_a_scaled_product_can_be_added_to_part_of_a_larger_array(place):
     a, b, large = on(place, 4, 5), on(place, 5, 3), on(place, 6, 7)
     before, product = place.to_host(large).copy(), place.to_host(a) @ place.to_host(b)
     gemm(a, b, out=large[1:5, 2:5], scale=0.5, add=True)
@@ -88,7 +88,7 @@ def test_adding_scaling_and_a_part_of_a_larger_result(place):
     np.testing.assert_allclose(place.to_host(large), expected, rtol=1e-12)
 
 
-def test_old_contents_of_the_result_do_not_matter(place):
+def test_old_contents_of_the_result_have_no_effect(place):
     out = place.xp.full((2, 2), np.nan)
     gemm(on(place, 2, 3), on(place, 3, 2), out=out)
     assert np.isfinite(place.to_host(out)).all()
@@ -102,7 +102,7 @@ def test_a_result_without_contiguous_rows_is_rejected(place):
 
 
 @pytest.mark.parametrize(("m", "n", "k"), [(0, 3, 2), (3, 0, 2), (3, 2, 0)])
-def test_nothing_to_multiply(place, m, n, k):
+def test_empty_matrices_give_zeros(place, m, n, k):
     out = place.to_host(gemm(on(place, m, k), on(place, k, n)))
     assert out.shape == (m, n)
     assert (out == 0).all()
@@ -121,7 +121,7 @@ def test_each_precision_has_its_error(place, mode, low, high):
     assert low <= error < high
 
 
-def test_bfloat16_in_and_either_type_out(place):
+def test_bfloat16_operands_give_either_type(place):
     with precision("bfloat16"):
         a, b = (on(place, 8, 8, dtype="float32").astype(bfloat16()) for _ in range(2))
         exact = place.to_host(a).astype(np.float64) @ place.to_host(b).astype(np.float64)
@@ -139,6 +139,6 @@ def test_float64_is_always_exact(place, mode):
     np.testing.assert_allclose(out, place.to_host(a) @ place.to_host(b), rtol=1e-13)
 
 
-def test_scalars_stay_where_they_are():
+def test_scalars_keep_their_addresses():
     assert module.scalar(1.0, np.float32) == module.scalar(1.0, np.float32)
     assert module.scalar(1.0, np.float32) != module.scalar(1.0, np.float64)

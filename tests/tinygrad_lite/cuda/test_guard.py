@@ -1,4 +1,4 @@
-"""Clipping, and stopping at a broken step, without reading the numbers; and the update that obeys."""
+"""Clipping, and stopping at a broken step, without reading the numbers; and the update that does so."""
 
 import math
 
@@ -34,7 +34,7 @@ def test_loss_and_norm_can_be_read(cuda, count):
 
 
 @pytest.mark.parametrize(("max_norm", "scale"), [(0.0, 1.0), (10.0, 1.0), (5.0, 1.0), (2.5, 0.5)])
-def test_the_scale_brings_the_norm_down_to_the_largest(cuda, max_norm, scale):
+def test_the_scale_reduces_the_norm_to_its_maximum(cuda, max_norm, scale):
     guard = judged(cuda, [3.0, 4.0], max_norm=max_norm)
     assert guard.numbers.tolist()[0] == pytest.approx(scale)
 
@@ -54,8 +54,8 @@ def test_the_first_broken_step_is_kept(cuda, bad):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("numbers", [None, [0.25, -1, 0, 0], [1, 5, 0, 0]])
 @pytest.mark.parametrize("count", [1, 7, 1024])
-def test_an_update_is_that_of_the_reference_version(cuda, dtype, numbers, count):
-    """With a guard: that of the scaled gradient, or none at all after a broken step."""
+def test_an_update_equals_that_of_the_reference_version(cuda, dtype, numbers, count):
+    """With a guard, the gradient is scaled, and after a broken step there is no update."""
     arrays = [rng.standard_normal(count).astype(dtype) for _ in range(4)]
     arrays[3] = np.abs(arrays[3])
     settings = (4, 1e-2, 0.9, 0.99, 1e-8, 0.1)

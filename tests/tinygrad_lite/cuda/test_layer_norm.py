@@ -1,4 +1,4 @@
-"""Layer norm and linear maps on a GPU: odd widths, views, many rows, and what bfloat16 does to them."""
+"""Layer norm and linear maps on a GPU: odd widths, views, many rows, and bfloat16."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def run(device, x, gain, shift, weight, bias, dy, with_bias=True):
 @pytest.mark.parametrize("with_bias", [True, False])
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (2, 3), (5, 4), (7, 33), (300, 36), (9, 256)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_numbers_are_those_of_the_cpu(cuda, rows, width, dtype, with_bias):
+def test_results_and_gradients_equal_those_of_the_cpu(cuda, rows, width, dtype, with_bias):
     inputs = arrays(rows, width, dtype)
     here, there = run("cpu", *inputs, with_bias=with_bias), run(cuda, *inputs, with_bias=with_bias)
     for expected, found in zip(here, there, strict=True):
@@ -40,7 +40,7 @@ def test_the_numbers_are_those_of_the_cpu(cuda, rows, width, dtype, with_bias):
 
 
 @pytest.mark.parametrize(("mode", "error"), [("tf32", 2e-3), ("bfloat16", 1e-2)])
-def test_coarser_products_are_a_little_off(cuda, mode, error):
+def test_coarser_products_have_small_errors(cuda, mode, error):
     inputs = arrays(40, 64)
     exact = run("cpu", *(a.astype("float64") for a in inputs))
     with precision(mode):
@@ -55,7 +55,7 @@ def test_coarser_products_are_a_little_off(cuda, mode, error):
     assert errors[0] > 1e-5  # it is really coarser
 
 
-def test_the_stream_stays_float32_and_what_flows_is_bfloat16(cuda):
+def test_the_residual_stream_stays_float32_and_activations_are_bfloat16(cuda):
     x, gain, *_ = (Tensor(a, device=cuda, requires_grad=True) for a in arrays(3, 8))
     with precision("bfloat16"):
         h = F.layer_norm(x, gain)
@@ -67,7 +67,7 @@ def test_the_stream_stays_float32_and_what_flows_is_bfloat16(cuda):
     assert x.grad.dtype == np.float32
 
 
-def test_rows_that_do_not_lie_together(cuda):
+def test_rows_need_not_be_contiguous(cuda):
     x, gain, shift, weight, bias, _ = arrays(8, 12)
     turned = np.ascontiguousarray(x.T)
     whole = F.linear(F.layer_norm(Tensor(x, device=cuda), *on(cuda, gain, shift)), *on(cuda, weight, bias))
@@ -77,8 +77,8 @@ def test_rows_that_do_not_lie_together(cuda):
     assert (part.numpy() == F.layer_norm(Tensor(x[1::2], device=cuda), *on(cuda, gain, shift)).numpy()).all()
 
 
-def test_parameters_that_begin_anywhere(cuda):
-    """An optimizer lays parameters one after the other, so they need not begin at a multiple of 16 bytes."""
+def test_parameters_may_begin_at_any_address(cuda):
+    """An optimizer stores parameters one after the other, so they need not begin at a multiple of 16 bytes."""
     x, gain, *_ = arrays(4, 8)
     for start in range(4):
         flat = Tensor(np.r_[np.zeros(start, "float32"), gain], device=cuda)
@@ -92,7 +92,7 @@ def on(device, *arrays):
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (127, 5), (128, 32), (1000, 33), (9000, 3)])
-def test_column_sums(cuda, rows, width):
+def test_column_sums_are_accurate(cuda, rows, width):
     place, x = get_device(cuda), rng.standard_normal((rows, width))
     for dtype, tolerance in (("float32", 2e-3), ("float64", 1e-10)):
         sums = column_sums(place.from_host(x.astype(dtype)))
@@ -127,7 +127,7 @@ def test_gradients_are_added_to_existing_ones(cuda, mode):
     assert np.abs(found[0]).max() > 0.1
 
 
-def test_the_checking_mode_sees_a_broken_gradient(cuda):
+def test_the_checking_mode_detects_a_broken_gradient(cuda):
     x = Tensor([[1e30, 1.0]], device=cuda)
     weight = Tensor([[1e-30, 0.0]], device=cuda, requires_grad=True)
     weight.grad = weight.detach().zeros_like()
@@ -135,7 +135,7 @@ def test_the_checking_mode_sees_a_broken_gradient(cuda):
         (F.linear(x, weight) * 1e30).backward()
 
 
-def test_float16_is_for_storage_here_too(cuda):
+def test_float16_is_for_storage_only_here_too(cuda):
     x, gain, _, weight, _, _ = arrays(3, 8)
     half = Tensor(x.astype("float16"), device=cuda)
     for call in (

@@ -30,7 +30,7 @@ class SickGPT(GPT):
         return loss * Tensor(-1.0, device=loss.device).log() if place[:1] == [3] else loss
 
 
-def test_what_works_where(cuda):
+def test_the_guard_is_used_only_for_fused_adamw_on_a_gpu(cuda):
     for settings, kind in (
         ({"device": cuda}, OneGPU),
         ({"device": cuda, "composed": True}, OneProcess),
@@ -62,7 +62,7 @@ def test_no_weight_changes_after_a_broken_step(cuda, monkeypatch):
 
 
 @pytest.mark.parametrize("settings", [{}, {"gradient_accumulation_steps": 3}, {"grad_clip": 0.0}, {"grad_clip": 1e-3}])
-def test_the_numbers_are_those_of_a_cpu(cuda, settings):
+def test_the_numbers_equal_those_of_a_cpu(cuda, settings):
     found = []
     for name in ("cpu", cuda):
         model, _, numbers = train_on(
@@ -75,7 +75,7 @@ def test_the_numbers_are_those_of_a_cpu(cuda, settings):
 
 
 def test_training_reads_numbers_only_when_a_row_is_due(cuda, monkeypatch):
-    """Each reading makes Python wait; 12 updates with a row after every fourth, evaluated at 0 and 12."""
+    """Reading a number blocks Python. Here: 12 updates, a row after every fourth, evaluations at 0 and 12."""
     readings, read = [], Guard.read
     monkeypatch.setattr(Guard, "read", lambda guard: readings.append(1) or read(guard))
     run_training(device=cuda, max_iters=12, eval_interval=12, log_interval=4)

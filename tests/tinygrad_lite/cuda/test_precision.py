@@ -44,7 +44,7 @@ def test_only_float32_becomes_bfloat16():
 
 
 @pytest.mark.parametrize("name", PRECISIONS[1:])
-def test_a_cpu_has_no_such_precision(name):
+def test_a_cpu_refuses_other_precisions(name):
     check_precision("float32", "cpu")
     check_precision("float64", "cpu")
     with pytest.raises(OptionError, match=f"--dtype {name} is a precision of a GPU's matrix units: give --device cuda"):
@@ -52,7 +52,7 @@ def test_a_cpu_has_no_such_precision(name):
 
 
 @pytest.mark.parametrize("name", PRECISIONS)
-def test_an_old_gpu_has_float32_alone(cuda, name, monkeypatch):
+def test_an_old_gpu_supports_only_float32(cuda, name, monkeypatch):
     check_precision(name, cuda)
     old = dataclasses.replace(device.get_device(cuda), capability=7.5)
     with monkeypatch.context() as patch:  # the emulated GPU must not outlive its own context

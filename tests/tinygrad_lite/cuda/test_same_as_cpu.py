@@ -1,4 +1,4 @@
-"""The same run on a GPU as on the CPU: weights, batches, tokens, losses, checkpoints; and the same bytes each time."""
+"""A run on a GPU equals one on the CPU: weights, batches, tokens, losses, checkpoints; and it is reproducible."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ from tinygrad_lite.training.checkpoint import load_checkpoint
 both = pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
 
 
-def lively(model):
+def with_large_weights(model):
     """With weights so large that every token matters."""
     for name, parameter in model.named_parameters():
         fill(parameter, 0.4 * keyed_rng(2, name).standard_normal(parameter.shape))
@@ -39,16 +39,16 @@ def bytes_of(model):
     return {name: array.tobytes() for name, array in model.state_dict().items()}
 
 
-# --- the same seed ------------------------------------------------------------------------------------------------
+# --- weights and text---------------------------------------------------------------------------------------------
 
 
 @both
-def test_the_same_initial_weights(make, cuda):
+def test_initial_weights_are_the_same(make, cuda):
     assert bytes_of(make(cuda)) == bytes_of(make("cpu"))
 
 
 @pytest.mark.usefixtures("workplace")
-def test_the_same_batches(cuda):
+def test_batches_are_the_same(cuda):
     tokenizer, corpus = ByteTokenizer(SPECIALS), load_files(["text.txt"])
     pairs = encode_pairs(tokenizer, [("ab" * n, "ba" * n) for n in range(1, 30)])
     found = []
@@ -66,8 +66,8 @@ def test_the_same_batches(cuda):
 @pytest.mark.parametrize(
     ("numbers", "tolerance"), [pytest.param("float32", 1e-5, marks=pytest.mark.slow), ("bfloat16", 2e-3)]
 )
-def test_modern_parts_learn_the_same(name, numbers, tolerance, cuda):
-    """They have no kernels of their own yet: what runs is their definition, in bfloat16 too."""
+def test_models_with_modern_parts_have_the_same_losses(name, numbers, tolerance, cuda):
+    """They have no kernels yet, so their reference versions run, in bfloat16 too."""
     expected = train(tiny_gpt("cpu", **COMBINED[name]), "cpu", 6)
     with precision(numbers):
         found = train(tiny_gpt(cuda, **COMBINED[name]), cuda, 6)
@@ -76,11 +76,11 @@ def test_modern_parts_learn_the_same(name, numbers, tolerance, cuda):
 
 
 @pytest.mark.parametrize("how", ["greedy", "drawn", "beam"])
-def test_the_same_text(how, cuda):
-    """Also beyond the end of the context, where the model starts again."""
+def test_the_generated_text_is_the_same(how, cuda):
+    """Beyond the end of the context too, where the model starts again."""
     texts = []
     for device in ("cpu", cuda):
-        model = lively(tiny_gpt(device, bias=True))
+        model = with_large_weights(tiny_gpt(device, bias=True))
         begun = model.start(np.array([[3, 4, 5], [6, 7, 8]]))
         if how == "beam":
             texts.append(
@@ -94,12 +94,12 @@ def test_the_same_text(how, cuda):
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-def test_the_same_translations(beam, cuda):
+def test_translations_are_the_same(beam, cuda):
     tokenizer = ByteTokenizer(SPECIALS)
     ids = dict(zip(("pad", "bos", "eos"), (tokenizer.specials[name] for name in SPECIALS), strict=True))
     found = []
     for device in ("cpu", cuda):
-        model = lively(tiny_seq2seq(device, vocab_size=tokenizer.vocab_size, **ids))
+        model = with_large_weights(tiny_seq2seq(device, vocab_size=tokenizer.vocab_size, **ids))
         found.append(translate(model, tokenizer, ["abc", "Grün", "d"], beam=beam))
     for here, there in zip(*found, strict=True):
         assert [t.text for t in here] == [t.text for t in there]
@@ -111,17 +111,17 @@ def test_the_same_translations(beam, cuda):
 
 @both
 @pytest.mark.parametrize("steps", [10, pytest.param(100, marks=pytest.mark.slow)])
-def test_losses_are_those_of_the_cpu(make, steps, cuda):
+def test_losses_equal_those_of_the_cpu(make, steps, cuda):
     np.testing.assert_allclose(train(make(cuda), cuda, steps), train(make("cpu"), "cpu", steps), rtol=1e-4)
 
 
 @both
 @pytest.mark.slow
 @pytest.mark.parametrize(("numbers", "largest"), [("tf32", 0.01), ("bfloat16", 0.03)])
-def test_with_fewer_bits_the_loss_falls_as_well(make, numbers, largest, cuda):
-    """What has been learned after 100 steps, the mean of the last ten losses, is within some roundings of a factor.
+def test_the_loss_falls_with_fewer_bits_too(make, numbers, largest, cuda):
+    """The mean of the last ten of 100 losses differs by a factor of a few rounding errors.
 
-    (One is 2^-12 for TF32, 2^-9 for bfloat16.) Single losses wander further apart: a difference grows with each step.
+    (One is 2^-12 for TF32, 2^-9 for bfloat16.) Single losses differ more, since a difference grows with each step.
     """
     expected = train(make("cpu"), "cpu", 100)
     with precision(numbers):
@@ -136,7 +136,7 @@ def test_with_fewer_bits_the_loss_falls_as_well(make, numbers, largest, cuda):
 
 @pytest.mark.usefixtures("workplace")
 @pytest.mark.parametrize("trained_on", ["cuda", "cpu"])
-def test_a_run_moves_between_devices(trained_on, cuda):
+def test_a_run_can_move_between_devices(trained_on, cuda):
     """Stopped on one device, it continues on the other, from the same bytes to the same losses."""
     places = (cuda, "cpu") if trained_on == "cuda" else ("cpu", cuda)
     whole = run_training(out_dir="whole", device="cpu", max_iters=8)
@@ -171,7 +171,7 @@ needs_compiler = pytest.mark.skipif(not COMPILER, reason="the emulated GPU compi
 
 
 def start(**settings: str) -> subprocess.Popen:
-    """A process that trains tiny models on the emulated GPU and prints a hash of what came out."""
+    """A process that trains tiny models on the emulated GPU and prints a hash of the results."""
     command = [sys.executable, "-m", "tests.tinygrad_lite.cuda.tiny_training"]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, cwd=ROOT, env=os.environ | settings, stdout=pipe, stderr=pipe, encoding="utf-8")
@@ -180,7 +180,7 @@ def start(**settings: str) -> subprocess.Popen:
 @needs_compiler
 @pytest.mark.slow
 def test_the_order_in_which_threads_run_makes_no_difference():
-    """A kernel that lacks a barrier reads, in one order or another, what has not been written yet."""
+    """In some order, a kernel that lacks a barrier reads numbers before they are written."""
     processes = [start(CUDA_ON_CPU_ORDER=order) for order in "012"]
     said = [process.communicate(timeout=300) for process in processes]
     assert [process.returncode for process in processes] == [0, 0, 0], said
@@ -194,8 +194,8 @@ def test_kernels_stay_within_their_arrays():
     """AddressSanitizer checks every byte that they read or write."""
     found = subprocess.run([COMPILER, "-print-file-name=libasan.so"], capture_output=True, encoding="utf-8", check=True)
     if not os.path.isabs(library := found.stdout.strip()):
-        pytest.skip("g++ has come without AddressSanitizer")
-    sanitize = "-fsanitize=address --param=asan-stack=0"  # it does not know the stacks of the threads
+        pytest.skip("g++ was installed without AddressSanitizer")
+    sanitize = "-fsanitize=address --param=asan-stack=0"  # it does not know the threads' stacks
     process = start(LD_PRELOAD=library, ASAN_OPTIONS="detect_leaks=0", CUDA_ON_CPU_FLAGS=sanitize)
     out, err = process.communicate(timeout=600)
     assert process.returncode == 0, err

@@ -1,6 +1,6 @@
-"""Tiny models that train for a few steps as train.py lets them, for the tests of the kernels.
+"""Tiny models that train for a few steps as in train.py, for the tests of the kernels.
 
-As a program it trains one of each family on the emulated GPU, and prints a hash of all that came out:
+As a program it trains one of each family on the emulated GPU and prints a hash of all results:
 
     python -m tests.tinygrad_lite.cuda.tiny_training
 """
@@ -55,7 +55,7 @@ def batch_of(model: Module, device: str, step: int) -> tuple[Tensor, ...]:
 
 
 def train(model: Module, device: str, steps: int, lr: float = 3e-3) -> list[float]:
-    """The losses of N updates, clipped as in train.py: on a GPU without reading the numbers."""
+    """The losses of N updates, with gradients clipped as in train.py; on a GPU without reading the numbers."""
     optimizer, losses = AdamW(decay_groups(model, 0.1), lr), []
     guard = Guard(optimizer.values.data) if device == "cuda" else None
     optimizer.guard = guard.numbers if guard else None

@@ -23,7 +23,7 @@ def leaf(data):
 
 
 def here(offset: int) -> str:
-    """This file and a line of it, counted from the line of the caller, as a message names it."""
+    """This file and a line in it, relative to the line of the caller, in the form of a message."""
     frame = sys._getframe(1)
     number = frame.f_lineno + offset
     return f"{frame.f_code.co_filename}:{number} (`{linecache.getline(frame.f_code.co_filename, number).strip()}`)"
@@ -31,7 +31,7 @@ def here(offset: int) -> str:
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path, monkeypatch):
-    """A current folder that this file is not below, wherever the tests are started, and random numbers of their own."""
+    """A current folder that does not contain this file, and fixed random numbers."""
     monkeypatch.chdir(tmp_path)
     with random_key(0):
         yield
@@ -48,7 +48,7 @@ def test_the_operation_is_named():
             Tensor([0.0, 1.0]) / Tensor([0.0, 1.0])
         with pytest.raises(NonFiniteError, match=r"^cast produced an infinity"):
             Tensor([1e300], dtype="float64").cast("float32")
-    assert Tensor([0.0]).log().item() == -np.inf  # outside it is quiet again
+    assert Tensor([0.0]).log().item() == -np.inf  # outside, nothing is reported
 
 
 def test_the_operation_is_named_in_the_backward_pass():
@@ -59,7 +59,7 @@ def test_the_operation_is_named_in_the_backward_pass():
             y.backward()
 
 
-def test_masks_and_what_is_passed_on_are_not_reported():
+def test_masks_and_propagated_values_are_not_reported():
     scores = leaf([[1.0, 2.0], [3.0, 4.0]])
     with detect_anomaly():
         mask = Tensor.ones(2, 2, dtype=bool).triu(1)
@@ -125,7 +125,7 @@ def test_a_modules_line_is_that_of_its_caller(version):
             block(x)
 
 
-def test_a_gradients_line_is_the_one_of_its_operation():
+def test_a_gradient_is_reported_with_the_line_of_its_operation():
     x = leaf([0.0, 4.0])
     with detect_anomaly():
         y = x.sqrt()
@@ -147,7 +147,7 @@ def test_a_gradient_of_an_earlier_forward_pass_says_how_to_find_its_line():
         y.backward()
 
 
-def test_lines_are_remembered_in_the_checking_mode_only():
+def test_lines_are_recorded_in_the_checking_mode_only():
     x = leaf([1.0])
     assert (x * x)._node.notes is None
     with detect_anomaly():
@@ -166,7 +166,7 @@ def test_a_path_below_the_current_folder_is_shown_from_there(tmp_path):
         model.loss(Tensor([0.0]))
 
 
-def test_where_there_is_no_source_there_is_a_line_number(capsys):
+def test_without_source_code_the_line_number_is_named(capsys):
     """As at Python's prompt."""
     prompt = code.InteractiveInterpreter({"x": Tensor([0.0])})
     with detect_anomaly():

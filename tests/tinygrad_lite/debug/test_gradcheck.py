@@ -1,4 +1,4 @@
-"""Does `gradcheck` see wrong derivatives, and leave right ones alone?"""
+"""`gradcheck` detects wrong derivatives and accepts right ones."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ def leaf(values, **options):
 
 
 def cube_with(backward):
-    """x^3 with a derivative of one's own: backward(dy, a)."""
+    """x^3 with the given derivative, backward(dy, a)."""
 
     def fn(x):
         a = x.data
@@ -27,7 +27,7 @@ wrong_cube = cube_with(lambda dy, a: dy * 2 * a**2)
 
 
 @pytest.mark.parametrize("directions", [0, 3])
-def test_right_and_wrong_derivatives(directions, device):
+def test_right_derivatives_pass_and_wrong_ones_fail(directions, device):
     x = Tensor([[0.5, -1.0], [2.0, 1.5]], dtype="float64", device=device, requires_grad=True)
     assert gradcheck(right_cube, [x], directions=directions) < 1e-8
     with pytest.raises(GradientError, match=r"input 0 at .*: backward says .*, the central difference .*allowed 1e-06"):
@@ -45,13 +45,13 @@ def test_the_message_names_input_place_and_both_numbers():
 
 
 @pytest.mark.parametrize("slip", [1e-5, -1e-5])
-def test_an_error_in_the_fifth_digit_is_seen(slip):
+def test_an_error_in_the_fifth_digit_is_detected(slip):
     with pytest.raises(GradientError):
         gradcheck(cube_with(lambda dy, a: dy * 3 * a**2 * (1 + slip)), [leaf([1.0, 2.0])])
     assert gradcheck(cube_with(lambda dy, a: dy * 3 * a**2 * (1 + slip)), [leaf([1.0])], tolerance=1e-4) > 5e-6
 
 
-def test_a_missing_gradient_is_seen():
+def test_a_missing_gradient_is_detected():
     def fn(x, y):
         z = x.data * y.data
         return node(z, (x, y), lambda dy: (dy * y.data, None), "half")
@@ -60,18 +60,18 @@ def test_a_missing_gradient_is_seen():
         gradcheck(fn, [leaf([1.0]), leaf([2.0])])
 
 
-def test_nan_is_seen():
+def test_nan_is_detected():
     with pytest.raises(GradientError, match="nan"):
         gradcheck(lambda x: x.log(), [leaf([-1.0])])
 
 
-def test_unused_scalar_empty_and_constant_inputs():
+def test_unused_scalar_empty_and_constant_inputs_are_accepted():
     x, y, empty, weight = leaf(2.0), leaf([1.0]), leaf(np.zeros((0, 3))), Tensor([1, 2, 3])
     assert gradcheck(lambda x, y, empty, weight: x * x * weight, [x, y, empty, weight]) < 1e-8
     assert weight.grad is None
 
 
-def test_inputs_and_graph_are_left_as_they_were():
+def test_inputs_and_graph_are_left_unchanged():
     x = leaf([0.1, 0.2, 0.3])
     before = x.numpy().tobytes()
     x.grad = Tensor([9.0, 9.0, 9.0], dtype="float64")
@@ -94,7 +94,7 @@ def test_dropout_drops_the_same_elements_each_time():
     assert gradcheck(lambda x: x.dropout(0.5) * x.dropout(0.25), [leaf(np.linspace(1, 2, 12))]) < 1e-8
 
 
-def test_only_float64_leaves():
+def test_only_float64_leaves_are_accepted():
     with pytest.raises(TypeError, match="gradcheck: input 1 must be a float64 leaf"):
         gradcheck(lambda x, y: x * y, [leaf([1.0]), Tensor([1.0], requires_grad=True)])
     with pytest.raises(TypeError, match="gradcheck: input 0 must be a float64 leaf"):

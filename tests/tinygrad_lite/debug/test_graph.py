@@ -1,4 +1,4 @@
-"""The graph as text: each tensor once, with what it was made of, its values and, after backward, its gradient."""
+"""The graph as text: each tensor once, with its operation and inputs, its values and, after backward, its gradient."""
 
 import gc
 import weakref
@@ -18,11 +18,11 @@ def leaf(data, **options):
 
 
 def table(graph: Graph) -> dict[str, list[str]]:
-    """From each line's left part to its other columns, without the heading."""
+    """By the left part of each line, its other columns; without the heading."""
     return {line.split("  ")[0]: line.split()[-3:] for line in str(graph).splitlines()[1:]}
 
 
-def test_values_before_and_gradients_after_backward():
+def test_values_are_shown_at_once_and_gradients_after_backward():
     x = leaf(3.0)
     with Graph() as graph:
         y = x * x + 1
@@ -40,7 +40,7 @@ def test_values_before_and_gradients_after_backward():
     assert repr(graph) == str(graph)
 
 
-def test_micrograds_expression_is_shown_whole():
+def test_micrograds_expression_is_shown_completely():
     a, b = leaf(-4.0), leaf(2.0)
     with Graph() as graph:
         c = a + b
@@ -63,7 +63,7 @@ def test_micrograds_expression_is_shown_whole():
     assert len(lines) == 27  # 2 leaves and 25 operations, each once
 
 
-def test_gradients_of_intermediate_results_are_those_of_leaves_in_their_place():
+def test_gradients_of_intermediate_results_equal_those_of_leaves_in_their_place():
     x = leaf([[1.0, 2.0], [3.0, 4.0]], dtype="float64")
     with Graph() as graph:
         h = x.tanh()
@@ -75,7 +75,7 @@ def test_gradients_of_intermediate_results_are_those_of_leaves_in_their_place():
     np.testing.assert_array_equal(h.grad.numpy(), again.grad.numpy())
 
 
-def test_constants_are_told_from_leaves_and_numbers_stand_in_the_line():
+def test_constants_are_distinguished_from_leaves_and_numbers_are_inlined():
     x, w = Tensor([1.0, 2.0]), leaf([3.0, 4.0])
     with no_grad():
         scale = w * 2
@@ -101,7 +101,7 @@ def test_a_named_number_has_its_own_line():
     assert list(table(graph.name(half=half, x=x))) == ["half = constant", "x = leaf", "#1 = mul(half, x)"]
 
 
-def test_names_may_be_all_local_variables():
+def test_names_may_be_given_as_locals():
     x = leaf(2.0)
     steps = 3
     with Graph() as graph:
@@ -120,7 +120,7 @@ def test_a_models_parameters_have_their_names():
     assert any(line.endswith("= linear(#1, weight, bias)") for line in lines)
 
 
-def test_only_what_happens_inside_is_recorded():
+def test_only_operations_inside_the_block_are_recorded():
     x = leaf(2.0)
     y = x * x
     with Graph() as graph:

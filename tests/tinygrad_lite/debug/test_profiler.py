@@ -23,7 +23,7 @@ def test_operations_are_counted_with_their_time_and_memory():
     spent = profile.by_operation
     assert {name: one.calls for name, one in spent.items()} == {"matmul": 3, "exp": 3, "mul": 3, "sum": 3}
     assert spent["exp"].kept == 3 * 4 * 10 * 8  # its result, which is also what its derivative needs
-    assert spent["matmul"].kept == 0  # nobody needs its result; weights and data are there anyway
+    assert spent["matmul"].kept == 0  # no derivative needs its result; weights and data exist anyway
     measured = sum(one.forward + one.backward for one in spent.values())
     assert 0 < measured <= profile.seconds
     assert all(one.forward > 0 for one in spent.values())

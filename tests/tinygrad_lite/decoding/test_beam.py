@@ -20,7 +20,7 @@ class Histories:
 
 
 class ToyModel:
-    """Log-probabilities that are drawn anew for each history: a row with a wrong state is found out."""
+    """Log-probabilities drawn separately for each history, so a row with a wrong state is detected."""
 
     def __init__(self, vocab_size: int, seed: int = 0, sharpness: float = 2.0) -> None:
         self.vocab_size, self.seed, self.sharpness = vocab_size, seed, sharpness
@@ -49,7 +49,7 @@ class ToyModel:
 
 
 class TableModel(ToyModel):
-    """A model of which a test writes down the probabilities: those not given are 0."""
+    """A model with the probabilities of a table; those not given are 0."""
 
     def __init__(self, vocab_size: int, table: dict[tuple[int, ...], dict[int, float]]) -> None:
         super().__init__(vocab_size)
@@ -69,7 +69,7 @@ def search(model: ToyModel, prompts: list[int], **settings) -> list[list[Hypothe
 def exhaustive(
     model: ToyModel, prompt: int, max_new_tokens: int, penalty: float, stop: int | None, forbidden=()
 ) -> list[tuple[float, list[int]]]:
-    """(score, tokens) of every sequence there is, best first, by the definition."""
+    """(score, tokens) of all possible sequences, best first, by the definition."""
     found = []
     for length in range(1, max_new_tokens + 1):
         for tokens in product([t for t in range(model.vocab_size) if t not in forbidden], repeat=length):
@@ -100,7 +100,7 @@ def test_a_wide_beam_with_forbidden_tokens_equals_exhaustive_search():
     model = ToyModel(5, seed=7)
     log_probs, state = model.prefill([0])
     beam_search(model.step, log_probs, state, beam=2, max_new_tokens=2, forbidden=(0, 3))
-    np.testing.assert_array_equal(log_probs[0], model.next((0,)))  # the model's arrays stay as they are
+    np.testing.assert_array_equal(log_probs[0], model.next((0,)))  # the model's arrays are not changed
     (found,) = search(model, [0], beam=200, n_best=9, max_new_tokens=4, stop_token=4, forbidden=(0, 3))
     best = exhaustive(model, 0, 4, 0.0, 4, forbidden=(0, 3))[:9]
     assert [h.tokens for h in found] == [tokens for _, tokens in best]
@@ -124,8 +124,8 @@ def reference_beam(model: ToyModel, prompt: int, beam: int, max_new_tokens: int,
 
 @pytest.mark.parametrize("penalty", [0.0, 0.6, 2.0])
 @pytest.mark.parametrize("beam", [2, 3, 7])
-def test_stopping_early_changes_nothing(beam, penalty):
-    """The search stops before max_new_tokens, and has the n best of a search that does not stop."""
+def test_stopping_early_does_not_change_the_result(beam, penalty):
+    """The search stops before max_new_tokens and returns the n best of a search that does not."""
     steps = 0
     for seed in range(15):
         model = ToyModel(6, seed, sharpness=3.0)
@@ -164,7 +164,7 @@ def test_beam_one_is_greedy(stop, penalty, dtype):
 
 
 def test_beam_one_is_greedy_when_sums_cannot_tell_tokens_apart():
-    """After a long text the difference of two tokens can be lost in the sum; their order must not be."""
+    """After a long text rounding can make two sums equal, but must not change the order of tokens."""
     first, second = np.full((1, 3), -1e9), np.array([[-0.7, np.nextafter(-0.7, 0), -5.0]])
     step = lambda tokens, state: (second, state)  # noqa: E731
     ((found,),) = beam_search(step, first, Histories([()]), beam=1, max_new_tokens=3)
@@ -187,7 +187,7 @@ LONGER_WINS = {(): {0: 0.5, 1: 0.4, 2: 0.1}, (1,): {1: 1.0}, (1, 1): {1: 1.0}, (
 LONGER_WINS |= {(2,): {0: 1.0}, (2, 1): {0: 1.0}}
 
 
-def test_the_search_goes_on_while_a_longer_hypothesis_can_still_win():
+def test_the_search_continues_while_a_longer_hypothesis_can_still_win():
     """The stop token 0 is the best first token, but [1, 1, 1, 0] is better per lp: log 0.4 / 1.5 > log 0.5."""
     model = TableModel(3, LONGER_WINS)
     ((found,),) = search(model, [0], beam=2, max_new_tokens=8, stop_token=0, length_penalty=1.0)
@@ -195,7 +195,7 @@ def test_the_search_goes_on_while_a_longer_hypothesis_can_still_win():
     assert len(model.batches) == 3  # and then it stops
 
 
-def test_the_search_stops_at_once_when_nothing_can_win():
+def test_the_search_stops_at_once_when_no_other_hypothesis_can_win():
     model = TableModel(3, LONGER_WINS)
     ((found,),) = search(model, [0], beam=2, max_new_tokens=8, stop_token=0)
     assert (found.tokens, found.score, found.finished) == ([0], math.log(0.5), True)
@@ -203,13 +203,13 @@ def test_the_search_stops_at_once_when_nothing_can_win():
     # With room for two tokens only, the best the other can reach is log 0.4 / (7 / 6) = -0.79 < log 0.5 = -0.69.
     search(model, [0], beam=2, max_new_tokens=2, stop_token=0, length_penalty=1.0)
     assert model.batches == []
-    # The second best is asked for: it is known after three more steps.
+    # The second best is needed too: it is known after three more steps.
     (two,) = search(model, [0], beam=2, n_best=2, max_new_tokens=8, stop_token=0)
     assert [h.tokens for h in two] == [[0], [1, 1, 1, 0]]
     assert len(model.batches) == 3
 
 
-def test_a_row_that_is_done_takes_part_in_no_further_step():
+def test_a_finished_row_takes_part_in_no_further_step():
     model = TableModel(3, LONGER_WINS)
     log_probs, state = model.prefill([0, 0])
     log_probs[0] = np.log([0.98, 0.01, 0.01])  # the first row is decided by its first token
@@ -219,7 +219,7 @@ def test_a_row_that_is_done_takes_part_in_no_further_step():
 
 
 @pytest.mark.parametrize("max_new_tokens", [1, 2, 6])
-def test_without_a_stop_token_all_run_to_the_end_in_as_few_steps_as_possible(max_new_tokens):
+def test_without_a_stop_token_all_hypotheses_reach_the_end_in_the_fewest_steps(max_new_tokens):
     model = ToyModel(5, seed=1)
     found = search(model, [0, 1], beam=3, n_best=3, max_new_tokens=max_new_tokens)
     assert all(h.length == len(h.tokens) == max_new_tokens and not h.finished for row in found for h in row)
@@ -232,7 +232,7 @@ def test_no_new_tokens_give_the_empty_hypothesis():
     assert model.batches == []
 
 
-def test_a_beam_wider_than_all_sequences_gives_what_there_is():
+def test_a_beam_wider_than_all_sequences_gives_all_of_them():
     model = ToyModel(2, seed=5)
     (found,) = search(model, [0], beam=50, n_best=50, max_new_tokens=3)
     assert sorted(h.tokens for h in found) == [list(tokens) for tokens in product(range(2), repeat=3)]
@@ -246,7 +246,7 @@ def test_impossible_tokens_are_never_part_of_a_hypothesis():
     assert [h.tokens for h in found] == [[1, 2, 0]]
 
 
-def test_of_equals_the_lower_beam_row_and_the_lower_token_come_first():
+def test_of_equal_scores_the_lower_beam_row_and_the_lower_token_come_first():
     half = {1: 0.5, 2: 0.5}
     model = TableModel(3, {(): half, (1,): half, (2,): half})
     (found,) = search(model, [0], beam=2, n_best=2, max_new_tokens=2)
@@ -283,7 +283,7 @@ def test_settings_out_of_range_are_refused(bad, message):
     search(model, [0], beam=4, n_best=4, max_new_tokens=0, length_penalty=10)  # the ends of the ranges are allowed
 
 
-def test_nothing_that_can_follow_and_nan_are_errors():
+def test_no_possible_token_and_nan_are_errors():
     model = ToyModel(2)
     settings = {"state": Histories([(), ()]), "beam": 2, "max_new_tokens": 1}
     with pytest.raises(DecodingError, match="row 1: no token can follow"):

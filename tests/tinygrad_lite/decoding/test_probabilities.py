@@ -27,7 +27,7 @@ def noted(probabilities: list[float], text: str, colour: bool = True) -> Probabi
 
 
 @given(st.lists(st.integers(0, 9), min_size=1, max_size=9).filter(any))
-def test_entropy_is_its_definition(weights):
+def test_entropy_follows_its_definition(weights):
     p = np.array(weights) / sum(weights)
     with np.errstate(divide="ignore"):
         bits = entropy(np.log(p)[None])
@@ -35,28 +35,28 @@ def test_entropy_is_its_definition(weights):
     assert bits[0] == pytest.approx(-sum(x * np.log2(x) for x in p if x), abs=1e-12)
 
 
-def test_colours_by_probability():
+def test_colours_show_the_probability():
     painted = noted([0.9, 0.5, 0.1, 0.01, 0.001], "abaab").paint("abaab")
     assert painted == "".join(
         colour + c + RESET for colour, c in zip([GREEN, GREEN, CYAN, YELLOW, RED], "abaab", strict=True)
     )
 
 
-def test_text_may_be_painted_later_and_in_other_pieces():
+def test_text_may_be_coloured_later_and_in_other_pieces():
     probabilities, text = [0.9, 0.2, 0.05, 0.001], "ab\na"
     whole = noted(probabilities, text).paint(text)
     watched = noted(probabilities, text)
     assert watched.paint("") + watched.paint("ab") + watched.paint("\na") == whole
-    assert "\n" in re.split(r"\x1b\[[0-9;]*m", whole)  # an end of a line has no colour
+    assert "\n" in re.split(r"\x1b\[[0-9;]*m", whole)  # a line break has no colour
     assert re.sub(r"\x1b\[[0-9;]*m", "", whole) == text
 
 
-def test_what_was_never_noted_stays_plain_and_without_colour_all_does():
+def test_unrecorded_text_is_not_coloured_nor_any_without_colour():
     assert noted([], "").paint("ab") == "ab"
     assert noted([0.9, 0.9], "ab", colour=False).paint("ab") == "ab"
 
 
-def test_the_probabilities_are_the_models_own_whatever_the_temperature():
+def test_probabilities_are_the_models_own_at_any_temperature():
     table = np.log(np.random.default_rng(0).dirichlet(np.ones(5), 5))
     watched = Probabilities(TOKENIZER, table[[0]], colour=False)
     tokens = generate(

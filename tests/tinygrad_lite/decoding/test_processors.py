@@ -15,7 +15,7 @@ def one_row(prompt: list[int], vocab_size: int = 4, penalty: float = 1.0, ngram_
 
 
 def forbidden_after(text: list[int], n: int, vocab_size: int) -> set[int]:
-    """The definition: a token is forbidden if the n-gram that it would end is in the text already."""
+    """The definition: a token is forbidden if it would complete an n-gram that the text already contains."""
     grams = {tuple(text[i : i + n]) for i in range(len(text) - n + 1)}
     return {token for token in range(vocab_size) if tuple([*text, token][-n:]) in grams}
 
@@ -39,27 +39,27 @@ def random_table(vocab_size: int, seed: int = 0) -> np.ndarray:
 
 
 @pytest.mark.parametrize("penalty", [0.5, 1.2, 3.0])
-def test_a_penalty_raises_the_probability_of_old_tokens_to_its_power(penalty):
+def test_a_penalty_raises_the_probability_of_earlier_tokens_to_its_power(penalty):
     p = np.array([[0.1, 0.2, 0.3, 0.4]])
     q = np.exp(one_row([3, 1, 3], penalty=penalty).discourage(np.log(p), ROW_0))
     np.testing.assert_allclose(q, [[0.1, 0.2**penalty, 0.3, 0.4**penalty]], rtol=1e-12)
 
 
-def test_impossible_stays_impossible_and_certain_stays_certain():
+def test_impossible_tokens_stay_impossible_and_certain_ones_certain():
     log_probs = np.array([[-np.inf, 0.0, -np.inf, -np.inf]])
     np.testing.assert_array_equal(one_row([0, 1], penalty=1.5).discourage(log_probs, ROW_0), log_probs)
 
 
-def test_what_is_generated_counts_too_and_each_row_for_itself():
+def test_generated_tokens_count_too_and_rows_are_independent():
     repetition = Repetition(2, 3, penalty=2.0, ngram_size=0)
     repetition.note(np.array([2]), np.array([1]))
     log_probs = np.full((2, 3), -1.0)
     assert repetition.discourage(log_probs, np.arange(2)).tolist() == [[-1, -1, -1], [-1, -1, -2]]
     assert repetition.discourage(log_probs[1:], np.array([1])).tolist() == [[-1, -1, -2]]
-    assert (log_probs == -1.0).all()  # the model's array stays as it is
+    assert (log_probs == -1.0).all()  # the model's array is not changed
 
 
-def test_a_large_penalty_makes_greedy_decoding_say_everything_once():
+def test_with_a_large_penalty_greedy_decoding_uses_every_token_once():
     table = np.log(np.array([[0.4, 0.3, 0.2, 0.1]]).repeat(4, axis=0))
     prompt = np.array([[1]])
     assert generated(table, prompt, max_new_tokens=4, temperature=0).tolist() == [[0, 0, 0, 0]]
@@ -78,7 +78,7 @@ def test_exactly_the_n_grams_of_the_text_are_forbidden(text, n):
 
 @pytest.mark.parametrize("temperature", [0, 1.0])
 @pytest.mark.parametrize("n", [2, 3])
-def test_no_n_gram_comes_twice_in_prompt_and_text(n, temperature):
+def test_no_n_gram_occurs_twice_in_prompt_and_text(n, temperature):
     prompt = np.array([[0, 1, 2, 0], [1, 1, 2, 3]])
     text = generated(random_table(6), prompt, max_new_tokens=16, temperature=temperature, no_repeat_ngram_size=n)
     for row in np.concatenate([prompt, text], axis=1).tolist():
@@ -86,13 +86,13 @@ def test_no_n_gram_comes_twice_in_prompt_and_text(n, temperature):
         assert len(set(grams)) == len(grams)
 
 
-def test_without_the_rule_greedy_decoding_runs_in_a_circle():
+def test_without_the_rule_greedy_decoding_repeats_itself():
     prompt = np.array([[0, 1, 2, 0]])
     free = generated(random_table(6), prompt, max_new_tokens=16, temperature=0)[0]
     assert any(np.array_equal(free[-n:], free[-2 * n : -n]) for n in range(1, 7))
 
 
-def test_when_everything_was_said_there_is_a_sentence():
+def test_when_every_token_is_forbidden_there_is_an_error():
     with pytest.raises(DecodingError, match=r"row 0: no token can follow, .* would repeat an n-gram"):
         generated(random_table(3), np.array([[0]]), max_new_tokens=5, no_repeat_ngram_size=1)
 
@@ -121,6 +121,6 @@ def test_neutral_settings_change_nothing():
     ("prompt", "message"),
     [([[0], [1]], "2, 1.* but there are 1 rows"), ([0], "there are 1 rows"), ([[4]], "outside"), ([[-1]], "outside")],
 )
-def test_prompts_that_do_not_fit(prompt, message):
+def test_prompts_that_do_not_fit_are_refused(prompt, message):
     with pytest.raises(ValueError, match=message):
         Repetition(1, 4, penalty=1.5, ngram_size=2, prompt=np.array(prompt))

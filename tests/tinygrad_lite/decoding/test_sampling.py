@@ -11,7 +11,7 @@ from tinygrad_lite.decoding.sampling import draw, filter_tokens, generate, large
 
 
 class Markov:
-    """A model whose next token depends on the last one only; it has nothing to remember."""
+    """A model whose next token depends only on the last one, so it needs no state."""
 
     def __init__(self, table: np.ndarray) -> None:
         self.table = table  # (V, V) log-probabilities
@@ -45,7 +45,7 @@ def kept(values: np.ndarray) -> list[set[int]]:
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any), st.integers(1, 14))
-def test_top_k_is_the_k_most_probable_and_of_equals_the_lower_ids(weights, k):
+def test_top_k_keeps_the_k_most_probable_and_of_equals_the_lower_ids(weights, k):
     with np.errstate(divide="ignore"):
         log_probs = np.log(np.array([weights], float))
     ranked = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
@@ -53,8 +53,8 @@ def test_top_k_is_the_k_most_probable_and_of_equals_the_lower_ids(weights, k):
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any), st.integers(1, 39))
-@example([5, 3, 2], 32)  # 0.5 + 0.3 reach 0.8, though not in floats by way of logarithms
-def test_top_p_is_the_smallest_set_that_reaches_p(weights, fortieths):
+@example([5, 3, 2], 32)  # 0.5 + 0.3 reaches 0.8, but not in floats computed from logarithms
+def test_top_p_keeps_the_smallest_set_that_reaches_p(weights, fortieths):
     top_p = Fraction(fortieths, 40)
     ranked = sorted(range(len(weights)), key=lambda i: (-weights[i], i))
     smallest, probability = set(), Fraction(0)
@@ -69,8 +69,8 @@ def test_top_p_is_the_smallest_set_that_reaches_p(weights, fortieths):
 
 
 @given(st.lists(st.integers(0, 6), min_size=1, max_size=12).filter(any), st.integers(0, 40))
-@example([6, 3, 0], 20)  # 3 is half of 6, though not in floats by way of logarithms
-def test_min_p_is_a_share_of_the_largest_probability(weights, fortieths):
+@example([6, 3, 0], 20)  # 3 is half of 6, but not in floats computed from logarithms
+def test_min_p_keeps_tokens_above_a_share_of_the_largest_probability(weights, fortieths):
     smallest = Fraction(fortieths, 40) * max(weights)
     with np.errstate(divide="ignore"):
         log_probs = np.log(np.array([weights], float) / sum(weights))
@@ -106,13 +106,13 @@ def test_no_temperature_overflows(temperature):
 
 
 @given(st.lists(st.sampled_from([-np.inf, -2.0, -1.0, 0.0]), min_size=1, max_size=9), st.data())
-def test_largest_marks_exactly_count(values, data):
+def test_largest_marks_exactly_the_requested_number(values, data):
     count = data.draw(st.integers(1, len(values)))
     marked = np.flatnonzero(largest(np.array([values]), count)[0]).tolist()
     assert marked == sorted(sorted(range(len(values)), key=lambda i: (-values[i], i))[:count])
 
 
-# --- drawing ---
+# --- sampling ---
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=8).filter(any), st.floats(0, 1, exclude_max=True))
@@ -126,7 +126,7 @@ def test_a_token_of_probability_zero_is_never_drawn(weights, uniform):
 @pytest.mark.parametrize(
     ("temperature", "top_k", "top_p"), [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 5, 1.0), (1.3, 7, 0.8)]
 )
-def test_frequencies_are_those_of_the_filtered_softmax(temperature, top_k, top_p):
+def test_frequencies_follow_the_filtered_softmax(temperature, top_k, top_p):
     n = 20_000
     log_probs = random_table(8, seed=3)[:1]
     drawn = next(
@@ -205,7 +205,7 @@ def test_the_seed_determines_the_text():
     assert not np.array_equal(texts[0], texts[2])
 
 
-def test_a_stopped_row_repeats_the_stop_token_and_the_end_is_when_all_have_stopped():
+def test_a_stopped_row_repeats_the_stop_token_until_all_rows_have_stopped():
     # 1 -> 0 (stop); 3 -> 2 -> 1 -> 0: greedily one row takes 1 step, the other 3. After a stop the table says 4.
     table = np.log(np.eye(5)[[4, 0, 1, 2, 4]] + 1e-9)
     model = Markov(table)
@@ -221,7 +221,7 @@ def test_a_stopped_row_may_have_no_possible_token():
 
 
 @pytest.mark.parametrize("max_new_tokens", [0, 1, 7])
-def test_the_model_is_not_asked_after_the_last_token_nor_ahead_of_the_reader(max_new_tokens):
+def test_the_model_is_not_called_after_the_last_token_nor_in_advance(max_new_tokens):
     model = Markov(random_table(6, seed=8))
     tokens = generate(model.step, model.table[:2], None, max_new_tokens=max_new_tokens)
     for position in range(max_new_tokens):
@@ -240,12 +240,12 @@ def test_forbidden_tokens_are_never_chosen(temperature):
     allowed = sorted(set(range(8)) - set(forbidden))
     if temperature:
         assert set(text.ravel().tolist()) == set(allowed)
-    # They are taken away before top-k: it still keeps two others.
+    # They are removed before top-k, which then still keeps two others.
     two = tokens_of(table, [1] * 50, max_new_tokens=1, temperature=50.0, top_k=2, forbidden=forbidden)
     assert set(two.ravel().tolist()) == set(sorted(allowed, key=lambda i: -table[1, i])[:2])
 
 
-def test_the_models_array_stays_as_it_is():
+def test_the_models_array_is_not_changed():
     table = random_table(5, seed=1)
     before = table.copy()
     next(generate(Markov(table).step, table, None, max_new_tokens=1, forbidden=[1], top_k=2))

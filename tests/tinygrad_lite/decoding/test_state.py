@@ -1,4 +1,4 @@
-"""What every model needs to generate: here a model that counts, so that each step can be foretold."""
+"""The state of generation, with a model that counts, so that each step can be predicted."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ VOCABULARY = 10
 
 
 class Successor(Generator):
-    """Predicts the token after the last one: 3 follows 2. It records what it is given to read."""
+    """Predicts the token after the last one: 3 follows 2. It records its inputs."""
 
     def __init__(self):
         super().__init__()
@@ -31,7 +31,7 @@ class Successor(Generator):
 
 
 @pytest.mark.parametrize("use_cache", [True, False])
-def test_a_step_reads_the_new_token_alone_or_the_window_without_a_cache(use_cache):
+def test_a_step_reads_only_the_new_token_or_without_a_cache_the_window(use_cache):
     model = Successor()
     log_probs, state = model.start([[1, 2]], use_cache)
     assert [int(row[0]) for row in generate(model.step, log_probs, state, max_new_tokens=5, temperature=0.0)] == [
@@ -42,7 +42,7 @@ def test_a_step_reads_the_new_token_alone_or_the_window_without_a_cache(use_cach
     assert model.given == (new if use_cache else whole)
 
 
-def test_what_was_read_is_not_read_again():
+def test_tokens_in_the_cache_are_not_read_again():
     model = Successor()
     log_probs, state = model.start([[1, 2]])
     for prompt, new in (([1, 2, 5], [5]), ([1, 2, 5], [5]), ([1, 3], [3]), ([1, 3, 4, 5, 6], [3, 4, 5, 6]), ([3], [3])):
@@ -53,7 +53,7 @@ def test_what_was_read_is_not_read_again():
         assert state.window.tolist() == [prompt[-4:]]
 
 
-def test_shorter_texts_are_padded_on_the_left_and_come_back_without():
+def test_shorter_texts_are_padded_on_the_left_and_returned_without_padding():
     _, state = Successor().start([[1], [2, 3, 4], [5, 6, 7, 8, 9]])
     assert state.window.tolist() == [[0, 0, 0, 1], [0, 2, 3, 4], [6, 7, 8, 9]]
     assert state.padding.tolist() == [3, 1, 0]
@@ -63,6 +63,6 @@ def test_shorter_texts_are_padded_on_the_left_and_come_back_without():
         Successor().start([[1], []])
 
 
-def test_padding_at_either_end():
+def test_rows_are_padded_at_either_end():
     assert pad_rows([[5, 6], [7]], 9).tolist() == [[5, 6], [7, 9]]
     assert pad_rows([[5, 6], [7]], 9, left=True).tolist() == [[5, 6], [9, 7]]

@@ -13,7 +13,7 @@ def passed(pieces: list[str], stops: list[str]) -> tuple[str, bool]:
 
 
 def expected(text: str, stops: list[str]) -> tuple[str, bool]:
-    """The definition: character after character, until the text ends with a stop string."""
+    """The definition: character by character, until the text ends with a stop string."""
     for end in range(len(text) + 1):
         starts = [end - len(stop) for stop in stops if text[:end].endswith(stop)]
         if starts:
@@ -22,13 +22,13 @@ def expected(text: str, stops: list[str]) -> tuple[str, bool]:
 
 
 @given(st.lists(st.text("ab", max_size=4), max_size=8), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3))
-def test_a_text_ends_before_the_first_stop_string_however_it_is_cut(pieces, stops):
+def test_a_text_in_any_pieces_ends_before_the_first_stop_string(pieces, stops):
     text = "".join(pieces)
     assert passed(pieces, stops) == passed(list(text), stops) == passed([text], stops) == expected(text, stops)
 
 
 @given(st.lists(st.text("ab", max_size=4), max_size=8), st.lists(st.text("ab", min_size=1, max_size=4), max_size=3))
-def test_no_more_is_held_back_than_could_begin_a_stop_string(pieces, stops):
+def test_only_the_possible_start_of_a_stop_string_is_held_back(pieces, stops):
     stop, text, out = StopText(stops), "", ""
     for piece in pieces:
         text += piece

@@ -4,6 +4,7 @@ import sys
 import numpy as np
 import pytest
 
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
@@ -13,9 +14,7 @@ from tinygrad_lite.functional.attention import (
 )
 
 rng = np.random.default_rng(3)
-both = pytest.mark.parametrize(
-    "attention", [scaled_dot_product_attention_composed, F.scaled_dot_product_attention], ids=["composed", "fused"]
-)
+both = both_versions(F.scaled_dot_product_attention)
 
 
 def leaf(*shape, scale=1.0, dtype=np.float64):
@@ -43,16 +42,16 @@ def one_query_at_a_time(query, key, value, allowed):
 @pytest.mark.parametrize(("t", "s"), [(5, 5), (3, 6), (6, 3), (70, 70), (1, 4)])
 @pytest.mark.parametrize("is_causal", [False, True])
 @pytest.mark.parametrize("masked", [False, True])
-def test_equals_a_loop_over_queries(attention, t, s, is_causal, masked):
+def test_attention_equals_a_loop_over_queries(version, t, s, is_causal, masked):
     query, key, value = qkv(t=t, s=s)
     mask = rng.random((2, 3, t, s)) < 0.5 if masked else np.ones((2, 3, t, s), bool)
     allowed = mask & np.tril(np.ones((t, s), bool), s - t) if is_causal else mask
-    y = attention(query, key, value, Tensor(mask) if masked else None, is_causal)
+    y = version(query, key, value, Tensor(mask) if masked else None, is_causal)
     expected = one_query_at_a_time(query.numpy(), key.numpy(), value.numpy(), allowed)
     np.testing.assert_allclose(y.numpy(), expected, atol=1e-13)
 
 
-def test_any_division_into_blocks_gives_the_same(monkeypatch):
+def test_any_division_into_blocks_gives_the_same_results(monkeypatch):
     chapter = sys.modules["tinygrad_lite.functional.attention"]
     for row_block, scores in ((1, 1), (2, 30), (3, 100), (64, 1 << 17)):
         monkeypatch.setattr(chapter, "ROW_BLOCK", row_block)
@@ -91,22 +90,22 @@ def test_large_scores_are_shifted_and_moderate_ones_need_not_be(largest, is_caus
 
 
 @both
-def test_the_future_does_not_change_the_past(attention):
+def test_the_future_does_not_change_the_past(version):
     query, key, value = qkv(t=6, s=6)
-    before = attention(query, key, value, is_causal=True).numpy()
+    before = version(query, key, value, is_causal=True).numpy()
     for position in range(6):
         later_key, later_value = key.numpy().copy(), value.numpy().copy()
         later_key[:, :, position:] += rng.standard_normal(later_key[:, :, position:].shape) * 100
         later_value[:, :, position:] -= 50
-        after = attention(query, Tensor(later_key), Tensor(later_value), is_causal=True).numpy()
+        after = version(query, Tensor(later_key), Tensor(later_value), is_causal=True).numpy()
         np.testing.assert_array_equal(after[:, :, :position], before[:, :, :position])
         assert not np.allclose(after[:, :, position:], before[:, :, position:])
 
 
 @both
-def test_the_past_gets_no_gradient_from_what_it_cannot_see(attention):
+def test_earlier_queries_give_no_gradient_to_later_keys_and_values(version):
     query, key, value = qkv(t=6, s=6)
-    attention(query, key, value, is_causal=True)[:, :, :3].sum().backward()
+    version(query, key, value, is_causal=True)[:, :, :3].sum().backward()
     assert not key.grad.numpy()[:, :, 3:].any()
     assert not value.grad.numpy()[:, :, 3:].any()
     assert value.grad.numpy()[:, :, :3].all()
@@ -114,12 +113,12 @@ def test_the_past_gets_no_gradient_from_what_it_cannot_see(attention):
 
 @both
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_query_that_may_attend_to_no_key_gets_exactly_zero(attention, dtype):
+def test_a_query_that_may_attend_to_no_key_gets_exactly_zero(version, dtype):
     query, key, value = qkv(dtype=dtype)
     mask = np.ones((2, 3, 5, 6), bool)
     mask[:, :, 2] = False
     mask[1, 0] = False  # a whole head
-    y = attention(query, key, value, Tensor(mask))
+    y = version(query, key, value, Tensor(mask))
     assert not y.numpy()[:, :, 2].any()
     assert not y.numpy()[1, 0].any()
     (y * y).sum().backward()
@@ -131,12 +130,12 @@ def test_a_query_that_may_attend_to_no_key_gets_exactly_zero(attention, dtype):
 
 @both
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_scores_of_ten_thousand_do_not_overflow(attention, dtype):
+def test_scores_of_ten_thousand_do_not_overflow(version, dtype):
     """Keys of +-1e4 along the query: the weights are 0 and 1, and everything stays finite."""
     query = Tensor(np.ones((1, 1, 2, 1), dtype), requires_grad=True)
     key = Tensor(np.array([-1e4, 1e4, 0.0], dtype).reshape(1, 1, 3, 1), requires_grad=True)
     value = Tensor(np.array([5.0, 7.0, 9.0], dtype).reshape(1, 1, 3, 1), requires_grad=True)
-    y = attention(query, key, value)
+    y = version(query, key, value)
     assert y.tolist() == [[[[7.0], [7.0]]]]
     y.sum().backward()
     assert value.grad.numpy().ravel().tolist() == [0.0, 2.0, 0.0]
@@ -144,7 +143,7 @@ def test_scores_of_ten_thousand_do_not_overflow(attention, dtype):
     assert np.isfinite(key.grad.numpy()).all()
 
 
-def test_one_draw_of_dropout_in_either_version():
+def test_dropout_is_the_same_in_both_versions():
     inputs = qkv()
     with random_key(1):
         one = F.scaled_dot_product_attention(*inputs, dropout_p=0.5)
@@ -173,9 +172,9 @@ def test_mixed_types_give_float64_and_each_input_its_own_type(types):
 @pytest.mark.parametrize(
     "shapes", [[(2, 3, 4)] * 3, [(1, 2, 3, 4), (1, 2, 5, 3), (1, 2, 5, 3)], [(1, 2, 3, 4)] * 2 + [(1, 2, 4, 4)]]
 )
-def test_shapes_that_do_not_fit(attention, shapes):
+def test_shapes_that_do_not_fit_are_refused(version, shapes):
     with pytest.raises(ValueError, match=r"attention: query \(B, H, T, D\), key and value .* do not fit: \("):
-        attention(*(leaf(*shape) for shape in shapes))
+        version(*(leaf(*shape) for shape in shapes))
 
 
 @both
@@ -188,16 +187,16 @@ def test_shapes_that_do_not_fit(attention, shapes):
         (np.ones((2, 2, 3, 5, 6), bool), r"mask of shape \(2, 2, 3, 5, 6\) does not broadcast"),
     ],
 )
-def test_masks_that_do_not_fit(attention, mask, message):
+def test_masks_that_do_not_fit_are_refused(version, mask, message):
     with pytest.raises(ValueError, match=f"attention: .*{message}"):
-        attention(*qkv(), Tensor(mask))
+        version(*qkv(), Tensor(mask))
 
 
 @both
 @pytest.mark.parametrize("p", [-0.1, 1.0])
-def test_dropout_out_of_range(attention, p):
+def test_dropout_out_of_range_is_refused(version, p):
     with pytest.raises(ValueError, match=r"p must be in \[0, 1\)"):
-        attention(*qkv(), dropout_p=p)
+        version(*qkv(), dropout_p=p)
 
 
 @pytest.mark.torch
@@ -205,21 +204,15 @@ def test_dropout_out_of_range(attention, p):
 @pytest.mark.parametrize(
     ("t", "s", "is_causal", "masked"), [(5, 5, False, False), (3, 6, False, True), (70, 70, True, False), (5, 5, 0, 1)]
 )
-def test_torch_agrees(attention, t, s, is_causal, masked):
-    torch = pytest.importorskip("torch")
-    inputs = qkv(t=t, s=s)
-    theirs = [torch.tensor(x.numpy().copy(), requires_grad=True) for x in inputs]
+def test_torch_agrees(version, t, s, is_causal, masked):
     mask = np.arange(s) < rng.integers(1, s + 1, (2, 1, t, 1)) if masked else None  # every query may attend to some key
-    y = attention(*inputs, None if mask is None else Tensor(mask), bool(is_causal))
-    expected = torch.nn.functional.scaled_dot_product_attention(
-        *theirs, attn_mask=None if mask is None else torch.tensor(mask), is_causal=bool(is_causal)
+    assert_torch_agrees(
+        lambda *inputs: version(*inputs, None if mask is None else Tensor(mask), bool(is_causal)),
+        lambda torch, *inputs: torch.nn.functional.scaled_dot_product_attention(
+            *inputs, attn_mask=None if mask is None else torch.tensor(mask), is_causal=bool(is_causal)
+        ),
+        *qkv(t=t, s=s),
     )
-    dy = rng.standard_normal(y.shape)
-    y.backward(Tensor(dy))
-    expected.backward(torch.tensor(dy))
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
-    for x, other in zip(inputs, theirs, strict=True):
-        np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), atol=1e-9)
 
 
 def test_the_cpu_runs_the_fused_version():

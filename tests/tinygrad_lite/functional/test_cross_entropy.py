@@ -4,12 +4,13 @@ import sys
 import numpy as np
 import pytest
 
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.cross_entropy import cross_entropy_composed
 
 rng = np.random.default_rng(4)
-both = pytest.mark.parametrize("version", [cross_entropy_composed, F.cross_entropy], ids=["composed", "fused"])
+both = both_versions(F.cross_entropy)
 
 
 def leaf(*shape):
@@ -82,7 +83,7 @@ def test_all_ignored_is_zero_with_zero_gradients(version, reduction):
     assert not logits.grad.numpy().any()
 
 
-def test_any_division_into_blocks_gives_the_same(monkeypatch):
+def test_any_division_into_blocks_gives_the_same_losses(monkeypatch):
     logits, targets = leaf(11, 7), Tensor(rng.integers(0, 7, 11))
     expected = cross_entropy_composed(logits, targets, reduction="none", label_smoothing=0.2)
     for block in (1, 7, 15, 30, 1000):
@@ -110,7 +111,7 @@ def test_logits_used_twice_get_both_gradients():
 
 @both
 @pytest.mark.parametrize("bad", [5, -1, 1000])
-def test_a_target_outside_the_vocabulary(version, bad):
+def test_a_target_outside_the_vocabulary_is_refused(version, bad):
     with pytest.raises(ValueError, match=f"cross_entropy: target {bad} is outside the vocabulary of 5 tokens"):
         version(leaf(3, 5), Tensor([0, bad, 1]))
 
@@ -127,7 +128,7 @@ def test_a_target_outside_the_vocabulary(version, bad):
         ((2, 5), [0, 1], {"label_smoothing": -0.1}, r"label_smoothing must be in \[0, 1\], not -0.1"),
     ],
 )
-def test_arguments_that_do_not_fit(version, logits, targets, options, message):
+def test_invalid_arguments_are_refused(version, logits, targets, options, message):
     with pytest.raises(ValueError, match=f"cross_entropy: {message}"):
         version(leaf(*logits), Tensor(targets), **options)
 
@@ -143,15 +144,10 @@ def test_logits_must_be_floats(version):
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
 def test_torch_agrees(version, reduction, smoothing):
-    torch = pytest.importorskip("torch")
-    logits, targets = leaf(8, 6), rng.integers(0, 6, 8)
+    targets, options = rng.integers(0, 6, 8), {"reduction": reduction, "label_smoothing": smoothing}
     targets[[1, 5]] = -100
-    theirs = torch.tensor(logits.numpy().copy(), requires_grad=True)
-    options = {"reduction": reduction, "label_smoothing": smoothing}
-    y = version(logits, Tensor(targets), **options)
-    expected = torch.nn.functional.cross_entropy(theirs, torch.tensor(targets), **options)
-    dy = rng.standard_normal(y.shape)
-    y.backward(Tensor(dy))
-    expected.backward(torch.tensor(dy))
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
-    np.testing.assert_allclose(logits.grad.numpy(), theirs.grad.numpy(), atol=1e-9)
+    assert_torch_agrees(
+        lambda logits: version(logits, Tensor(targets), **options),
+        lambda torch, logits: torch.nn.functional.cross_entropy(logits, torch.tensor(targets), **options),
+        leaf(8, 6),
+    )

@@ -3,19 +3,20 @@ import math
 import numpy as np
 import pytest
 
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.dropout import dropout_composed, keep_mask
 
-both = pytest.mark.parametrize("version", [dropout_composed, F.dropout], ids=["composed", "fused"])
+both = both_versions(F.dropout)
 ONES = np.ones((200, 500), np.float32)
 
 
 @both
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_kept_share_and_expectation(version, p):
-    """Of 100,000 elements the kept share is within 5 standard deviations of 1 - p; so the mean stays 1."""
+def test_the_kept_share_is_1_minus_p_and_the_mean_stays(version, p):
+    """Within 5 standard deviations, 1 - p of the 100,000 elements are kept and their mean stays 1."""
     with random_key(1):
         y = version(Tensor(ONES), p).numpy()
     deviation = math.sqrt(p * (1 - p) / y.size)
@@ -32,7 +33,7 @@ def test_kept_elements_are_scaled_and_dropped_ones_are_zero(version):
 
 
 @both
-def test_the_gradient_goes_where_the_values_went(version):
+def test_gradients_are_dropped_and_scaled_like_the_values(version):
     x = Tensor(np.full((30, 30), 2.0), requires_grad=True)
     with random_key(1):
         y = version(x, 0.4)
@@ -48,7 +49,7 @@ def test_p_0_returns_the_input_itself(version):
 
 @both
 @pytest.mark.parametrize("p", [-0.1, 1.0, 1.5, math.nan])
-def test_probabilities_out_of_range(version, p):
+def test_probabilities_out_of_range_are_refused(version, p):
     with pytest.raises(ValueError, match=r"dropout: p must be in \[0, 1\), not"):
         version(Tensor(ONES), p)
 
@@ -62,7 +63,7 @@ def test_both_versions_drop_the_same_elements():
 
 
 @both
-def test_each_call_has_its_own_mask_the_same_under_the_same_key(version):
+def test_each_call_has_its_own_mask_determined_by_the_key(version):
     def two_masks(*key):
         with random_key(*key):
             return version(Tensor(ONES), 0.5).numpy(), version(Tensor(ONES), 0.5).numpy()
@@ -76,7 +77,7 @@ def test_each_call_has_its_own_mask_the_same_under_the_same_key(version):
         assert 0.45 < (first == other).mean() < 0.55  # independent masks agree on half of the elements
 
 
-def test_earlier_random_numbers_do_not_matter():
+def test_masks_do_not_depend_on_earlier_random_numbers():
     with random_key(5):
         expected = keep_mask((100,), 0.5)
     manual_seed(9)
@@ -85,7 +86,7 @@ def test_earlier_random_numbers_do_not_matter():
         np.testing.assert_array_equal(keep_mask((100,), 0.5), expected)
 
 
-def test_seeding_starts_again():
+def test_the_same_seed_gives_the_same_masks():
     manual_seed(9)
     first = keep_mask((100,), 0.5)
     second = keep_mask((100,), 0.5)
@@ -119,14 +120,12 @@ def test_integers_become_floats(version):
 
 @pytest.mark.torch
 def test_torch_agrees_given_the_mask():
-    torch = pytest.importorskip("torch")
-    numbers = np.linspace(-2, 2, 60).reshape(5, 12)
-    x, theirs = Tensor(numbers, requires_grad=True), torch.tensor(numbers, requires_grad=True)
-    with random_key(4):
-        y = F.dropout(x, 0.25)
-    with random_key(4):
-        expected = theirs * torch.tensor(keep_mask((5, 12), 0.25)) / 0.75
-    y.backward(Tensor(numbers))
-    expected.backward(torch.tensor(numbers))
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
-    np.testing.assert_allclose(x.grad.numpy(), theirs.grad.numpy(), atol=1e-9)
+    def ours(x):
+        with random_key(4):
+            return F.dropout(x, 0.25)
+
+    def theirs(torch, x):
+        with random_key(4):
+            return x * torch.tensor(keep_mask((5, 12), 0.25)) / 0.75
+
+    assert_torch_agrees(ours, theirs, Tensor(np.linspace(-2, 2, 60).reshape(5, 12), requires_grad=True))

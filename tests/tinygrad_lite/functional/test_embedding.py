@@ -1,23 +1,23 @@
 import numpy as np
 import pytest
 
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional.embedding import embedding_composed
 
 rng = np.random.default_rng(5)
-both = pytest.mark.parametrize("version", [embedding_composed, F.embedding], ids=["composed", "fused"])
+both = both_versions(F.embedding)
 
 
 @both
-def test_rows_of_the_table(version):
+def test_tokens_select_rows_of_the_table(version):
     table = Tensor([[0.0, 1.0], [10.0, 11.0], [20.0, 21.0]])
     assert version(table, Tensor([[2, 0]])).tolist() == [[[20.0, 21.0], [0.0, 1.0]]]
 
 
 @both
 @pytest.mark.parametrize("rows", [7, 2000])
-def test_it_is_the_product_of_one_hot_rows_with_the_table(version, rows):
+def test_an_embedding_equals_the_product_of_one_hot_rows_with_the_table(version, rows):
     weight = Tensor(rng.standard_normal((rows, 3)), requires_grad=True)
     ids, dy = rng.integers(0, rows, (4, 9)) // 3 * 3, rng.standard_normal((4, 9, 3))
     one_hot = np.eye(rows)[ids]
@@ -39,7 +39,7 @@ def test_gradients_of_repeated_tokens_are_added(version, rows):
 
 @both
 @pytest.mark.parametrize(("bad", "ids"), [(5, [0, 5]), (-1, [0, -1, 2]), (70_000, [[70_000]])])
-def test_a_token_outside_the_table(version, bad, ids):
+def test_a_token_outside_the_table_is_refused(version, bad, ids):
     with pytest.raises(ValueError, match=f"embedding: token {bad} is outside the table of 5 rows"):
         version(Tensor.zeros(5, 2), Tensor(ids))
 
@@ -53,12 +53,10 @@ def test_ids_must_be_integers(version):
 @pytest.mark.torch
 @pytest.mark.parametrize("rows", [7, 1500])
 def test_torch_agrees(rows):
-    torch = pytest.importorskip("torch")
     weight, ids = Tensor(rng.standard_normal((rows, 3)), requires_grad=True), rng.integers(0, 7, (2, 9))
-    theirs = torch.tensor(weight.numpy().copy(), requires_grad=True)
-    y, expected = F.embedding(weight, Tensor(ids)), torch.nn.functional.embedding(torch.tensor(ids), theirs)
-    dy = rng.standard_normal(y.shape)
-    y.backward(Tensor(dy))
-    expected.backward(torch.tensor(dy))
-    np.testing.assert_array_equal(y.numpy(), expected.detach().numpy())
-    np.testing.assert_allclose(weight.grad.numpy(), theirs.grad.numpy(), atol=1e-9)
+    assert_torch_agrees(
+        lambda weight: F.embedding(weight, Tensor(ids)),
+        lambda torch, weight: torch.nn.functional.embedding(torch.tensor(ids), weight),
+        weight,
+        tolerance=1e-14,
+    )

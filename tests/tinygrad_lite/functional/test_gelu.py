@@ -4,23 +4,24 @@ import numpy as np
 import pytest
 
 from tests.places import here
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.gelu import BLOCK, _probability, gelu_composed
 
-both = pytest.mark.parametrize("version", [gelu_composed, F.gelu], ids=["composed", "fused"])
+both = both_versions(F.gelu)
 forms = pytest.mark.parametrize("approximate", ["none", "tanh"])
 
 
 @both
-def test_x_times_the_normal_distribution_function(version):
+def test_gelu_is_x_times_the_normal_distribution_function(version):
     x = np.linspace(-5, 5, 41)
     expected = [v * 0.5 * math.erfc(-v / math.sqrt(2)) for v in x]
     np.testing.assert_allclose(version(Tensor(x)).numpy(), expected, atol=1e-14)
 
 
 @both
-def test_the_tanh_form_of_gpt_2(version):
+def test_the_tanh_form_is_that_of_gpt_2(version):
     x = np.linspace(-5, 5, 41)
     expected = [0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))) for v in x]
     np.testing.assert_allclose(version(Tensor(x), "tanh").numpy(), expected, atol=1e-14)
@@ -35,7 +36,7 @@ def test_the_two_forms_differ_by_less_than_a_thousandth(version):
 
 @both
 @forms
-def test_the_difference_of_x_and_minus_x(version, approximate):
+def test_values_at_x_and_minus_x_differ_by_x(version, approximate):
     """x P(x) + x P(-x) = x, because P(x) + P(-x) = 1."""
     x = np.linspace(0, 8, 100)
     mirrored = version(Tensor(x), approximate).numpy() - version(Tensor(-x), approximate).numpy()
@@ -56,7 +57,7 @@ def test_far_from_zero_it_is_relu(version, approximate, dtype):
 
 
 @forms
-def test_float32_error(approximate):
+def test_float32_errors_are_within_their_bounds(approximate):
     """Fused float32 is within 6e-7 of the definition in float64 for |x| <= 12 (values up to 12, so half of a last
     digit is 5e-7 there), and within 3e-7 for |x| <= 2; the derivative within 3e-6 and 1e-6. The composed version, which
     rounds after every step, is within 7e-7."""
@@ -87,7 +88,7 @@ def test_every_element_of_every_block_is_computed(size, approximate):
 
 
 @both
-def test_a_form_that_does_not_exist(version):
+def test_an_unknown_form_is_refused(version):
     with pytest.raises(ValueError, match="gelu: approximate must be 'none' or 'tanh', not 'sigmoid'"):
         version(Tensor([1.0]), "sigmoid")
 
@@ -107,19 +108,15 @@ def test_the_tensor_method_is_the_function():
 @both
 @forms
 def test_torch_agrees(version, approximate):
-    torch = pytest.importorskip("torch")
-    numbers = np.linspace(-9, 9, 200).reshape(4, 50)
-    x, theirs = Tensor(numbers, requires_grad=True), torch.tensor(numbers, requires_grad=True)
-    y, expected = version(x, approximate), torch.nn.functional.gelu(theirs, approximate=approximate)
-    dy = np.cos(numbers)
-    y.backward(Tensor(dy))
-    expected.backward(torch.tensor(dy))
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
-    np.testing.assert_allclose(x.grad.numpy(), theirs.grad.numpy(), atol=1e-9)
+    assert_torch_agrees(
+        lambda x: version(x, approximate),
+        lambda torch, x: torch.nn.functional.gelu(x, approximate=approximate),
+        Tensor(np.linspace(-9, 9, 200).reshape(4, 50), requires_grad=True),
+    )
 
 
-def test_the_polynomial_that_turns_tanh_into_erf():
-    """P is off by less than float32's last digit, and far out the polynomial stays positive."""
+def test_the_polynomial_for_erf_is_accurate_to_float32():
+    """The error of P is below the last digit of float32, and for large x the polynomial stays positive."""
     x = np.concatenate([np.linspace(0, 12, 12_001), np.geomspace(12, 1e18, 1000)]).astype(np.float32)
     p = np.empty_like(x)
     with np.errstate(over="ignore"):

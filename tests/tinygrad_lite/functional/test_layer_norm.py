@@ -1,12 +1,13 @@
 import numpy as np
 import pytest
 
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.layer_norm import layer_norm_composed
 
 rng = np.random.default_rng(2)
-both = pytest.mark.parametrize("version", [layer_norm_composed, F.layer_norm], ids=["composed", "fused"])
+both = both_versions(F.layer_norm)
 
 
 def leaf(*shape, dtype=np.float64):
@@ -29,7 +30,7 @@ def test_every_row_gets_mean_0_and_variance_1(version):
 
 
 @both
-def test_shift_and_scale_of_the_input_do_not_matter(version):
+def test_shift_and_scale_of_the_input_have_no_effect(version):
     x, weight, bias = rng.standard_normal((5, 8)), leaf(8), leaf(8)
     y = version(Tensor(x), weight, bias, 0.0).numpy()
     np.testing.assert_allclose(version(Tensor(x * 20 - 3), weight, bias, 0.0).numpy(), y, rtol=1e-12)
@@ -67,7 +68,7 @@ def test_integers_are_normalised_as_floats():
 
 
 @both
-def test_parameters_of_another_width(version):
+def test_parameters_of_another_width_are_refused(version):
     with pytest.raises(ValueError, match=r"layer_norm: weight has shape \(3,\), x \(2, 4\) needs \(4,\)"):
         version(leaf(2, 4), leaf(3), leaf(4))
     with pytest.raises(ValueError, match=r"layer_norm: bias has shape \(1,\), x \(2, 4\) needs \(4,\)"):
@@ -78,13 +79,8 @@ def test_parameters_of_another_width(version):
 @pytest.mark.parametrize("shape", [(6,), (4, 6), (2, 3, 6), (0, 6)])
 @pytest.mark.parametrize("eps", [1e-5, 0.1])
 def test_torch_agrees(shape, eps):
-    torch = pytest.importorskip("torch")
-    inputs = [leaf(*shape), leaf(6), leaf(6)]
-    theirs = [torch.tensor(x.numpy().copy(), requires_grad=True) for x in inputs]
-    y, expected = F.layer_norm(*inputs, eps), torch.nn.functional.layer_norm(theirs[0], (6,), *theirs[1:], eps)
-    dy = rng.standard_normal(y.shape)
-    y.backward(Tensor(dy))
-    expected.backward(torch.tensor(dy))
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
-    for x, other in zip(inputs, theirs, strict=True):
-        np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), atol=1e-9)
+    assert_torch_agrees(
+        lambda *inputs: F.layer_norm(*inputs, eps),
+        lambda torch, x, *weights: torch.nn.functional.layer_norm(x, (6,), *weights, eps),
+        *(leaf(*shape), leaf(6), leaf(6)),
+    )

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.linear import linear_composed
@@ -18,7 +19,7 @@ def test_by_hand():
     assert F.linear(x, weight, Tensor([0.5, 0.0, 10.0])).tolist() == [[1.5, 2.0, 9.0], [3.5, 4.0, 9.0]]
 
 
-def test_the_gradients_of_the_derivation():
+def test_gradients_follow_the_derivation():
     x, weight, bias, dy = leaf(5, 4), leaf(3, 4), leaf(3), rng.standard_normal((5, 3))
     F.linear(x, weight, bias).backward(Tensor(dy))
     np.testing.assert_allclose(x.grad.numpy(), dy @ weight.numpy())
@@ -48,7 +49,7 @@ def test_integers_are_multiplied_as_floats():
     assert F.linear(Tensor([[1, 2]]), Tensor([[0.5, 0.25]])).tolist() == [[1.0]]
 
 
-@pytest.mark.parametrize("version", [linear_composed, F.linear], ids=["composed", "fused"])
+@both_versions(F.linear)
 @pytest.mark.parametrize(
     ("x", "weight", "bias", "message"),
     [
@@ -60,7 +61,7 @@ def test_integers_are_multiplied_as_floats():
         ((2, 4), (3, 4), (1,), r"linear: weight \(3, 4\) needs a bias of shape \(3,\), not \(1,\)"),
     ],
 )
-def test_shapes_that_do_not_fit(version, x, weight, bias, message):
+def test_shapes_that_do_not_fit_are_refused(version, x, weight, bias, message):
     with pytest.raises(ValueError, match=message):
         version(leaf(*x), leaf(*weight), None if bias is None else leaf(*bias))
 
@@ -68,13 +69,5 @@ def test_shapes_that_do_not_fit(version, x, weight, bias, message):
 @pytest.mark.torch
 @pytest.mark.parametrize("shape", [(4,), (6, 4), (2, 3, 4), (0, 4)])
 def test_torch_agrees(shape):
-    torch = pytest.importorskip("torch")
-    inputs = [leaf(*shape), leaf(3, 4), leaf(3)]
-    theirs = [torch.tensor(x.numpy().copy(), requires_grad=True) for x in inputs]
-    y, expected = F.linear(*inputs), torch.nn.functional.linear(*theirs)
-    dy = rng.standard_normal(y.shape)
-    y.backward(Tensor(dy))
-    expected.backward(torch.tensor(dy))
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), atol=1e-9)
-    for x, other in zip(inputs, theirs, strict=True):
-        np.testing.assert_allclose(x.grad.numpy(), other.grad.numpy(), atol=1e-9)
+    inputs = leaf(*shape), leaf(3, 4), leaf(3)
+    assert_torch_agrees(F.linear, lambda torch, *inputs: torch.nn.functional.linear(*inputs), *inputs)

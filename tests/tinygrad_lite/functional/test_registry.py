@@ -16,9 +16,9 @@ from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, compo
 from tinygrad_lite.optim import adamw
 
 ALL = [(name, case) for name, cases in CASES.items() for case in cases]
-UPDATES = ("adamw", "muon")  # of an optimizer, in place, without a gradient
+UPDATES = ("adamw", "muon")  # by an optimizer, in place, without a gradient
 DIFFERENTIABLE = [(name, case) for name, case in ALL if name not in UPDATES]
-ONE_TENSOR = ("gelu", "dropout", "softmax", "log_softmax", "relu_squared")  # operations that take no second one
+ONE_TENSOR = ("gelu", "dropout", "softmax", "log_softmax", "relu_squared")  # operations of one tensor
 
 
 def outcome(version: Any, arguments: Arguments, dtype: Any, **how: Any) -> dict[str, np.ndarray]:
@@ -58,8 +58,8 @@ def test_every_operation_has_cases_and_a_fused_version():
 
 @pytest.mark.parametrize(("name", "case"), ALL)
 def test_fused_equals_composed(name, case):
-    # Rounding in float32 is 6e-8 of a number; sums of a few hundred of them in different orders differ by less than
-    # 1e-5 of the largest.
+    # Rounding in float32 is 6e-8 of a number; sums of a few hundred numbers in different orders differ by less than
+    # 1e-5 of the largest one.
     operation, arguments = REGISTRY[name], CASES[name][case]
     for dtype, tolerance in ((np.float64, 1e-10), (np.float32, 1e-5)):
         with composed():
@@ -165,7 +165,7 @@ def test_set_composed_stays_until_set_back(pair):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in (*UPDATES, "linear_gelu")])
-def test_the_switch_changes_what_really_runs(name):
+def test_the_switch_changes_which_version_runs(name):
     """Fused operations are one node with the operation's name, composed ones end in a primitive."""
     _, arguments, *_ = CASES[name].values()
     assert getattr(F, name)(**tensors(arguments, np.float64)).op == name
@@ -181,7 +181,7 @@ def test_composed_applies_to_the_optimizer():
 
 def test_a_device_without_a_fused_version_runs_the_composed_one():
     for operation in REGISTRY.values():
-        assert operation.version_for("a device of tomorrow") is operation.composed
+        assert operation.version_for("an unknown device") is operation.composed
 
 
 def test_arguments_may_be_given_by_name():
@@ -224,7 +224,7 @@ def test_numbers_and_arrays_beside_a_tensor_become_tensors():
         (lambda x: F.logsumexp(1.0), "logsumexp: needs a tensor as x; make one with Tensor(...)"),
     ],
 )
-def test_a_call_without_tensors_says_so(call, message):
+def test_a_call_without_tensors_raises_a_clear_error(call, message):
     with pytest.raises(TypeError) as caught:
         call(Tensor([[1.0]]))
     assert str(caught.value) == message

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.functional.rms_norm import rms_norm_composed
 
 rng = np.random.default_rng(3)
-both = pytest.mark.parametrize("version", [rms_norm_composed, F.rms_norm], ids=["composed", "fused"])
+both = both_versions(F.rms_norm)
 
 
 def leaf(*shape):
@@ -21,7 +21,7 @@ def test_by_hand(version):
 
 
 @both
-def test_the_length_of_the_input_does_not_matter_and_gets_no_gradient(version):
+def test_the_length_of_the_input_has_no_effect_and_no_gradient(version):
     x, weight = leaf(6, 10), leaf(10)
     y = version(x, weight, 0.0)
     np.testing.assert_allclose(version(x * 20.0, weight, 0.0).numpy(), y.numpy(), rtol=1e-12)
@@ -36,7 +36,7 @@ def test_a_vector_of_mean_0_gets_the_same_from_layer_norm():
     np.testing.assert_allclose(F.rms_norm(Tensor(x), weight).numpy(), F.layer_norm(Tensor(x), weight).numpy())
 
 
-def test_without_a_weight_the_result_is_not_touched_by_the_backward_pass():
+def test_without_a_weight_the_backward_pass_does_not_change_the_result():
     x = leaf(4, 6)
     y = F.rms_norm(x)
     before = y.numpy().copy()
@@ -44,7 +44,7 @@ def test_without_a_weight_the_result_is_not_touched_by_the_backward_pass():
     np.testing.assert_array_equal(y.numpy(), before)
 
 
-def test_a_weight_of_another_width():
+def test_a_weight_of_another_width_is_refused():
     with pytest.raises(ValueError, match=r"rms_norm: weight has shape \(5,\), x \(2, 4\) needs \(4,\)"):
         F.rms_norm(leaf(2, 4), leaf(5))
 
@@ -53,14 +53,9 @@ def test_a_weight_of_another_width():
 @pytest.mark.parametrize("has_weight", [True, False])
 @pytest.mark.parametrize("shape", [(6,), (2, 3, 6), (2, 3, 4, 6)])
 def test_torch_agrees(shape, has_weight):
-    torch = pytest.importorskip("torch")
-    inputs = [leaf(*shape), *([leaf(6)] if has_weight else [])]
-    theirs = [torch.tensor(x.numpy().copy(), requires_grad=True) for x in inputs]
-    weight = theirs[1] if has_weight else None
-    y, expected = F.rms_norm(*inputs, eps=1e-3), torch.nn.functional.rms_norm(theirs[0], (6,), weight, 1e-3)
-    dy = rng.standard_normal(shape)
-    y.backward(Tensor(dy))
-    expected.backward(torch.tensor(dy))
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), rtol=1e-12, atol=1e-14)
-    for x, x_theirs in zip(inputs, theirs, strict=True):
-        np.testing.assert_allclose(x.grad.numpy(), x_theirs.grad.numpy(), rtol=1e-11, atol=1e-13)
+    assert_torch_agrees(
+        lambda *inputs: F.rms_norm(*inputs, eps=1e-3),
+        lambda torch, x, weight=None: torch.nn.functional.rms_norm(x, (6,), weight, 1e-3),
+        *(leaf(*shape), *([leaf(6)] if has_weight else [])),
+        tolerance=1e-12,
+    )

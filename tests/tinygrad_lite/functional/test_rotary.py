@@ -3,13 +3,14 @@ import math
 import numpy as np
 import pytest
 
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.functional.rotary import rotary_composed
 
 rng = np.random.default_rng(4)
-both = pytest.mark.parametrize("version", [rotary_composed, F.rotary], ids=["composed", "fused"])
+both = both_versions(F.rotary)
 FREQUENCIES = (1.0, 0.3, 0.01)
 
 
@@ -19,7 +20,7 @@ def normal(*shape):
 
 @both
 def test_by_hand(version):
-    """A quarter turn takes (x_0, x_2) = (1, 3) to (-3, 1); the other pair stands still."""
+    """A quarter turn takes (x_0, x_2) = (1, 3) to (-3, 1); the other pair is not rotated."""
     x = Tensor(np.array([1.0, 2.0, 3.0, 4.0]).reshape(1, 1, 1, 4))
     y = version(x, Tensor([1]), (math.pi / 2, 0.0))
     np.testing.assert_allclose(y.numpy().ravel(), [-3.0, 2.0, 1.0, 4.0], atol=1e-15)
@@ -39,14 +40,14 @@ def test_scores_depend_on_the_distance_only(version):
 
 
 @both
-def test_position_0_stays_and_lengths_stay(version):
+def test_position_0_and_all_lengths_are_unchanged(version):
     x = normal(2, 5, 3, 6)
     y = version(Tensor(x), Tensor(np.arange(5)), FREQUENCIES).numpy()
     np.testing.assert_array_equal(y[:, 0], x[:, 0])
     np.testing.assert_allclose(np.linalg.norm(y, axis=-1), np.linalg.norm(x, axis=-1), rtol=1e-13)
 
 
-def test_positions_far_out_keep_their_digits_in_float32():
+def test_distant_positions_are_accurate_in_float32():
     """Angles are computed in float64: 100,000 radians as float32 would be off by 0.004."""
     x, far = normal(1, 1, 1, 2).astype(np.float32), Tensor([100_003])
     expected = rotary_composed(Tensor(x.astype(np.float64)), far, (1.0,)).numpy()
@@ -65,25 +66,21 @@ def test_positions_far_out_keep_their_digits_in_float32():
         ((2, 3, 1, 7), [0, 1, 2], "of its 7 numbers, not 3"),
     ],
 )
-def test_what_does_not_fit(shape, positions, message):
+def test_inputs_that_do_not_fit_are_refused(shape, positions, message):
     with pytest.raises(ValueError, match=f"rotary: .*{message}"):
         F.rotary(Tensor(normal(*shape)), Tensor(positions), FREQUENCIES)
 
 
 @pytest.mark.torch
 def test_transformers_agrees():
-    """With the code that serves Llama, whose heads stand before positions."""
-    torch = pytest.importorskip("torch")
+    """Compared with the code for Llama, in which the axis of heads precedes that of positions."""
     llama = pytest.importorskip("transformers.models.llama.modeling_llama")
-    x, positions = normal(2, 5, 3, 6), np.array([3, 4, 5, 6, 9])
-    angles = torch.tensor(np.outer(positions, FREQUENCIES))[None]
-    angles = torch.cat((angles, angles), dim=-1)
-    query = torch.tensor(x, requires_grad=True)
-    expected, _ = llama.apply_rotary_pos_emb(query.transpose(1, 2), query.transpose(1, 2), angles.cos(), angles.sin())
-    ours = Tensor(x, requires_grad=True)
-    y = F.rotary(ours, Tensor(positions), FREQUENCIES)
-    np.testing.assert_allclose(y.numpy(), expected.transpose(1, 2).detach().numpy(), atol=1e-13)
-    dy = normal(*x.shape)
-    y.backward(Tensor(dy))
-    expected.transpose(1, 2).backward(torch.tensor(dy))
-    np.testing.assert_allclose(ours.grad.numpy(), query.grad.numpy(), atol=1e-13)
+    positions = np.array([3, 4, 5, 6, 9])
+
+    def theirs(torch, x):
+        angles = torch.tensor(np.outer(positions, FREQUENCIES))[None].repeat(1, 1, 2)
+        x, _ = llama.apply_rotary_pos_emb(x.transpose(1, 2), x.transpose(1, 2), angles.cos(), angles.sin())
+        return x.transpose(1, 2)
+
+    x = Tensor(normal(2, 5, 3, 6), requires_grad=True)
+    assert_torch_agrees(lambda x: F.rotary(x, Tensor(positions), FREQUENCIES), theirs, x, tolerance=1e-13)

@@ -1,16 +1,19 @@
-"""For every operation, the calls on which its versions are compared: name -> case -> arguments.
+"""For every operation, the calls with which its versions are compared: name -> case -> arguments.
 
-Arrays become tensors: floats of the type that the test asks for, which need gradients; integers and truth values as
+Arrays become tensors: floats of the type that the test asks for, which require gradients; integers and truth values as
 they are. All other arguments are passed on unchanged. `test_registry.py` walks through these tables and fails if an
-operation has none.
+operation has none. The tests of single operations use `both_versions` and `assert_torch_agrees`.
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from tinygrad_lite import Tensor
+from tinygrad_lite.functional.registry import ReferenceAndFused
 
 Arguments = dict[str, Any]
 
@@ -40,17 +43,42 @@ def tensors(arguments: Arguments, dtype: Any, strided: bool = False, device: str
     return made
 
 
+def both_versions(operation: ReferenceAndFused) -> pytest.MarkDecorator:
+    """Run a test with the reference version and with the one that a call chooses."""
+    return pytest.mark.parametrize("version", [operation.composed, operation], ids=["composed", "fused"])
+
+
+def assert_torch_agrees(ours: Callable, theirs: Callable, *inputs: Tensor, tolerance: float = 1e-9) -> None:
+    """Compare ours(*inputs) with theirs(torch, *inputs): the result, and the inputs' gradients for a random dy."""
+    torch = pytest.importorskip("torch")
+    copies = [torch.tensor(x.numpy().copy(), requires_grad=True) for x in inputs]
+    y, expected = ours(*inputs), theirs(torch, *copies)
+    dy = np.random.default_rng(1).standard_normal(y.shape)
+    y.backward(Tensor(dy))
+    expected.backward(torch.tensor(dy))
+    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), rtol=tolerance, atol=tolerance)
+    for x, copy in zip(inputs, copies, strict=True):
+        np.testing.assert_allclose(x.grad.numpy(), copy.grad.numpy(), rtol=tolerance, atol=tolerance)
+
+
+def _layer_inputs(w: np.ndarray, b: np.ndarray) -> dict[str, Arguments]:
+    """Calls of a linear layer, with inputs of several shapes, with and without a bias."""
+    width, both = w.shape[1], {"weight": w, "bias": b}
+    return {
+        "vector": {"x": normal(width)} | both,
+        "rows": {"x": normal(5, width)} | both,
+        "no bias": {"x": normal(5, width), "weight": w},
+        "sequences": {"x": normal(2, 3, width)} | both,
+        "no rows": {"x": normal(0, width)} | both,
+    }
+
+
 def _linear() -> dict[str, Arguments]:
     w, b = normal(3, 4), normal(3)
-    return {
-        "vector": {"x": normal(4), "weight": w, "bias": b},
-        "rows": {"x": normal(5, 4), "weight": w, "bias": b},
-        "no bias": {"x": normal(5, 4), "weight": w},
-        "sequences": {"x": normal(2, 3, 4), "weight": w, "bias": b},
+    return _layer_inputs(w, b) | {
         "sequences, no bias": {"x": normal(2, 3, 4), "weight": w},
         "four axes": {"x": normal(2, 2, 2, 4), "weight": w, "bias": b},
         "one output": {"x": normal(2, 3, 4), "weight": w[:1], "bias": b[:1]},
-        "no rows": {"x": normal(0, 4), "weight": w, "bias": b},
         "no sequences": {"x": normal(0, 3, 4), "weight": w, "bias": b},
         "wide": {"x": normal(3, 7, 40), "weight": normal(70, 40), "bias": normal(70)},
     }
@@ -84,15 +112,10 @@ def _gelu() -> dict[str, Arguments]:
 
 def _linear_gelu() -> dict[str, Arguments]:
     w, b = normal(8, 4), normal(8)
-    return {
-        "vector": {"x": normal(4), "weight": w, "bias": b},
-        "rows": {"x": normal(5, 4), "weight": w, "bias": b},
+    return _layer_inputs(w, b) | {
         "rows, tanh": {"x": normal(5, 4), "weight": w, "bias": b, "approximate": "tanh"},
-        "no bias": {"x": normal(5, 4), "weight": w},
         "no bias, tanh": {"x": normal(5, 4), "weight": w, "approximate": "tanh"},
-        "sequences": {"x": normal(2, 3, 4), "weight": w, "bias": b},
         "odd width": {"x": normal(2, 3, 4), "weight": normal(7, 4), "bias": normal(7)},
-        "no rows": {"x": normal(0, 4), "weight": w, "bias": b},
         "no outputs": {"x": normal(2, 4), "weight": normal(0, 4), "bias": normal(0)},
         "wide": {"x": normal(3, 7, 40), "weight": normal(160, 40), "bias": normal(160), "approximate": "tanh"},
     }
@@ -113,6 +136,7 @@ def _attention() -> dict[str, Arguments]:
         "T = S": qkv(2, 2, 4, 4),
         "T < S": qkv(2, 2, 3, 5),
         "T > S": qkv(2, 2, 5, 3),
+        "scale": qkv(2, 2, 4, 4) | {"is_causal": True, "scale": 1.5},
         "one query": qkv(2, 2, 1, 5) | {"is_causal": True},
         "causal, T = S": qkv(2, 2, 4, 4) | {"is_causal": True},
         "causal, T < S": qkv(1, 2, 3, 5) | {"is_causal": True},

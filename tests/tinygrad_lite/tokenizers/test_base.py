@@ -50,7 +50,7 @@ def test_allowed_specials_become_their_ids_and_are_not_shown(tokenizer):
     assert tokenizer.decode([tokenizer.specials["<unk>"]]) == "\ufffd"
 
 
-def test_of_overlapping_special_names_the_longest_is_taken():
+def test_the_longest_of_overlapping_special_names_is_used():
     tokenizer = BPETokenizer([], ["<to", "<to-fr>", "a|b"])
     assert tokenizer.encode("<to-fr><toa|ba", allow_special=True) == [257, 256, 258, 97]
 
@@ -60,7 +60,7 @@ def test_without_specials_allowing_them_changes_nothing():
 
 
 @pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
-def test_every_id_decodes_and_renders_and_others_are_named(tokenizer):
+def test_every_id_decodes_and_renders_and_other_ids_are_refused(tokenizer):
     for token in range(tokenizer.vocab_size):
         assert tokenizer.decode([token]) == tokenizer.token_bytes(token).decode("utf-8", "replace")
         assert tokenizer.render(token).isprintable()
@@ -71,15 +71,15 @@ def test_every_id_decodes_and_renders_and_others_are_named(tokenizer):
 
 
 @pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
-def test_ids_may_come_as_an_array(tokenizer):
+def test_ids_may_be_an_array(tokenizer):
     ids = tokenizer.encode(LINE)
     assert all(type(token) is int for token in ids)
-    shown = LINE + " " if tokenizer.kind == "bpe-w" else LINE  # which closes the last word, too
+    shown = LINE + " " if tokenizer.kind == "bpe-w" else LINE  # the last word ends with a blank too
     assert tokenizer.decode(np.array(ids, dtype=np.uint16)) == shown
     assert tokenizer.decode(iter(ids)) == shown
 
 
-def test_render_shows_what_cannot_be_printed():
+def test_render_escapes_what_cannot_be_printed():
     tokenizer = BPETokenizer([(195, 164), (13, 10), (240, 159)], ["<eos>"])
     shown = [tokenizer.render(token) for token in (97, 0, 195, 256, 257, 258, 259)]
     assert shown == ["a", "\\x00", "\\xc3", "ä", "\\r\\n", "\\xf0\\x9f", "<eos>"]
@@ -102,7 +102,7 @@ def test_streamed_pieces_join_to_the_decoded_text(ids, kind):
 
 
 @given(TEXT)
-def test_a_stream_never_shows_half_a_character(text):
+def test_a_stream_never_outputs_part_of_a_character(text):
     tokenizer = BPETokenizer([])
     stream = StreamDecoder(tokenizer)
     pieces = [stream.push(token) for token in tokenizer.encode(text)]
@@ -111,14 +111,14 @@ def test_a_stream_never_shows_half_a_character(text):
     assert stream.finish() == ""
 
 
-def test_a_finished_stream_begins_anew():
+def test_a_finished_stream_can_be_used_again():
     stream = StreamDecoder(BPETokenizer([]))
     assert [stream.push(0xF0), stream.push(0x9F), stream.finish()] == ["", "", "\ufffd"]
     assert [stream.push(0x61), stream.finish()] == ["a", ""]
 
 
 @pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
-def test_json_brings_back_the_same_tokenizer(tokenizer):
+def test_a_tokenizer_survives_a_round_trip_through_json(tokenizer):
     same = tokenizer_from_json(json.loads(json.dumps(tokenizer.to_json())))
     assert type(same) is type(tokenizer)
     assert same.specials == tokenizer.specials
@@ -183,7 +183,7 @@ JSON = st.recursive(
     st.dictionaries(st.sampled_from(["characters", "words", "merges", "specials"]), JSON),
     st.sampled_from(["char", "byte", "word", "bpe", "bpe-w"]),
 )
-def test_any_json_gives_a_working_tokenizer_or_one_kind_of_error(fields, kind):
+def test_any_json_gives_a_working_tokenizer_or_a_tokenizer_error(fields, kind):
     data = {"kind": kind} | fields
     try:
         tokenizer = tokenizer_from_json(data)

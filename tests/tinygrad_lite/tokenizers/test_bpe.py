@@ -32,7 +32,7 @@ TOKENIZER = BPETokenizer.train(GERMAN, 358, ("<pad>", "<eos>"))
 
 
 def merge_everywhere(words: list[list[int]], pair: tuple[int, int], token: int) -> list[list[int]]:
-    """The definition of a merge, from left to right, by way of strings."""
+    """The definition of a merge, from left to right, on strings."""
     merged = []
     for word in words:
         text = "".join(map(chr, word)).replace(chr(pair[0]) + chr(pair[1]), chr(token))
@@ -46,28 +46,28 @@ def by_definition(text: str, n_merges: int) -> list[tuple[int, int]]:
 
 
 def naive_encode(text: str, merges: list[tuple[int, int]]) -> list[int]:
-    """Every merge in the order of learning, over all words."""
+    """Apply every merge to all words, in the order in which they were learned."""
     words = [list(word.encode("utf-8", "surrogatepass")) for word in split_words(text)]
     for i, pair in enumerate(merges):
         words = merge_everywhere(words, pair, 256 + i)
     return [token for word in words for token in word]
 
 
-def test_worked_example():
+def test_the_worked_example_gives_its_merges():
     tokenizer = BPETokenizer.train("aaabdaaabac", 259)
     assert tokenizer.merges == [(97, 97), (97, 98), (256, 257)]
     assert tokenizer.encode("aaabdaaabac") == [258, 100, 258, 97, 99]
     assert [tokenizer.token_bytes(i) for i in (256, 257, 258)] == [b"aa", b"ab", b"aaab"]
 
 
-def test_textbook_example_of_low_lower_newest_widest():
+def test_the_textbook_example_gives_its_merges():
     # Counted without a mark for the end of a word; newlines keep the words apart.
     text = "\n".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3)
     tokenizer = BPETokenizer.train(text, 256 + 6)
     assert [tokenizer.render(i) for i in range(256, 262)] == ["es", "est", "lo", "low", "ne", "new"]
 
 
-def test_dna_has_no_words_but_is_cut_by_the_same_rule():
+def test_dna_without_words_is_merged_by_the_same_rule():
     tokenizer = BPETokenizer.train("AACGCACTATATA", 256 + 2)
     assert [tokenizer.render(i) for i in (256, 257)] == ["TA", "AC"]
     assert " ".join(map(tokenizer.render, tokenizer.encode("AACGCACTATATA"))) == "A AC G C AC TA TA TA"
@@ -82,15 +82,15 @@ def test_a_line_of_forty_characters_is_seven_tokens_once_its_words_are_known():
 
 
 @pytest.mark.network
-def test_the_same_line_after_learning_from_goethe():
-    # The lecture's nine tokens have ids up to 2610; the size of its vocabulary is not told, and the texts differ.
+def test_a_vocabulary_learned_from_goethe_gives_nine_tokens():
+    # The lecture's nine tokens have ids up to 2610; the size of its vocabulary is not given, and the texts differ.
     line = "Mit Worten läßt sich trefflich streiten,"
     tokenizer = BPETokenizer.train(load_corpus("goethe").text, 4096)
     shown = [tokenizer.render(token) for token in tokenizer.encode(line)]
     assert shown == ["Mit", " W", "orten", " läßt", " sich", " treff", "lich", " streiten", ","]
 
 
-def test_equally_frequent_pairs_shorter_first_then_first_in_the_text():
+def test_of_equally_frequent_pairs_the_shorter_then_the_earlier_is_merged():
     tokenizer = BPETokenizer.train("cd\nxab\ncd\nxab", 256 + 4)
     # cd, xa and ab occur twice each; then (xa, b) is the only pair left.
     assert [tokenizer.render(i) for i in range(256, 259)] == ["cd", "xa", "xab"]
@@ -156,14 +156,14 @@ def test_words_cover_every_character():
         ("Слово и λόγος", ["Слово", " и", " λόγος"]),
     ],
 )
-def test_words(text, words):
+def test_text_is_split_into_words(text, words):
     assert split_words(text) == words
 
 
 def test_long_words_are_cut():
     words = split_words("x" * (2 * MAX_WORD + 1) + " kurz")
     assert [len(word) for word in words] == [MAX_WORD, MAX_WORD, 1, 5]
-    # What is learned from one endless word can still be saved and loaded.
+    # Merges learned from one very long word can still be saved and loaded.
     tokenizer = BPETokenizer.train("ab😀" * 500, 600)
     assert tokenizer_from_json(tokenizer.to_json()).merges == tokenizer.merges
 

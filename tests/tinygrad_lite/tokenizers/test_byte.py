@@ -14,7 +14,7 @@ TEXT = st.text(st.characters() | st.characters(categories=["Cs"]))  # with unpai
 
 
 @given(TEXT)
-def test_ids_are_the_bytes_and_any_text_comes_back(text):
+def test_ids_are_bytes_and_any_text_survives_a_round_trip(text):
     tokenizer = ByteTokenizer(["<eos>"])
     ids = tokenizer.encode(text)
     assert bytes(ids) == text.encode("utf-8", "surrogatepass")
@@ -23,7 +23,7 @@ def test_ids_are_the_bytes_and_any_text_comes_back(text):
     assert ids == BPETokenizer([]).encode(text)
 
 
-def test_there_are_256_tokens_and_the_specials():
+def test_the_vocabulary_has_256_bytes_and_the_special_tokens():
     tokenizer = ByteTokenizer(["<pad>", "<eos>"])
     assert tokenizer.kind == "byte"
     assert tokenizer.vocab_size == 258
@@ -37,7 +37,7 @@ def test_a_stream_waits_for_whole_characters():
     assert [stream.push(token) for token in "ä€".encode()] == ["", "ä", "", "", "€"]
 
 
-def test_json():
+def test_a_tokenizer_survives_a_round_trip_through_json():
     data = {"kind": "byte", "specials": ["<eos>"]}
     tokenizer = tokenizer_from_json(json.loads(json.dumps(data)))
     assert type(tokenizer) is ByteTokenizer

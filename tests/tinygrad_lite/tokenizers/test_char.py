@@ -30,7 +30,7 @@ def test_a_line_of_forty_characters_has_forty_ids():
 
 
 @given(TEXT.filter(bool))
-def test_char_round_trip_of_any_text(text):
+def test_any_text_survives_a_round_trip(text):
     tokenizer = CharTokenizer.train(text)
     assert tokenizer.decode(tokenizer.encode(text)) == text
     assert tokenizer.unknown(text) == {}
@@ -45,7 +45,7 @@ def test_unseen_characters_become_unk():
     assert tokenizer.unknown("axbx\ud800") == {"x": 2, "\ud800": 1}
 
 
-def test_json_is_the_same_whatever_the_order_of_the_text():
+def test_json_does_not_depend_on_the_order_of_the_text():
     assert CharTokenizer.train("abc").to_json() == CharTokenizer.train("cba").to_json()
     expected = {"kind": "char", "characters": ["a", "b"], "specials": ["<pad>", "<unk>"]}
     assert CharTokenizer.train("ba", ("<pad>", "<unk>")).to_json() == expected

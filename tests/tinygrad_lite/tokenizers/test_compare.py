@@ -74,7 +74,7 @@ def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):
     assert len(bpe[1]) < len(char[1])
 
 
-def test_colours_alternate_and_bring_nothing_else_along():
+def test_colours_alternate_and_add_nothing_else():
     tokenizer = WordTokenizer.train("ein Tag\n", 20)
     coloured = compare.show_tokens(tokenizer, "ein Tag\nein", colour=True)
     first, second = compare.COLOURS
@@ -82,7 +82,7 @@ def test_colours_alternate_and_bring_nothing_else_along():
     assert compare.show_tokens(tokenizer, "", colour=True) == compare.show_tokens(tokenizer, "", colour=False) == ""
 
 
-def test_a_text_cannot_steer_the_terminal():
+def test_control_characters_are_escaped():
     shown = compare.show_tokens(ByteTokenizer(), "\x1b[31m\r\x07", colour=False)
     assert shown == "\\x1b|[|3|1|m|\\r|\\x07"
 
@@ -99,14 +99,14 @@ class Terminal:
     ("is_terminal", "no_color", "term", "expected"),
     [
         (True, None, "xterm", True),
-        (True, "", "xterm", True),  # by the convention, only a value that is not empty counts
+        (True, "", "xterm", True),  # by convention, an empty value does not count
         (True, "1", "xterm", False),
         (True, "0", "xterm", False),
         (True, None, "dumb", False),
         (False, None, "xterm", False),
     ],
 )
-def test_colour_only_on_a_terminal_and_if_wanted(monkeypatch, is_terminal, no_color, term, expected):
+def test_colour_is_used_only_on_a_terminal_that_allows_it(monkeypatch, is_terminal, no_color, term, expected):
     monkeypatch.setenv("TERM", term)
     monkeypatch.delenv("NO_COLOR", raising=False)
     if no_color is not None:
@@ -159,7 +159,7 @@ def test_text_with_few_characters_or_lines_works(tmp_path, capsys):
         (["MANY"], 1, "this text has 400 different characters, which with </w> and 1 special tokens make 402"),
     ],
 )
-def test_mistakes_are_one_sentence_and_a_status(tmp_path, monkeypatch, capsys, arguments, status, sentence):
+def test_mistakes_give_one_sentence_and_a_status(tmp_path, monkeypatch, capsys, arguments, status, sentence):
     texts = {"SHORT": "abc", "MANY": "".join(map(chr, range(0x4E00, 0x4E00 + 400))) + "中" * 50}
     for name, text in texts.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -175,7 +175,7 @@ def test_mistakes_are_one_sentence_and_a_status(tmp_path, monkeypatch, capsys, a
     assert sentence in last
 
 
-def test_help_and_the_module_as_a_command():
+def test_the_module_runs_as_a_command():
     command = [sys.executable, "-m", "tinygrad_lite.tokenizers.compare", "--help"]
     page = subprocess.run(command, capture_output=True, check=True).stdout.decode()
     assert "--vocab_size" in page

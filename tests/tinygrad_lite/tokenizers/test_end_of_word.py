@@ -64,7 +64,7 @@ def naive_merges(text: str, n_merges: int) -> list[tuple[str, str]]:
     return merges
 
 
-def test_ten_merges_of_the_paper():
+def test_the_papers_example_gives_its_ten_merges():
     tokenizer = EndOfWordTokenizer.train(PAPER, 10 + 1 + 10 + 1)
     assert learned(tokenizer) == TEN_MERGES
     assert ["".join(pair) for pair in naive_merges(PAPER, 10)] == TEN_MERGES
@@ -73,7 +73,7 @@ def test_ten_merges_of_the_paper():
 
 
 def test_nineteen_merges_make_ten_subtokens_of_a_long_compound():
-    # The lecture's merges, in its order. It does not show the text that they were learned from.
+    # The lecture's merges in its order; it does not show the text from which they were learned.
     listed = (
         "A b|a s|e r|s er|w as|Ab was|Abwas ser|B e|a n|d l|h an|n g|u ng|Be han|dl ung|Behan dlung|A n|a g|l ag"
     ).split("|")
@@ -85,12 +85,12 @@ def test_nineteen_merges_make_ten_subtokens_of_a_long_compound():
         names.append(left + right)
     tokenizer = EndOfWordTokenizer(characters, merges)
     assert learned(tokenizer) == [pair.replace(" ", "") for pair in listed]
-    shown = render(tokenizer, "Abwasserbehandlungsanlage")  # never seen: "B e" and "A n" are of other words
+    shown = render(tokenizer, "Abwasserbehandlungsanlage")  # a new word: "B e" and "A n" come from others
     assert " ".join(shown) == "Abwasser b e han dlung s an lag e </w>"
     assert len(shown) == 10
 
 
-def test_dna():
+def test_dna_without_words_is_merged_by_the_same_rule():
     tokenizer = EndOfWordTokenizer.train("AACGCACTATATA", 4 + 1 + 2 + 1)
     assert learned(tokenizer) == ["TA", "AC"]
     assert " ".join(render(tokenizer, "AACGCACTATATA")) == "A AC G C AC TA TA TA </w>"
@@ -109,7 +109,7 @@ def test_merges_and_ids_equal_the_definition(text):
 
 
 @given(TEXT.filter(str.strip))
-def test_words_come_back_with_one_blank_after_each(text):
+def test_words_are_decoded_with_one_blank_after_each(text):
     tokenizer = EndOfWordTokenizer.train(text, 10_000)
     ids = tokenizer.encode(text)
     shown = tokenizer.decode(ids)
@@ -128,32 +128,32 @@ def test_white_space_is_not_kept():
     assert tokenizer.encode(" \n") == tokenizer.encode("") == []
 
 
-def test_a_stream_gives_the_blank_with_the_end_of_the_word():
+def test_a_stream_outputs_the_blank_with_the_end_of_the_word():
     tokenizer = EndOfWordTokenizer.train(PAPER, 22)
     stream = StreamDecoder(tokenizer)
     assert [stream.push(token) for token in tokenizer.encode("lowest low")] == ["low", "est ", "low "]
 
 
-def test_the_mark_written_by_a_user_is_four_characters():
+def test_the_end_of_word_mark_in_a_text_is_four_characters():
     tokenizer = EndOfWordTokenizer(sorted("ab</w>"), [])
     mark = 6
     assert tokenizer.render(mark) == "</w>"
     assert render(tokenizer, "a</w>b") == ["a", "<", "/", "w", ">", "b", "</w>"]
     assert tokenizer.encode("a</w>b").count(mark) == 1
     assert tokenizer.decode(tokenizer.encode("a</w>b")) == "a</w>b "
-    # Learned as one token, it still is not the mark, though it looks like it.
+    # Learned as one token, these four characters still differ from the mark.
     learned_it = EndOfWordTokenizer.train("a</w> " * 5 + "b</w> " * 5, 100)
     assert learned_it.decode(learned_it.encode("a</w> b</w>")) == "a</w> b</w> "
 
 
-def test_unseen_characters_become_unk_and_end_no_word():
+def test_unseen_characters_become_unk_and_do_not_end_a_word():
     tokenizer = EndOfWordTokenizer.train(PAPER, 22)
     assert render(tokenizer, "löw\nnew") == ["l", "<unk>", "w", "</w>", "new", "</w>"]
     assert tokenizer.unknown("lö wö\nx") == {"ö": 2, "x": 1}
     assert tokenizer.decode(tokenizer.encode("löw")) == "l\ufffdw "
 
 
-def test_long_words_are_cut_and_come_back_whole():
+def test_long_words_are_cut_and_decoded_whole():
     for length in (MAX_WORD - 1, MAX_WORD, MAX_WORD + 1, 3 * MAX_WORD):
         text = " ".join(["x" * length] * 3)
         tokenizer = EndOfWordTokenizer.train(text, 300)
@@ -167,7 +167,7 @@ def test_short_text_stops_early():
     assert tokenizer.vocab_size == 2 + 1 + 2 + 1
 
 
-def test_render_shows_the_mark_and_escapes_the_rest():
+def test_render_shows_the_mark_and_escapes_control_characters():
     tokenizer = EndOfWordTokenizer(["\0", "a", "\ud800"], [(1, 3), (0, 3), (1, 0)], ["<unk>", "a </w>"])
     shown = [tokenizer.render(token) for token in range(tokenizer.vocab_size)]
     assert shown == ["\\x00", "a", "\\xed\\xa0\\x80", "</w>", "a</w>", "\\x00</w>", "a\\x00", "<unk>", "a </w>"]

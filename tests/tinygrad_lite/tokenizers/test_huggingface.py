@@ -36,7 +36,7 @@ def test_every_byte_has_one_visible_character():
     assert (table["Ġ"], table["Ċ"], table["ä"]) == (0x20, 0x0A, 0xE4)  # as seen in GPT-2's own vocabulary
 
 
-def test_tokens_are_those_of_the_vocabulary(tokenizer):
+def test_tokens_follow_the_vocabulary(tokenizer):
     assert tokenizer.kind == "hf"
     assert tokenizer.vocab_size == 256 + len(MERGES) + 1
     ids = tokenizer.encode("ä der\n")
@@ -46,7 +46,7 @@ def test_tokens_are_those_of_the_vocabulary(tokenizer):
 
 
 @given(text=st.text())
-def test_any_text_comes_back_and_ids_are_the_packages(tokenizer, text):
+def test_any_text_survives_a_round_trip_with_the_packages_ids(tokenizer, text):
     tokenizers = pytest.importorskip("tokenizers")
     package = tokenizers.Tokenizer.from_str(tokenizer.definition)
     ids = tokenizer.encode(text)
@@ -59,7 +59,7 @@ def test_any_text_comes_back_and_ids_are_the_packages(tokenizer, text):
     assert "".join([*map(stream.push, ids), stream.finish()]) == text
 
 
-def test_half_a_surrogate_pair_becomes_the_sign_for_what_cannot_be_shown(tokenizer):
+def test_a_lone_surrogate_becomes_the_replacement_character(tokenizer):
     assert tokenizer.decode(tokenizer.encode("a\ud800b")) == "a\ufffdb"
 
 
@@ -75,7 +75,7 @@ def test_the_name_of_a_special_is_text_unless_allowed(tokenizer):
     assert tokenizer.render(special) == END
 
 
-def test_specials_may_be_anywhere_and_cutting_and_padding_are_switched_off(tokenizer):
+def test_special_tokens_may_have_any_id_and_truncation_and_padding_are_off(tokenizer):
     definition = json.loads(tokenizer.definition)
     definition["added_tokens"] = [
         {"id": number, "content": content, "special": special, "single_word": False, "lstrip": False, "rstrip": False}
@@ -100,7 +100,7 @@ def test_a_vocabulary_without_all_bytes_has_unknown_characters():
     assert small.unknown("abäca") == {"ä": 1, "c": 1}
 
 
-def test_json_and_back(tokenizer):
+def test_a_tokenizer_survives_a_round_trip_through_json(tokenizer):
     data = json.loads(json.dumps(tokenizer.to_json()))
     again = tokenizer_from_json(data)
     assert again.to_json() == tokenizer.to_json()
@@ -129,7 +129,7 @@ def test_a_model_may_have_more_rows_than_tokens(tokenizer):
         ({"more": 1}, "has the fields kind, definition, vocab_size, not"),
     ],
 )
-def test_json_that_is_no_such_tokenizer(tokenizer, change, reason):
+def test_invalid_json_is_refused(tokenizer, change, reason):
     with pytest.raises(TokenizerError, match=reason):
         tokenizer_from_json(tokenizer.to_json() | change)
 
@@ -146,7 +146,7 @@ CUTTING["qwen"] = [CUTTING["llama3"][0] | {"pattern": {"Regex": PATTERNS[1]}}, C
 
 @pytest.mark.parametrize("steps", CUTTING.values(), ids=CUTTING)
 @pytest.mark.parametrize("normalizer", [None, {"type": "NFC"}])
-def test_text_is_cut_into_words_as_the_package_does(tokenizer, steps, normalizer):
+def test_text_is_split_into_words_as_by_the_package(tokenizer, steps, normalizer):
     tokenizers = pytest.importorskip("tokenizers")
     definition = json.loads(tokenizer.definition)
     merges = [("1", "9"), ("19", "9"), ("'", "s"), ("Ġ", "Ġ"), ("Ċ", "Ċ"), ("Ġ", "("), *MERGES]
@@ -179,7 +179,7 @@ def test_other_kinds_of_tokenizers_are_refused(tokenizer):
             HFTokenizer(json.dumps(definition | part))
 
 
-def test_folders(tokenizer, tmp_path):
+def test_a_folder_with_the_package_or_gpt2_files_is_read(tokenizer, tmp_path):
     assert HFTokenizer.from_folder(tmp_path) is None
     vocab, merges = gpt2_files()
     (tmp_path / "vocab.json").write_text(vocab, encoding="utf-8")
@@ -197,14 +197,14 @@ def test_folders(tokenizer, tmp_path):
         HFTokenizer.from_folder(tmp_path)
 
 
-def test_without_the_package_there_is_a_sentence(monkeypatch):
+def test_without_the_package_an_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "tokenizers", None)
     with pytest.raises(TokenizerError, match=r'not installed: pip install -e "\.\[hf\]"'):
         tokenizer_from_json({"kind": "hf", "definition": "{}", "vocab_size": 3})
 
 
 @pytest.mark.torch
-def test_ids_are_those_of_transformers(tokenizer, tmp_path):
+def test_ids_equal_those_of_transformers(tokenizer, tmp_path):
     transformers = pytest.importorskip("transformers")
     (tmp_path / "tokenizer.json").write_text(tokenizer.definition, encoding="utf-8")
     theirs = transformers.PreTrainedTokenizerFast(tokenizer_file=str(tmp_path / "tokenizer.json"))

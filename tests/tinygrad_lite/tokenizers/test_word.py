@@ -25,7 +25,7 @@ def test_pieces_cover_the_text(text):
 
 
 @given(TEXT.filter(bool))
-def test_known_text_comes_back_with_its_white_space(text):
+def test_known_text_survives_a_round_trip_with_its_white_space(text):
     tokenizer = WordTokenizer.train(text, 10_000)
     ids = tokenizer.encode(text)
     assert tokenizer.decode(ids) == text
@@ -41,7 +41,7 @@ def test_the_most_frequent_pieces_come_first_and_ties_in_the_order_of_the_text()
     assert WordTokenizer.train(VERSE, 6).to_json()["words"] == [" ", "ein", "\n", "Ein", "Schwan"]
 
 
-def test_vocab_size_counts_the_specials_and_is_what_there_is():
+def test_vocab_size_includes_special_tokens_and_is_at_most_the_words_there_are():
     assert WordTokenizer.train(VERSE, 10, ["<pad>", "<unk>"]).vocab_size == 10
     different = len(set(split_pieces(VERSE)))
     assert WordTokenizer.train(VERSE, 10_000, ["<pad>", "<unk>"]).vocab_size == different + 2
@@ -85,7 +85,7 @@ def test_a_token_is_a_whole_word_in_a_stream_too():
     assert stream.finish() == ""
 
 
-def test_render():
+def test_render_escapes_what_cannot_be_printed():
     tokenizer = WordTokenizer(["Ä", "\n", "\ud800", " "])
     assert [tokenizer.render(token) for token in range(5)] == ["Ä", "\\n", "\\xed\\xa0\\x80", " ", "<unk>"]
 

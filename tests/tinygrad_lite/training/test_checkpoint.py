@@ -1,4 +1,4 @@
-"""Checkpoints come back bit for bit, hold nothing of the machine, and never leave half a file."""
+"""Checkpoints are restored bit for bit, contain nothing about the machine, and are never half-written."""
 
 import getpass
 import json
@@ -66,12 +66,12 @@ def rewritten(path, **changes) -> None:
         (None, None, ""),
     ],
 )
-def test_a_loss_is_only_called_that_of_a_checkpoint_if_it_is(best_loss, best_step, words):
+def test_a_loss_is_attributed_to_a_checkpoint_only_if_it_is_its_own(best_loss, best_step, words):
     described = describe(replace(example(), best_loss=best_loss, best_step=best_step))
     assert described == f"gpt with 14 parameters after 17 steps{words}"
 
 
-def test_everything_comes_back_bit_for_bit(tmp_path):
+def test_everything_is_restored_bit_for_bit(tmp_path):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, example())
     loaded, original = load_checkpoint(path), example()
@@ -99,7 +99,7 @@ def test_the_same_state_gives_the_same_bytes_and_one_sorted_entry(tmp_path):
     assert set(info["versions"]) == {"numpy", "tinygrad_lite"}
 
 
-def test_it_holds_neither_host_nor_user_nor_path(tmp_path):
+def test_a_checkpoint_contains_neither_host_nor_user_nor_path(tmp_path):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, example())
     data = path.read_bytes()
@@ -121,7 +121,7 @@ def test_renamed_settings_load_under_their_old_names(tmp_path, monkeypatch):
     assert (options.n_layer, options.learning_rate) == (2, 0.25)
 
 
-def test_a_failed_write_leaves_the_old_file_and_no_rubbish(tmp_path, monkeypatch):
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(tmp_path, monkeypatch):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, example())
     before = path.read_bytes()
@@ -182,7 +182,7 @@ def test_wrong_tensors_are_refused_by_their_name(tmp_path, tensors, reason):
         load_checkpoint(path)
 
 
-def test_no_truncation_is_taken_for_a_checkpoint(tmp_path):
+def test_a_truncated_checkpoint_is_refused(tmp_path):
     path, cut = tmp_path / "last.safetensors", tmp_path / "cut.safetensors"
     save_checkpoint(path, example())
     data = path.read_bytes()
@@ -192,7 +192,7 @@ def test_no_truncation_is_taken_for_a_checkpoint(tmp_path):
             load_checkpoint(cut)
 
 
-def test_a_folder_or_a_missing_file_is_no_checkpoint(tmp_path):
+def test_a_folder_or_a_missing_file_is_refused(tmp_path):
     for path in (tmp_path, tmp_path / "missing"):
         with pytest.raises(CheckpointError, match="no checkpoint"):
             load_checkpoint(path)
@@ -209,14 +209,14 @@ def test_a_folder_or_a_missing_file_is_no_checkpoint(tmp_path):
         ("null", "not a JSON object"),
     ],
 )
-def test_a_description_that_is_none_is_refused(tmp_path, description, reason):
+def test_a_description_that_is_not_a_json_object_is_refused(tmp_path, description, reason):
     path = tmp_path / "last.safetensors"
     safetensors.numpy.save_file({"model.w": np.zeros(2, np.float32)}, path, {KEY: description})
     with pytest.raises(CheckpointError, match=reason):
         load_checkpoint(path)
 
 
-def test_files_that_no_library_would_write(tmp_path):
+def test_files_that_no_library_would_write_are_refused(tmp_path):
     path = tmp_path / "last.safetensors"
     info = json.dumps({KEY: "{}"})
     tensor = '"model.w": {"dtype": "%s", "shape": %s, "data_offsets": [0, 4]}'

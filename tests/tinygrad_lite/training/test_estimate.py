@@ -1,4 +1,4 @@
-"""What a run takes, and what is said when that is more than there is."""
+"""The memory and time that a run takes, and the messages when memory runs out."""
 
 import re
 from dataclasses import fields
@@ -27,7 +27,7 @@ def fail(error):
 
 
 def said_by(name, main, words, monkeypatch, capsys):
-    """The last line that a command says, which must end with status 1."""
+    """The last line that a command prints; it must exit with status 1."""
     monkeypatch.setattr("sys.argv", [name, *words])
     with pytest.raises(SystemExit) as stopped:
         run_command(name, main)
@@ -37,7 +37,7 @@ def said_by(name, main, words, monkeypatch, capsys):
     return err.splitlines()[-1]
 
 
-# --- on paper ---------------------------------------------------------------------------------------------------
+# --- estimates --------------------------------------------------------------------------------------------------
 
 
 def dry_run(capsys, **options):
@@ -46,7 +46,7 @@ def dry_run(capsys, **options):
     return [(int(number.replace(",", "")), what) for number, what in found]
 
 
-def test_what_stays_in_memory_depends_on_optimizer_and_workers(workplace, capsys):
+def test_memory_for_weights_depends_on_optimizer_and_workers(workplace, capsys):
     (usual, what), (activations, _) = dry_run(capsys)
     assert what == "weights, gradients and two moments"
     (smaller, what), (same, _) = dry_run(capsys, optimizer="sgd")
@@ -77,7 +77,7 @@ def test_a_gpu_is_measured_too(workplace, capsys, cuda):
 # --- when memory runs out -----------------------------------------------------------------------------------------
 
 
-def test_shortage_names_what_the_libraries_name():
+def test_a_shortage_repeats_the_size_that_the_library_requested():
     nowhere = "there is not enough memory on the computer: "
     assert shortage(MemoryError(NUMPY), "cpu") == f"{nowhere}4.00 GiB was requested"
     assert shortage(MemoryError(), "cpu") == f"{nowhere}more was requested"
@@ -95,7 +95,7 @@ def test_shortage_names_what_the_libraries_name():
         (RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered"), False),
     ],
 )
-def test_libraries_of_cuda_have_errors_of_their_own(error, right):
+def test_errors_of_cuda_libraries_are_recognised(error, right):
     assert is_shortage(error) is right
 
 
@@ -109,7 +109,7 @@ def nearly_full(cuda):
 
 
 @pytest.mark.parametrize("profile", [False, True])
-def test_training_on_a_gpu_that_is_too_small(profile, workplace, nearly_full, monkeypatch, capsys):
+def test_training_on_a_gpu_that_is_too_small_gives_advice(profile, workplace, nearly_full, monkeypatch, capsys):
     monkeypatch.setattr(GPT, "loss", fail(MemoryError(CUPY)))
     words = arguments(device=nearly_full, profile=profile)
     said = said_by("train.py", train.main, words, monkeypatch, capsys)
@@ -122,7 +122,7 @@ def test_training_on_a_gpu_that_is_too_small(profile, workplace, nearly_full, mo
     )
 
 
-def test_a_library_of_cuda_runs_out_of_memory(workplace, nearly_full, monkeypatch, capsys):
+def test_a_cuda_library_without_memory_gives_advice(workplace, nearly_full, monkeypatch, capsys):
     monkeypatch.setattr(GPT, "loss", fail(RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")))
     said = said_by("train.py", train.main, arguments(device=nearly_full), monkeypatch, capsys)
     assert "on the GPU: more was requested, 1.5 GiB of its 8.0 GiB is free; weights" in said
@@ -131,8 +131,8 @@ def test_a_library_of_cuda_runs_out_of_memory(workplace, nearly_full, monkeypatc
         train.main(arguments(device=nearly_full, overwrite=True))
 
 
-def test_training_on_a_computer_that_is_too_small(workplace, monkeypatch, capsys):
-    """As on a GPU, but for what only a GPU has; of a run that goes on, only some options can be changed."""
+def test_training_on_a_computer_that_is_too_small_gives_advice(workplace, monkeypatch, capsys):
+    """As on a GPU, without advice for GPUs; for a resumed run, only options that can be changed are named."""
     run_training(max_iters=2, eval_interval=2)
     monkeypatch.setattr(GPT, "loss", fail(MemoryError(NUMPY)))
     said = said_by("train.py", train.main, arguments(out_dir="other"), monkeypatch, capsys)
@@ -144,12 +144,12 @@ def test_training_on_a_computer_that_is_too_small(workplace, monkeypatch, capsys
         "use a smaller --batch_size (with more --gradient_accumulation_steps an update stays the same) or the fused "
         "operations (without --composed); run/last.safetensors is intact: --resume continues from there"
     )
-    with pytest.raises(TooLittleMemory):  # which is both, a MemoryError and something that a user can mend
+    with pytest.raises(TooLittleMemory):  # both a MemoryError and a UserError
         train.main(words)
 
 
 @pytest.mark.parametrize("beam", [0, 3])
-def test_writing_on_a_gpu_that_is_too_small(beam, workplace, nearly_full, monkeypatch, capsys):
+def test_generating_on_a_gpu_that_is_too_small_gives_advice(beam, workplace, nearly_full, monkeypatch, capsys):
     run = run_training(max_iters=2)
     monkeypatch.setattr(GPT, "start", fail(MemoryError(CUPY)))
     words = [str(run.best), f"--device={nearly_full}", *([f"--beam={beam}"] if beam else [])]
@@ -159,7 +159,7 @@ def test_writing_on_a_gpu_that_is_too_small(beam, workplace, nearly_full, monkey
     assert f"{advice} or --use_cache=False, which is slow or --device cpu" in said
 
 
-def test_writing_on_a_computer_that_is_too_small(workplace, monkeypatch, capsys):
+def test_generating_on_a_computer_that_is_too_small_gives_advice(workplace, monkeypatch, capsys):
     run = run_training(max_iters=2)
     monkeypatch.setattr(GPT, "start", lambda *_: np.empty(2**55))
     said = said_by("sample.py", sample.main, [str(run.best)], monkeypatch, capsys)

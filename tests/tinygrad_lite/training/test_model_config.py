@@ -35,7 +35,7 @@ class Switched(GPTConfig):
 
 @dataclass
 class SwitchedOptions(model_options(Switched), TrainOptions):
-    """What train.py would take for it."""
+    """The options of train.py for it."""
 
 
 def test_a_field_is_an_option_with_its_check_and_its_help():
@@ -57,13 +57,13 @@ def test_a_field_is_a_key_of_the_json_and_old_checkpoints_have_its_default():
         Switched.from_json(GPT_OF_0_1_0 | {"gates": 9})
 
 
-def test_a_field_is_part_of_the_shape_unless_it_matters_in_training_only():
+def test_a_field_is_part_of_the_shape_unless_only_training_uses_it():
     assert replace(SPEC, config=Switched).shape == SPEC.shape | {"gates"}
     assert not {"dropout", "label_smoothing", "vocab_size", "pad"} & (GPTConfig.shape() | Seq2SeqConfig.shape())
 
 
 @BOTH
-def test_checkpoints_of_the_first_version_are_read_and_written_as_they_were(config, options, old):
+def test_checkpoints_of_the_first_version_can_be_read_and_written(config, options, old):
     written = config.from_json(old).to_json()
     later = {name: field.default for name, field in config.chosen().items() if name not in old}
     assert written == old | later

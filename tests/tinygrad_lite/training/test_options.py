@@ -20,7 +20,7 @@ def test_the_names_are_those_of_nanogpt():
     assert set(NANOGPT.split()) <= {field.name for field in dataclasses.fields(GPTOptions)}
 
 
-def test_every_option_says_what_it_is():
+def test_every_option_has_a_help_text_and_a_group():
     for field in dataclasses.fields(TrainOptions):
         assert len(field.metadata["help"]) > 10, field.name
         assert field.metadata["group"], field.name
@@ -41,7 +41,7 @@ def test_the_cosine_may_end_before_the_run():
     assert TrainOptions(lr_decay_iters=500).learning_rate_at(300) == pytest.approx((1e-3 + 1e-4) / 2)
 
 
-def test_no_schedule_is_one_rate_from_the_first_step():
+def test_without_a_schedule_the_rate_is_constant_from_the_first_step():
     assert {TrainOptions(decay_lr=False).learning_rate_at(step) for step in (0, 1, 99, 100, 5000)} == {1e-3}
 
 
@@ -51,7 +51,7 @@ def test_a_constant_rate_still_warms_up():
     assert options.learning_rate_at(10) == options.learning_rate_at(9000) == 1e-3
 
 
-def test_the_trapezoid():
+def test_the_trapezoid_rises_stays_and_falls():
     """Rise over 100 steps, 1e-3 up to step 800 (0.4 of 2,000), then a straight line to a tenth at step 2,000."""
     rate = TrainOptions(schedule="trapezoid").learning_rate_at
     assert rate(0) == 1e-3 / 101
@@ -67,7 +67,7 @@ def test_the_trapezoid():
     assert TrainOptions(schedule="trapezoid", plateau=1.0, min_lr=0.0).learning_rate_at(1999) == 1e-3
 
 
-def test_the_schedule_of_the_transformer_paper():
+def test_the_schedule_of_the_transformer_paper_peaks_after_the_warmup():
     """learning_rate is the peak, at step warmup_iters; four times as many steps later it is half of it."""
     options = TrainOptions(schedule="inverse_square_root", learning_rate=0.01, warmup_iters=100)
     assert options.learning_rate_at(49) == pytest.approx(0.005)
@@ -92,7 +92,7 @@ class Small(Module):
 
 
 @pytest.mark.parametrize(("name", "kind"), [("adamw", AdamW), ("adam", Adam), ("sgd", SGD)])
-def test_the_optimizer_that_was_asked_for(name, kind):
+def test_the_requested_optimizer_gets_its_settings(name, kind):
     options = TrainOptions(optimizer=name, beta1=0.7, beta2=0.8, weight_decay=0.3, learning_rate=0.5)
     optimizer = options.make_optimizer(Small())
     assert type(optimizer) is kind
@@ -105,7 +105,7 @@ def test_the_optimizer_that_was_asked_for(name, kind):
 
 
 def test_muon_and_its_adamw_follow_one_schedule():
-    """Whose rates differ by a factor, and which has nanoGPT's groups beside its own."""
+    """Their rates differ by a factor; Muon has its own group beside nanoGPT's."""
     model = Module()
     model.blocks, model.token_embedding = [Small()], Embedding(4, 2)
     options = TrainOptions(optimizer="muon", beta1=0.7, beta2=0.8, weight_decay=0.3, learning_rate=0.5)
@@ -119,7 +119,7 @@ def test_muon_and_its_adamw_follow_one_schedule():
     assert len(vectors["param_names"]) == 3
 
 
-def test_the_learning_rate_ends_at_a_tenth_unless_another_end_is_said():
+def test_the_learning_rate_ends_at_a_tenth_unless_min_lr_is_given():
     assert TrainOptions(learning_rate=0.02).learning_rate_at(2000) == 0.002
     assert TrainOptions(learning_rate=0.02, min_lr=0.0).learning_rate_at(2000) == 0
     assert TrainOptions(learning_rate=0.02, min_lr=0.01).learning_rate_at(2000) == 0.01

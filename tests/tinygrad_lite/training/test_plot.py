@@ -1,4 +1,4 @@
-"""Loss curves: what is read from metrics.csv, and what is drawn."""
+"""Loss curves: reading metrics.csv, and plotting."""
 
 import sys
 from pathlib import Path
@@ -39,8 +39,8 @@ def test_a_run_is_read_from_its_folder_or_its_table(folders):
 
 
 @pytest.mark.parametrize("half", ["3", "31", "31,", "31,1", "31,1.129", "31,1.129,0.001,1,10,,,", '"31'])
-def test_half_a_row_at_the_end_is_passed_over(folders, half):
-    """Even one that looks whole: of 1.129 there may be only the 1."""
+def test_half_a_row_at_the_end_is_ignored(folders, half):
+    """Even one that looks complete, since 1.1 may be the start of 1.129."""
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
         file.write(half)
     run = read_run(folders[0])
@@ -49,7 +49,7 @@ def test_half_a_row_at_the_end_is_passed_over(folders, half):
 
 
 @pytest.mark.parametrize("damage", ["x,1,,,,,,", ",1,,,,,,", "6,rubbish,,,,,,", "6,,,,,,", "6,1.2,,,,,,,", "rubbish"])
-def test_a_damaged_row_is_named(folders, damage):
+def test_a_damaged_row_is_reported_with_its_line(folders, damage):
     file = folders[0] / "metrics.csv"
     lines = file.read_text(encoding="utf-8").splitlines()
     lines[6] = damage
@@ -68,7 +68,7 @@ def test_columns_are_read_by_name(tmp_path):
     assert (len(run.training.steps), run.bits_per_nat) == (0, None)
 
 
-def test_what_is_not_finite_is_left_out_with_a_note(folders, capsys):
+def test_numbers_that_are_not_finite_are_left_out_with_a_note(folders, capsys):
     with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
         file.write("40,inf,,,,,,,,\n40,,,,,nan,nan,,,\n")
     run = read_run(folders[0])
@@ -79,7 +79,7 @@ def test_what_is_not_finite_is_left_out_with_a_note(folders, capsys):
     assert "line 37: val_loss is nan, which cannot be plotted" in said
 
 
-def test_what_cannot_be_read(tmp_path):
+def test_unreadable_tables_are_refused(tmp_path):
     file = tmp_path / "metrics.csv"
     for path in (tmp_path, tmp_path / "gone"):
         with pytest.raises(OptionError, match=r"there is no .*: name the folder of a run"):
@@ -101,7 +101,7 @@ def test_what_cannot_be_read(tmp_path):
         read_run(tmp_path)
 
 
-def test_runs_are_called_what_tells_them_apart():
+def test_runs_get_names_that_distinguish_them():
     assert names([Path("out/char/metrics.csv"), Path("out/bpe/metrics.csv")]) == ["char", "bpe"]
     assert names([Path("a/run/metrics.csv"), Path("b/run/metrics.csv")]) == ["a/run", "b/run"]
     assert names([Path("tables/first.csv"), Path("tables/second.csv")]) == ["first", "second"]
@@ -122,14 +122,14 @@ def test_smoothing_does_not_move_a_straight_line_at_its_start():
     assert smoothed(line, 9).losses[:16].tolist() == line.losses[:16].tolist()
 
 
-# --- drawing ---------------------------------------------------------------------------------------------------
+# --- plotting --------------------------------------------------------------------------------------------------
 
 
 def texts(svg: str) -> str:
     return " ".join(part.split("<")[0] for part in svg.split(">"))
 
 
-def test_one_run_is_drawn_beside_its_table(folders, capsys):
+def test_one_run_is_plotted_beside_its_table(folders, capsys):
     pytest.importorskip("matplotlib")
     assert main([str(folders[0])]) == 0
     shown = texts((folders[0] / "curves.svg").read_text(encoding="utf-8"))
@@ -148,21 +148,21 @@ def test_several_runs_are_compared_in_bits_per_character(folders, tmp_path, monk
     assert "one, best 1.875 at step 30" in shown
     assert pictures[1].read_bytes().startswith(b"\x89PNG")
     before = [picture.read_bytes() for picture in pictures]
-    assert not any(matplotlib.__version__.encode() in data for data in before)  # nor what it was drawn with
+    assert not any(matplotlib.__version__.encode() in data for data in before)  # nor the version of matplotlib
     monkeypatch.setitem(matplotlib.rcParams, "font.size", 20)  # the user's own style is for the user's own pictures
     monkeypatch.setitem(matplotlib.rcParams, "savefig.facecolor", "red")
     assert main(command) == 0
     assert matplotlib.rcParams["font.size"] == 20
-    assert [picture.read_bytes() for picture in pictures] == before  # nothing but the numbers is in it
+    assert [picture.read_bytes() for picture in pictures] == before  # they depend on the numbers only
 
 
 @pytest.mark.parametrize("more", [["--log"], ["--unit", "bits"], ["--log", "--unit", "nats", "--smooth", "100"]])
-def test_every_way_to_draw_works(folders, tmp_path, more):
+def test_every_way_to_plot_works(folders, tmp_path, more):
     pytest.importorskip("matplotlib")
     assert main([str(folders[0]), "--out", str(tmp_path / "x.svg"), *more]) == 0
 
 
-def test_names_are_shown_as_they_are(folders, tmp_path):
+def test_names_are_shown_unchanged(folders, tmp_path):
     """matplotlib hides labels that begin with _, and sets what is between two $ as mathematics."""
     pytest.importorskip("matplotlib")
     runs = [folders[0].rename(tmp_path / "_$x^2$"), folders[1]]
@@ -175,7 +175,7 @@ def test_names_are_shown_as_they_are(folders, tmp_path):
     assert "_$x^2$" in texts(picture.read_text(encoding="utf-8"))
 
 
-def test_the_training_loss_is_drawn_in_bits_per_character_too(folders):
+def test_the_training_loss_is_plotted_in_bits_per_character_too(folders):
     pytest.importorskip("matplotlib")
     options = PlotOptions(smooth=1, unit="bits")
     with own_style():
@@ -204,10 +204,10 @@ def test_logarithmic_axes_have_no_step_0(folders, tmp_path):
     assert main([str(new.path), "--out", str(picture)]) == 0
     new.log(step=10, loss=3.0, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=1.0)
     assert main([str(new.path), "--log", "--out", str(picture)]) == 0
-    assert "best 1.000 at step 0" in texts(picture.read_text(encoding="utf-8"))  # although it is not drawn
+    assert "best 1.000 at step 0" in texts(picture.read_text(encoding="utf-8"))  # although it is not plotted
 
 
-def test_a_run_without_an_evaluation_can_be_drawn_in_nats_only(folders):
+def test_a_run_without_an_evaluation_can_be_plotted_in_nats_only(folders):
     pytest.importorskip("matplotlib")
     assert main([str(folders[1])]) == 0
     with pytest.raises(OptionError, match=r"two.metrics\.csv: bits .* need an evaluation; use --unit nats"):
@@ -225,19 +225,19 @@ def test_a_run_without_an_evaluation_can_be_drawn_in_nats_only(folders):
         (["one", "--smooth", "0"], "--smooth 0"),
     ],
 )
-def test_mistakes_are_one_sentence(folders, monkeypatch, words, reason):
+def test_mistakes_give_one_sentence(folders, monkeypatch, words, reason):
     monkeypatch.chdir(folders[0].parent)
     with pytest.raises(OptionError, match=reason):
         main(words)
 
 
-def test_a_picture_that_cannot_be_written(folders, tmp_path):
+def test_a_plot_that_cannot_be_written_is_reported(folders, tmp_path):
     pytest.importorskip("matplotlib")
     with pytest.raises(OptionError, match=r"x.svg cannot be written"):
         main([str(folders[0]), "--out", str(tmp_path / "no folder" / "x.svg")])
 
 
-def test_without_matplotlib_there_is_a_sentence(folders, monkeypatch):
+def test_without_matplotlib_an_error_says_how_to_install_it(folders, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UserError, match=r'needs matplotlib, .*: pip install -e "\.\[viz\]"'):
         main([str(folders[0])])

@@ -1,4 +1,4 @@
-"""The outside of a run: its folder and log, the lock, the signals."""
+"""The surroundings of a run: its folder and log, the lock, the signals."""
 
 import csv
 import errno
@@ -40,11 +40,11 @@ def table(run: RunFolder) -> list[dict[str, str]]:
 
 def test_a_new_run_has_notes_and_an_empty_table(run):
     assert run.noted_options() == {"seed": 1, "text": ["größe.txt"]}
-    assert "größe" in run.options.read_text(encoding="utf-8")  # for people to read
+    assert "größe" in run.options.read_text(encoding="utf-8")  # readable for people
     assert run.metrics.read_bytes() == (",".join(METRICS) + "\n").encode()
 
 
-def test_a_new_run_takes_the_place_of_the_old_one(run):
+def test_a_new_run_replaces_the_old_one(run):
     for path in (run.last, run.best):
         path.write_bytes(b"old")
     (run.path / "notes.txt").write_text("mine", encoding="utf-8")
@@ -56,14 +56,14 @@ def test_a_new_run_takes_the_place_of_the_old_one(run):
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"\xff", b"null"])
-def test_damaged_notes_are_no_notes(run, content):
+def test_damaged_notes_count_as_none(run, content):
     run.options.unlink()
     if content is not None:
         run.options.write_bytes(content)
     assert run.noted_options() == {}
 
 
-def test_only_a_folder_with_a_checkpoint_is_used(run):
+def test_only_a_folder_with_a_checkpoint_counts_as_used(run):
     run.refuse_if_used()
     run.best.write_bytes(b"")
     with pytest.raises(OptionError, match="already holds a run: continue it with --resume"):
@@ -95,7 +95,7 @@ def try_to_lock(run: RunFolder) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
 
 
-def test_only_one_run_is_in_a_folder(run):
+def test_only_one_run_can_use_a_folder(run):
     with run.locked():
         inside = try_to_lock(run)
         with pytest.raises(OptionError, match="another run is training in"), RunFolder(run.path).locked():
@@ -104,7 +104,7 @@ def test_only_one_run_is_in_a_folder(run):
     assert try_to_lock(run).stdout == "in\n"
 
 
-def test_a_lock_ends_with_an_error_inside(run):
+def test_a_lock_is_released_after_an_error(run):
     with pytest.raises(ZeroDivisionError), run.locked():
         1 / 0  # noqa: B018
     with run.locked():
@@ -126,7 +126,7 @@ def test_a_drive_without_locks_is_named_as_such(run, monkeypatch):
 # --- the table ------------------------------------------------------------------------------------------------
 
 
-def test_what_is_not_given_stays_empty(run):
+def test_columns_that_are_not_given_stay_empty(run):
     run.log(step=1200, loss=0.123456789, learning_rate=1e-5, grad_norm=1e8, tokens_per_second=12345.678)
     run.log(step=1200, val_loss=2.0, bits_per_char=3.0)
     first, second = table(run)
@@ -134,23 +134,23 @@ def test_what_is_not_given_stays_empty(run):
     assert list(second.values()) == ["1200", "", "", "", "", "2", "3"] + [""] * 3
 
 
-def test_going_on_drops_the_rows_that_will_come_again(run):
+def test_resuming_drops_the_rows_that_will_be_written_again(run):
     for step in (0, 2, 4, 6):
         if step:
             run.log(step=step, loss=step / 2)
         run.log(step=step, val_loss=step)
     run.rewind(4)
     assert [(row["step"], row["loss"]) for row in table(run)] == [("0", ""), ("2", "1"), ("2", ""), ("4", "2")]
-    run.log(step=4, val_loss=4)  # the table is still one that can be added to
+    run.log(step=4, val_loss=4)  # rows can still be added
     assert len(table(run)) == 5
     run.rewind(0)
     assert table(run) == []
 
 
-def test_a_table_that_a_crash_cut_off_or_someone_deleted(run):
+def test_a_truncated_or_deleted_table_is_repaired(run):
     run.log(step=1, loss=1.0)
     with open(run.metrics, "a", encoding="utf-8") as file:
-        file.write("2,0.5")  # half a row: the columns after it are missing
+        file.write("2,0.5")  # half a row: later columns are missing
     run.rewind(3)
     assert [row["step"] for row in table(run)] == ["1", "2"]
     with open(run.metrics, "a", encoding="utf-8") as file:
@@ -165,7 +165,7 @@ def test_a_table_that_a_crash_cut_off_or_someone_deleted(run):
 # --- samples and kept checkpoints -----------------------------------------------------------------------------
 
 
-def test_samples_are_collected_and_those_that_will_come_again_dropped(run):
+def test_resuming_drops_the_samples_that_will_be_written_again(run):
     for step in (0, 500, 1000, 1500):
         run.add_sample(f"step {step:,}: validation loss 2", f"Text {step}\nstep 0: not a heading\n")
     text = run.samples.read_text(encoding="utf-8")
@@ -191,7 +191,7 @@ def test_the_latest_checkpoints_are_kept(run):
     assert not run.samples.exists()
 
 
-def test_the_rate_of_matrix_products_is_a_number_of_this_machine():
+def test_the_rate_of_matrix_products_is_measured_once():
     assert 1e8 < matmul_rate("cpu", "float32") < 1e15
     assert matmul_rate("cpu", "float32") == matmul_rate("cpu", "float32")  # measured once
 
@@ -199,7 +199,7 @@ def test_the_rate_of_matrix_products_is_a_number_of_this_machine():
 # --- the newest checkpoint ------------------------------------------------------------------------------------
 
 
-def test_the_newest_checkpoint_anywhere_below(tmp_path):
+def test_the_newest_checkpoint_in_any_subfolder_is_found(tmp_path):
     paths = [tmp_path / name for name in ("a/last.safetensors", "a/best.safetensors", "b/c/last.safetensors")]
     for age, path in enumerate(paths):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -208,11 +208,11 @@ def test_the_newest_checkpoint_anywhere_below(tmp_path):
     (tmp_path / "a/last.safetensors.tmp").write_bytes(b"")
     assert newest_checkpoint(tmp_path) == paths[0]
     assert newest_checkpoint(tmp_path / "b") == paths[2]
-    os.utime(paths[1], ns=(0, 10**9 * 10))  # of two equally new ones `last`, which has made more steps
+    os.utime(paths[1], ns=(0, 10**9 * 10))  # if both are equally new, `last`, which has made more steps
     assert newest_checkpoint(tmp_path) == paths[0]
 
 
-def test_no_checkpoint_anywhere(tmp_path):
+def test_a_folder_without_checkpoints_is_refused(tmp_path):
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(CheckpointError, match=r"there is no checkpoint under .*python train\.py"):
             newest_checkpoint(folder)
@@ -222,7 +222,7 @@ def test_no_checkpoint_anywhere(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_raises_a_flag_and_a_later_ctrl_c_stops(number):
+def test_the_first_signal_sets_a_flag_and_a_later_ctrl_c_stops(number):
     before = signal.getsignal(number)
     with StopRequest() as stop:
         assert (stop.signal, stop.exit_status) == (None, 0)
@@ -235,7 +235,7 @@ def test_the_first_signal_raises_a_flag_and_a_later_ctrl_c_stops(number):
     assert signal.getsignal(number) is before
 
 
-def test_an_error_inside_gives_the_signals_back():
+def test_an_error_inside_restores_the_signal_handlers():
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(ZeroDivisionError), StopRequest():
         1 / 0  # noqa: B018
@@ -245,8 +245,8 @@ def test_an_error_inside_gives_the_signals_back():
 # --- the rest -------------------------------------------------------------------------------------------------
 
 
-def test_importing_the_package_sets_nothing_for_the_process():
-    """Neither signals nor the state of NumPy's errors: that is up to the scripts."""
+def test_importing_the_package_changes_no_process_settings():
+    """Neither signal handlers nor NumPy's error state; only the scripts do."""
     code = (
         "import json, signal, numpy as np; before = np.geterr()\n"
         "import tinygrad_lite, tinygrad_lite.training.run_folder, gpt.model\n"

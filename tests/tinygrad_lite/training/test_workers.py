@@ -1,4 +1,4 @@
-"""Several processes do what one does, and nothing of them is left behind, whatever happens."""
+"""Several processes compute what one does, and none of them is ever left behind."""
 
 import os
 import signal
@@ -62,7 +62,7 @@ def wait_until(condition, seconds=20):
 
 
 def train_on(settings, steps, change=lambda model: None, family=GPT):
-    """Train some steps by the loop of train.py: the model, the optimizer, and loss and norm before each update."""
+    """Train for some steps with train.py's loop: the model, the optimizer, and loss and norm before each update."""
     options, task, model, _ = parts(family, **settings, profile=True, max_iters=steps, decay_lr=False)
     model = change(model) or model
     optimizer = options.make_optimizer(model)
@@ -86,8 +86,8 @@ def train_on(settings, steps, change=lambda model: None, family=GPT):
         pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW),
     ],
 )
-def test_one_process_and_several_compute_the_same(settings):
-    """Three processes have five rows: 1, 2 and 2."""
+def test_one_process_and_several_compute_the_same_numbers(settings):
+    """Three processes share five rows: 1, 2 and 2."""
     found = {}
     for number in (1, 2, 3):
         model, optimizer, numbers = train_on({"workers": number, "dtype": "float64", **settings}, 4)
@@ -110,7 +110,7 @@ def test_twenty_steps_agree_in_float32(family):
 
 
 class Picky(GPT_MODEL):
-    """A GPT of whose other parameters each is used by the batches of one worker, by no batch, or is frozen."""
+    """A GPT with extra parameters: two used by the batches of one worker each, one by no batch, and one frozen."""
 
     def __init__(self, config):
         super().__init__(config)
@@ -124,7 +124,7 @@ class Picky(GPT_MODEL):
 
 @pytest.mark.parametrize("late", [False, True])
 def test_processes_agree_on_which_parameters_were_reached(late, monkeypatch):
-    """What one process has reached moves; what none has reached, and what is frozen, does not even decay."""
+    """Parameters that one process reached move; unreached and frozen ones do not even decay."""
 
     make_optimizer = GPTOptions.make_optimizer
 
@@ -150,7 +150,7 @@ def test_processes_agree_on_which_parameters_were_reached(late, monkeypatch):
 
 @pytest.mark.parametrize(("stop", "optimizer"), [pytest.param(3, "adamw", marks=SLOW), (8, "muon")])
 def test_a_stopped_run_resumes_bit_for_bit(stop, optimizer, monkeypatch):
-    """With as many workers as before: with dropout each has its own masks."""
+    """With the same number of workers, since each has its own dropout masks."""
     settings = {"workers": 2, "dropout": 0.2, "optimizer": optimizer, "ema_decay": 0.7 if optimizer == "muon" else 0.0}
     whole = run_training(out_dir="whole", **settings)
     with monkeypatch.context() as patch:
@@ -167,22 +167,22 @@ def test_a_stopped_run_resumes_bit_for_bit(stop, optimizer, monkeypatch):
             assert (weight != last.optimizer[f"ema.{name}"] / np.float32(1 - 0.7**last.step)).any(), name
 
 
-def test_a_batch_with_fewer_pairs_than_workers():
-    """The third worker has nothing to do, and says so."""
+def test_a_batch_may_have_fewer_pairs_than_workers():
+    """The third worker has nothing to do."""
     words = ["reverse", "--toy_size=60", "--batch_tokens=300", "--n_embd=16", "--max_iters=3", "--eval_interval=3"]
     for number in (1, 3):
         assert train.main([*words, "--workers", str(number), "--out_dir", str(number), "--log_interval=1"]) == 0
     assert losses(RunFolder("3"), "val_loss")[3] == pytest.approx(losses(RunFolder("1"), "val_loss")[3], abs=1e-5)
 
 
-# --- how many -------------------------------------------------------------------------------------------------
+# --- number of workers-------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("cores", "settings", "expected"),
     [(2, {}, 2), (64, {}, 4), (64, {"batch_size": 3}, 3), (1, {}, 1), (2, {"workers": 3}, 3)],
 )
-def test_as_many_as_there_are_cores_at_most_four_and_at_most_the_batch(cores, settings, expected, monkeypatch):
+def test_workers_default_to_the_cores_at_most_four_and_at_most_the_batch(cores, settings, expected, monkeypatch):
     monkeypatch.setattr(start, "available_cores", lambda: cores)
     assert start.number_of_workers(build(GPTOptions, ("test", settings))) == expected
 
@@ -194,8 +194,8 @@ def test_more_workers_than_rows_are_refused():
         start.number_of_workers(build(GPTOptions, ("test", {"workers": 2, "device": "cuda"})))
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="Linux's way to give a process fewer cores")
-def test_the_cores_that_may_be_used():
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux's sched_setaffinity")
+def test_only_the_cores_allowed_to_this_process_count():
     before = os.sched_getaffinity(0)
     assert 1 <= available_cores() <= len(before)
     try:
@@ -205,11 +205,11 @@ def test_the_cores_that_may_be_used():
         os.sched_setaffinity(0, before)
 
 
-# --- every way out --------------------------------------------------------------------------------------------
+# --- ends and errors ------------------------------------------------------------------------------------------
 
 
 def meet(options, task, model, optimizer, comm):
-    """A program that only waits for the others, again and again, and does what process 0 says."""
+    """A program that only waits for the others, repeatedly, and does what process 0 says."""
     while True:
         said = comm.gather(None)[0]
         if said == "fail":
@@ -219,7 +219,7 @@ def meet(options, task, model, optimizer, comm):
 
 
 def test_processes_end_with_the_block_and_after_an_error():
-    """Inside, each multiplies matrices on one thread; afterwards on as many as before."""
+    """Inside, each multiplies matrices on one thread; afterwards, the number of threads is restored."""
     before = [library["num_threads"] for library in threadpool_info()]
     for error in (None, KeyError("x")):
         try:
@@ -251,7 +251,7 @@ def test_a_process_that_was_killed_is_named():
 @pytest.mark.parametrize(
     ("what", "expected"), [("fail", (RuntimeError, "KeyError: 'a reason'")), ("run out of memory", (MemoryError, None))]
 )
-def test_a_failure_in_another_process_is_told(what, expected):
+def test_a_failure_in_another_process_is_reported(what, expected):
     with start_processes(meet, *parts(workers=2)) as comm:
         comm.gather(what)
         with pytest.raises(expected[0], match=expected[1]):
@@ -267,10 +267,10 @@ def test_processes_that_cannot_start_leave_none_behind(monkeypatch):
     assert children_of(os.getpid()) == before
 
 
-@pytest.mark.skipif(not os.path.isdir("/proc"), reason="Linux's list of processes")
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc")
 @pytest.mark.parametrize("number", [pytest.param(signal.SIGINT, marks=SLOW), signal.SIGTERM, signal.SIGKILL])
-def test_whatever_ends_the_script_no_worker_is_left(number, workplace):
-    """Also if the signal reaches all of them, as Ctrl-C in a terminal does, and SIGTERM by `timeout`."""
+def test_no_worker_outlives_the_script(number, workplace):
+    """Even if the signal reaches all of them, as Ctrl-C in a terminal and SIGTERM from `timeout` do."""
     words = arguments(max_iters=100_000, eval_interval=100_000, workers=2)
     process = script("train.py", *words)
     wait_until((workplace / "run" / "last.safetensors").exists)
@@ -289,7 +289,7 @@ def test_whatever_ends_the_script_no_worker_is_left(number, workplace):
 
 
 def test_a_loss_that_is_not_finite_is_explained():
-    """The checking mode runs the shares of all workers, one after the other."""
+    """The checking mode runs the parts of all workers one after the other."""
     with pytest.raises(UserError, match=r"step \d+: the loss is .* (produced a NaN|produced an infinity|broken the)"):
         run_training(workers=2, learning_rate=1e30, grad_clip=0, max_iters=10)
 

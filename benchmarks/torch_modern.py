@@ -1,0 +1,123 @@
+"""A GPT with today's parts in PyTorch: the model of the preset `goethe`, and its optimizers.
+
+RMS norm without weights, rotary positions, a norm of queries and keys, squared ReLU, no biases. Muon treats each matrix
+by itself, so queries, keys and values have one each: packed into one, as in `torch_gpt.py`, they would be updated
+differently. (One product with all three, concatenated for it, is no faster.)
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from benchmarks.torch_gpt import with_weights
+from gpt.config import GPTConfig
+from gpt.model import GPT, rotary_frequencies
+from tinygrad_lite.training.options import TrainOptions
+
+PARTS = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True, "activation": "relu2"}
+PARTS |= {"bias": False, "tie_weights": True, "shortcut": False, "value_embeddings": False, "logit_cap": None}
+PARTS |= {"n_kv_head": None, "head_dim": None}
+
+
+class ModernBlock(nn.Module):
+    """One pre-norm layer: x + attention(norm(x)), then x + feed-forward(norm(x))."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        c = config.n_embd
+        self.n_head, self.dropout = config.n_head, config.dropout
+        self.scale, self.eps = config.attention_scale, config.norm_eps
+        self.query = nn.Linear(c, c, bias=False)
+        self.key = nn.Linear(c, c, bias=False)
+        self.value = nn.Linear(c, c, bias=False)
+        self.output = nn.Linear(c, c, bias=False)
+        self.up = nn.Linear(c, config.n_hidden, bias=False)
+        self.down = nn.Linear(config.n_hidden, c, bias=False)
+
+    def forward(self, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+        """(B, T, C) -> (B, T, C); cos and sin (T, 1, D/2) turn queries and keys."""
+        b, t, c = x.shape
+        p = self.dropout if self.training else 0.0
+        h = F.rms_norm(x, (c,), eps=self.eps)
+        q, k, v = (part(h).view(b, t, self.n_head, c // self.n_head) for part in (self.query, self.key, self.value))
+        q, k = (turn(F.rms_norm(part, part.shape[-1:], eps=self.eps), cos, sin) for part in (q, k))
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=p, scale=self.scale)
+        x = x + F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
+        h = self.up(F.rms_norm(x, (c,), eps=self.eps))
+        return x + F.dropout(self.down(F.relu(h).square()), p)
+
+
+def turn(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """Rotary positions: the pairs (x_i, x_(i + D/2)) of (B, T, H, D), turned."""
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+class ModernGPT(nn.Module):
+    """A decoder-only Transformer with a tied head, like `gpt.model.GPT` with the settings `PARTS`."""
+
+    def __init__(self, config: GPTConfig) -> None:
+        super().__init__()
+        for name, value in PARTS.items():
+            if getattr(config, name) != value:
+                raise ValueError(f"the PyTorch model supports only {name} {value}, not {getattr(config, name)}")
+        self.config = config
+        self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
+        self.blocks = nn.ModuleList(ModernBlock(config) for _ in range(config.n_layer))
+        angles = torch.tensor(np.outer(np.arange(config.block_size), rotary_frequencies(config)))
+        self.register_buffer("cos", angles.cos()[:, None], persistent=False)
+        self.register_buffer("sin", angles.sin()[:, None], persistent=False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        """(B, T) integers -> logits (B, T, V)."""
+        cos, sin = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
+        x = F.dropout(self.token_embedding(ids), self.config.dropout, self.training)
+        for block in self.blocks:
+            x = block(x, cos, sin)
+        x = F.rms_norm(x, x.shape[-1:], eps=self.config.norm_eps)
+        return F.linear(x, self.token_embedding.weight)
+
+    def loss(self, ids: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        """Mean nats per target token."""
+        return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten())
+
+
+class MuonAndAdamW:
+    """The optimizers of `--optimizer muon`: Muon for the matrices of the blocks, AdamW for the rest.
+
+    Muon's other defaults are ours too, but PyTorch always orthogonalises in bfloat16: about as fast as float32,
+    or faster, with AVX512-BF16, and many times slower without. AdamW is the fused one, which is faster.
+    """
+
+    def __init__(self, options: TrainOptions, model: ModernGPT) -> None:
+        lr, decay = options.learning_rate, options.weight_decay
+        muon = {"lr": options.muon_lr_factor * lr, "momentum": options.muon_momentum, "weight_decay": decay}
+        adamw = {"lr": lr, "betas": (options.beta1, options.beta2), "weight_decay": decay, "fused": True}
+        self.both = (
+            torch.optim.Muon(model.blocks.parameters(), **muon),
+            torch.optim.AdamW(model.token_embedding.parameters(), **adamw),
+        )
+
+    def zero_grad(self) -> None:
+        """Remove all gradients."""
+        for optimizer in self.both:
+            optimizer.zero_grad()
+
+    def step(self) -> None:
+        """Update all weights."""
+        for optimizer in self.both:
+            optimizer.step()
+
+
+def our_names(model: GPT) -> dict[str, tuple[str, ...]]:
+    """Each parameter of the PyTorch model, and the name of ours."""
+    return {name.replace("mixer.", "").replace("mlp.", ""): (name,) for name, _ in model.named_parameters()}
+
+
+def from_ours(model: GPT) -> ModernGPT:
+    """The PyTorch counterpart of one of our models, with the same weights and dtype."""
+    return with_weights(ModernGPT(model.config), model, our_names(model))

@@ -6,6 +6,7 @@ docs/api.md lists the public names, each with the first sentence of its document
 import doctest
 import inspect
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -32,14 +33,18 @@ def session(page: str) -> str:
     return "\n".join(kept) + "\n"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
-def test_the_examples_on_a_page_print_what_it_shows(path):
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT / "docs")))
+def test_the_examples_on_a_page_print_what_it_shows(path, monkeypatch):
+    monkeypatch.syspath_prepend(path.parent)  # a chapter of the course imports the files beside it
     test = doctest.DocTestParser().get_doctest(
         session(path.read_text(encoding="utf-8")), {"__name__": "__main__"}, path.name, str(path), 0
     )
     said = []
     with undone(), random_key(0):  # undoes any seed that a page sets
         outcome = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(test, out=said.append)
+    for name, module in list(sys.modules.items()):  # another chapter may have a file of the same name
+        if path.parent in Path(getattr(module, "__file__", None) or "/").parents:
+            del sys.modules[name]
     assert outcome.failed == 0, "".join(said)
 
 

@@ -1,0 +1,23 @@
+"""Exercises of chapter 1: every ... is a blank to fill in."""
+
+from engine import Number, ancestors
+
+
+def quotient(x: Number, y: Number) -> Number:
+    """x / y as one operation, without ** and *: its derivatives with respect to x and y."""
+    return Number(x.value / y.value, (x, y), lambda dq: ...)
+
+
+def relu(x: Number) -> Number:
+    """max(x, 0). At the kink, x = 0, the derivative is taken to be 0."""
+    return Number(max(x.value, 0.0), (x,), lambda dy: ...)
+
+
+# With a = 2, b = a * a and c = b * a + b: what is dc/da? Work it out along the ways from c to a; no machine.
+SHARED = ...
+
+
+def backward(result: Number) -> None:
+    """What `result.backward()` does: ancestors(result) is the set of all numbers in the graph, in no order."""
+    result.grad += 1.0
+    ...

@@ -1,0 +1,69 @@
+"""Checks of chapter 6."""
+
+import numpy as np
+
+from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.functional.attention import scaled_dot_product_attention_composed as reference
+from tinygrad_lite.transformer import MultiHeadAttention
+
+
+def _differ(a, b):
+    """The largest difference; infinite if the shapes differ or a number is not finite."""
+    a = np.asarray(a, float)
+    return np.abs(a - b).max() if a.shape == b.shape and np.isfinite(a).all() else np.inf
+
+
+def look_up(exercise):
+    """Score of each key: dot product / √D. Subtract the largest score before exp. Then the weighted mean of rows."""
+    rng = np.random.default_rng(0)
+    for width, size in ((4, 1), (9, 1), (4, 100)):
+        query, keys, values = size * rng.standard_normal(width), *rng.standard_normal((2, 5, width))
+        if size > 1:
+            keys = keys * 1e3
+        right = reference(*(Tensor(a.reshape(1, 1, -1, width)) for a in (query, keys, values))).numpy()[0, 0, 0]
+        got = np.asarray(exercise.look_up(query, keys, values), float)
+        assert got.shape == (width,), f"the answer has the shape {got.shape}, not {(width,)}"
+        assert np.isfinite(got).all(), f"with scores of about {abs(keys @ query).max():.0g} the answer is not finite"
+        assert _differ(got, right) < 1e-9, f"for D = {width} the answer is off by {_differ(got, right):.2g}"
+
+
+def causal_attention(exercise):
+    """Set the scores above the diagonal, not those on it, to -inf before the softmax: np.triu(..., 1)."""
+    rng = np.random.default_rng(0)
+    for size in (1.0, 1e7):  # with the latter, scores are beyond any finite number that might mark the future
+        q, k, v = size * rng.standard_normal((3, 2, 2, 6, 4))
+        q[..., 0, :] = -k[..., 0, :]
+        before = np.asarray(exercise.causal_attention(q, k, v), float)
+        assert before.shape == q.shape, f"the result has the shape {before.shape}, not {q.shape}"
+        assert np.isfinite(before).all(), "some numbers are not finite: each position must see at least itself"
+        for changed in (k, v):
+            changed[..., 3:, :] = size * rng.standard_normal(changed[..., 3:, :].shape)
+            change = _differ(exercise.causal_attention(q, k, v)[..., :3, :], before[..., :3, :])
+            name = "keys" if changed is k else "values"
+            assert change == 0, f"other {name} at position 3 and later change the first three outputs by {change:.2g}"
+        after, right = exercise.causal_attention(q, k, v), reference(*map(Tensor, (q, k, v)), is_causal=True).numpy()
+        rows = [t for t in range(6) if _differ(after[..., t, :], right[..., t, :]) > 1e-9 * size]
+        assert not rows, f"nothing leaks from the future, but the outputs at positions {rows} are wrong"
+
+
+def multi_head(exercise):
+    """Reshape to (B, T, H, D), then swap axes 1 and 2; the way back is the same in reverse, and then comes Wo."""
+    rng = np.random.default_rng(0)
+    for n_head in (1, 3):
+        manual_seed(0)
+        module = MultiHeadAttention(12, n_head, bias=False).to("cpu", np.float64)
+        x = rng.standard_normal((2, 5, 12))
+        weights = [part.weight.numpy() for part in (module.query, module.key, module.value, module.output)]
+        got = np.asarray(exercise.multi_head(x, *weights, n_head), float)
+        assert got.shape == x.shape, f"the result has the shape {got.shape}, not {x.shape}"
+        error = _differ(got, module(Tensor(x), is_causal=True).numpy())
+        assert error < 1e-9, f"with n_head = {n_head} the result is off by {error:.2g}"
+
+
+def WEIGHTS(exercise):
+    """For each sequence and head there is one weight for each pair of a query and a key."""
+    module = MultiHeadAttention(6 * 64, 6)
+    small = module.weights(Tensor(np.zeros((2, 16, 6 * 64), np.float32))).numel()  # of 2 sequences of 16 tokens
+    right = 6 * small * (32 // 2) * (256 // 16) ** 2
+    size = "small" if right > exercise.WEIGHTS else "large"
+    assert right == exercise.WEIGHTS, f"{exercise.WEIGHTS} is too {size}"

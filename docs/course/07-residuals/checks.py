@@ -1,0 +1,74 @@
+"""Checks of chapter 7."""
+
+import numpy as np
+
+from tinygrad_lite import Tensor, manual_seed
+from tinygrad_lite.debug.gradcheck import GradientError, gradcheck
+from tinygrad_lite.functional.layer_norm import layer_norm_composed as reference
+from tinygrad_lite.nn import Linear, Module
+from tinygrad_lite.tensor import node
+from tinygrad_lite.transformer import Block, FeedForward
+
+
+def layer_norm(exercise):
+    """Mean and variance of each row alone (axis -1, keepdims); the variance divides by C; eps is under the root."""
+    rng = np.random.default_rng(0)
+    weight, bias = rng.standard_normal((2, 4))
+    for shape, eps in (((4,), 1e-5), ((4, 4), 1e-5), ((2, 3, 4), 0.5)):
+        x = 3 + 2 * rng.standard_normal(shape)
+        got = np.asarray(exercise.layer_norm(x, weight, bias, eps), float)
+        assert got.shape == shape, f"for x of the shape {shape} the result has the shape {got.shape}"
+        error = abs(got - reference(*map(Tensor, (x, weight, bias)), eps).numpy()).max()
+        assert error < 1e-9, f"for x of the shape {shape} and eps = {eps} the result is off by {error:.2g}"
+
+
+def rms_norm_backward(exercise):
+    """Adding 1 to all numbers of x changes h now, but scaling x still does not. Means are those of a row."""
+
+    def normalise(x):
+        r = 1 / np.sqrt((x.data**2).mean(-1, keepdims=True) + 0.1)
+        h = x.data * r
+        return node(h, (x,), lambda dh: (np.asarray(exercise.rms_norm_backward(dh.copy(), h.copy(), r)),), "rms_norm")
+
+    rng = np.random.default_rng(0)
+    for shape in ((3, 5), (4, 4)):
+        try:
+            gradcheck(normalise, [Tensor(rng.standard_normal(shape), requires_grad=True)])
+        except GradientError as error:
+            raise AssertionError(f"for x of the shape {shape}: {error}") from None
+
+
+def block(exercise):
+    """What enters the feed-forward part is the norm of the sum x + attention(...), and that sum is what it is added to.
+
+    The norms change only what the branches get.
+    """
+
+    class Mixer(Module):
+        def __init__(self):
+            super().__init__()
+            self.map = Linear(4, 4)
+
+        def forward(self, x):
+            return self.map(x).tanh()
+
+    manual_seed(0)
+    ours = Block(Mixer(), FeedForward(4, 16), 4)
+    rng = np.random.default_rng(0)
+    for norm in (ours.mixer_norm, ours.mlp_norm):
+        norm.weight.data[...] = rng.uniform(0.5, 2, 4)  # two different norms
+    x = Tensor(rng.standard_normal((2, 3, 4)), dtype=np.float32)
+    got = exercise.block(x, ours.mixer, ours.mlp, ours.mixer_norm, ours.mlp_norm)
+    assert isinstance(got, Tensor), f"the result is a {type(got).__name__}, not a Tensor"
+    assert got.shape == x.shape, f"the result has the shape {got.shape}, not {x.shape}"
+    error = abs(got.numpy() - ours(x).numpy()).max()
+    assert error < 1e-5, f"the result differs from the project's Block by {error:.2g}"
+
+
+def DEEP(exercise):
+    """Variances of independent numbers add up; the norm divides by a deviation, the root of a variance."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(10_000)
+    for _ in range(12 * 2):
+        x += 2**0.5 * rng.standard_normal(10_000)
+    assert round(x.std()) == exercise.DEEP, f"{exercise.DEEP} is not the factor"

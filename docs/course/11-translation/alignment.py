@@ -1,0 +1,41 @@
+"""Which letter of the source does each letter of a translation attend to? The cross-attention of a trained model.
+
+    python docs/course/11-translation/alignment.py out/reverse transformer
+
+The first argument is the folder of a run, the second what to translate.
+"""
+
+from pathlib import Path
+
+import numpy as np
+
+from seq2seq.attention import CrossAttention, cross_attention
+from seq2seq.task import load_trained
+from seq2seq.translate import translate
+from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.cli.errors import OptionError
+
+
+def grid(found: CrossAttention, layer: int = 0, head: int = 0) -> str:
+    """A row for each target token, in which # marks the source token with the largest weight, given in percent."""
+    weights = found.weights[layer, head]
+    lines = ["       " + " ".join(found.source)]
+    for token, row in zip(found.target, weights, strict=True):
+        marks = " ".join("#" if place else "." for place in np.arange(len(row)) == row.argmax())
+        lines.append(f"{token:>5}  {marks}  {row.max():4.0%}")
+    return "\n".join(lines)
+
+
+def main(argv: list[str]) -> int:
+    """Translate a sentence with a trained model, and print the attention of the first head of the first layer."""
+    if len(argv) != 2 or not argv[1]:
+        raise OptionError("usage: python docs/course/11-translation/alignment.py RUN SENTENCE")
+    trained = load_trained(Path(argv[0]))
+    model = trained.make_model()
+    best = translate(model, trained.tokenizer, [argv[1]])[0][0]
+    print(grid(cross_attention(model, trained.tokenizer, argv[1], best.tokens)))
+    return 0
+
+
+if __name__ == "__main__":
+    run_command("alignment", main)

@@ -1,0 +1,47 @@
+"""Checks of chapter 14, by the project's own functions."""
+
+import numpy as np
+
+from tinygrad_lite import Tensor, functional, optim
+
+_rng = np.random.default_rng(0)
+
+
+def _same(answer, right, what):
+    answer = np.asarray(answer, float)
+    assert answer.shape == right.shape, f"{what} has shape {answer.shape}, not {right.shape}"
+    assert np.allclose(answer, right, rtol=1e-9, atol=1e-12), f"{what} is off by up to {np.abs(answer - right).max():g}"
+
+
+def rms_norm(exercise):
+    """Take the mean over the last axis only, and keep that axis, so that the division broadcasts."""
+    x = _rng.normal(size=(3, 5)) * [[1.0], [100.0], [0.001]]
+    _same(exercise.rms_norm(x), functional.rms_norm(Tensor(x)).numpy(), "the norm of three vectors")
+    _same(exercise.rms_norm(x[0], eps=1.0), functional.rms_norm(Tensor(x[0]), eps=1.0).numpy(), "with eps = 1, it")
+
+
+def rms_norm_gradient(exercise):
+    """Compute r and y first. The mean is again over the last axis of each vector by itself."""
+    x, dy = _rng.normal(size=(2, 3, 5))
+    t = Tensor(x, requires_grad=True)
+    functional.rms_norm(t).backward(Tensor(dy))
+    _same(exercise.rms_norm_gradient(x, dy), t.grad.numpy(), "the gradient")
+
+
+def rotary(exercise):
+    """Split x into its two halves, which are the first and the second coordinates of all points."""
+    x, frequencies = _rng.normal(size=8), np.array([1.0, 0.3, 0.1, 0.01])
+    for position in (0, 1, 50):
+        right = functional.rotary(Tensor(x.reshape(1, 1, 1, 8)), Tensor([position]), tuple(frequencies.tolist()))
+        _same(
+            exercise.rotary(x, position, frequencies), right.numpy().reshape(8), f"at position {position}, the result"
+        )
+
+
+def trapezoid(exercise):
+    """The line goes through (plateau * steps, peak) and (steps, 0); before it, the rate is the peak."""
+    for steps, plateau in ((1400, 0.4), (100, 0.0)):
+        for step in (0, 1, steps // 2, steps - 1, steps):
+            right = optim.trapezoid(step, 0.02, 0, steps, 0.0, plateau)
+            answer = exercise.trapezoid(step, 0.02, steps, plateau)
+            assert np.isclose(answer, right), f"at step {step} of {steps}, with a plateau of {plateau}, it is {answer}"

@@ -1,0 +1,172 @@
+"""Check your answers to the exercises of the course.
+
+    python docs/course/check.py 1                     what is right in chapter 1, what is not, and a hint
+    python docs/course/check.py 1 --solution chain    show the solution of one exercise
+    python docs/course/check.py                       how far you are in every chapter
+
+A chapter's folder has three files for this. You fill in `exercise.py`: every `...` in it is a blank. `checks.py` has a
+function of the same name for each exercise, whose docstring is the hint. `solution.py` has the answers.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.cli.options import build, nearest, option
+
+COURSE = Path(__file__).parent
+
+
+@dataclass
+class CheckOptions:
+    """The options of the check."""
+
+    solution: str = option("", "show the solution of this exercise, and stop")
+
+
+@dataclass
+class Outcome:
+    """What became of one exercise: right, blank, or else what is wrong with the answer."""
+
+    name: str
+    is_right: bool
+    wrong: str = ""
+    hint: str = ""
+
+
+def chapters() -> dict[int, Path]:
+    """The folder of each chapter that has exercises, by its number."""
+    return {int(file.parent.name[:2]): file.parent for file in sorted(COURSE.glob("[0-9][0-9]-*/exercise.py"))}
+
+
+def load(file: Path) -> ModuleType:
+    """A Python file as a module, which can import its neighbours.
+
+    Raises: UserError with the line, if it cannot be read.
+    """
+    spec = importlib.util.spec_from_file_location(f"{file.parent.name}.{file.stem}", file)
+    module = importlib.util.module_from_spec(spec)
+    before = set(sys.modules)
+    sys.path.insert(0, str(file.parent))
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise UserError(f"{file} cannot be run: {describe(error, file)}") from None
+    finally:
+        sys.path.remove(str(file.parent))
+        for name in set(sys.modules) - before:  # another chapter may have a file of the same name
+            if file.parent in Path(getattr(sys.modules[name], "__file__", None) or "/").parents:
+                del sys.modules[name]
+    return module
+
+
+def describe(error: Exception, file: Path) -> str:
+    """An error in one line, with the line of the file in which it arose."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+    if isinstance(error, SyntaxError):
+        lines.append(error.lineno)
+    place = f"line {lines[-1]}: " if lines else ""
+    return f"{place}{type(error).__name__}: {error}"
+
+
+def blanks(file: Path) -> set[str]:
+    """The functions and variables of a file whose code has a `...`; not counted are types such as tuple[int, ...]."""
+
+    def is_blank(part: ast.AST) -> bool:
+        if isinstance(part, ast.Subscript):
+            return is_blank(part.value)
+        return (isinstance(part, ast.Constant) and part.value is ...) or any(map(is_blank, ast.iter_child_nodes(part)))
+
+    found = set()
+    for part in filter(is_blank, ast.parse(file.read_text(encoding="utf-8")).body):
+        targets = part.targets if isinstance(part, ast.Assign) else [part]
+        found |= {getattr(target, "id", getattr(target, "name", "")) for target in targets}
+    return found
+
+
+def check(folder: Path, answers: str = "exercise.py") -> Iterator[Outcome]:
+    """Check the answers in one file of a chapter's folder, exercise by exercise."""
+    file = folder / answers
+    module, checks = load(file), load(folder / "checks.py")
+    unfinished = blanks(file)
+    for name, function in vars(checks).items():
+        if not inspect.isfunction(function) or function.__module__ != checks.__name__ or name.startswith("_"):
+            continue
+        hint = " ".join(inspect.getdoc(function).split())
+        if name in unfinished:
+            yield Outcome(name, False, "still blank", hint)
+            continue
+        try:
+            function(module)
+        except AssertionError as error:
+            yield Outcome(name, False, str(error) or "not right", hint)
+        except Exception as error:  # the answer's own mistake
+            yield Outcome(name, False, describe(error, file), hint)
+        else:
+            yield Outcome(name, True)
+
+
+def solution(folder: Path, name: str) -> str:
+    """The source of one exercise in the solution.
+
+    Raises: OptionError if there is none.
+    """
+    text = (folder / "solution.py").read_text(encoding="utf-8")
+    parts = {}
+    for part in ast.parse(text).body:
+        names = [target.id for target in part.targets] if isinstance(part, ast.Assign) else [getattr(part, "name", "")]
+        parts |= dict.fromkeys(names, part)
+    exercises = [outcome.name for outcome in check(folder, "solution.py")]
+    if name not in exercises:
+        near = nearest(name, exercises)
+        hint = f"did you mean {near}?" if near else f"there are {', '.join(exercises)}"
+        raise OptionError(f"--solution {name}: this chapter has no such exercise; {hint}")
+    return ast.get_source_segment(text, parts[name])
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status: 0 if everything that was checked is right."""
+    parsed = parse_command_line(
+        CheckOptions,
+        argv,
+        prog="python docs/course/check.py",
+        description="Check your answers to the exercises of the course.",
+        positional="chapter",
+        about_positional="its number; none: how far you are in every chapter",
+    )
+    options = build(CheckOptions, ("command line", parsed.values))
+    found = chapters()
+    if parsed.positional is None:
+        for number, folder in found.items():
+            right = [outcome.is_right for outcome in check(folder)]
+            print(f"chapter {number:2}: {sum(right)} of {len(right)} right")
+        return 0
+    number = int(parsed.positional) if parsed.positional.isdecimal() else 0
+    if number not in found:
+        raise OptionError(f"there is no chapter {parsed.positional}: choose one of {', '.join(map(str, found))}")
+    folder = found[number]
+    if options.solution:
+        print(solution(folder, options.solution))
+        return 0
+    outcomes = list(check(folder))
+    for outcome in outcomes:
+        print(f"{outcome.name}: {'right' if outcome.is_right else outcome.wrong}")
+    if missing := next((outcome for outcome in outcomes if not outcome.is_right), None):
+        print(f"\nhint for {missing.name}: {missing.hint}")
+        print(f"fill in {folder / 'exercise.py'} and check again; --solution {missing.name} shows the answer")
+    return 1 if missing else 0
+
+
+if __name__ == "__main__":
+    run_command("check", main)

@@ -33,6 +33,10 @@ def session(page: str) -> str:
     return "\n".join(kept) + "\n"
 
 
+def test_no_number_is_missing():
+    assert [path for path in PAGES if re.search(r"\bRESULT", path.read_text(encoding="utf-8"))] == []
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT / "docs")))
 def test_the_examples_on_a_page_print_what_it_shows(path, monkeypatch):
     monkeypatch.syspath_prepend(path.parent)  # a chapter of the course imports the files beside it

@@ -28,16 +28,17 @@ EDIT = re.compile(
     rf"|A new file \*\*(?P<new>[^*]+)\*\*:\n\n```[\w+]*\n(.*?)^```",
     re.MULTILINE | re.DOTALL,
 )
-# What a program in the copy does: the sessions of all recipes, then the training commands.
+# What a program in the copy does: the sessions of all recipes, then the training commands, and sampling.
 PROGRAM = """
 import doctest, json, sys
-import train
+import sample, train
 sessions, commands = json.load(sys.stdin)
 for name, session in sessions.items():
     test = doctest.DocTestParser().get_doctest(session, {}, name, "how-to.md", 0)
     assert doctest.DocTestRunner().run(test).failed == 0
 for command in commands:
     assert train.main(command) == 0
+assert sample.main(["out/parallel", "--epsilon", "0.001", "--max_new_tokens", "5"]) == 0
 """
 
 

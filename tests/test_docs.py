@@ -1,9 +1,12 @@
 """Every `>>>` example in docs/ is run, page by page, and must print what is shown below it.
 
-docs/api.md lists the public names, each with the first sentence of its documentation.
+docs/api.md lists the public names, each with the first sentence of its documentation. A link whose text is a name leads
+to the file in which it is defined.
 """
 
+import ast
 import doctest
+import functools
 import inspect
 import re
 import sys
@@ -60,6 +63,45 @@ def test_the_tour_of_the_engine_is_run():
 def test_only_python_blocks_are_run_and_keep_their_lines():
     page = "# >>> 1\n```python\n>>> 1 + 1\n2\n```\n```sh\n>>> no\n```\n"
     assert session(page) == "\n\n>>> 1 + 1\n2\n\n\n\n\n"
+
+
+# --- links to functions -----------------------------------------------------------------------------------------
+
+
+@functools.cache
+def defined_in(path: Path) -> set[str]:
+    """The names that a file defines: functions, classes, assigned names; those of a class as Class.name."""
+    found = set()
+
+    def visit(body: list[ast.stmt], owner: str) -> None:
+        for statement in body:
+            if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+                found.add(owner + statement.name)
+            if isinstance(statement, ast.ClassDef):
+                visit(statement.body, f"{owner}{statement.name}.")
+            targets = getattr(statement, "targets", [getattr(statement, "target", None)])
+            found.update(owner + target.id for target in targets if isinstance(target, ast.Name))
+
+    visit(ast.parse(path.read_text(encoding="utf-8")).body, "")
+    return found
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT / "docs")))
+def test_a_name_in_a_link_is_defined_in_the_linked_file(path):
+    links = re.findall(r"\[`(\w+(?:\.\w+)*)`\]\(([^)#]+\.py)\)", path.read_text(encoding="utf-8"))
+    names = [(name, file) for name, file in links if not name.endswith(".py")]
+    assert [(name, file) for name, file in names if name not in defined_in((path.parent / file).resolve())] == []
+    assert len(names) > 50 or path.name != "equations.md"
+
+
+def test_the_glossary_leads_to_the_chapters_of_the_course():
+    """Its links stand together at its end, [c1] to [c14]; those to chapters that are there are checked."""
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    places = dict(re.findall(r"^\[c(\d+)\]: (.*)$", page, re.MULTILINE))
+    assert set(re.findall(r"\]\[c(\d+)\]", page)) == places.keys() == {str(number) for number in range(1, 15)}
+    chapters = {str(int(path.name[:2])): path.name for path in (ROOT / "docs" / "course").glob("[0-9][0-9]-*")}
+    for number, name in chapters.items():
+        assert places[number] == f"course/{name}/README.md"
 
 
 # --- the list of public names -----------------------------------------------------------------------------------

@@ -37,7 +37,7 @@ GUIDES = [
     ROOT / "docs" / f"{name}.md" for name in ("runs", "pretrained", "corpora", "translation", "performance", "gpu")
 ]
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "benchmarks/README.md")),
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 40

@@ -77,7 +77,7 @@ def source_page(file: Path) -> str:
         body = "\n".join(f"- [`{path.name}`]({path.name})" for path in sorted(file.iterdir()) if path.is_file())
     else:
         body = f"``````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text(encoding='utf-8').rstrip()}\n``````"
-    return f"---\ntitle: {name}\nsearch:\n  exclude: true\n---\n\n# `{name}`\n\n{body}\n"
+    return f"---\ntitle: {name}\nsearch:\n  exclude: true\nhide:\n  - toc\n---\n\n# `{name}`\n\n{body}\n"
 
 
 def prepare(pages: Path) -> None:

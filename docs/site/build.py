@@ -151,7 +151,9 @@ def notebook(page: Path) -> dict[str, Any]:
             source += example.source if example else ""
             if source and (example is None or example.want):
                 shown = outputs(example) if example else []
-                add("code", source, execution_count=None, outputs=shown)
+                fails = example is not None and example.exc_msg  # as the page says: the cells below it are run, too
+                tags = {"tags": ["raises-exception"]} if fails else {}
+                add("code", source, execution_count=None, metadata=tags, outputs=shown)
                 source = ""
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}

@@ -120,7 +120,7 @@ def navigation() -> list[Any]:
         {"Start": "README.md"},
         {"Course": ["docs/course/README.md", *(path.relative_to(ROOT).as_posix() for path in chapters())]},
         {"Guides": guides},
-        {"Reference": [*reference, *found.values(), "benchmarks/README.md", "CHANGELOG.md"]},
+        {"Reference": [*reference, *found.values(), "CHANGELOG.md"]},
     ]
 
 

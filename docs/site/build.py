@@ -1,0 +1,248 @@
+"""Build the site of the documentation, with a notebook of every chapter, and check its links.
+
+    pip install -e ".[docs]"
+    python docs/site/build.py      then open build/site/index.html; no server and no network are needed
+
+The pages are written for GitHub: their links lead to files of the repository. For the site, `prepare` copies README.md,
+docs/ and every file that they link to into build/pages, at the same place; a source file becomes a page that shows it.
+Zensical turns that folder into build/site.
+"""
+
+from __future__ import annotations
+
+import ast
+import doctest
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.cli.errors import OptionError, UserError
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+GUIDES = "runs translation corpora pretrained performance gpu platforms".split()
+REFERENCE = "reading engine api reliability recipe how-to equations glossary architecture".split()
+LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".toml": "toml"}
+BLOCK = re.compile(r"^(```.*?^```\n)", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"`[^`\n]*`|(?<=\]\()(?!\w+:|#)([^)#\s]+)")  # a code span, or else the file that a link names
+
+
+# --- pages -------------------------------------------------------------------------------------------------------
+
+
+def place(file: Path) -> Path:
+    """Where the page that shows a file or folder of the repository stands, relative to the site's root."""
+    name = file.relative_to(ROOT)
+    if file.is_dir():
+        return name / ("README.md" if (file / "README.md").exists() else "index.md")
+    return name if file.suffix in (".md", ".svg", ".png") else name.with_name(f"{name.name}.md")
+
+
+def html(page: Path) -> Path:
+    """Where the finished page stands."""
+    return page.with_name("index.html") if page.stem in ("README", "index") else page.with_suffix(".html")
+
+
+def relinked(text: str, page: Path, finish: Any = lambda page: page) -> tuple[str, list[Path]]:
+    """A page's text with its links to files changed to links to the pages that show them; and these files."""
+    targets = []
+
+    def change(found: re.Match) -> str:
+        target = (page.parent / (found[1] or "")).resolve()
+        if not found[1] or not target.exists():  # a dead link stays as it is, and is found in the finished site
+            return found[0]
+        targets.append(target)
+        return Path(os.path.relpath(ROOT / finish(place(target)), page.parent)).as_posix()
+
+    parts = BLOCK.split(text)
+    parts[::2] = [LINK.sub(change, part) for part in parts[::2]]
+    return "".join(parts), targets
+
+
+def source_page(file: Path) -> str:
+    """A page that shows a source file, or lists the files of a folder. The search leaves it out."""
+    name = file.relative_to(ROOT).as_posix()
+    if file.is_dir():
+        body = "\n".join(f"- [`{path.name}`]({path.name})" for path in sorted(file.iterdir()) if path.is_file())
+    else:
+        body = f"``````{LANGUAGES.get(file.suffix, 'text')}\n{file.read_text(encoding='utf-8').rstrip()}\n``````"
+    return f"---\ntitle: {name}\nsearch:\n  exclude: true\nhide:\n  - toc\n---\n\n# `{name}`\n\n{body}\n"
+
+
+def prepare(pages: Path) -> None:
+    """Fill the folder with what Zensical reads: the pages, all files they link to, and the notebooks."""
+    files = [ROOT / "README.md", *sorted((ROOT / "docs").glob("**/*.md"))]
+    for file in files:  # which grows by what the pages link to
+        target = pages / place(file)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if target.suffix != ".md":
+            shutil.copy(file, target)
+            continue
+        text = file.read_text(encoding="utf-8") if file.suffix == ".md" else source_page(file)
+        if file.suffix == ".md" or file.is_dir():
+            text, linked = relinked(text, file / "index.md" if file.is_dir() else file)
+            files += dict.fromkeys(path for path in linked if path not in files)
+        if file in chapters():
+            notebook_file = target.with_name(f"{file.parent.name}.ipynb")
+            notebook_file.write_text(json.dumps(notebook(file), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            for neighbour in file.parent.glob("*.py"):  # the notebook imports them
+                shutil.copy(neighbour, target.parent)
+            title, question, rest = text.split("\n\n", 2)
+            text = f"{title}\n\n{question} ([as a notebook]({notebook_file.name}))\n\n{rest}"
+        target.write_text(text.replace("```python\n>>>", "```pycon\n>>>"), encoding="utf-8")
+    (pages / "assets").mkdir()
+    for name in ("site.css", "iframe-worker.js"):
+        shutil.copy(HERE / name, pages / "assets")
+
+
+def chapters() -> list[Path]:
+    """The chapters of the course, in order."""
+    return sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))
+
+
+def navigation() -> list[Any]:
+    """The pages that exist, by kind; what is not listed above stands at the end of the reference."""
+    found = {path.stem: f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))}
+    guides = [found.pop(name) for name in GUIDES if name in found]
+    reference = [found.pop(name) for name in REFERENCE if name in found]
+    return [
+        {"Start": "README.md"},
+        {"Course": ["docs/course/README.md", *(path.relative_to(ROOT).as_posix() for path in chapters())]},
+        {"Guides": guides},
+        {"Reference": [*reference, *found.values(), "CHANGELOG.md"]},
+    ]
+
+
+# --- notebooks ---------------------------------------------------------------------------------------------------
+
+
+def notebook(page: Path) -> dict[str, Any]:
+    """A chapter as a Jupyter notebook (nbformat 4.5): each session becomes code cells with the outputs of the page.
+
+    A cell ends where the page shows an output, because a notebook shows only the last value of a cell.
+    """
+    text, _ = relinked(page.read_text(encoding="utf-8"), page, html)
+    cells = []
+
+    def add(kind: str, source: str, **fields: Any) -> None:
+        cell = {"cell_type": kind, "id": f"cell-{len(cells)}", "metadata": {}, "source": lines(source.strip("\n"))}
+        cells.append(cell | fields)
+
+    for part in BLOCK.split(text):
+        if not part.startswith("```python\n>>>"):
+            if part.strip() and cells and cells[-1]["cell_type"] == "markdown":
+                cells[-1]["source"] += lines(f"\n\n{part}".rstrip("\n"))
+            elif part.strip():
+                add("markdown", part)
+            continue
+        source = ""
+        for example in [*doctest.DocTestParser().get_examples(part.removesuffix("```\n")), None]:
+            source += example.source if example else ""
+            if source and (example is None or example.want):
+                shown = outputs(example) if example else []
+                fails = example is not None and example.exc_msg  # as the page says: the cells below it are run, too
+                tags = {"tags": ["raises-exception"]} if fails else {}
+                add("code", source, execution_count=None, metadata=tags, outputs=shown)
+                source = ""
+    kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
+    metadata = {"kernelspec": kernel, "language_info": {"name": "python"}}
+    return {"cells": cells, "metadata": metadata, "nbformat": 4, "nbformat_minor": 5}
+
+
+def lines(text: str) -> list[str]:
+    """A text as notebooks store it."""
+    return text.splitlines(keepends=True)
+
+
+def outputs(example: doctest.Example) -> list[dict[str, Any]]:
+    """What a cell that ends with this example shows: an error, the value of an expression, or what was printed."""
+    shown = lines(example.want.replace("<BLANKLINE>\n", "\n").removesuffix("\n"))
+    if example.exc_msg:
+        name, _, message = example.exc_msg.strip().partition(": ")
+        return [{"output_type": "error", "ename": name, "evalue": message, "traceback": shown}]
+    last = ast.parse(example.source).body[-1]
+    if isinstance(last, ast.Expr) and not ast.unparse(last).startswith("print("):
+        return [
+            {"output_type": "execute_result", "execution_count": None, "metadata": {}, "data": {"text/plain": shown}}
+        ]
+    return [{"output_type": "stream", "name": "stdout", "text": shown}]
+
+
+# --- links -------------------------------------------------------------------------------------------------------
+
+
+class Page(HTMLParser):
+    """The anchors of a finished page and the addresses it names, each with its tag."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors, self.addresses = {""}, []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        for name, value in attributes:
+            if name in ("id", "name"):
+                self.anchors.add(value)
+            elif name in ("href", "src") and value:
+                self.addresses.append((tag, value))
+
+
+def dead_links(site: Path) -> Iterator[str]:
+    """One sentence for each link of the site that leads nowhere, and for each request to another host."""
+    pages = {path: Page(path.read_text(encoding="utf-8")) for path in sorted(site.rglob("*.html"))}
+    for path, page in pages.items():
+        name = path.relative_to(site).as_posix()
+        for tag, address in page.addresses:
+            parts = urlsplit(address)
+            if parts.scheme or parts.netloc:
+                if tag != "a":
+                    yield f"{name}: <{tag}> asks another host for {address}"
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            if not target.is_file():
+                yield f"{name}: there is no file {address}"
+            elif target in pages and unquote(parts.fragment) not in pages[target].anchors:
+                yield f"{name}: there is no heading {address}"
+
+
+def main(argv: list[str]) -> int:
+    """Build everything and return the exit status: 1 if a link is dead."""
+    if argv:
+        raise OptionError(f"{argv[0]}: the site is built without options")
+    if not importlib.util.find_spec("zensical"):
+        raise UserError('the site is built by Zensical, which is not installed: pip install -e ".[docs]"')
+    build = ROOT / "build"
+    for name in ("pages", "site"):
+        shutil.rmtree(build / name, ignore_errors=True)
+    prepare(build / "pages")
+    config = tomllib.loads((HERE / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    config_file = build / "mkdocs.yml"  # JSON is YAML
+    config_file.write_text(json.dumps(config | {"nav": navigation()}), encoding="utf-8")
+    command = [sys.executable, "-m", "zensical", "build", "--clean", "--config-file", str(config_file)]
+    run = subprocess.run(command, capture_output=True, text=True, encoding="utf-8")
+    site = build / "site"
+    if run.returncode or not (site / "index.html").exists():
+        raise UserError(f"Zensical failed: {run.stdout}{run.stderr}")
+    for name in ("404.html", "sitemap.xml"):  # which only a server has a use for
+        (site / name).unlink(missing_ok=True)
+    dead = list(dead_links(site))
+    for sentence in dead:
+        print(sentence)
+    count = len(list(site.rglob("*.html")))
+    print(f"{count} pages, {len(chapters())} notebooks, {len(dead)} dead links: open {site / 'index.html'}")
+    return 1 if dead else 0
+
+
+if __name__ == "__main__":
+    run_command("build", main)

@@ -1,0 +1,114 @@
+"""The notebooks of the course and the check of the site's links. Zensical is not needed: .ci/run builds the site."""
+
+import ast
+import contextlib
+import io
+import itertools
+import json
+import re
+
+import pytest
+
+from docs.site import build
+from tinygrad_lite.cli.errors import UserError
+
+CHAPTER = build.ROOT / "docs" / "course" / "01-derivatives" / "README.md"
+
+
+@pytest.fixture
+def notebook():
+    """The notebook of the first chapter, as a file has it."""
+    return json.loads(json.dumps(build.notebook(CHAPTER)))
+
+
+def code_cells(notebook: dict) -> list[tuple[str, str]]:
+    """The source of every code cell, and the text shown below it."""
+    cells = []
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            texts = [output.get("text") or output["data"]["text/plain"] for output in cell["outputs"]]
+            cells.append(("".join(cell["source"]), "".join(itertools.chain(*texts))))
+    return cells
+
+
+def run(source: str, names: dict) -> str:
+    """Run a cell as Jupyter does, and return what is shown below it."""
+    body = ast.parse(source).body
+    last = body.pop() if isinstance(body[-1], ast.Expr) else None
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(ast.Module(body, []), "cell", "exec"), names)
+        value = eval(compile(ast.Expression(last.value), "cell", "eval"), names) if last else None
+    return printed.getvalue() + ("" if value is None else repr(value))
+
+
+def test_the_cells_of_a_notebook_run_in_order_and_show_what_the_page_shows(notebook, monkeypatch):
+    monkeypatch.syspath_prepend(CHAPTER.parent)
+    names, cells = {"__name__": "__main__"}, code_cells(notebook)
+    assert [run(source, names) for source, _ in cells] == [shown for _, shown in cells]
+    session = "".join(re.findall(r"^```python\n(>>>.*?)^```", CHAPTER.read_text(encoding="utf-8"), re.M | re.DOTALL))
+    typed = [line for source, _ in cells for line in source.splitlines()]
+    assert typed == re.findall(r"^(?:>>>|\.\.\.) (.*)$", session, re.M)
+    shown = [line for _, text in cells for line in text.splitlines()]
+    assert shown == re.findall(r"^(?!>>>|\.\.\.).+$", session, re.M)
+
+
+def test_a_notebook_is_valid_and_always_the_same(notebook):
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
+    ids = [cell["id"] for cell in notebook["cells"]]
+    assert len(set(ids)) == len(ids)
+    for cell in notebook["cells"]:
+        code = {"execution_count", "outputs"} if cell["cell_type"] == "code" else set()
+        assert cell.keys() == {"cell_type", "id", "metadata", "source"} | code
+        assert not re.search(r"^>>> ", "".join(cell["source"]), re.MULTILINE)
+    assert build.notebook(CHAPTER) == notebook
+
+
+def test_outputs_are_values_prints_or_errors():
+    def shown(session: str) -> dict:
+        return build.outputs(build.doctest.DocTestParser().get_examples(session)[0])[0]
+
+    assert shown(">>> 1 + 1\n2\n")["data"] == {"text/plain": ["2"]}
+    assert shown(">>> print(1, 2)\n1 2\n")["text"] == ["1 2"]
+    assert shown(">>> for i in range(2):\n...     print(i)\n0\n1\n")["text"] == ["0\n", "1"]
+    error = shown(">>> 1 / 0\nTraceback (most recent call last):\n    ...\nZeroDivisionError: division by zero\n")
+    assert (error["ename"], error["evalue"]) == ("ZeroDivisionError", "division by zero")
+
+
+def test_links_of_a_page_lead_to_pages_of_the_site():
+    text = "[a](../engine.md#b) `[c](d)` [e](../../train.py)\n```sh\n[f](../../train.py)\n```\n[g](https://h)\n"
+    page = build.ROOT / "docs" / "course" / "README.md"
+    changed, targets = build.relinked(text, page, build.html)
+    assert changed == (
+        "[a](../engine.html#b) `[c](d)` [e](../../train.py.html)\n```sh\n[f](../../train.py)\n```\n[g](https://h)\n"
+    )
+    assert targets == [build.ROOT / "docs" / "engine.md", build.ROOT / "train.py"]
+
+
+def test_dead_links_and_other_hosts_are_found(tmp_path):
+    (tmp_path / "a.html").write_text(
+        '<h1 id="top">A</h1><a href="#top">1</a><a href="b.html#b">2</a><a href="https://x.org">3</a>'
+        '<a href="b.html#c">4</a><a href="c.html">5</a><script src="https://x.org/y.js"></script>'
+    )
+    (tmp_path / "b.html").write_text('<h1 id="b">B</h1>')
+    assert list(build.dead_links(tmp_path)) == [
+        "a.html: there is no heading b.html#c",
+        "a.html: there is no file c.html",
+        "a.html: <script> asks another host for https://x.org/y.js",
+    ]
+
+
+def test_navigation_names_pages_that_exist():
+    def files(part: dict | list | str) -> list[str]:
+        if isinstance(part, str):
+            return [part]
+        return [file for each in (part.values() if isinstance(part, dict) else part) for file in files(each)]
+
+    named = files(build.navigation())
+    assert all((build.ROOT / name).is_file() for name in named)
+    assert {path.relative_to(build.ROOT).as_posix() for path in (build.ROOT / "docs").rglob("*.md")} <= set(named)
+
+
+def test_without_zensical_one_sentence_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(build.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r'pip install -e "\.\[docs\]"'):
+        build.main([])

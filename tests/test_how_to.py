@@ -4,6 +4,7 @@ Every edit is applied: what an edit replaces, or is added to, must be in the fil
 commands and the `>>>` lines run on the copy; with `-m slow` also the tests that the page names.
 """
 
+import ast
 import json
 import os
 import re
@@ -68,7 +69,7 @@ def test_every_recipe_can_be_followed_alone():
         assert files
         for name, text in files.items():
             if name.endswith(".py"):
-                compile(text, name, "exec")
+                ast.parse(text, name)
     # No edit is written in a form that is not recognised.
     assert len(re.findall(r"^In \[`.*, \w+$|^A new file .*", PAGE, re.MULTILINE)) == len(EDIT.findall(PAGE))
 

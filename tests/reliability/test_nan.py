@@ -53,12 +53,12 @@ def operations_of_a_step(composed):
     """The operations in the forward pass of a step, and those of them that pass a gradient on."""
     forward, backward = set(), set()
 
-    def note(y, parents, back, op, **kind):
+    def note(y, parents, back, op, *how, **kind):
         if step_now() is not None and y.dtype.kind == "f":
             forward.add(op)
             if any(parent.requires_grad for parent in parents):
                 backward.add(op)
-        return node(y, parents, back, op, **kind)
+        return node(y, parents, back, op, *how, **kind)
 
     with pytest.MonkeyPatch.context() as patch:
         patch_nodes(patch, note)
@@ -69,20 +69,20 @@ def operations_of_a_step(composed):
 def inject(monkeypatch, rng, step, op, backward):
     """From now on, every `op` of this step returns a NaN, in its result or in its gradient."""
 
-    def sick(y, parents, back, name, **kind):
+    def sick(y, parents, back, name, *how, **kind):
         if (step_now(), name) != (step, op) or y.dtype.kind != "f":
-            return node(y, parents, back, name, **kind)
+            return node(y, parents, back, name, *how, **kind)
         if not backward:
-            return node(spoiled(y, rng), parents, back, name, **kind)
+            return node(spoiled(y, rng), parents, back, name, *how, **kind)
 
         def sick_back(dy):
             gradients = list(back(dy))
             for i, parent in enumerate(parents):
                 if gradients[i] is not None and parent.requires_grad:
                     gradients[i] = spoiled(gradients[i], rng)
-            return gradients
+            return tuple(gradients)
 
-        return node(y, parents, sick_back, name, **kind)
+        return node(y, parents, sick_back, name, *how, **kind)
 
     patch_nodes(monkeypatch, sick)
 
@@ -143,11 +143,11 @@ def test_a_nan_that_does_not_recur_is_reported_as_such():
     """As after a memory fault: when the step is run again, nothing is wrong with it."""
     healthy, calls = run_training(out_dir="healthy", **RUN), []
 
-    def sick_once(y, parents, back, op, **kind):
+    def sick_once(y, parents, back, op, *how, **kind):
         if (step_now(), op) == (6, "layer_norm"):
             calls.append(op)
             y = y * np.float32(math.nan) if len(calls) == 1 else y
-        return node(y, parents, back, op, **kind)
+        return node(y, parents, back, op, *how, **kind)
 
     with pytest.MonkeyPatch.context() as patch:
         patch_nodes(patch, sick_once)

@@ -72,6 +72,7 @@ class Number:
 
 
 def as_number(x: Number | float) -> Number:
+    """The operand as a Number, which a plain number becomes without parents."""
     return x if isinstance(x, Number) else Number(x)
 
 

@@ -10,6 +10,7 @@ ONES = Tensor(np.ones(WIDTH))
 
 
 def norm(x: Tensor) -> Tensor:
+    """Layer norm of each row, without gain and shift."""
     return F.layer_norm(x, ONES, None)
 
 

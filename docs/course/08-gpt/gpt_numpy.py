@@ -8,16 +8,20 @@ erf = np.vectorize(math.erf)
 
 
 def norm(x, gain):
+    """Layer norm of the last axis, with a gain (C,)."""
     centred = x - x.mean(-1, keepdims=True)
     return centred / np.sqrt((centred**2).mean(-1, keepdims=True) + 1e-5) * gain
 
 
 def softmax(scores):
+    """Weights that add up to 1, in each row."""
     e = np.exp(scores - scores.max(-1, keepdims=True))
     return e / e.sum(-1, keepdims=True)
 
 
 def attention(x, w, n_head):
+    """Causal self-attention of one text: (T, C) -> (T, C)."""
+
     def heads(part):  # (T, C) -> (H, T, D)
         return (x @ w[f"mixer.{part}.weight"].T).reshape(len(x), n_head, -1).swapaxes(0, 1)
 
@@ -29,6 +33,7 @@ def attention(x, w, n_head):
 
 
 def feed_forward(x, w):
+    """Each position by itself: (T, C) -> (T, C)."""
     u = x @ w["mlp.up.weight"].T
     return u * (1 + erf(u / 2**0.5)) / 2 @ w["mlp.down.weight"].T  # the factor of u makes it GELU
 

@@ -120,6 +120,10 @@ class GPT(Generator):
             if self.config.value_embeddings:
                 mixer["value_embedding"] = self.value_embeddings[layer](ids)
             x = block(x, cache=caches[layer] if caches else None, **mixer)
+        return self.read(x)
+
+    def read(self, x: Tensor) -> Tensor:
+        """The logits that the output of the last block stands for: (B, T, C) -> (B, T, V)."""
         logits = self.lm_head(self.final_norm(x) if self.config.norm_first else x)
         if self.config.logit_cap is not None:
             logits = (logits * (1 / self.config.logit_cap)).tanh() * self.config.logit_cap

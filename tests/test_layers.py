@@ -35,7 +35,7 @@ LAYERS = [
     ["tinygrad_lite.training", "tinygrad_lite.training.*"],
     "gpt gpt.config gpt.data gpt.fast_step gpt.model gpt.sample_options gpt.score gpt.interactive".split()
     + "gpt.baselines gpt.pretrained gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat".split()
-    + "gpt.chat_template gpt.export gpt.trained gpt.task".split(),
+    + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside".split(),
     ["seq2seq", "seq2seq.*"],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],

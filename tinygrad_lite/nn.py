@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -290,6 +291,47 @@ class Dropout(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x, with elements dropped in training."""
         return F.dropout(x, self.p) if self.training and self.p else x
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call of a module: its dotted name in the model, the module, the arguments, and what it returned."""
+
+    name: str
+    module: Module
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    result: Any
+
+
+@contextmanager
+def recorded(model: Module, *kinds: type[Module]) -> Iterator[list[Call]]:
+    """Inside, every call of a module of these kinds is noted, in the order in which the calls end.
+
+    >>> model = Linear(3, 2)
+    >>> with recorded(model, Linear) as calls:
+    ...     y = model(Tensor.zeros(5, 3))
+    >>> calls[0].result.shape
+    (5, 2)
+    """
+    calls: list[Call] = []
+
+    def record(name: str, module: Module) -> Callable[..., Any]:
+        def forward(*args: Any, **kwargs: Any) -> Any:
+            result = type(module).forward(module, *args, **kwargs)
+            calls.append(Call(name, module, args, kwargs, result))
+            return result
+
+        return forward
+
+    watched = [(name, module) for name, module in model.named_modules() if isinstance(module, kinds)]
+    try:
+        for name, module in watched:
+            module.forward = record(name, module)  # an attribute of this one object, found before that of its class
+        yield calls
+    finally:
+        for _, module in watched:
+            vars(module).pop("forward", None)
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,90 @@
+"""What happens inside a GPT while it reads a text: attention, the stream, and what each part adds to it.
+
+    found = look_inside(model, ids)
+    found.attention[2, 0]    # (T, T): layer 2, head 0; row t says which tokens position t attends to
+    found.stream[1]          # (T, C): the stream after the first block
+
+The stream is the vector of every position that runs through all blocks; each part adds its output to it. Read early,
+through the final norm and the output matrix, it says what the model would predict if the remaining blocks did nothing.
+
+References: Vaswani et al. 2017, section 3.2; Elhage et al. 2021 ("A mathematical framework for transformer circuits")
+on the stream; nostalgebraist 2020 on reading it early (the "logit lens").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import numpy as np
+
+from gpt.model import GPT
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.device import get_device
+from tinygrad_lite.nn import recorded
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What `look_inside` found for T tokens, L layers of H heads, width C and a vocabulary of V.
+
+    Attributes:
+        attention: (L, H, T, T), the weights, each row of which sums to 1; 0 for later positions.
+        stream: (L + 1, T, C), what the first block reads, and what each block returns.
+        added: (L, 2, T, C), what attention and the feed-forward part return in each layer.
+        logits: (L + 1, T, V), the stream read through the final norm and the output matrix; [-1] is the prediction.
+    """
+
+    attention: np.ndarray
+    stream: np.ndarray
+    added: np.ndarray
+    logits: np.ndarray
+
+
+def look_inside(model: GPT, ids: Sequence[int]) -> Inside:
+    """Run the model on ids and keep what is computed on the way.
+
+    Raises: ValueError if there are no ids, or more than block_size.
+    """
+    if not ids:
+        raise ValueError("look_inside: there are no tokens to read")
+    model.eval()
+    with no_grad(), recorded(model, Block, MultiHeadAttention, FeedForward) as calls:
+        model(Tensor(np.array([ids]), device=model.token_embedding.weight.device))
+    blocks, mixers, mlps = (
+        [call for call in calls if isinstance(call.module, kind)] for kind in (Block, MultiHeadAttention, FeedForward)
+    )
+    with no_grad():
+        stream = [blocks[0].args[0], *(call.result for call in blocks)]
+        attention = [call.module.weights(call.args[0], is_causal=True) for call in mixers]
+        logits = [model.read(x) for x in stream]
+    return Inside(
+        attention=np.stack([weights.numpy()[0] for weights in attention]),
+        stream=np.stack([x.numpy()[0] for x in stream]),
+        added=np.stack([[part.result.numpy()[0] for part in layer] for layer in zip(mixers, mlps, strict=True)]),
+        logits=np.stack([x.numpy()[0] for x in logits]),
+    )
+
+
+@contextmanager
+def without_heads(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[None]:
+    """Inside, these heads, each named as (layer, head) from 0, add nothing to the stream.
+
+    The output matrix of attention sums what its heads found; here the columns that belong to these heads are 0.
+
+    Raises: IndexError if the model has no such head.
+    """
+    matrices = [(block.mixer.output.weight, block.mixer.output.weight.numpy().copy()) for block in model.blocks]
+    try:
+        for layer, head in heads:
+            mixer = model.blocks[layer].mixer
+            if not 0 <= head < mixer.n_head:
+                raise IndexError(f"there is no head {head} in a layer of {mixer.n_head}")
+            mixer.output.weight.data[:, head * mixer.head_dim : (head + 1) * mixer.head_dim] = 0
+        yield
+    finally:
+        for weight, before in matrices:
+            weight.data[...] = get_device(weight.device).from_host(before)

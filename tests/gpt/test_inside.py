@@ -1,0 +1,68 @@
+"""What is recorded inside a GPT is what the model computes; a head that is switched off adds nothing."""
+
+import numpy as np
+import pytest
+
+from gpt.config import GPTConfig
+from gpt.inside import look_inside, without_heads
+from gpt.model import GPT
+from tests.gpt.combined_settings import COMBINED
+from tinygrad_lite import Tensor, manual_seed, no_grad
+
+IDS = [3, 1, 4, 1, 5, 9]
+
+
+def make_model(**changes):
+    manual_seed(3)
+    model = GPT(GPTConfig(**{"vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 16} | changes))
+    for number, parameter in enumerate(model.parameters()):
+        parameter.data += np.random.default_rng(number).normal(size=parameter.shape).astype(np.float32) * 0.3
+    return model.eval()
+
+
+def predictions(model, ids=IDS):
+    with no_grad():
+        return model(Tensor(np.array([ids]))).numpy()[0]
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm_first": False}, *COMBINED.values()])
+def test_what_is_recorded_adds_up_to_the_prediction(settings):
+    model = make_model(**settings, dropout=0.5)
+    found = look_inside(model.train(), IDS)  # dropout is switched off
+    np.testing.assert_allclose(found.logits[-1], predictions(model), atol=1e-5)
+    assert found.attention.shape == (2, settings.get("n_head", 2), 6, 6)
+    np.testing.assert_allclose(found.attention.sum(-1), 1, rtol=1e-5)
+    assert not np.triu(found.attention, 1).any()
+    if model.config.norm_first and not model.config.shortcut:
+        np.testing.assert_allclose(found.stream[0] + found.added.sum((0, 1)), found.stream[-1], atol=1e-4)
+
+
+def test_the_recorded_attention_is_the_one_that_is_used():
+    model = make_model(n_layer=1, positions="rotary", qk_norm=True, attention_scale=0.7)
+    found, mixer = look_inside(model, IDS), model.blocks[0].mixer
+    with no_grad():
+        x = model.blocks[0].mixer_norm(Tensor(found.stream[:1]))
+        values = mixer.value(x).numpy()[0].reshape(6, 2, 8)
+    heads = np.einsum("hts,shd->thd", found.attention[0], values).reshape(6, 16)
+    np.testing.assert_allclose(heads @ mixer.output.weight.numpy().T, found.added[0, 0], atol=1e-5)
+
+
+def test_a_head_without_weight_is_not_missed_and_others_are():
+    model = make_model()
+    before = predictions(model)
+    model.blocks[1].mixer.output.weight.data[:, 8:] = 0  # layer 1, head 1 adds nothing
+    same, weights = predictions(model), model.state_dict()
+    with without_heads(model, [(1, 1)]):
+        np.testing.assert_array_equal(predictions(model), same)
+    with without_heads(model, [(1, 1), (0, 0)]):
+        assert np.abs(predictions(model) - same).max() > 0.01
+    np.testing.assert_array_equal(predictions(model), same)
+    assert np.abs(before - same).max() > 0.01
+    with pytest.raises(IndexError, match="no head 2"), without_heads(model, [(0, 1), (0, 2)]):
+        pass
+    assert all((weights[name] == array).all() for name, array in model.state_dict().items())
+
+
+def test_reading_nothing_is_refused():
+    with pytest.raises(ValueError, match="no tokens"):
+        look_inside(make_model(), [])

@@ -33,7 +33,7 @@ import numpy as np
 from gpt.chat import Chat, ChatFormat, RememberingModel, replies
 from gpt.interactive import Conversation, converse
 from gpt.model import GPT
-from gpt.sample_options import HINTS, SampleOptions, check_beam, check_combination
+from gpt.sample_options import HINTS, LENGTH_PENALTY, SampleOptions, check_beam, check_combination
 from gpt.score import score
 from gpt.smollm2 import NAME as SMOLLM2
 from gpt.task import SPEC as gpt
@@ -256,17 +256,18 @@ def write_continuation(
 
 def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
     """Write the best continuations found by beam search, with their scores."""
+    length_penalty = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
     (hypotheses,) = beam_search(
         model.step,
         *model.start(np.array([ids]), options.use_cache),
         beam=options.beam,
         max_new_tokens=options.max_new_tokens,
-        length_penalty=options.length_penalty,
+        length_penalty=length_penalty,
         n_best=options.n_best,
         forbidden=tokenizer.textless,
     )
     for rank, found in enumerate(hypotheses, start=1):
-        say(f"--- {rank}: {found.describe(options.length_penalty)}")
+        say(f"--- {rank}: {found.describe(length_penalty)}")
         write(prompt + tokenizer.decode(found.tokens) + "\n")
 
 

@@ -13,6 +13,8 @@ from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.cuda.precision import PRECISIONS
 
+LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have one of their own
+
 
 @dataclass
 class SampleOptions:
@@ -69,8 +71,12 @@ class SampleOptions:
     beam: int = option(
         0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, high=1000, group="beam"
     )
-    length_penalty: float = option(
-        0.6, "exponent that favours longer hypotheses; 0: none", low=0.0, high=10.0, group="beam"
+    length_penalty: float | None = option(
+        None,
+        f"exponent that favours longer hypotheses; 0: no penalty; none: {LENGTH_PENALTY}, or a translation run's own",
+        low=0.0,
+        high=10.0,
+        group="beam",
     )
     n_best: int = option(1, "hypotheses to show, at most --beam", unit="hypotheses", low=1, group="beam")
 

@@ -33,6 +33,10 @@ class Seq2SeqConfig(ModelConfig):
     dropout: float = option(0.1, "probability of zeroing an element in training", low=0.0, below=1.0, group="training")
     label_smoothing: float = option(0.1, "probability spread over all tokens", low=0.0, below=1.0, group="training")
 
+    length_penalty: float = option(
+        0.6, "exponent that favours longer translations in a beam search; 0: none", low=0.0, high=10.0, group="training"
+    )
+
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
         ("vocab_size", "pad", "bos", "eos", "n_layer", "n_head", "n_embd", "n_inner", "block_size", "bias")
         + ("norm_first", "activation", "positions", "dropout", "label_smoothing")

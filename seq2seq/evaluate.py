@@ -35,7 +35,9 @@ class EvaluateOptions:
     """The options of the evaluation."""
 
     beam: int = option(5, "hypotheses of the search; 1: greedy", unit="hypotheses", low=1, high=1000)
-    length_penalty: float = option(0.6, "exponent that favours longer hypotheses; 0: none", low=0.0, high=10.0)
+    length_penalty: float | None = option(
+        None, "exponent that favours longer hypotheses; 0: no penalty; none: that of the run", low=0.0, high=10.0
+    )
     compare: str = option("", "length penalties to compare, such as 0,0.6,1: a row of scores for each, then the best")
     pairs: str = option("", "file to translate instead: source TAB target in each line", is_path=True)
     src: str = option("", "file to translate instead: a source sentence in each line", is_path=True)
@@ -66,7 +68,7 @@ def main(argv: list[str]) -> int:
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     model = trained.make_model(options.device)
 
-    def written_with(length_penalty: float) -> list[str]:
+    def written_with(length_penalty: float | None) -> list[str]:
         found = translate(model, trained.tokenizer, sources, beam=options.beam, length_penalty=length_penalty)
         return [hypotheses[0].text for hypotheses in found]
 
@@ -82,7 +84,8 @@ def main(argv: list[str]) -> int:
     began = time.perf_counter()
     written = written_with(options.length_penalty)
     seconds = time.perf_counter() - began
-    say(f"{len(pairs):,} sentences in {seconds:.1f} s, beam {options.beam}, length penalty {options.length_penalty:g}")
+    penalty = model.config.length_penalty if options.length_penalty is None else options.length_penalty
+    say(f"{len(pairs):,} sentences in {seconds:.1f} s, beam {options.beam}, length penalty {penalty:g}")
     if options.out:
         write_lines(Path(options.out), written)
     print(f"exactly right: {scores(written, targets)[0]['exact']:.1%}")

@@ -81,10 +81,11 @@ def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequ
     """Write the best translation of each line, or the n_best, with their scores on stderr."""
     sentences = sentences_in(lines, model, tokenizer)
     settings = {"beam": max(1, options.beam), "n_best": options.n_best, "length_penalty": options.length_penalty}
+    penalty = model.config.length_penalty if options.length_penalty is None else options.length_penalty
     for hypotheses in translate(model, tokenizer, sentences, **settings):
         for rank, one in enumerate(hypotheses, start=1):
             if options.n_best > 1:
-                say(f"--- {rank}: {one.describe(options.length_penalty)}")
+                say(f"--- {rank}: {one.describe(penalty)}")
             sys.stdout.write(shown(one.text.replace("\n", " ")) + "\n")
     sys.stdout.flush()
 

@@ -48,17 +48,18 @@ def translate(
     *,
     beam: int = 1,
     n_best: int = 1,
-    length_penalty: float = 0.6,
+    length_penalty: float | None = None,
 ) -> list[list[Translation]]:
     """Translate sentences, in batches; for each its n_best best translations, best first.
 
     Args:
         beam: number of hypotheses that each search keeps; 1 is greedy search.
-        length_penalty: see `decoding/beam.py`.
+        length_penalty: see `decoding/beam.py`; None: that of the model's settings.
     Returns: a list for each sentence. An empty sentence has an empty translation; a sentence longer than the model's
         block_size is cut there.
     """
     block_size, eos = model.config.block_size, tokenizer.specials[EOS]
+    length_penalty = model.config.length_penalty if length_penalty is None else length_penalty
     sources = [tokenizer.encode(sentence)[:block_size] for sentence in sentences]
     forbidden = [token for token in tokenizer.textless if token != eos]
     results: list[list[Translation]] = [[NOTHING] for _ in sources]

@@ -34,7 +34,7 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
     "use_cache": (["true", "false"], ["maybe"]),
     "beam": (["0", "1", "2", "5", "60"], ["1001", *HUGE]),
     "n_best": (["1", "2", "5"], ["0", *HUGE]),
-    "length_penalty": (["0", "5e-324", "0.6", "1", "10"], ["10.0001", "-0.1"]),
+    "length_penalty": (["none", "0", "5e-324", "0.6", "1", "10"], ["10.0001", "-0.1"]),
     "score": (["text.txt"], ["missing.txt", ".", "", "latin.txt"]),
     "attention": (["a.svg"], ["a.gif", "", "missing/a.svg"]),
     "device": (["cpu", "auto"], ["cuda", "tpu"]),

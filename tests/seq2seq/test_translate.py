@@ -87,6 +87,16 @@ def test_several_hypotheses_come_best_first_with_their_scores(model):
         translate(model, TOKENIZER, ["Guten Tag"], beam=2, n_best=3)
 
 
+def test_the_length_penalty_is_that_of_the_settings_unless_one_is_given(model):
+    penalties = {}
+    for penalty in (0.0, 3.0):
+        chosen = Seq2Seq.from_weights(replace(CONFIG, length_penalty=penalty), model.state_dict(), here()).eval()
+        (found,) = translate(chosen, TOKENIZER, SENTENCES[:1], beam=3, n_best=3)
+        assert [found] == translate(model, TOKENIZER, SENTENCES[:1], beam=3, n_best=3, length_penalty=penalty)
+        penalties[penalty] = [t.score for t in found]
+    assert penalties[0.0] != penalties[3.0]
+
+
 def test_batches_hold_sentences_with_the_same_maximum():
     sources = [[1] * n for n in (3, 300, 7, 9, 0, 8, 12)]
     batches = same_limit(sources, 256, beam=1)

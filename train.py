@@ -125,9 +125,8 @@ def train(
         if is_evaluated:
             if log:
                 log.save(step)  # before evaluating, so that nothing is lost if the evaluation fails
-            with comm.averaged(optimizer):
-                val_loss = evaluate(task, model, comm)
-                has_ended = log is not None and log.evaluated(step, val_loss)  # --patience evaluations without progress
+            val_loss = evaluate(task, model, comm)
+            has_ended = log is not None and log.evaluated(step, val_loss)  # --patience evaluations without progress
             if any(comm.gather(has_ended)):
                 break
         if is_last or comm.should_stop:

@@ -18,7 +18,7 @@ from gpt.model import GPT, rotary_frequencies
 from tinygrad_lite.training.options import TrainOptions
 
 PARTS = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True, "activation": "relu2"}
-PARTS |= {"bias": False, "tie_weights": True, "shortcut": False, "value_embeddings": False, "logit_cap": None}
+PARTS |= {"bias": False, "tie_weights": True}
 PARTS |= {"n_kv_head": None, "head_dim": None}
 
 

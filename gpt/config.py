@@ -57,11 +57,6 @@ class GPTConfig(ModelConfig):
     residual: bool = option(True, "add the input of each part of a block to its output", group="model")
     zero_init: bool = option(False, "begin with residual projections of 0", group="training")
     tie_weights: bool = option(True, "one matrix for tokens at the input and at the output", group="model")
-    shortcut: bool = option(False, "mix the embeddings into the input of every block, by learned shares", group="model")
-    value_embeddings: bool = option(False, "add a learned vector of the token to each layer's values", group="model")
-    logit_cap: float | None = option(
-        None, "bounds logits x by this number c, as c tanh(x / c); none: no bound", above=0.0, high=1e6, group="model"
-    )
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(
         ("vocab_size", "block_size", "n_layer", "n_head", "n_embd", "dropout", "bias", "positions")
@@ -112,9 +107,7 @@ class GPTConfig(ModelConfig):
         attention = 4 * heads + self.n_head * (t + min(t, ROW_BLOCK)) // 2
         if self.qk_norm:
             attention += heads + self.cached_width
-        shortcut = c if self.shortcut else 0
-        logits = self.vocab_size * (1 if self.logit_cap is None else 3)
-        per_token = self.n_layer * (2 * norm + attention + self.kept_hidden + shortcut) + norm + logits
+        per_token = self.n_layer * (2 * norm + attention + self.kept_hidden) + norm + self.vocab_size
         return batch_size * self.block_size * per_token
 
 
@@ -163,7 +156,6 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             "--positions rotary": "rope rotary use_rope",
             "--n_kv_head": "num_key_value_heads n_kv_heads kv_heads",
             "--tie_weights": "tie_word_embeddings tie_embeddings weight_tying",
-            "--logit_cap": "logit_softcap softcap final_logit_softcapping",
         }
     )
 

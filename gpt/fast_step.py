@@ -54,14 +54,10 @@ class FastStep:
         self.turns = None
         if config.positions == "rotary":
             self.turns = rotary_factors(config.block_size, model.blocks[0].mixer.frequencies, tokens.dtype)
-        self.shares = np.stack([model.x_share.data, model.x0_share.data], 1) if config.shortcut else None
         # An array without axes: NumPy would need a microsecond to make it of Python's number, each time.
         self.smallest = np.array(config.n_embd * config.norm_eps, tokens.dtype)
         self.layers = [Layer(block, balanced) for block in model.blocks]
-        tables = model.value_embeddings if config.value_embeddings else []
-        self.values = [table.weight.data for table in tables]
         self.head = fold(model.final_norm, [model.lm_head])
-        self.logit_cap = config.logit_cap
 
     @staticmethod
     def fits(model: Module) -> bool:
@@ -91,17 +87,10 @@ class FastStep:
             if self.positions is not None:
                 x += self.positions[now]
             factors = None if self.turns is None else self.turns[:, now]
-            embedded = x
-            for number, (layer, cache) in enumerate(zip(self.layers, caches, strict=True)):
-                if self.shares is not None:
-                    x_share, embedded_share = self.shares[number]
-                    x = x * x_share + embedded * embedded_share
-                value = self.values[number][tokens] if self.values else None
-                x += layer.attend(normalise(x, self.smallest), cache, factors, value)
+            for layer, cache in zip(self.layers, caches, strict=True):
+                x += layer.attend(normalise(x, self.smallest), cache, factors)
                 x += layer.feed_forward(normalise(x, self.smallest))
             logits = apply(self.head, normalise(x, self.smallest))
-            if self.logit_cap is not None:
-                logits = np.tanh(logits / self.logit_cap) * self.logit_cap
             logits -= logits.max(axis=-1, keepdims=True)
             return logits - np.log(np.add.reduce(np.exp(logits), axis=-1, keepdims=True))
 
@@ -131,12 +120,11 @@ class Layer:
         self.down = balanced_output(mlp.down, balanced)
         self.activation = mlp.activation
 
-    def attend(self, x: np.ndarray, cache: KVCache, factors: np.ndarray | None, value: np.ndarray | None) -> np.ndarray:
+    def attend(self, x: np.ndarray, cache: KVCache, factors: np.ndarray | None) -> np.ndarray:
         """Attend to everything so far: (B, C) -> (B, C).
 
         Args:
             factors: those of this position's rotation, if there is one.
-            value: (B, n_kv_head D), what is added to the values, if anything is.
         """
         batch, heads, kv_heads, width = len(x), self.heads, self.kv_heads, self.width
         joint = apply(self.query_key_value, x).reshape(batch, heads + 2 * kv_heads, width)
@@ -145,8 +133,6 @@ class Layer:
             queries_keys[...] = normalise(queries_keys, self.smallest) * self.gains
         if factors is not None:
             queries_keys[...] = turn(queries_keys, *factors)
-        if value is not None:
-            joint[:, heads + kv_heads :] += value.reshape(batch, kv_heads, width)
         now, end = cache.length, cache.length + 1
         if cache.both is None:
             cache.make_room(x, batch, kv_heads, width)

@@ -22,7 +22,7 @@ from gpt.fast_step import FastStep
 from tinygrad_lite import functional as F
 from tinygrad_lite.decoding.state import GenerationState, Generator
 from tinygrad_lite.device import get_device
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter, RMSNorm
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, RMSNorm
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import (
     Block,
@@ -59,12 +59,6 @@ class GPT(Generator):
         if config.tie_weights:
             # The row that stands for a token at the input also scores it at the output (Press, Wolf 2017).
             self.lm_head.weight = self.token_embedding.weight
-        if config.shortcut:  # at first, nothing of the embeddings x0 is added
-            self.x_share = Parameter.create((config.n_layer,), lambda shape: np.ones(shape, np.float32))
-            self.x0_share = Parameter.create((config.n_layer,), lambda shape: np.zeros(shape, np.float32))
-        if config.value_embeddings:
-            tables = (Embedding(config.vocab_size, config.cached_width) for _ in range(config.n_layer))
-            self.value_embeddings = list(tables)
         init_gpt2(self, config.n_layer, config.zero_init)
 
     def _block(self) -> Block:
@@ -113,21 +107,14 @@ class GPT(Generator):
         mixer = {"mask": mask, "is_causal": True}
         if self.config.positions == "rotary":
             mixer["positions"] = Tensor(np.arange(length)[places], device=ids.device)
-        x = embedded = self.dropout(self._embed(ids, places, length))  # (B, T, C)
+        x = self.dropout(self._embed(ids, places, length))  # (B, T, C)
         for layer, block in enumerate(self.blocks):
-            if self.config.shortcut:
-                x = x * self.x_share[layer] + embedded * self.x0_share[layer]
-            if self.config.value_embeddings:
-                mixer["value_embedding"] = self.value_embeddings[layer](ids)
             x = block(x, cache=caches[layer] if caches else None, **mixer)
         return self.read(x)
 
     def read(self, x: Tensor) -> Tensor:
         """The logits that the output of the last block stands for: (B, T, C) -> (B, T, V)."""
-        logits = self.lm_head(self.final_norm(x) if self.config.norm_first else x)
-        if self.config.logit_cap is not None:
-            logits = (logits * (1 / self.config.logit_cap)).tanh() * self.config.logit_cap
-        return logits
+        return self.lm_head(self.final_norm(x) if self.config.norm_first else x)
 
     def _embed(self, ids: Tensor, places: slice | np.ndarray, length: int) -> Tensor:
         """What a token is, plus where it stands unless attention says that: (B, T) -> (B, T, C)."""

@@ -223,21 +223,6 @@ def test_weights_can_be_float64():
     }
 
 
-def test_the_best_checkpoint_has_the_averages_and_the_last_one_the_weights():
-    plain = run_training(out_dir="plain", eval_interval=10)
-    run = run_training(eval_interval=10, ema_decay=0.8)
-    best, last = load_checkpoint(run.best), load_checkpoint(run.last)
-    assert best.step == last.step == 10
-    for name, weight in load_checkpoint(plain.last).weights.items():
-        np.testing.assert_array_equal(last.weights[name], weight)
-        average = last.optimizer[f"ema.{name}"] / (1 - 0.8**10)
-        np.testing.assert_allclose(best.weights[name], average, rtol=1e-6)
-        assert (average != weight).any()
-    assert losses(run, "val_loss")[10] == pytest.approx(best.best_loss, abs=1e-5)
-    assert losses(run, "val_loss")[10] != losses(plain, "val_loss")[10]
-    assert losses(run) == losses(plain)
-
-
 @pytest.mark.parametrize(
     ("optimizer", "schedule"),
     [("adamw", "cosine"), ("adam", "inverse_square_root"), ("sgd", "constant"), ("muon", "trapezoid")],

@@ -14,7 +14,6 @@ import math
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -82,7 +81,6 @@ class Optimizer:
         self.steps = 0  # updates made
         self.skipped: dict[str, int] = {}  # how many of them left a parameter out; names of the others are missing
         self.part: slice | None = None  # the part of the flat arrays that this process updates; None: all of it
-        self.ema_decay = 0.0  # of the moving averages of the parameters; 0: there are none
         self.guard: Tensor | None = None  # on a GPU, may forbid updates and scale gradients (see cuda/guard.py)
         self.places: dict[str, slice] = {}  # where in the flat arrays each parameter lies
         self.values = Tensor.wrap(np.empty(0))
@@ -133,9 +131,6 @@ class Optimizer:
         zeros = (Tensor.wrap(first.xp.zeros(ends[-1], first.dtype)) for _ in self.state_names)
         self.states = dict(zip(self.state_names, zeros, strict=True))
         self._fill_states(old)
-        for name, place in self.places.items():
-            if self.ema_decay and f"ema.{name}" not in old:  # as if it had always had its present value
-                self.states["ema"].data[place] = self.values.data[place] * (1 - self.ema_decay**self.steps)
         self._lay_views()
         self._gradients: Array | None = None
         self._is_shared = False
@@ -295,14 +290,10 @@ class Optimizer:
                 arrays = (
                     self.values.data[begin:end],
                     gradient,
-                    *(flat.data[begin:end] for name, flat in self.states.items() if name != "ema"),
+                    *(flat.data[begin:end] for flat in self.states.values()),
                 )
                 options = {name: value for name, value in group.items() if name not in ("params", "param_names")}
                 self.update(*map(Tensor.wrap, arrays), step=self.steps - skipped, **options)
-        if self.ema_decay:
-            part = self.part or slice(None)
-            ema = self.states["ema"].data[part]
-            ema += (self.values.data[part] - ema) * (1 - self.ema_decay)
         self.values.mark_written()
         if profiler.running:
             profiler.running.note("(sums, clipping, update)")
@@ -327,36 +318,6 @@ class Optimizer:
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: float) -> None:
         """Update values (and states) in place; `step` counts their updates. Every optimizer defines its own."""
         raise NotImplementedError
-
-    # --- moving averages of the parameters ----------------------------------------------------------------------
-
-    def keep_averages(self, decay: float) -> None:
-        """Average every parameter over its latest 1 / (1 - decay) values or so, from the first update on.
-
-        After each update, ema = decay * ema + (1 - decay) * w. Since ema begins at 0, the weights of what it has seen
-        sum to 1 - decay^steps, by which it is divided where it is used (Kingma, Ba 2015, section 7.2,
-        arXiv:1412.6980). The average smooths out the noise of single batches (Polyak, Juditsky 1992).
-        """
-        self.ema_decay = decay
-        self.state_names = (*self.state_names, "ema")
-        self._lay_out()
-
-    @contextmanager
-    def averaged(self) -> Iterator[None]:
-        """Inside, the parameters are their averages, if there are any; each of several processes sets its own part."""
-        if not (self.ema_decay and self.steps):
-            yield
-            return
-        part = self.part or slice(None)
-        values = self.values.data[part]
-        own = values.copy()
-        values[...] = self.states["ema"].data[part] / (1 - self.ema_decay**self.steps)
-        self.values.mark_written()
-        try:
-            yield
-        finally:
-            values[...] = own
-            self.values.mark_written()
 
     # --- the state -----------------------------------------------------------------------------------------------
 

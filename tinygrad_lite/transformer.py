@@ -159,7 +159,6 @@ class MultiHeadAttention(Module):
         is_causal: bool = False,
         cache: KVCache | None = None,
         positions: Tensor | None = None,
-        value_embedding: Tensor | None = None,
     ) -> Tensor:
         """(B, T, C) -> (B, T, C).
 
@@ -171,7 +170,6 @@ class MultiHeadAttention(Module):
             cache: the keys and values of earlier positions, to which those of x are added; with a memory, which
                 stays the same while text is generated, those of the memory, computed the first time.
             positions: for frequencies: (T,) or (B, T) integers, where x stands; from behind the cache on if None.
-            value_embedding: (B, S, n_kv_head D), added to the values: what a token contributes in any context.
         """
         if self.frequencies and positions is None:
             past = cache.length if cache else 0
@@ -182,8 +180,7 @@ class MultiHeadAttention(Module):
         else:
             source = x if memory is None else memory
             key = self._heads(self.key(source), self.key_norm, positions)  # (B, n_kv_head, S, D)
-            value = self.value(source)
-            value = self._heads(value if value_embedding is None else value + value_embedding)
+            value = self._heads(self.value(source))
             if cache is not None:
                 key, value = cache.extend(key, value)
         heads = self._attend(query, key, value, mask, is_causal)  # (B, H, T, D)
@@ -334,7 +331,7 @@ class Block(Module):
 
         Args:
             cross: the keyword arguments (memory, mask, cache) of the cross-attention.
-            mixer: those of the mixer (mask, is_causal, cache, positions, value_embedding).
+            mixer: those of the mixer (mask, is_causal, cache, positions).
         """
         x = self._add(x, self.mixer_norm, self.mixer, mixer)
         if self.cross is not None:

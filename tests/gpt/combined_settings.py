@@ -10,8 +10,7 @@ Settings = dict[str, Any]
 
 # After modded-nanogpt's records, Llama 3, Qwen 3 with one head of keys, and GPT-2 with parts of others.
 SPEED_RUN: Settings = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True}
-SPEED_RUN |= {"attention_scale": 1.5, "activation": "relu2", "shortcut": True, "logit_cap": 3.0, "tie_weights": False}
-SPEED_RUN |= {"value_embeddings": True}
+SPEED_RUN |= {"attention_scale": 1.5, "activation": "relu2", "tie_weights": False}
 LLAMA: Settings = {"norm": "rmsnorm", "norm_eps": 1e-3, "positions": "rotary", "rope_theta": 500.0}
 LLAMA |= {"activation": "swiglu", "n_inner": 20, "n_head": 4, "n_kv_head": 2, "head_dim": 4}
 QWEN: Settings = LLAMA | {
@@ -20,10 +19,9 @@ QWEN: Settings = LLAMA | {
     "n_kv_head": 1,
     "head_dim": 6,
     "bias": True,
-    "value_embeddings": True,
 }
-MIXED: Settings = {"positions": "rotary", "head_dim": 2, "bias": True, "attention_scale": 0.2, "shortcut": True}
-SINUSOIDAL: Settings = {"positions": "sinusoidal", "qk_norm": True, "head_dim": 5, "n_kv_head": 1, "logit_cap": 9.0}
+MIXED: Settings = {"positions": "rotary", "head_dim": 2, "bias": True, "attention_scale": 0.2}
+SINUSOIDAL: Settings = {"positions": "sinusoidal", "qk_norm": True, "head_dim": 5, "n_kv_head": 1}
 BARE: Settings = {"positions": "none", "activation": "linear"}
 POST_NORM: Settings = {"norm_first": False, "residual": False}
 COMBINED = {"speed run": SPEED_RUN, "llama": LLAMA, "qwen": QWEN, "mixed": MIXED, "sinusoidal": SINUSOIDAL}

@@ -65,8 +65,8 @@ def test_invalid_settings_are_refused(change, reason):
 # Fields that old checkpoints do not have.
 LATER = {"activation": "gelu_tanh", "norm_eps": 1e-6, "n_inner": 5, "norm": "rmsnorm", "norm_weight": False}
 LATER |= {"rope_theta": 500.0, "qk_norm": True, "attention_scale": 0.5, "n_kv_head": 1, "head_dim": 4}
-LATER |= {"zero_init": True, "tie_weights": False, "shortcut": True, "logit_cap": 15.0, "rope_scaling": "8,1,4,64"}
-LATER |= {"value_embeddings": True, "norm_first": False, "residual": False}
+LATER |= {"zero_init": True, "tie_weights": False, "rope_scaling": "8,1,4,64"}
+LATER |= {"norm_first": False, "residual": False}
 
 
 def test_a_checkpoint_without_later_settings_has_their_defaults():

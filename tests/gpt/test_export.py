@@ -107,9 +107,6 @@ def test_queries_keys_and_values_are_stored_side_by_side():
         ({"qk_norm": True}, "False"),
         ({"attention_scale": 0.2}, "none"),
         ({"tie_weights": False}, "True"),
-        ({"shortcut": True}, "False"),
-        ({"logit_cap": 5.0}, "none"),
-        ({"value_embeddings": True}, "False"),
     ],
 )
 def test_a_setting_that_gpt2_lacks_is_named(tmp_path, setting, allowed):

@@ -33,7 +33,7 @@ def test_what_is_recorded_adds_up_to_the_prediction(settings):
     assert found.attention.shape == (2, settings.get("n_head", 2), 6, 6)
     np.testing.assert_allclose(found.attention.sum(-1), 1, rtol=1e-5)
     assert not np.triu(found.attention, 1).any()
-    if model.config.norm_first and not model.config.shortcut:
+    if model.config.norm_first:
         np.testing.assert_allclose(found.stream[0] + found.added.sum((0, 1)), found.stream[-1], atol=1e-4)
 
 

@@ -229,7 +229,7 @@ def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
 
 @pytest.mark.parametrize(
     "setting",
-    [{"logit_cap": 15.0}, {"attention_scale": 0.2}, {"shortcut": True}, {"activation": "relu2"}, {"bias": True}],
+    [{"attention_scale": 0.2}, {"norm_weight": False}, {"activation": "relu2"}, {"bias": True}],
 )
 def test_a_setting_that_the_layout_lacks_is_named(tmp_path, setting):
     (name, value), *_ = setting.items()

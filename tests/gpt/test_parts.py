@@ -84,19 +84,14 @@ def torch_logits(torch, weights, config, tokens):
         first, second = x.chunk(2, -1)
         return torch.cat([first * cos - second * sin, second * cos + first * sin], -1)
 
-    x = embedded = weights["token_embedding.weight"][tokens]
+    x = weights["token_embedding.weight"][tokens]
     for layer in range(config.n_layer):
         name = f"blocks.{layer}"
-        if config.shortcut:
-            x = x * weights["x_share"][layer] + embedded * weights["x0_share"][layer]
         h = norm(x, f"{name}.mixer_norm")
         query, key, value = (
             linear(h, f"{name}.mixer.{part}").unflatten(-1, (-1, width)).transpose(1, 2)
             for part in ("query", "key", "value")
         )
-        if config.value_embeddings:
-            added = weights[f"value_embeddings.{layer}.weight"][tokens]
-            value = value + added.unflatten(-1, (-1, width)).transpose(1, 2)
         if config.qk_norm:
             query, key = norm(query, f"{name}.mixer.query_norm"), norm(key, f"{name}.mixer.key_norm")
         heads = f.scaled_dot_product_attention(
@@ -110,8 +105,7 @@ def torch_logits(torch, weights, config, tokens):
         else:
             hidden = f.relu(hidden).square()
         x = x + linear(hidden, f"{name}.mlp.down")
-    logits = linear(norm(x, "final_norm"), "token_embedding" if config.tie_weights else "lm_head")
-    return logits if config.logit_cap is None else config.logit_cap * torch.tanh(logits / config.logit_cap)
+    return linear(norm(x, "final_norm"), "token_embedding" if config.tie_weights else "lm_head")
 
 
 @combined
@@ -157,30 +151,16 @@ def test_residual_projections_of_zero_leave_the_embeddings_unchanged():
     tokens = ids(2, 8)
     embedded = model.token_embedding(tokens)
     logits = model.lm_head(model.final_norm(embedded)).numpy()
-    np.testing.assert_allclose(model(tokens).numpy(), 3 * np.tanh(logits / 3), rtol=1e-5)
+    np.testing.assert_allclose(model(tokens).numpy(), logits, rtol=1e-5)
     for name, gradient in gradients(model, (tokens, ids(2, 8))).items():
         is_last = name.endswith(("output.weight", "down.weight"))
-        assert is_last == (model.state_dict()[name] == 0).all() or name == "x0_share"
+        assert is_last == (model.state_dict()[name] == 0).all()
         assert gradient.any() or not is_last, name
 
 
-def test_logits_can_be_capped_and_the_head_untied():
-    model = gpt_with_large_weights(logit_cap=2.0, tie_weights=False)
+def test_the_head_can_be_untied():
+    model = gpt_with_large_weights(tie_weights=False)
     assert model.lm_head.weight is not model.token_embedding.weight
-    free = gpt_with_large_weights(tie_weights=False)
-    tokens = ids(2, 8)
-    np.testing.assert_allclose(model(tokens).numpy(), 2 * np.tanh(free(tokens).numpy() / 2), rtol=1e-12)
-
-
-def test_a_shortcut_has_no_effect_at_first():
-    settings = {"vocab_size": 11, "block_size": 8, "n_layer": 2, "n_head": 2, "n_embd": 12}
-    models = []
-    for shortcut in (False, True):
-        manual_seed(3)
-        models.append(GPT(GPTConfig(**settings, shortcut=shortcut)))
-    tokens = ids(2, 8)
-    np.testing.assert_array_equal(models[0](tokens).numpy(), models[1](tokens).numpy())
-    assert gradients(models[1], (tokens, ids(2, 8)))["x0_share"].all()
 
 
 def test_grouped_queries_equal_heads_with_copied_keys_and_values():
@@ -209,9 +189,7 @@ def test_rotary_frequencies_are_those_of_llama():
 def test_the_estimate_of_activations_includes_every_part():
     base = GPTConfig(11, block_size=8, n_layer=2, n_head=2, n_embd=12)
     per_token = 8 * 2  # tokens and layers
-    changes = {"qk_norm": 2 * 12, "shortcut": 12}
-    for name, numbers in changes.items():
-        assert replace(base, **{name: True}).activations(1) - base.activations(1) == per_token * numbers
+    assert replace(base, qk_norm=True).activations(1) - base.activations(1) == per_token * 2 * 12
     assert replace(base, activation="swiglu").activations(1) - base.activations(1) == per_token * 4 * 12
     plain = replace(base, norm="rmsnorm", norm_weight=False)
     assert base.activations(1) - plain.activations(1) == 8 * (2 * 2 + 1) * 12

@@ -452,49 +452,6 @@ def test_the_loss_falls(kind):
     assert losses[-1] < 0.9 * losses[0]
 
 
-# --- moving averages of the parameters ------------------------------------------------------------------------
-
-
-def test_averages_weigh_the_latest_parameters_most():
-    """After three updates with decay 0.5: (4 w3 + 2 w2 + w1) / 7. They have no effect outside averaged()."""
-    net, plain = Net(), Net()
-    optimizer, without = (AdamW(n.named_parameters(), lr=0.05) for n in (net, plain))
-    optimizer.keep_averages(0.5)
-    start, seen = copies(net), []
-    with optimizer.averaged():
-        assert_same(copies(net), start)
-    for gradients in random_gradients(net, 3):
-        seen.append(follow(net, optimizer, [gradients]))
-        assert_same(seen[-1], follow(plain, without, [gradients]))
-    restored = AdamW(Net().named_parameters())
-    with pytest.raises(ValueError, match="state does not fit: ema"):
-        restored.load_state_dict(optimizer.state_dict(), 3)
-    restored.keep_averages(0.5)
-    restored.load_state_dict(optimizer.state_dict(), 3)
-    for other in (optimizer, restored):
-        with other.averaged():
-            for name, parameter in other.named.items():
-                expected = (4 * seen[2][name] + 2 * seen[1][name] + seen[0][name]) / 7
-                np.testing.assert_allclose(parameter.numpy(), expected, rtol=1e-12)
-    assert_same(copies(net), seen[2])
-
-
-def test_the_average_of_a_parameter_trained_later_begins_with_its_value():
-    net = Net()
-    net.layers[0].weight.requires_grad = False
-    optimizer = SGD(net.named_parameters(), lr=0.0)
-    optimizer.keep_averages(0.9)
-    before = copies(net)
-    for step in range(4):
-        net.layers[0].weight.requires_grad = step >= 2
-        optimizer.zero_grad()
-        backward(net, step)
-        optimizer.step()
-    with optimizer.averaged():
-        for name, parameter in net.named_parameters():
-            np.testing.assert_allclose(parameter.numpy(), before[name], rtol=1e-12)
-
-
 # --- Muon -----------------------------------------------------------------------------------------------------
 
 

@@ -40,6 +40,8 @@ TENSORS = ("weights", "optimizer")  # the fields of a checkpoint that are not in
 # Settings of the model and of the run that once had another name: old name -> name today. No setting has been renamed
 # since version 0.1.0.
 RENAMED: dict[str, str] = {}
+# Settings that a development version had for a while: name -> the value that meant "without", with which they are read.
+REMOVED = {"shortcut": False, "value_embeddings": False, "logit_cap": None, "ema_decay": 0.0}
 
 
 @dataclass
@@ -188,7 +190,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     for name, kind in kinds.items():
         if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
             raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")
-    info |= {name: by_new_names(info[name]) for name in ("model", "training")}
+    info |= {name: todays_settings(path, info[name]) for name in ("model", "training")}
     if info["step"] < 0:
         raise CheckpointError(f"{path}: its step is {info['step']}")
     if not 0 <= (info["best_loss"] or 0) < math.inf:  # after NaN, no later loss could be the best
@@ -208,9 +210,15 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     return Checkpoint(weights=parts["model"], optimizer=parts["optimizer"], **{name: info[name] for name in kinds})
 
 
-def by_new_names(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Saved settings under the names that they have today."""
-    return {RENAMED.get(name, name): value for name, value in settings.items()}
+def todays_settings(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Saved settings under the names that they have today.
+
+    Raises: CheckpointError if one was used that no longer exists.
+    """
+    for name, without in REMOVED.items():
+        if settings.get(name, without) != without:
+            raise CheckpointError(f"{path}: it was trained with --{name}, which did not help and was removed")
+    return {RENAMED.get(name, name): value for name, value in settings.items() if name not in REMOVED}
 
 
 def describe(checkpoint: Checkpoint) -> str:

@@ -58,8 +58,6 @@ def size_of(setup: RunSetup) -> Size:
     parameters, bytes_each = model.num_parameters(), options.weight_dtype.itemsize
     moments, workers = (1, "one moment") if options.optimizer == "sgd" else (2, "two moments"), options.workers
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
-    if options.ema_decay:
-        moments = moments[0] + 1, f"{moments[1]}, averages of the weights"
     kept = (1 + workers + moments[0]) * parameters * bytes_each, f"weights, {gradients} and {moments[1]}"
     numbers, tokens, factors = options.sizes(config)
     activations = numbers * (2 if options.dtype == "bfloat16" else bytes_each)

@@ -41,7 +41,6 @@ OTHER_NAMES = answers(
         "--beta1": "adam_beta1 momentum",
         "--beta2": "adam_beta2",
         "--weight_decay": "wd l2",
-        "--ema_decay": "ema ema_rate ema_momentum use_ema",
         "--grad_clip": "clip clip_grad clip_norm gradient_clip gradient_clip_val max_grad_norm grad_norm_clip",
         "--eval_interval": "eval_every eval_steps eval_freq val_interval save_every save_steps save_interval",
         "--patience": "early_stopping early_stopping_patience",
@@ -156,13 +155,6 @@ class TrainOptions:
     beta2: float = option(0.99, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
     weight_decay: float = option(0.1, "weight decay of the matrices", low=0.0, group="training")
     grad_clip: float = option(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0, group="training")
-    ema_decay: float = option(
-        0.0,
-        "evaluate, and save as best, a moving average of the weights over about 1 / (1 - ema_decay) updates; 0: none",
-        low=0.0,
-        below=1.0,
-        group="training",
-    )
 
     eval_interval: int = option(
         250, "steps between evaluations and checkpoints", unit="steps", low=1, group="evaluation"
@@ -229,13 +221,9 @@ class TrainOptions:
         """The optimizer that the options ask for, over all parameters of the model."""
         groups, betas = optim.decay_groups(model, self.weight_decay), (self.beta1, self.beta2)
         if self.optimizer == "sgd":
-            optimizer = optim.SGD(groups, self.learning_rate, momentum=self.beta1)
-        elif self.optimizer == "muon":
+            return optim.SGD(groups, self.learning_rate, momentum=self.beta1)
+        if self.optimizer == "muon":
             groups = optim.muon_groups(model, self.weight_decay)
-            optimizer = optim.Muon(groups, self.learning_rate, self.muon_lr_factor, self.muon_momentum, betas=betas)
-        else:
-            kind = optim.AdamW if self.optimizer == "adamw" else optim.Adam
-            optimizer = kind(groups, self.learning_rate, betas=betas)
-        if self.ema_decay:
-            optimizer.keep_averages(self.ema_decay)
-        return optimizer
+            return optim.Muon(groups, self.learning_rate, self.muon_lr_factor, self.muon_momentum, betas=betas)
+        kind = optim.AdamW if self.optimizer == "adamw" else optim.Adam
+        return kind(groups, self.learning_rate, betas=betas)

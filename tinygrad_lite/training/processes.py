@@ -7,7 +7,6 @@ multiple data"). Where the processes meet, the loop calls the communicator:
     clip             scale the gradients down to a global norm
     numbers          the loss and norm of the step, the same in all processes
     share_weights    give each process the slices of the weights that the others updated; agree on whether to stop
-    averaged         evaluate the model with the moving averages of its weights, if there are any
     gather           collect one value from each process
 
 `OneProcess` is the communicator of a single process, `OneGPU` one that does not make the GPU wait, and
@@ -17,8 +16,7 @@ multiple data"). Where the processes meet, the loop calls the communicator:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from tinygrad_lite.cuda.guard import Guard
@@ -90,16 +88,6 @@ class OneProcess:
     def share_weights(self, optimizer: Optimizer) -> None:
         """Give all processes the weights that each has updated, and agree on whether to stop."""
         self.should_stop = self.is_asked_to_stop
-
-    @contextmanager
-    def averaged(self, optimizer: Optimizer) -> Iterator[None]:
-        """Inside, the model has the moving averages of its weights, if the optimizer keeps any."""
-        self.gather(None)  # until no process needs the weights any more: process 0 may still be saving them
-        with optimizer.averaged():
-            self.gather(None)  # until all have set their averages
-            yield
-            self.gather(None)  # until none needs these any more
-        self.gather(None)  # until all have set their weights
 
 
 class OneGPU(OneProcess):

@@ -25,7 +25,7 @@ import numpy as np
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.device import get_device
-from tinygrad_lite.training.checkpoint import POSIX, by_new_names, describe, load_checkpoint, write_atomically
+from tinygrad_lite.training.checkpoint import POSIX, describe, load_checkpoint, todays_settings, write_atomically
 
 METRICS = (
     *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
@@ -176,7 +176,7 @@ class RunFolder:
             noted = json.loads(self.options.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError):
             return {}
-        return by_new_names(noted) if isinstance(noted, dict) else {}
+        return todays_settings(self.options, noted) if isinstance(noted, dict) else {}
 
     def rewind(self, step: int) -> None:
         """Remove the rows and samples that the run will write again when it continues after `step` updates."""

@@ -106,9 +106,7 @@ class RunSetup:
         try:
             optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
         except ValueError as error:
-            raise OptionError(
-                f"cannot resume from {self.folder.last}: {error}; was --optimizer or --ema_decay changed?"
-            ) from None
+            raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
             say("warning: this is not the text on which the run was trained so far")
         self.folder.rewind(self.checkpoint.step)

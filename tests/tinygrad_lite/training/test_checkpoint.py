@@ -121,6 +121,16 @@ def test_renamed_settings_load_under_their_old_names(tmp_path, monkeypatch):
     assert (options.n_layer, options.learning_rate) == (2, 0.25)
 
 
+def test_removed_settings_are_read_if_they_were_not_used(tmp_path):
+    path, config = tmp_path / "last.safetensors", GPTConfig(11, n_layer=2, n_head=2, n_embd=6)
+    unused = {"shortcut": False, "value_embeddings": False, "logit_cap": None}
+    save_checkpoint(path, replace(example(), model=config.to_json() | unused, training={"ema_decay": 0.0}))
+    assert GPTConfig.from_json(load_checkpoint(path).model) == config
+    save_checkpoint(path, replace(example(), model=config.to_json() | {"logit_cap": 15.0}))
+    with pytest.raises(CheckpointError, match="it was trained with --logit_cap, which did not help and was removed"):
+        load_checkpoint(path)
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(tmp_path, monkeypatch):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, example())

@@ -81,7 +81,7 @@ def train_on(settings, steps, change=lambda model: None, family=GPT):
 @pytest.mark.parametrize(
     "settings",
     [
-        {"optimizer": "muon", "gradient_accumulation_steps": 3, "ema_decay": 0.9, **COMBINED["speed run"]},
+        {"optimizer": "muon", "gradient_accumulation_steps": 3, **COMBINED["speed run"]},
         pytest.param({"gradient_accumulation_steps": 3}, marks=SLOW),
         pytest.param({"optimizer": "adam", "grad_clip": 0.01}, marks=SLOW),
     ],
@@ -151,7 +151,7 @@ def test_processes_agree_on_which_parameters_were_reached(late, monkeypatch):
 @pytest.mark.parametrize(("stop", "optimizer"), [pytest.param(3, "adamw", marks=SLOW), (8, "muon")])
 def test_a_stopped_run_resumes_bit_for_bit(stop, optimizer, monkeypatch):
     """With the same number of workers, since each has its own dropout masks."""
-    settings = {"workers": 2, "dropout": 0.2, "optimizer": optimizer, "ema_decay": 0.7 if optimizer == "muon" else 0.0}
+    settings = {"workers": 2, "dropout": 0.2, "optimizer": optimizer}
     whole = run_training(out_dir="whole", **settings)
     with monkeypatch.context() as patch:
         stop_after(patch, stop)
@@ -161,10 +161,6 @@ def test_a_stopped_run_resumes_bit_for_bit(stop, optimizer, monkeypatch):
     assert load_checkpoint(whole.last).training["workers"] == 2
     other = run_training(out_dir="other", **settings | {"workers": 1})
     assert losses(other)[2] != losses(whole)[2]
-    if optimizer == "muon":  # process 0 saves the weights before any process replaces them by their averages
-        last = load_checkpoint(whole.last)
-        for name, weight in last.weights.items():
-            assert (weight != last.optimizer[f"ema.{name}"] / np.float32(1 - 0.7**last.step)).any(), name
 
 
 def test_a_batch_may_have_fewer_pairs_than_workers():

@@ -23,6 +23,9 @@ An experiment is a TOML file: in its first line a comment that says what it is a
 the CSV file, found by its name, options, seed and commit; a run that has a row is skipped. So the command can be given
 again after it was stopped. A run that was stopped leaves nothing behind.
 
+A setting with `commit = "..."` ran at that commit with options that have been removed since, because they did not help:
+its results are shown, and it is trained no more.
+
 What a row says (`COLUMNS`):
 
     commit               the latest commit that changed the code that trains; "dirty" if it was changed since
@@ -97,6 +100,7 @@ class Setting:
     name: str = option("", "how the table calls it")
     options: str = option("", "the command line of train.py")
     seeds: str = option("", "seeds, such as 1,2,3; empty: those of the experiment")
+    commit: str = option("", "the commit that still had these options; empty: today's code has them")
 
 
 @dataclass
@@ -201,12 +205,14 @@ def read_seeds(text: str) -> list[int]:
 def plan(settings: Sequence[Setting]) -> list[Run]:
     """All runs, the settings in turn for each seed, so that an early end has something of every setting.
 
+    Settings that are trained no more have none.
+
     Every command line is checked here, before the first run begins.
 
     Raises: OptionError that names the setting.
     """
     runs = []
-    for place, setting in enumerate(settings):
+    for place, setting in enumerate(setting for setting in settings if not setting.commit):
         try:
             words = [*shlex.split(setting.options), "--overwrite"]
             for turn, seed in enumerate(read_seeds(setting.seeds)):

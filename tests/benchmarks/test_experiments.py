@@ -89,6 +89,17 @@ def test_only_what_is_missing_is_run(place, in_this_process, capsys):
         assert tuple(next(csv.reader(file))) == COLUMNS
 
 
+def test_a_setting_of_an_older_commit_is_shown_and_not_trained(place, in_this_process, capsys):
+    experiments.main(["tiny", "--only", "fast"])
+    removed = FILE.replace("--learning_rate 0.1", "--removed 0.1").replace('seeds = "7"', 'commit = "abc"')
+    (place / "tiny.toml").write_text(removed, encoding="utf-8")
+    experiments.main(["tiny"])
+    assert in_this_process == [("fast", 7), ("one", 1), ("one", 2)]
+    capsys.readouterr()
+    experiments.main(["tiny", "--table"])
+    assert re.findall(r"^\| (\w+) \|", capsys.readouterr().out, re.MULTILINE) == ["setting", "one", "fast"]
+
+
 def test_a_run_that_fails_or_is_stopped_has_no_row_and_leaves_nothing(place, monkeypatch):
     monkeypatch.setattr(experiments, "train_one", lambda run: run.seed)
     with pytest.raises(UserError, match=r"^2 of 2 runs failed: one, seed 1 \(status 1\); one, seed 2 \(status 2\)$"):

@@ -64,10 +64,9 @@ tokens of the GPT's tokenizer (an n-gram is then one of tokens, and V the size o
 
     p(token) = w p_GPT(token) + (1 - w) p_KN(token),    0 <= w <= 1
 
-sums to 1 over all tokens because both parts do, so its bits are comparable. The order n and the weight w are those that
-do best on the last tenth of the training part, with counts from the nine tenths before it; then the counts take in the
-whole training part. The held-out text has no say in it. But the GPT learned from that tenth too, so w is somewhat too
-large, and the mixture a little worse than it could be.
+sums to 1 over all tokens because both parts do, so its bits are comparable. Which order n and weight w are best cannot
+be asked of the training part, which the GPT knows half by heart: there w would be 1. So each half of the held-out text
+is predicted with the n and w that do best on the other half: no token has a say in its own prediction.
 
 References: Kneser, Ney 1995, "Improved backing-off for m-gram language modeling"; Chen, Goodman 1999, "An empirical
 study of smoothing techniques for language modeling", sections 2.6, 2.7 and 4.1.6. Their modified form (section 3),
@@ -91,7 +90,7 @@ from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.cli.options import build, option
-from tinygrad_lite.corpora.texts import CORPORA, HELD_OUT, Corpus, announce, load_corpus, load_files
+from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
 from tinygrad_lite.training.model_spec import Trained
 
 OUT = Path("out")
@@ -254,31 +253,34 @@ def token_text(tokens: Sequence[int]) -> str:
 
 
 def print_mixture(gpt: Trained, orders: range, train: str, held_out: str) -> None:
-    """Choose order and weight on the last tenth of the training part, and print the bits of all three."""
+    """Print the bits of the n-grams, of the GPT, and of their mixture: each half with the other half's order and w."""
     model, vocab_size, block = gpt.make_model(), gpt.tokenizer.vocab_size, gpt.config.block_size
     learned, predicted = gpt.tokenizer.encode(train), gpt.tokenizer.encode(held_out)
-    cut = round(len(learned) * (1 - HELD_OUT))
-    if min(len(learned) - cut, len(predicted)) < 2:
-        raise CorpusError(f"the text is too short: its last tenths have {len(predicted)} tokens, and it takes two")
-    p_gpt = np.exp(token_log_probs(model, np.array(learned[cut:])))
-    choices = []
-    for order in orders:
-        counted = KneserNey(token_text(learned[:cut]), order, vocab_size)
-        weight, bits = best_weight(p_gpt, counted.probabilities(token_text(learned[cut:])))
-        choices.append((bits, order, weight))
-    _, order, weight = min(choices)
-    say(f"{order}-grams and the weight {weight:.2f} do best on the last tenth of the part to learn from")
-
-    counted = KneserNey(token_text(learned), order, vocab_size)
-    p_counts = counted.probabilities(token_text(predicted))
-    p_gpt = np.exp(token_log_probs(model, np.array(predicted)))
+    if len(predicted) < 3:
+        raise CorpusError(f"the text is too short: {len(predicted)} tokens are held out, and it takes three")
     tokens_per_character, numbers = len(predicted) / len(held_out), model.num_parameters()
-    for name, context, size, p in (
-        (f"{order}-gram", f"{order - 1} tokens", counted.size(), p_counts),
-        ("GPT", f"{block} tokens", numbers, p_gpt),
-        ("mixture", f"{weight:.2f} GPT", counted.size() + numbers, mixed(weight, p_gpt, p_counts)),
-    ):
+
+    def show(name: str, context: str, size: int, p: np.ndarray) -> None:
         print_row(name, context, size, -float(np.log2(p).mean()) * tokens_per_character)
+
+    p_counts, sizes = {}, {}
+    for order in orders:
+        counted = KneserNey(token_text(learned), order, vocab_size)
+        p_counts[order], sizes[order] = counted.probabilities(token_text(predicted)), counted.size()
+        show(f"{order}-gram", f"{order - 1} token{'s' * (order != 2)}", sizes[order], p_counts[order])
+    p_gpt = np.exp(token_log_probs(model, np.array(predicted)))
+    show("GPT", f"{block} tokens", numbers, p_gpt)
+    middle = len(p_gpt) // 2
+    halves, chosen, mixture = (slice(middle), slice(middle, None)), [], []
+    for this, other in (halves, halves[::-1]):
+        choices = [(*best_weight(p_gpt[other], p[other])[::-1], order) for order, p in p_counts.items()]
+        _, weight, order = min(choices)
+        chosen.append((weight, order))
+        mixture.append(mixed(weight, p_gpt[this], p_counts[order][this]))
+    weights = ", ".join(f"{weight:.2f}" for weight, _ in chosen)
+    show("mixture", f"{weights} GPT", numbers + max(sizes[order] for _, order in chosen), np.concatenate(mixture))
+    names = " and ".join(f"{order}-grams with w = {weight:.2f}" for weight, order in chosen)
+    say(f"the two halves are mixed with {names}, which do best on the other half")
 
 
 # --- the command ----------------------------------------------------------------------------------------------

@@ -268,29 +268,37 @@ def test_counts_and_gpt_are_mixed_over_the_gpts_own_tokens(folder, capsys, token
     model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
     assert baselines.main(["--text", "faust.txt", "--orders", "1-2", "--mix", "some.safetensors", "--stride", "3"]) == 0
     out, err = capsys.readouterr()
-    order, weight = re.search(
-        r"(\d)-grams and the weight (\S+) do best on the last tenth of the part to learn", err
-    ).groups()
+    chosen = [(int(order), float(w)) for order, w in re.findall(r"(\d)-grams with w = (\d.\d\d)", err)]
     found = rows(out)
-    assert list(found) == [f"{order}-gram", "GPT", "mixture", "strided"]
-    counted = KneserNey(baselines.token_text(data.train), int(order), data.tokenizer.vocab_size)
-    p_counts = counted.probabilities(baselines.token_text(data.held_out))
+    assert list(found) == ["1-gram", "2-gram", "GPT", "mixture", "strided"]
+    p_counts = {
+        order: KneserNey(baselines.token_text(data.train), order, data.tokenizer.vocab_size).probabilities(
+            baselines.token_text(data.held_out)
+        )
+        for order in (1, 2)
+    }
     p_gpt = np.exp(baselines.token_log_probs(model, data.held_out))
-    for name, p in (("GPT", p_gpt), (f"{order}-gram", p_counts), ("mixture", None)):
-        p = baselines.mixed(float(weight), p_gpt, p_counts) if p is None else p
+    middle = len(p_gpt) // 2
+    (first, w1), (second, w2) = chosen
+    halves = [
+        baselines.mixed(w1, p_gpt, p_counts[first])[:middle],
+        baselines.mixed(w2, p_gpt, p_counts[second])[middle:],
+    ]
+    expected = {"1-gram": p_counts[1], "2-gram": p_counts[2], "GPT": p_gpt, "mixture": np.concatenate(halves)}
+    expected["strided"] = np.exp(baselines.token_log_probs(model, data.held_out, 3))
+    for name, p in expected.items():
         assert found[name] == pytest.approx(data.bits_per_character(-np.log(p).mean()), abs=6e-4)
-    strided = -baselines.token_log_probs(model, data.held_out, 3).mean()
-    assert found["strided"] == pytest.approx(data.bits_per_character(strided), abs=6e-4)
 
 
-def test_order_and_weight_come_from_the_training_part_alone(folder, capsys):
+def test_no_half_has_a_say_in_its_own_order_and_weight(folder, capsys):
     make_checkpoint(folder / "some.safetensors", "faust.txt")
     gpt, said = baselines.load_trained(folder / "some.safetensors"), []
-    for held_out in (OTHER, "Habe nun, ach! " * 9):
-        baselines.print_mixture(gpt, range(1, 4), TEXT, held_out)
-        said.append(capsys.readouterr().err.splitlines()[-1])
-    assert said[0] == said[1]
-    with pytest.raises(CorpusError, match="the text is too short: its last tenths have 1 tokens"):
+    for second in (OTHER[:90], ("Habe nun, ach! " * 9)[:90]):
+        baselines.print_mixture(gpt, range(1, 4), TEXT, "n" * 4 + TEXT[:87] + second)
+        said.append(re.findall(r"\d-grams with w = \d.\d\d", capsys.readouterr().err))
+    assert said[0][1] == said[1][1]  # the second half's, chosen on the first
+    assert said[0][0] != said[1][0]
+    with pytest.raises(CorpusError, match="the text is too short: 1 tokens are held out"):
         baselines.print_mixture(gpt, range(1, 2), TEXT, "e")
 
 

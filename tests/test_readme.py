@@ -70,7 +70,9 @@ def newcomer(tmp_path, monkeypatch):
     (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
     found = Found(toy_pairs("numbers", 60))
     facts = {"source": "this test", "licence": "none", "rules": RULES}
-    fetch.store("pairs-everyday", to_table(found), facts)
+    for name in ("everyday", "libreoffice-help", "debian-descriptions"):
+        fetch.store(f"pairs-{name}", to_table(found), facts)
+    monkeypatch.setattr(fetch, "apt_folder", lambda *arguments, **settings: pytest.fail("a command needs a network"))
     settings = SETTINGS | {"vocab_size": 256, "n_positions": 256}
     gpt2 = write_folder(tmp_path / "gpt2", random_weights(settings, "float32"), **settings)
     qwen3 = QWEN3 | {"vocab_size": 256, "max_position_embeddings": 256}

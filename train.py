@@ -31,7 +31,8 @@ from tinygrad_lite.device import device_of, random_key
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training.estimate import dry_run, is_shortage, too_little_to_train
+from tinygrad_lite.training.costs import dry_run
+from tinygrad_lite.training.estimate import is_shortage, too_little_to_train
 from tinygrad_lite.training.log import RunLog
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.options import TrainOptions

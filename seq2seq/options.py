@@ -43,6 +43,8 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     translations: int = option(3, "translations to show at each evaluation", low=0, group="evaluation")
 
     BATCH: ClassVar[str] = "batch_tokens"  # the option for the size of a batch
+    # The tokens for which flops_per_token counts, and their name.
+    COUNTED: ClassVar[tuple[int, str]] = (2, "source and target token")
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {

@@ -60,6 +60,11 @@ class Shaped:
     parameters: dict[int, int] = field(default_factory=dict)
     operations: int = 0
 
+    def in_words(self) -> tuple[str, str, str]:
+        """The three numbers for a table, empty where there are none."""
+        parameters, millions = sum(self.parameters.values()), self.operations / 1e6
+        return f"{self.calls:,}", f"{parameters:,}" if parameters else "", f"{millions:,.2f}" if millions else ""
+
 
 class Profile:
     """Inside a `with`, all operations are timed; `by_operation` has their costs, `by_shapes` their sizes.
@@ -148,15 +153,17 @@ class Profile:
         their matrix products, in millions (forward; backward they are twice as many). Views, which cost nothing, are
         left out unless they are of a parameter.
         """
-        lines = [f"{'operation':<30}{'reads -> makes':<48}{'calls':>7}{'parameters':>12}{'MFLOP':>10}"]
-        total = Shaped()
+        rows, total = [("operation", "reads -> makes", "calls", "parameters", "MFLOP")], Shaped()
         for (name, inputs, result), shaped in self.by_shapes.items():
-            shown = f"{' '.join(map(size, inputs))} -> {size(result)}"
-            lines.append(shaped_row(name, shown, shaped))
+            rows.append((name, f"{' '.join(map(size, inputs))} -> {size(result)}", *shaped.in_words()))
             total.calls += shaped.calls
             total.parameters |= shaped.parameters
             total.operations += shaped.operations
-        return "\n".join([*lines, shaped_row("together", "", total)])
+        rows.append(("together", "", *total.in_words()))
+        widths = [2 + max(map(len, column)) for column in zip(*rows, strict=True)]
+        aligned = ("<", "<", ">", ">", ">")
+        lines = (map("{:{}{}}".format, row, aligned, widths) for row in rows)
+        return "\n".join("".join(line).rstrip() for line in lines)
 
     def _row(self, name: str, spent: Spent, steps: int, seconds: float | None = None) -> str:
         forward, backward = spent.forward / steps * 1e3, spent.backward / steps * 1e3
@@ -167,13 +174,6 @@ class Profile:
 
 
 running: Profile | None = None
-
-
-def shaped_row(name: str, shown: str, shaped: Shaped) -> str:
-    """A line of the table of shapes."""
-    parameters, operations = sum(shaped.parameters.values()), shaped.operations / 1e6
-    numbers = f"{shaped.calls:>7,}{f'{parameters:,}' if parameters else '':>12}"
-    return f"{name:<30}{shown:<48}{numbers}{f'{operations:,.2f}' if operations else '':>10}".rstrip()
 
 
 def size(shape: Shape) -> str:

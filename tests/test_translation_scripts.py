@@ -27,6 +27,7 @@ from tinygrad_lite.cli.options import build
 from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint, mean_weights
 from tinygrad_lite.training.run_folder import RunFolder
+from tinygrad_lite.training.setup import warn_of_unknown
 
 pytestmark = pytest.mark.usefixtures("workplace")
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 64, "batch_tokens": 200, "toy_size": 300}
@@ -109,12 +110,14 @@ def test_words_and_marked_ends_are_trained_translated_and_scored(kind, vocab_siz
         assert "BLEU = " in capsys.readouterr().out
 
 
-def test_an_unknown_word_does_not_join_the_next_sentence():
+def test_an_unknown_word_does_not_join_the_next_sentence(capsys):
     """The pairs of `reverse` are words of ten letters, none of which a tokenizer of another text knows."""
     other = WordTokenizer(["x"], (*SPECIALS, "<unk>"))
     task = TranslationTask(build(Seq2SeqOptions, ("", {"dataset": "reverse", "toy_size": 50})), other)
     assert task.unknown() == Counter(word for pair in task.corpus.train for word in pair)
     assert task.share_unknown() == 1
+    warn_of_unknown(task)
+    assert f"warning: {2 * len(task.corpus.train)} words of the text are unknown" in capsys.readouterr().err
 
 
 def test_a_run_can_start_from_another_run():

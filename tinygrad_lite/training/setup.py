@@ -29,6 +29,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, family_in, load_checkpoint
 from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family
 from tinygrad_lite.training.options import TrainOptions
@@ -284,14 +285,15 @@ def number_of_workers(options: TrainOptions) -> int:
 
 
 def warn_of_unknown(task: Task) -> None:
-    """Warn of characters of the text that the tokenizer of the weights does not have."""
+    """Warn of characters or words of the text that the tokenizer of the weights does not have."""
     counts = task.unknown()
     if not counts:
         return
     often = sorted(counts, key=lambda character: (-counts[character], character))
     named = ", ".join(f"{character!r} {counts[character]:,}" for character in often[:10])
     more = f" and {len(often) - 10} more" if len(often) > 10 else ""
+    what = "words" if task.tokenizer.kind == WordTokenizer.kind else "characters"
     say(
-        f"warning: {sum(counts.values()):,} characters of the text are unknown to the tokenizer of these weights, "
+        f"warning: {sum(counts.values()):,} {what} of the text are unknown to the tokenizer of these weights, "
         f"which cannot tell them apart: {named}{more}"
     )

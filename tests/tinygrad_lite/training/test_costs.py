@@ -130,6 +130,15 @@ def test_a_run_has_its_energy_too(capsys):
     assert re.search(r"energy +\S+ kWh at 40 W\n", capsys.readouterr().err)
 
 
+def test_the_sizes_are_listed_apart_from_the_presets(capsys):
+    with pytest.raises(SystemExit):
+        train.main(["--help"])
+    presets, sizes = capsys.readouterr().out.split("\npresets:")[1].split("\nsizes, for --dry_run only:\n")
+    for name, size in SIZES.items():
+        assert f"  {name:<16} {size.about}\n" in sizes
+        assert f"  {name} " not in presets
+
+
 @pytest.mark.parametrize("words", [["gpt3"], ["--watts", "10"], ["goethe-char", "--flops_per_second", "1e12"]])
 def test_what_only_estimates_use_needs_a_dry_run(words):
     with pytest.raises(OptionError, match=r"only for estimates of the cost: add --dry_run$"):

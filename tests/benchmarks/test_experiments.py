@@ -13,6 +13,7 @@ from tests.tiny_runs import arguments, rows, run_training
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.training.setup import read_setup
 
+OURS = experiments.EXPERIMENTS  # the fixture `place` below is also conftest's, so all tests of this file have another
 TINY = " ".join(arguments(out_dir=None, max_iters=2, text="text.txt"))
 FILE = f"""# tiny runs
 seeds = "1,2"
@@ -29,7 +30,7 @@ seeds = "7"
 
 
 @pytest.fixture
-def lab(workplace, monkeypatch):
+def place(workplace, monkeypatch):
     """Folders for an experiment `tiny` and its results; the code is at the commit "abc"."""
     monkeypatch.setattr(experiments, "EXPERIMENTS", workplace)
     monkeypatch.setattr(experiments, "RESULTS", workplace / "results")
@@ -52,9 +53,9 @@ def in_this_process(monkeypatch):
     return made
 
 
-def test_a_real_run_becomes_a_row(lab, capfd):
+def test_a_real_run_becomes_a_row(place, capfd):
     assert experiments.main(["tiny", "--only", "fast"]) == 0
-    (row,) = read_rows(lab / "results" / "tiny.csv")
+    (row,) = read_rows(place / "results" / "tiny.csv")
     assert (row["name"], row["seed"], row["commit"], row["steps"]) == ("fast", "7", "abc", "2")
     folder = run_training(max_iters=2, learning_rate=0.1, seed=7, eval_iters=0, eval_interval=1)
     found = rows(folder)
@@ -65,17 +66,17 @@ def test_a_real_run_becomes_a_row(lab, capfd):
     assert row["best_step"] in ("0", "2")
     assert row["checkpoint"] == "best"
     assert float(row["seconds"]) > 0
-    assert sorted(path.name for path in lab.iterdir()) == ["results", "run", "text.txt", "tiny.toml"]
+    assert sorted(path.name for path in place.iterdir()) == ["results", "run", "text.txt", "tiny.toml"]
     out, err = capfd.readouterr()
     assert out == ""
     assert "run 1 of 1: fast, seed 7" in err
 
 
-def test_only_what_is_missing_is_run(lab, in_this_process, capsys):
+def test_only_what_is_missing_is_run(place, in_this_process, capsys):
     experiments.main(["tiny", "--seeds", "1", "--out_dir", "kept"])
     assert in_this_process == [("one", 1), ("fast", 1)]
-    assert {path.name for path in (lab / "kept").iterdir()} == {"one-1", "fast-1"}
-    assert (lab / "kept" / "one-1" / "best.safetensors").exists()
+    assert {path.name for path in (place / "kept").iterdir()} == {"one-1", "fast-1"}
+    assert (place / "kept" / "one-1" / "best.safetensors").exists()
     experiments.main(["tiny"])  # the settings in turn, seed by seed
     assert in_this_process[2:] == [("fast", 7), ("one", 2)]
     experiments.main(["tiny"])
@@ -87,11 +88,11 @@ def test_only_what_is_missing_is_run(lab, in_this_process, capsys):
         ("done", "2"),
         ("missing", "3"),
     ]
-    with open(lab / "results" / "tiny.csv", encoding="utf-8", newline="") as file:
+    with open(place / "results" / "tiny.csv", encoding="utf-8", newline="") as file:
         assert tuple(next(csv.reader(file))) == COLUMNS
 
 
-def test_a_run_that_fails_or_is_stopped_has_no_row_and_leaves_nothing(lab, monkeypatch):
+def test_a_run_that_fails_or_is_stopped_has_no_row_and_leaves_nothing(place, monkeypatch):
     monkeypatch.setattr(experiments, "train_one", lambda run: run.seed)
     with pytest.raises(UserError, match=r"^2 of 2 runs failed: one, seed 1 \(status 1\); one, seed 2 \(status 2\)$"):
         experiments.main(["tiny", "--only", "one", "--out_dir", "kept"])
@@ -103,11 +104,11 @@ def test_a_run_that_fails_or_is_stopped_has_no_row_and_leaves_nothing(lab, monke
     monkeypatch.setattr(experiments, "train_one", stopped)
     with pytest.raises(KeyboardInterrupt):
         experiments.main(["tiny", "--out_dir", "kept"])
-    assert list((lab / "kept").iterdir()) == []
-    assert not (lab / "results").exists()
+    assert list((place / "kept").iterdir()) == []
+    assert not (place / "results").exists()
 
 
-def test_the_child_ends_with_its_parent(lab, monkeypatch):
+def test_the_child_ends_with_its_parent(place, monkeypatch):
     children = []
 
     class Child:
@@ -134,12 +135,12 @@ def test_the_child_ends_with_its_parent(lab, monkeypatch):
     assert children[0][1:] == ["wait", "terminate", "wait"]
 
 
-def test_code_that_changes_during_a_run_gives_no_row(lab, in_this_process, monkeypatch):
+def test_code_that_changes_during_a_run_gives_no_row(place, in_this_process, monkeypatch):
     commits = iter(["abc", "abc", "def"])
     monkeypatch.setattr(experiments, "code_commit", lambda: next(commits))
     with pytest.raises(UserError, match="the code was changed while it trained"):
         experiments.main(["tiny", "--only", "fast"])
-    assert read_rows(lab / "results" / "tiny.csv") == []
+    assert read_rows(place / "results" / "tiny.csv") == []
 
 
 def test_seconds_are_those_of_the_steps():
@@ -151,15 +152,15 @@ def test_seconds_are_those_of_the_steps():
     assert training_seconds(logged, Task()) == (100 + 200) / 100 + 300 / 50
 
 
-def results(lab, *rows):
+def results(place, *rows):
     """Write a file of results."""
     row = dict.fromkeys(COLUMNS, "") | {"options": "a --b", "commit": "abc", "workers": "2"}
-    experiments.write_rows(lab / "results" / "tiny.csv", [row | each for each in rows])
+    experiments.write_rows(place / "results" / "tiny.csv", [row | each for each in rows])
 
 
-def test_the_table_has_mean_and_spread_over_the_seeds(lab, capsys):
+def test_the_table_has_mean_and_spread_over_the_seeds(place, capsys):
     one = [{"name": "one", "bits_per_char": text, "seconds": "60.0"} for text in ("2.10", "2.20", "2.30")]
-    results(lab, {"name": "fast", "bits_per_char": "3"}, {"name": "gone", "bits_per_char": "4"}, *one)
+    results(place, {"name": "fast", "bits_per_char": "3"}, {"name": "gone", "bits_per_char": "4"}, *one)
     assert experiments.main(["tiny", "--table"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].startswith("| one | 3 | 2.200 ± 0.100 |  |")  # in the order of the experiment's file
@@ -170,16 +171,16 @@ def test_the_table_has_mean_and_spread_over_the_seeds(lab, capsys):
     assert "| one |" not in capsys.readouterr().out
 
 
-def test_the_plot_shows_every_setting(lab):
+def test_the_plot_shows_every_setting(place):
     pytest.importorskip("matplotlib")
-    results(lab, {"name": "fast", "bits_per_char": "3"}, {"name": "one", "bits_per_char": "4"})
+    results(place, {"name": "fast", "bits_per_char": "3"}, {"name": "one", "bits_per_char": "4"})
     assert experiments.main(["tiny", "--plot", "tiny.svg", "--baseline", "one"]) == 0
-    plot = (lab / "tiny.svg").read_text(encoding="utf-8")
+    plot = (place / "tiny.svg").read_text(encoding="utf-8")
     assert plot.index(">one<") < plot.index(">fast<")
     assert ">bits per character<" in plot
-    results(lab, {"name": "fast", "val_loss": "3"})
+    results(place, {"name": "fast", "val_loss": "3"})
     assert experiments.main(["tiny", "--plot", "tiny.svg"]) == 0
-    assert ">validation loss, nats per token<" in (lab / "tiny.svg").read_text(encoding="utf-8")
+    assert ">validation loss, nats per token<" in (place / "tiny.svg").read_text(encoding="utf-8")
     with pytest.raises(OptionError, match="--baseline one: there are runs of fast"):
         experiments.main(["tiny", "--plot", "tiny.svg", "--baseline", "one"])
     with pytest.raises(OptionError, match=r"--plot tiny\.txt: must end with one of \.svg"):
@@ -198,14 +199,14 @@ def test_the_plot_shows_every_setting(lab):
         (("--learning_rate 0.1", "'"), "setting fast: No closing quotation"),
     ],
 )
-def test_a_wrong_file_is_refused_before_anything_is_run(lab, in_this_process, change, sentence):
-    (lab / "tiny.toml").write_text(FILE.replace(*change), encoding="utf-8")
+def test_a_wrong_file_is_refused_before_anything_is_run(place, in_this_process, change, sentence):
+    (place / "tiny.toml").write_text(FILE.replace(*change), encoding="utf-8")
     with pytest.raises(OptionError, match=sentence):
         experiments.main(["tiny"])
     assert in_this_process == []
 
 
-def test_wrong_names_and_files_are_one_sentence(lab):
+def test_wrong_names_and_files_are_one_sentence(place):
     with pytest.raises(OptionError, match="no experiment tinny: did you mean tiny"):
         experiments.main(["tinny"])
     with pytest.raises(OptionError, match="name an experiment"):
@@ -214,13 +215,13 @@ def test_wrong_names_and_files_are_one_sentence(lab):
         experiments.main(["tiny", "--only", "fst"])
     with pytest.raises(OptionError, match="write whole numbers"):
         read_seeds("1,,2")
-    (lab / "results").mkdir()
-    (lab / "results" / "tiny.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    (place / "results").mkdir()
+    (place / "results" / "tiny.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(UserError, match="has other columns"):
         experiments.main(["tiny", "--table"])
 
 
-def test_lists_go_to_stdout(lab, capsys):
+def test_lists_go_to_stdout(place, capsys):
     assert experiments.main(["--list"]) == 0
     assert experiments.main(["tiny", "--list", "--only", "fast"]) == 0
     out = capsys.readouterr().out
@@ -233,14 +234,16 @@ def test_the_commit_is_that_of_the_code():
     assert re.fullmatch(r"[0-9a-f]{7,}( dirty)?|unknown", code_commit())
 
 
-def test_the_experiments_here_can_be_planned():
+def test_the_experiments_here_can_be_planned(monkeypatch):
+    monkeypatch.setattr(experiments, "EXPERIMENTS", OURS)
+    assert "tokenizers" in experiments.list_presets(OURS)
     for name in experiments.list_presets(experiments.EXPERIMENTS):
         assert experiments.main([name, "--dry_run"]) == 0
 
 
 def test_the_tokenizers_are_compared_at_equal_compute():
     """The operations of all matrix products of each training agree within 1 %, and with the formula in the file."""
-    file, products = experiments.EXPERIMENTS / "tokenizers.toml", {}
+    file, products = OURS / "tokenizers.toml", {}
     for setting in experiments.read_settings(file, experiments.ExperimentOptions()):
         options = read_setup([*setting.options.split(), "--overwrite"], train.SPECS).options
         vocab_size = {"char": 84, "byte": 256}.get(options.tokenizer, options.vocab_size)  # the 83 of goethe and <unk>

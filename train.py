@@ -31,7 +31,8 @@ from tinygrad_lite.device import device_of, random_key
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training.estimate import dry_run, is_shortage, too_little_to_train
+from tinygrad_lite.training.costs import dry_run
+from tinygrad_lite.training.estimate import is_shortage, too_little_to_train
 from tinygrad_lite.training.log import RunLog
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.options import TrainOptions
@@ -174,11 +175,13 @@ def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) 
 def profile(
     options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
 ) -> tuple[float, str]:
-    """Time the operations of a training step; returns its seconds, and a table of the operations in process 0."""
-    train(replace(options, max_iters=1), task, model, optimizer, comm)  # only warms up
+    """Time the operations of a training step; returns its seconds, and tables of the operations in process 0."""
+    with Profile() as first:  # this step warms up: only its shapes count
+        train(replace(options, max_iters=1), task, model, optimizer, comm)
     with Profile(device_of(optimizer.values.data).synchronize) as measured:
         train(replace(options, max_iters=1 + PROFILED), task, model, optimizer, comm)
-    return max(comm.gather(measured.seconds)) / PROFILED, measured.table(PROFILED)
+    tables = f"{measured.table(PROFILED)}\n\n{first.shapes()}"
+    return max(comm.gather(measured.seconds)) / PROFILED, tables
 
 
 def measure(

@@ -146,6 +146,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     )
 
     BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
+    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
     FILES: ClassVar[tuple[str, ...]] = ("text",)  # options that are paths, which no checkpoint holds
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {

@@ -42,6 +42,8 @@ class Seq2SeqConfig(ModelConfig):
         + ("norm_first", "activation", "positions", "dropout", "label_smoothing")
     )
 
+    CACHES: ClassVar[int] = 2  # of a layer: for its own positions, and for those of the source
+
     def activations(self, batch_tokens: int) -> int:
         """An estimate of the numbers that a training micro-step keeps for its backward pass.
 

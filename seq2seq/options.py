@@ -14,7 +14,7 @@ from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 
 DATASETS = (*PARALLEL_CORPORA, *TOYS)
-TOKENIZERS = ("bpe", "char", "byte")
+TOKENIZERS = ("bpe", "bpe-w", "word", "char", "byte")
 
 
 @dataclass
@@ -33,8 +33,15 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     swap: bool = option(False, "the opposite direction: English to German, target to source", group="data")
     held_out: int = option(1000, "pairs to hold out, at most a tenth of all", unit="pairs", low=1, group="data")
     toy_size: int = option(20_000, "pairs of a toy task", unit="pairs", low=20, high=10_000_000, group="data")
-    tokenizer: str = option("bpe", "what a token is, in both languages", choices=TOKENIZERS, group="data")
-    vocab_size: int = option(6000, "size of a learned vocabulary", unit="tokens", low=2, high=1_000_000, group="data")
+    tokenizer: str = option(
+        "bpe",
+        "what a token is, in both languages (bpe-w: with an end-of-word mark)",
+        choices=TOKENIZERS,
+        group="data",
+    )
+    vocab_size: int = option(
+        6000, "size of a learned vocabulary: bpe, bpe-w, word", unit="tokens", low=2, high=1_000_000, group="data"
+    )
 
     batch_tokens: int = option(2500, "size of a micro-step, with padding", unit="tokens", low=8, group="training")
     beta2: float = option(0.98, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
@@ -43,6 +50,8 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     translations: int = option(3, "translations to show at each evaluation", low=0, group="evaluation")
 
     BATCH: ClassVar[str] = "batch_tokens"  # the option for the size of a batch
+    # The tokens for which flops_per_token counts, and their name.
+    COUNTED: ClassVar[tuple[int, str]] = (2, "source and target token")
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
+from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.model_spec import ModelSpec, Report, Trained, read_trained
 
 TOO_HIGH = 0.9  # as a share of the loss of guessing: above it, nothing is translated
@@ -57,15 +60,26 @@ class TranslationTask:
         if self.too_long:
             reasons.append(f"{self.too_long:,} with more than {self.options.block_size} tokens")
         left_out = f"; left out: {', '.join(reasons)}" if reasons else ""
+        unknown = self.share_unknown()
+        lost = f" ({unknown:.1%} of those held out are {UNKNOWN})" if unknown else ""
         return (
             f"{self.corpus.name}: {len(data.train):,} pairs to learn from, {len(data.held_out):,} held out{left_out}; "
-            f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens; "
+            f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens{lost}; "
             f"{data.padding():.1%} of the batches is padding; an epoch is {data.epoch_steps:,} steps"
         )
 
+    def share_unknown(self) -> float:
+        """The share of the tokens of the held-out pairs that are <unk>."""
+        tokens = [token for source, target in self.data.held_out for token in (*source, *target[1:-1])]
+        return tokens.count(self.tokenizer.specials.get(UNKNOWN, -1)) / max(1, len(tokens))
+
     def unknown(self) -> dict[str, int]:
-        """The characters that the tokenizer does not know."""
-        return self.tokenizer.unknown("".join(part for pair in self.corpus.train for part in pair))
+        """The characters or words that the tokenizer does not know."""
+        counts: Counter[str] = Counter()
+        for pair in self.corpus.train:
+            for sentence in pair:  # one by one: the last word of a sentence and the first of the next are two
+                counts.update(self.tokenizer.unknown(sentence))
+        return counts
 
     def target_tokens(self, step: int) -> int:
         """The number of target tokens of an update."""
@@ -102,11 +116,16 @@ class TranslationTask:
 
 def learn_tokenizer(options: Seq2SeqOptions, pairs: list[tuple[str, str]]) -> Tokenizer:
     """One tokenizer for both languages, learned from the sentences of both."""
-    if options.tokenizer == "byte":
-        return ByteTokenizer(SPECIALS)
-    text = "".join(f"{source}\n{target}\n" for source, target in pairs)
-    if options.tokenizer == "char":
-        return CharTokenizer.train(text, (*SPECIALS, UNKNOWN))
+    text, with_unknown = "".join(f"{source}\n{target}\n" for source, target in pairs), (*SPECIALS, UNKNOWN)
+    match options.tokenizer:
+        case "byte":
+            return ByteTokenizer(SPECIALS)
+        case "char":
+            return CharTokenizer.train(text, with_unknown)
+        case "bpe-w":
+            return EndOfWordTokenizer.train(text, options.vocab_size, with_unknown)
+        case "word":
+            return WordTokenizer.train(text, options.vocab_size, with_unknown)
     return BPETokenizer.train(text, options.vocab_size, SPECIALS)
 
 

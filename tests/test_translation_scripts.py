@@ -1,9 +1,11 @@
 """train.py and sample.py with a translation model: the same loop, the same checkpoints, the same ways to resume."""
 
+import importlib.util
 import io
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +14,20 @@ import pytest
 import sample
 import train
 from seq2seq import evaluate
+from seq2seq.data import SPECIALS
+from seq2seq.options import Seq2SeqOptions
 from seq2seq.scores import scores
+from seq2seq.task import TranslationTask, load_trained
 from seq2seq.toys import toy_pairs
+from seq2seq.translate import text_of
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import losses, rows, same, undone
 from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.cli.options import build
+from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint, mean_weights
 from tinygrad_lite.training.run_folder import RunFolder
+from tinygrad_lite.training.setup import warn_of_unknown
 
 pytestmark = pytest.mark.usefixtures("workplace")
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 64, "batch_tokens": 200, "toy_size": 300}
@@ -70,6 +79,45 @@ def test_pairs_from_a_file_are_found_again(workplace):
     run_training(pairs="pairs.tsv", max_iters=2, tokenizer="bpe", vocab_size=300)
     assert "pairs" not in load_checkpoint(Path("run/last.safetensors")).training
     assert train.main(["reverse", "--resume", "--out_dir=run", "--max_iters=4"]) == 0
+
+
+@pytest.mark.parametrize(("kind", "vocab_size"), [("bpe-w", 60), ("word", 24)])
+def test_words_and_marked_ends_are_trained_translated_and_scored(kind, vocab_size, workplace, capsys):
+    """Pairs from a file: the loss falls, translations have the original spaces and no <unk>, a run continues."""
+    pairs = [(source, f"{target}, bitte. ") for source, target in toy_pairs("numbers", 200)]
+    (workplace / "pairs.tsv").write_text("".join(f"{a}\t{b}\n" for a, b in pairs), encoding="utf-8")
+    run = run_training(pairs="pairs.tsv", tokenizer=kind, vocab_size=vocab_size, max_iters=24, eval_interval=24)
+    validation, said = losses(run, "val_loss"), capsys.readouterr().err
+    assert validation[24] < validation[0] - 0.4
+    assert f"{kind} tokenizer with {vocab_size} tokens" in said
+    assert (" of those held out are <unk>)" in said) == (kind == "word")  # some numbers are not among 20 words
+    trained = load_trained(run.best)
+    specials = trained.tokenizer.specials
+    assert list(specials) == ["<pad>", "<bos>", "<eos>", "<unk>"]
+    assert trained.config.specials == {name: specials[name] for name in ("<pad>", "<bos>", "<eos>")}
+    known = [target.strip() for _, target in pairs if not trained.tokenizer.unknown(target)]
+    assert len(known) >= (200 if kind == "bpe-w" else 10)
+    assert [text_of(trained.tokenizer, trained.tokenizer.encode(text)) for text in known] == known
+    outputs = []
+    for more in ([], ["--beam=3"], ["--temperature=2", "--num_samples=4"]):
+        assert sample.main(["run", "--start", pairs[0][0], *more]) == 0
+        outputs += capsys.readouterr().out.splitlines()
+    assert len(outputs) == 6
+    assert not any("\ufffd" in line for line in outputs)
+    assert train.main(["reverse", "--resume", "--out_dir=run", "--max_iters=25"]) == 0
+    if importlib.util.find_spec("sacrebleu"):
+        assert evaluate.main(["run", "--beam", "2", "--max_pairs", "5"]) == 0
+        assert "BLEU = " in capsys.readouterr().out
+
+
+def test_an_unknown_word_does_not_join_the_next_sentence(capsys):
+    """The pairs of `reverse` are words of ten letters, none of which a tokenizer of another text knows."""
+    other = WordTokenizer(["x"], (*SPECIALS, "<unk>"))
+    task = TranslationTask(build(Seq2SeqOptions, ("", {"dataset": "reverse", "toy_size": 50})), other)
+    assert task.unknown() == Counter(word for pair in task.corpus.train for word in pair)
+    assert task.share_unknown() == 1
+    warn_of_unknown(task)
+    assert f"warning: {2 * len(task.corpus.train)} words of the text are unknown" in capsys.readouterr().err
 
 
 def test_a_run_can_start_from_another_run():

@@ -8,9 +8,12 @@ import pytest
 import train
 from benchmarks import experiments
 from benchmarks.experiments import COLUMNS, code_commit, read_rows, read_seeds, training_seconds
+from gpt.model import GPT
 from tests.tiny_runs import arguments, rows, run_training
 from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.training.setup import read_setup
 
+OURS = experiments.EXPERIMENTS  # the fixture `place` below is also conftest's, so all tests of this file have another
 TINY = " ".join(arguments(out_dir=None, max_iters=2, text="text.txt"))
 FILE = f"""# tiny runs
 seeds = "1,2"
@@ -242,6 +245,23 @@ def test_the_commit_is_that_of_the_code():
     assert re.fullmatch(r"[0-9a-f]{7,}( dirty)?|unknown", code_commit())
 
 
-def test_the_experiments_here_can_be_planned():
+def test_the_experiments_here_can_be_planned(monkeypatch):
+    monkeypatch.setattr(experiments, "EXPERIMENTS", OURS)
+    assert "tokenizers" in experiments.list_presets(OURS)
     for name in experiments.list_presets(experiments.EXPERIMENTS):
         assert experiments.main([name, "--dry_run"]) == 0
+
+
+def test_the_tokenizers_are_compared_at_equal_compute():
+    """The operations of all matrix products of each training agree within 1 %, and with the formula in the file."""
+    file, products = OURS / "tokenizers.toml", {}
+    for setting in experiments.read_settings(file, experiments.ExperimentOptions()):
+        options = read_setup([*setting.options.split(), "--overwrite"], train.SPECS).options
+        vocab_size = {"char": 84, "byte": 256}.get(options.tokenizer, options.vocab_size)  # the 83 of goethe and <unk>
+        per_token = GPT.blueprint(options.model_config(vocab_size)).flops_per_token()
+        assert per_token == 4_718_592 + 768 * vocab_size + 6144 * options.block_size
+        assert (options.batch_size * options.block_size, options.workers) == (1024, 1)
+        products[setting.name] = options.max_iters * 1024 * per_token
+    assert len(products) == 13
+    for name, count in products.items():
+        assert count == pytest.approx(products["BPE of 1024"], rel=0.01), name

@@ -1,9 +1,10 @@
-"""The time and memory of a training step: a table of its operations, forward and backward.
+"""The time and memory of a training step: a table of its operations, forward and backward, and one of their shapes.
 
     with Profile() as profile:
         loss = model.loss(batch)
         loss.backward()
     print(profile.table())
+    print(profile.shapes())
 
 Inside, an observer (see autograd.py) reads the clock. An operation's forward time is measured from the end of the
 previous operation, so it includes the Python code between the two; its backward time is that of its derivative. Its
@@ -12,10 +13,11 @@ memory is that of the arrays that its derivative keeps; an array that several de
 
 from __future__ import annotations
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +27,7 @@ from tinygrad_lite.device import Array
 from tinygrad_lite.tensor import Tensor
 
 MIB = 2**20
+Shape = tuple[int, ...]
 
 
 @dataclass
@@ -43,8 +46,28 @@ class Spent:
     kept: int = 0
 
 
+@dataclass
+class Shaped:
+    """The calls of an operation with the same shapes.
+
+    Attributes:
+        calls: number of calls.
+        parameters: the sizes of all parameters that they read, by id: one that several calls read counts once.
+        operations: floating-point operations of their matrix products, forward.
+    """
+
+    calls: int = 0
+    parameters: dict[int, int] = field(default_factory=dict)
+    operations: int = 0
+
+    def in_words(self) -> tuple[str, str, str]:
+        """The three numbers for a table, empty where there are none."""
+        parameters, millions = sum(self.parameters.values()), self.operations / 1e6
+        return f"{self.calls:,}", f"{parameters:,}" if parameters else "", f"{millions:,.2f}" if millions else ""
+
+
 class Profile:
-    """Inside a `with`, all operations are timed; `by_operation` has their costs.
+    """Inside a `with`, all operations are timed; `by_operation` has their costs, `by_shapes` their sizes.
 
     Args:
         synchronize: waits until the device has finished; otherwise only the launch of its work would be timed.
@@ -53,6 +76,7 @@ class Profile:
     def __init__(self, synchronize: Callable[[], None] = lambda: None) -> None:
         self.synchronize = synchronize
         self.by_operation: dict[str, Spent] = defaultdict(Spent)
+        self.by_shapes: dict[tuple[str, tuple[Shape, ...], Shape], Shaped] = defaultdict(Shaped)
         self.seconds = 0.0  # inside the `with`, in total
         self._known: set[int] = set()  # arrays that are already counted, and weights, which are not
 
@@ -82,6 +106,14 @@ class Profile:
                     self._known.add(id(owner(array)))
                     self.by_operation[result.op].kept += array.nbytes
         self.note(result.op)
+        parameters = {id(tensor): tensor.numel() for tensor in inputs if tensor._is_parameter}
+        if parameters or not is_view:
+            shapes = tuple(tensor.shape for tensor in inputs)
+            shaped = self.by_shapes[result.op, shapes, result.shape]
+            shaped.calls += 1
+            shaped.parameters |= parameters
+            shaped.operations += products(result.op, shapes, result.shape)
+        self._last = time.perf_counter()  # this bookkeeping is not part of the next operation
 
     def before_backward(self, node: Node) -> None:
         """The derivative of an operation is about to be computed."""
@@ -114,6 +146,25 @@ class Profile:
         lines += [self._row("everything else", rest, steps), self._row("together", total, steps, self.seconds)]
         return "\n".join(lines)
 
+    def shapes(self) -> str:
+        """The operations by the shapes of what they read and make, in the order of their first calls.
+
+        With the number of calls, of the parameters among what they read, and of the floating-point operations of
+        their matrix products, in millions (forward; backward they are twice as many). Views, which cost nothing, are
+        left out unless they are of a parameter.
+        """
+        rows, total = [("operation", "reads -> makes", "calls", "parameters", "MFLOP")], Shaped()
+        for (name, inputs, result), shaped in self.by_shapes.items():
+            rows.append((name, f"{' '.join(map(size, inputs))} -> {size(result)}", *shaped.in_words()))
+            total.calls += shaped.calls
+            total.parameters |= shaped.parameters
+            total.operations += shaped.operations
+        rows.append(("together", "", *total.in_words()))
+        widths = [2 + max(map(len, column)) for column in zip(*rows, strict=True)]
+        aligned = ("<", "<", ">", ">", ">")
+        lines = (map("{:{}{}}".format, row, aligned, widths) for row in rows)
+        return "\n".join("".join(line).rstrip() for line in lines)
+
     def _row(self, name: str, spent: Spent, steps: int, seconds: float | None = None) -> str:
         forward, backward = spent.forward / steps * 1e3, spent.backward / steps * 1e3
         share = (spent.forward + spent.backward if seconds is None else seconds) / self.seconds
@@ -123,6 +174,32 @@ class Profile:
 
 
 running: Profile | None = None
+
+
+def size(shape: Shape) -> str:
+    """A shape in a table.
+
+    >>> size((8, 128, 384)), size(())
+    ('8x128x384', '1')
+    """
+    return "x".join(map(str, shape)) or "1"
+
+
+def products(operation: str, inputs: Sequence[Shape], result: Shape) -> int:
+    """The floating-point operations of the matrix products in an operation, forward; 0 if it has none.
+
+    Each number of a product is a sum of n products: n multiplications and about as many additions. Attention has two
+    products, the scores Q K^T and their weights times V; what causality leaves out is counted all the same.
+
+    >>> products("linear", [(8, 16), (32, 16)], (8, 32))
+    8192
+    """
+    if operation in ("linear", "matmul"):
+        return 2 * math.prod(result) * inputs[0][-1]
+    if operation == "scaled_dot_product_attention":
+        (*rows, width), keys = inputs[0], inputs[1][-2]
+        return 4 * math.prod(rows) * width * keys
+    return 0
 
 
 def owner(array: Array) -> Array:

@@ -9,6 +9,7 @@ and is measured on the last tenth, which it has not seen:
 
 - characters per token: a model's time per character, and how much text fits into its context, depend on it;
 - unknown: the share of the characters that become <unk> (with a word, all of its characters are lost);
+- to restore: what the tokens leave out, in bits per character of the text, in a simple code (`bits_to_restore`);
 - seconds to learn the vocabulary, and megabytes (10^6 bytes of UTF-8) per second to turn text into tokens.
 
 For `bpe-w`, which reduces white space to one space after each word, the characters of the original text are counted.
@@ -17,11 +18,15 @@ otherwise (or if the environment variable NO_COLOR is set) with | between the to
 and other characters that cannot be printed, or parts of characters, as \\x and their code.
 
 This table alone does not show which is best: fewer tokens mean fewer steps, but each step is a choice among more
-tokens. A model's loss in bits per character (`gpt/data.py`) does, since it is comparable across tokenizers.
+tokens. A model's loss in bits per character (`gpt/data.py`) does, since it is comparable across tokenizers, once the
+bits to restore the text are added: predicting <unk> is easy, and says nothing about the word.
 """
 
+import math
+import re
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from tinygrad_lite.cli.command_line import parse_command_line
@@ -45,6 +50,8 @@ LEARN: dict[str, Callable[[str, int], Tokenizer]] = {
     WordTokenizer.kind: WordTokenizer.train,
 }
 
+CODE_POINT = 21  # bits that name any character of Unicode
+
 # Black on cyan and black on yellow: setting both colours keeps the text readable whatever the terminal's own are.
 COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
 
@@ -63,6 +70,7 @@ class Measured:
 
     Attributes:
         characters_per_token, unknown: on held-out text; unknown is a share of its characters.
+        to_restore: bits per character that the tokens leave out.
         seconds: to learn the vocabulary.
         speed: of encoding the held-out text, in 10^6 bytes per second.
     """
@@ -70,6 +78,7 @@ class Measured:
     tokenizer: Tokenizer
     characters_per_token: float
     unknown: float
+    to_restore: float
     seconds: float
     speed: float
 
@@ -89,9 +98,47 @@ def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Measured:
         tokenizer=tokenizer,
         characters_per_token=len(held_out) / len(ids),
         unknown=lost / len(held_out),
+        to_restore=bits_to_restore(tokenizer, text, held_out),
         seconds=learned - began,
         speed=len(to_utf8(held_out)) / 1e6 / max(encoded - learned, 1e-9),  # the clock may be too coarse to measure it
     )
+
+
+def bits_to_restore(tokenizer: Tokenizer, text: str, held_out: str) -> float:
+    """The bits per character that would restore a text from its tokens, where these do not determine it.
+
+    An unknown piece is spelled: its letters and a mark for its end, each in -log2 of its share among those of the
+    unknown pieces in the text from which the tokenizer learned. With `bpe-w`, the white space after each word takes
+    -log2 of its share there. What does not occur there takes a place among them that is kept free, and 21 bits for each
+    character. A better code, such as a model of letters, would need fewer bits.
+    """
+    bits = 0.0
+    spelled = shares(letters(tokenizer.unknown(text)))
+    for letter, count in letters(tokenizer.unknown(held_out)).items():
+        bits += count * spelled(letter)
+    if tokenizer.kind == EndOfWordTokenizer.kind:
+        spaced = shares(Counter(re.findall(r"\s+", text)))
+        bits += sum(map(spaced, re.findall(r"\s+", held_out)))
+    return bits / len(held_out)
+
+
+def letters(pieces: Mapping[str, int]) -> Counter[str]:
+    """The letters of pieces that occur N times each, with an empty string for the end of each.
+
+    >>> letters({"ab": 2, "b": 1})
+    Counter({'b': 3, '': 3, 'a': 2})
+    """
+    counts: Counter[str] = Counter()
+    for piece, count in pieces.items():
+        for letter in (*piece, ""):
+            counts[letter] += count
+    return counts
+
+
+def shares(counts: Counter[str]) -> Callable[[str], float]:
+    """The bits of each symbol in a code by these frequencies, with one place kept for all that is not among them."""
+    total = counts.total() + 1
+    return lambda symbol: math.log2(total / (counts[symbol] or 1)) + (0 if counts[symbol] else CODE_POINT * len(symbol))
 
 
 def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
@@ -130,14 +177,14 @@ def main(argv: list[str]) -> int:
         raise OptionError("name a text: python -m tinygrad_lite.tokenizers.compare FILE")
     text, held_out = split(read_corpus(parsed.positional))
 
-    print("tokenizer  vocabulary  characters per token  unknown  learned in      encodes")
+    print("tokenizer  vocabulary  characters per token  unknown  to restore  learned in      encodes")
     tokenizers = []
     for kind in LEARN:
         row = measure(kind, text, held_out, options.vocab_size)
         tokenizers.append(row.tokenizer)
         print(
             f"{kind:<9} {row.tokenizer.vocab_size:>11,} {row.characters_per_token:>21.2f} {row.unknown:>8.2%} "
-            f"{row.seconds:>9.2f} s {row.speed:>7.1f} MB/s",
+            f"{row.to_restore:>6.2f} bits {row.seconds:>9.2f} s {row.speed:>7.1f} MB/s",
             flush=True,
         )
     if options.sample:

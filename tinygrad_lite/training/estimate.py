@@ -1,23 +1,20 @@
-"""Estimates of a run's memory and time: before it starts (--dry_run), and in the error when memory runs out."""
+"""The size of a run, and the error when memory runs out. (`costs.py` prints what a run costs before it starts.)"""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
-from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import TooLittleMemory
 from tinygrad_lite.device import get_device
-from tinygrad_lite.training.model_spec import Task, Trained
-from tinygrad_lite.training.run_folder import matmul_rate
+from tinygrad_lite.nn import Module
+from tinygrad_lite.training.model_config import ModelConfig
+from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.training.setup import RunSetup
-from tinygrad_lite.training.workers import Program, start_processes
 
 FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # messages of CUDA's libraries
 # Messages of CuPy and NumPy: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".
 ASKED_FOR = re.compile(r"allocating ([\d,]+) bytes|allocate ([\d.]+) (bytes|[KMGTPE]iB)")
-TOO_LONG = 20.0  # seconds; a step that takes longer is not measured
 
 
 @dataclass(frozen=True)
@@ -31,6 +28,7 @@ class Size:
         activations: estimate of the bytes that a micro-step keeps for its backward pass.
         tokens: number of tokens of a training step, and its factors.
         products: floating-point operations of a step's matrix products.
+        model: the model with shapes only.
     """
 
     about: str
@@ -39,6 +37,7 @@ class Size:
     activations: int
     tokens: tuple[int, str]
     products: int
+    model: Module
 
 
 def size_of(setup: RunSetup) -> Size:
@@ -61,79 +60,13 @@ def size_of(setup: RunSetup) -> Size:
     kept = (1 + workers + moments[0]) * parameters * bytes_each, f"weights, {gradients} and {moments[1]}"
     numbers, tokens, factors = options.sizes(config)
     activations = numbers * (2 if options.dtype == "bfloat16" else bytes_each)
-    return Size(about, parameters, kept, activations, (tokens, factors), tokens * model.flops_per_token())
+    products = tokens // options.COUNTED[0] * model.flops_per_token()
+    return Size(about, parameters, kept, activations, (tokens, factors), products, model)
 
 
-def dry_run(setup: RunSetup, measure: Program) -> int:
-    """Print a run's parameters, memory, tokens per step, schedule and time. Fetches nothing and writes nothing."""
-    task = setup.make_task() if setup.options.is_at_hand() else None
-    options, size = setup.options, size_of(setup)
-    (kept, what), (tokens, factors), mib = size.kept, size.tokens, 1 / 2**20
-    say(f"parameters       {size.parameters:,}{size.about}")
-    say(f"memory           {kept * mib:,.0f} MiB {what}")
-    say(f"                 {size.activations * mib:,.0f} MiB activations of one micro-step, about")
-    say(f"tokens per step  {tokens:,} = {factors}")
-    say(f"matrix products  {size.products / 1e9:,.1f} GFLOP per step")
-    say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
-    say("learning rate    step: rate")
-    for step in sorted({0, options.warmup_iters, *(options.max_iters * i // 4 for i in range(5))}):
-        say(f"{step:>19,}: {options.learning_rate_at(step):.3g}")
-    say(f"time             {time_of(setup, task, size, measure)}")
-    return 0
-
-
-def time_of(setup: RunSetup, task: Task | None, size: Size, measure: Program) -> str:
-    """The time of a run in words: measured in a few steps, or else a lower bound.
-
-    Args:
-        task: None if the text is not on this computer.
-        measure: a program that makes a few steps and returns the seconds of a step and of an evaluation.
-    """
-    options = setup.options
-    steps = options.max_iters - (setup.checkpoint.step if setup.checkpoint else 0)
-    products = size.products / matmul_rate(options.device, options.dtype)
-    free, reason = free_memory(options.device), ""
-    if task is None:
-        reason = f"{options.dataset} is not in the cache yet"
-    elif products > TOO_LONG:
-        reason = f"a step takes {duration(products)} or more"
-    elif free and size.kept[0] + size.activations > free:
-        reason = f"only {amount(free)} of memory is free"
-    if reason:
-        return f"at least {duration(steps * products)} for the matrix products alone; not measured, because {reason}"
-    model = setup.make_model(task.tokenizer)
-    optimizer = options.make_optimizer(model)
-    with start_processes(measure, options, task, model, optimizer) as comm:
-        step, evaluation = measure(options, task, model, optimizer, comm)
-    evaluations = 1 + -(-steps // options.eval_interval)
-    return (
-        f"about {duration(steps * step + evaluations * evaluation)}: {steps:,} steps of {step * 1e3:,.0f} ms and "
-        f"{evaluations:,} evaluations of {duration(evaluation)}, plus samples and checkpoints"
-    )
-
-
-def duration(seconds: float) -> str:
-    """A time in a suitable unit.
-
-    >>> duration(0.4), duration(99), duration(9000), duration(1e6)
-    ('0.4 s', '99 s', '2.5 h', '11.6 days')
-    """
-    for unit, length in (("days", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.1f} {unit}"
-    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
-
-
-def free_memory(device: str) -> int | None:
-    """The free memory of a device in bytes; None if unknown."""
-    if room := get_device(device).memory():
-        return room[0]
-    try:  # Linux
-        facts = Path("/proc/meminfo").read_text(encoding="ascii")
-    except OSError:
-        return None
-    found = re.search(r"^MemAvailable: +(\d+) kB$", facts, re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+def cache_bytes(config: ModelConfig, bytes_each: int) -> int:
+    """The memory of the keys and values of a whole context, for one text."""
+    return 2 * config.CACHES * config.n_layer * config.block_size * config.cached_width * bytes_each
 
 
 # --- when memory runs out ---------------------------------------------------------------------------------------
@@ -169,7 +102,7 @@ def too_little_to_sample(trained: Trained, device: str, beam: int, error: Except
     """The error for sampling: the memory that it needs, and the options of sample.py that reduce it."""
     config, arrays = trained.config, list(trained.weights.values())
     weights = sum(array.nbytes for array in arrays)
-    cache = 2 * config.n_layer * config.block_size * config.cached_width * arrays[0].itemsize
+    cache = cache_bytes(config, arrays[0].itemsize)
     advice = ["a smaller --beam"] if beam else []
     advice += ["a shorter prompt", "--use_cache=False, which is slow"]
     advice += ["--device cpu"] if device == "cuda" else ["a smaller model"]

@@ -34,9 +34,11 @@ class ModelConfig:
     Attributes:
         ALWAYS: the settings in every checkpoint since version 0.1.0. Any other one may be missing, and then has its
             default: so the default of a new setting must be what models did before it existed.
+        CACHES: key-value caches of a layer.
     """
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset()
+    CACHES: ClassVar[int] = 1
     n_kv_head = head_dim = None  # unless a model has these settings
 
     @classmethod

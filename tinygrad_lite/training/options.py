@@ -71,7 +71,8 @@ DATA_NAMES = "data data_path data_dir data_file file files filename input input_
 
 # These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them. (Nor the
 # paths in `FILES`.)
-NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "profile", "stop_on_disk_error"}
+NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "watts", "flops_per_second", "profile"}
+NOT_SAVED |= {"stop_on_disk_error"}
 
 
 @dataclass
@@ -90,7 +91,11 @@ class TrainOptions:
         group="run",
     )
     overwrite: bool = option(False, "start again in a folder that already holds a run", group="run")
-    dry_run: bool = option(False, "print parameters, memory, tokens per step, schedule and time, and stop", group="run")
+    dry_run: bool = option(False, "print parameters, memory, operations, schedule and time, and stop", group="run")
+    watts: float = option(0.0, "power for --dry_run to calculate energy with; 0: none", unit="W", low=0.0, group="run")
+    flops_per_second: float = option(
+        0.0, "rate for --dry_run to calculate with, as 9.5e12; 0: that of this machine", low=0.0, group="run"
+    )
     profile: bool = option(False, "print the cost of each operation of a step, and stop", group="run")
     seed: int = option(1337, "random seed", low=0, group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")

@@ -29,11 +29,13 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, family_in, load_checkpoint
 from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, resumed_options
 from tinygrad_lite.training.run_folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores
+from tinygrad_lite.training.sizes import SIZES, NamedSize
 
 PRESETS = Path(__file__).parents[2] / "presets"
 COMMON = ("text", "pairs", "max_iters", "resume")  # what --help shows first
@@ -48,6 +50,7 @@ class RunSetup:
         checkpoint: the last state of the run that is resumed; None for a new run.
         trained: the weights with which a new run starts; None for random weights.
         vocab_size: size of the vocabulary, once the text has been read.
+        named: the model of `sizes.py` whose cost is asked for; None for a preset.
     """
 
     family: ModelSpec
@@ -56,6 +59,7 @@ class RunSetup:
     checkpoint: Checkpoint | None = None
     trained: Trained | None = None
     vocab_size: int | None = None
+    named: NamedSize | None = None
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -119,7 +123,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
 
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
-    presets = list_presets(PRESETS)
+    presets, sizes = list_presets(PRESETS), {name: size.about for name, size in SIZES.items()}
     family = choose_family(argv, presets, families)
     hints, explained = options_elsewhere(family, families)
     parsed = parse_command_line(
@@ -131,14 +135,14 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         positional="preset",
         about_positional=f"one of the presets below (default {family.preset})",
         common=COMMON,
-        epilog="\n".join(["presets:", *(f"  {name:<16} {about}" for name, about in presets.items()), "", *explained]),
+        epilog="\n".join([*listed("presets", presets), *listed("sizes, for --dry_run only", sizes), *explained]),
         ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
         hints=hints | family.options.HINTS,
     )
     for note in parsed.notes:
         say(f"note: {note}")
     named, given = parsed.positional, parsed.values
-    if named and named not in presets and (os.path.exists(named) or Path(named).suffix):
+    if named and named not in {**presets, **SIZES} and (os.path.exists(named) or Path(named).suffix):
         option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
         raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(named)}")
     for other in families:
@@ -146,9 +150,12 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         if other is not family and given.get("dataset") in choices:
             command = f"python train.py {other.preset} --dataset {given['dataset']}"
             raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
-    base = read_preset(find_preset(PRESETS, named or family.preset))
+    base = settings_of(named or family.preset)
     base.pop("family", None)
     options = build(family.options, (f"preset {named or family.preset}", base), ("command line", given))
+    if not options.dry_run and (named in SIZES or {"watts", "flops_per_second"} & given.keys()):
+        what = named if named in SIZES else "--watts" if "watts" in given else "--flops_per_second"
+        raise OptionError(f"{what} is only for estimates of the cost: add --dry_run")
     origin = "resume" if options.resume else options.init_from
     if origin == "resume" and options.overwrite:
         raise OptionError("--resume continues a run and --overwrite starts it again: omit one of them")
@@ -161,7 +168,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         check_family(folder.last, checkpoint, family.name)
         setup = RunSetup(family, resumed_options(family, checkpoint, given, folder), folder, checkpoint)
     elif origin == "scratch":
-        setup = RunSetup(family, options, folder)
+        setup = RunSetup(family, options, folder, named=SIZES.get(named))
     else:
         asked = base | given if named else given  # the default preset does not count as a request
         trained = load_origin(family, origin)
@@ -176,8 +183,8 @@ def choose_family(argv: Sequence[str], presets: Collection[str], families: Seque
     """The family of the named preset, else that of the weights to start from or to resume, else the first."""
     parts = split_command_line(argv, *(family.options for family in families))
     named = next((part.text for part in parts if not part.name), None)
-    if named in presets:
-        return family_of(read_preset(PRESETS / f"{named}.toml"), families)
+    if named in presets or named in SIZES:
+        return family_of(settings_of(named), families)
     values = {part.name: part.words for part in parts}
     places = values.get("init_from", [])
     if "resume" in values or places == ["resume"]:
@@ -189,6 +196,16 @@ def choose_family(argv: Sequence[str], presets: Collection[str], families: Seque
             if family.name == held:
                 return family
     return families[0]
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    """The settings of a preset, or of a size."""
+    return dict(SIZES[name].options) if name in SIZES else read_preset(find_preset(PRESETS, name))
+
+
+def listed(title: str, described: Mapping[str, str]) -> list[str]:
+    """Lines of --help: a title, and each name with its description."""
+    return [f"{title}:", *(f"  {name:<16} {about}" for name, about in described.items()), ""]
 
 
 def options_elsewhere(family: ModelSpec, families: Sequence[ModelSpec]) -> tuple[dict[str, str], list[str]]:
@@ -266,14 +283,15 @@ def number_of_workers(options: TrainOptions) -> int:
 
 
 def warn_of_unknown(task: Task) -> None:
-    """Warn of characters of the text that the tokenizer of the weights does not have."""
+    """Warn of characters or words of the text that the tokenizer of the weights does not have."""
     counts = task.unknown()
     if not counts:
         return
     often = sorted(counts, key=lambda character: (-counts[character], character))
     named = ", ".join(f"{character!r} {counts[character]:,}" for character in often[:10])
     more = f" and {len(often) - 10} more" if len(often) > 10 else ""
+    what = "words" if task.tokenizer.kind == WordTokenizer.kind else "characters"
     say(
-        f"warning: {sum(counts.values()):,} characters of the text are unknown to the tokenizer of these weights, "
+        f"warning: {sum(counts.values()):,} {what} of the text are unknown to the tokenizer of these weights, "
         f"which cannot tell them apart: {named}{more}"
     )

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import train
+from gpt.config import GPTConfig
+from gpt.model import GPT
 from tests.places import here, is_fused
 from tests.tiny_runs import arguments
 from tinygrad_lite import Tensor
@@ -65,6 +67,27 @@ def test_the_table_adds_up():
     assert lines[-1].split()[1] == "3"  # calls in a step; the update came once in two of them
 
 
+@pytest.mark.parametrize("positions", ["learned", "rotary"])
+def test_the_shapes_add_up_to_the_models_parameters_and_operations(positions):
+    config = GPTConfig(30, block_size=8, n_layer=2, n_head=2, n_embd=16, positions=positions, bias=True)
+    model, batch = GPT(config), [Tensor(np.ones((3, 8), np.int64)) for _ in range(2)]
+    with Profile() as profile:
+        model.loss(batch).backward()
+    together = profile.shapes().splitlines()[-1].split()
+    forward = model.flops_per_token() * 3 * 8 / 3  # of 24 tokens; the passes together do three times as much
+    assert together[2:] == [f"{model.num_parameters():,}", f"{forward / 1e6:,.2f}"]
+    assert sum(shaped.calls for shaped in profile.by_shapes.values()) == int(together[1])
+    if here() == "cpu":  # a GPU adds this bias with GELU
+        row = next(line for line in profile.shapes().splitlines() if "3x8x16 64x16 64 -> 3x8x64" in line).split()
+        assert [row[0], *row[-3:]] == ["linear", "2", f"{2 * (64 * 16 + 64):,}", f"{2 * 2 * 24 * 64 * 16 / 1e6:.2f}"]
+
+
+def dry_run(capsys):
+    """What a dry run says of the same model."""
+    assert train.main([*arguments(), "--dry_run"]) == 0
+    return capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("workplace")
 @pytest.mark.parametrize("number", [1, 2])
 def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, capsys):
@@ -77,4 +100,6 @@ def test_train_py_prints_a_profile_and_trains_nothing(number, workplace, capsys)
     for name in (*fused, "(sums, clipping, update)"):
         assert f"\n{name} " in out
     assert "of the step" in out
+    parameters, _ = re.search(r"\ntogether +\d+ +([\d,]+) +([\d.]+)\n", out).groups()
+    assert f"parameters       {parameters}\n" in dry_run(capsys)
     assert not (workplace / "run").exists()

@@ -1,3 +1,4 @@
+import math
 import re
 import subprocess
 import sys
@@ -6,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from tinygrad_lite.cli.console import run_command, wants_colour
-from tinygrad_lite.tokenizers import compare
+from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.tokenizers import compare, coverage
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer, split_pieces
 
 KINDS = ["char", "byte", "bpe", "bpe-w", "word"]
@@ -26,7 +29,9 @@ def file(tmp_path):
 def table(out: str) -> dict[str, list[str]]:
     """The rows of the table by tokenizer, each as its words."""
     rows = out.split("\n\n")[0].splitlines()
-    assert " ".join(rows[0].split()) == "tokenizer vocabulary characters per token unknown learned in encodes"
+    assert (
+        " ".join(rows[0].split()) == "tokenizer vocabulary characters per token unknown to restore learned in encodes"
+    )
     return {row.split()[0]: row.split()[1:] for row in rows[1:]}
 
 
@@ -55,7 +60,59 @@ def test_the_table_has_the_numbers_of_each_tokenizer(file, capsys):
     ]
     assert rows["char"][1:3] == ["1.00", f"{len('Qk№7') / len(held_out):.2%}"]
     for row in rows.values():
-        assert re.fullmatch(r"\d+\.\d\d s \d+\.\d MB/s", " ".join(row[3:]))
+        assert re.fullmatch(r"\d\.\d\d bits \d+\.\d\d s \d+\.\d MB/s", " ".join(row[3:]))
+    assert [kind for kind, row in rows.items() if row[3] == "0.00"] == ["byte", "bpe"]  # which lose nothing
+
+
+def test_what_tokens_leave_out_is_counted_in_bits():
+    """By hand: the unknown words of the text learned from are ab and b, so a code has a 1, b 2, end 2 of 6 places."""
+    words = WordTokenizer.train("ja ja ja ab b ja", 3)  # ja, the blank, <unk>
+    assert words.unknown("ja ja ja ab b ja") == {"ab": 1, "b": 1}
+    bits = [math.log2(6 / n) for n in (1, 2, 2)]
+    assert compare.bits_to_restore(words, "ja ja ja ab b ja", "ja ab ja") == pytest.approx(sum(bits) / 8)
+    new = math.log2(6) + 21 + math.log2(6 / 2)  # ö and the end
+    assert compare.bits_to_restore(words, "ja ja ja ab b ja", "ö ja") == pytest.approx(new / 4)
+    assert compare.bits_to_restore(words, "ja ja ja ab b ja", "ja ja") == 0
+    marks = EndOfWordTokenizer.train("a b\na b a", 9)  # white space: 3 blanks, 1 newline, 1 place kept
+    spaces = math.log2(5 / 3) + math.log2(5) + math.log2(5) + 2 * 21
+    assert compare.bits_to_restore(marks, "a b\na b a", "a b\nb\n\na") == pytest.approx(spaces / 8)
+
+
+# --- coverage -------------------------------------------------------------------------------------------------
+
+
+def test_the_coverage_of_the_most_frequent_words_is_counted(tmp_path, capsys):
+    path = tmp_path / "text.txt"
+    path.write_text("der " * 50 + "Tag " * 25 + "und, 1 " * 14 + "Licht. " + "der neue Tag 2", encoding="utf-8")
+    assert coverage.main([str(path), "--words", "2, 1,9"]) == 0
+    text, held_out = compare.split(compare.read_corpus(str(path)))
+    known, new = coverage.running_words(text), coverage.running_words(held_out)
+    first, _, _, *rows = capsys.readouterr().out.splitlines()
+    assert first == f"{len(known)} running words, {len(set(known))} different; {len(new)} running words held out"
+    numbers = [row.split() for row in rows]
+    assert [int(row[0]) for row in numbers] == [1, 2, len(set(known))]
+    assert numbers[0][1:] == [f"{known.count('der') / len(known):.2%}", f"{new.count('der') / len(new):.2%}"]
+    both = [sum(word in ("der", "Tag") for word in part) / len(part) for part in (known, new)]
+    assert numbers[1][1:] == [f"{share:.2%}" for share in both]
+    assert numbers[2][1] == "100.00%"
+    assert " ".join(numbers[2][3:]) == "all words"
+    assert float(numbers[2][2][:-1]) == pytest.approx(100 * sum(word in known for word in new) / len(new), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "name a text: python -m tinygrad_lite.tokenizers.coverage FILE"),
+        (["x", "--words", "10,0"], "--words 10,0: write whole numbers with commas between them"),
+        (["x", "--words", "1;2"], "write whole numbers"),
+        (["digits.txt"], "the text has no words in its first nine tenths, or none in its last"),
+    ],
+)
+def test_mistakes_about_coverage_give_one_sentence(words, reason, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits.txt").write_text("12 34 " * 50, encoding="utf-8")
+    with pytest.raises(UserError, match=reason):
+        coverage.main(words)
 
 
 def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):

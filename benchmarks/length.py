@@ -1,0 +1,257 @@
+"""Measure how time and memory grow with the length of a text, with the key-value cache and without, and plot it.
+
+    python -m benchmarks.length                           64 to 8,192 tokens: a table on stdout, a few minutes
+    python -m benchmarks.length --out docs/length.svg     also a plot
+
+The model is that of the preset goethe with random weights, its context as long as the text, one text at a time. Three
+works are measured for each length T (`WORKS`). Their exponents a, of time ~ T^a and memory ~ T^a, are fitted to the
+longer texts: there the matrix T x T of attention dominates, while for short texts the linear maps do, which take
+time ~ T. The numbers of all lengths are written to the file --csv.
+
+Time is the median of --turns, in which works and lengths take turns; bars in the plot are quartiles. Memory is the peak
+of what a work allocates, as Python's tracemalloc counts it, with the cache; the weights are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+import time
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.machine import cpu_model, load, numpy_blas
+from benchmarks.scaling import line
+from benchmarks.shapes import GOETHE, made_up_ids
+from benchmarks.table import quartiles
+from gpt.model import GPT
+from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.checkpoint import write_atomically
+from tinygrad_lite.training.costs import free_memory, quantity
+from tinygrad_lite.training.estimate import cache_bytes
+from tinygrad_lite.training.plot import COLOURS, METADATA, new_figure, own_style, save, write_out
+from tinygrad_lite.training.run_folder import tune_memory
+
+WORKS = {
+    "training": "forward pass in training, which keeps all that the backward pass needs",
+    "without cache": "a generated token without cache: the whole text is read again",
+    "with cache": "a generated token with cache: one position is computed, the keys and values of the others are read",
+}
+FITTED = 8  # the exponent is that of the lengths from the longest down to an eighth of it
+GROUP = 0.1  # seconds for which a work is repeated in a turn
+COLUMNS = ("tokens", "work", "milliseconds", "lower_quartile", "upper_quartile", "bytes")
+
+
+@dataclass
+class LengthOptions:
+    """The options of `python -m benchmarks.length`."""
+
+    shortest: int = option(64, "shortest text", unit="tokens", low=16, high=2**20)
+    longest: int = option(8192, "longest text; the lengths between double", unit="tokens", low=32, high=2**20)
+    turns: int = option(5, "turns of each measurement", unit="turns", low=1, high=1000)
+    csv: str = option("docs/experiments/length.csv", "file for the numbers", is_path=True)
+    out: str = option("", "plot to write: .svg, .png or .pdf", is_path=True)
+
+
+@dataclass
+class Measured:
+    """One work at one length: the seconds of each turn, and the peak memory in bytes."""
+
+    seconds: list[float] = field(default_factory=list)
+    bytes: int = 0
+
+
+Findings = dict[str, dict[int, Measured]]  # by work and length
+
+
+def main(argv: list[str]) -> int:
+    """Measure, print the table, write the numbers, plot."""
+    parsed = parse_command_line(
+        LengthOptions, argv, prog="python -m benchmarks.length", description=__doc__.split("\n")[0]
+    )
+    options = build(LengthOptions, ("command line", parsed.values))
+    if options.longest < 2 * options.shortest:
+        raise OptionError(f"--longest {options.longest}: must be at least twice --shortest {options.shortest}")
+    if options.out:  # fails at once if it is impossible
+        if Path(options.out).suffix.lower() not in METADATA:
+            raise OptionError(f"--out {options.out}: must end with one of {', '.join(METADATA)}")
+        with own_style():
+            pass
+    tune_memory()
+    about = f"{cpu_model()}, {numpy_blas()}, load {load() or 'unknown'} at the start"
+    findings = measure(lengths_of(options), options.turns)
+    print(table(findings, about), end="")
+    write_csv(findings, Path(options.csv))
+    if options.out:
+        with own_style():
+            save(plot(findings), Path(options.out))
+    return 0
+
+
+def lengths_of(options: LengthOptions) -> list[int]:
+    """The lengths: each twice the one before.
+
+    >>> lengths_of(LengthOptions(shortest=64, longest=600))
+    [64, 128, 256, 512]
+    """
+    return [options.shortest << i for i in range(int(math.log2(options.longest // options.shortest)) + 1)]
+
+
+# --- measuring ------------------------------------------------------------------------------------------------
+
+
+def measure(lengths: Sequence[int], turns: int) -> Findings:
+    """Time and memory of each work at each length."""
+    works: dict[tuple[str, int], Callable[[], object]] = {}
+    findings: Findings = {name: {} for name in WORKS}
+    for length in lengths:
+        say(f"{length:,} tokens: memory")
+        for name, (work, held) in prepare(length).items():
+            works[name, length] = work
+            findings[name][length] = Measured(bytes=held + peak_of(work))
+    for turn in range(turns):
+        say(f"turn {turn + 1} of {turns}")
+        for (name, length), work in works.items():
+            findings[name][length].seconds.append(seconds_of(work))
+    return findings
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """The time of a work: the median of as many calls as fit into `GROUP` seconds, at least one."""
+    times, until = [], time.perf_counter() + GROUP
+    while not times or time.perf_counter() < until:
+        began = time.perf_counter()
+        work()
+        times.append(time.perf_counter() - began)
+    return statistics.median(times)
+
+
+def prepare(length: int) -> dict[str, tuple[Callable[[], object], int]]:
+    """The works for a text of this length, each with the bytes that it needs beside what it allocates."""
+    config = replace(GOETHE.model_config(GOETHE.vocab_size), block_size=length, dropout=0.0)
+    with random_key(GOETHE.seed):
+        learning, writing = GPT(config), GPT(config)
+    writing.eval()
+    ids = made_up_ids(keyed_rng(GOETHE.seed, "length", length), 0, config.vocab_size, (1, length))
+    batch = Tensor(ids), Tensor(ids)
+    _, state = writing.start(ids[:, :-1])
+    _, state = writing.step(ids[:, -1], state)  # which lays out the weights for single tokens
+    before = replace(state, window=ids[:, :-1])
+
+    def last_token() -> None:
+        """Forget the last token, and read it again."""
+        for cache in before.caches:
+            cache.length = length - 1
+        writing.step(ids[:, -1], before)
+
+    works = {
+        "training": (lambda: learning.loss(batch), 0),
+        "without cache": (lambda: writing.start(ids, use_cache=False), 0),
+        "with cache": (last_token, cache_bytes(config, 4)),
+    }
+    needed, free = 4 * config.activations(1), free_memory("cpu")
+    if free and needed > free / 2:
+        say(f"{length:,} tokens: no training, which would keep {quantity(needed, 'B')}")
+        del works["training"]
+    return works
+
+
+def peak_of(work: Callable[[], object]) -> int:
+    """The peak of the memory that a work allocates, in bytes."""
+    tracemalloc.start()
+    work()
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return peak
+
+
+# --- results --------------------------------------------------------------------------------------------------
+
+
+def exponent(values: Mapping[int, float]) -> float:
+    """The a of value ~ length^a: the slope of a line through the logarithms, by least squares, over the longer texts.
+
+    NaN if they have fewer than two lengths.
+
+    >>> round(exponent({64: 1.0, 512: 3.0, 1024: 12.0, 2048: 48.0, 4096: 192.0}), 6)
+    2.0
+    """
+    longer = {length: value for length, value in values.items() if length * FITTED >= max(values)}
+    if len(longer) < 2:
+        return math.nan
+    slope, _ = np.polyfit(np.log(list(longer)), np.log(list(longer.values())), 1)
+    return float(slope)
+
+
+def exponents(found: Mapping[int, Measured]) -> tuple[float, float]:
+    """Those of the time and of the memory of a work."""
+    times = {length: quartiles(one.seconds)[1] for length, one in found.items()}
+    return exponent(times), exponent({length: one.bytes for length, one in found.items()})
+
+
+def table(findings: Findings, about: str) -> str:
+    """The page: a line for each length, and the exponents."""
+    lines = ["# Time and memory against length", "", f"- {about}"]
+    lines += [f"- {name}: {what}" for name, what in WORKS.items()]
+    lines += ["", f"| tokens |{''.join(f' {name} | |' for name in WORKS)}", "|---|" + "---|---|" * len(WORKS)]
+    for length in findings["with cache"]:
+        found = [findings[name].get(length) for name in WORKS]
+        shown = [
+            f"{quartiles(one.seconds)[1] * 1e3:,.2f} ms | {quantity(one.bytes, 'B')}" if one else " | " for one in found
+        ]
+        lines.append(f"| {length:,} | {' | '.join(shown)} |")
+    fitted = [f"time ~ T^{a:.2f} | memory ~ T^{b:.2f}" for a, b in map(exponents, findings.values())]
+    return "\n".join([*lines, f"| **fitted** | {' | '.join(fitted)} |"]) + "\n"
+
+
+def write_csv(findings: Findings, file: Path) -> None:
+    """All numbers, a row for each work and length."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for name, found in findings.items():
+        for length, one in found.items():
+            low, median, high = (f"{seconds * 1e3:.4f}" for seconds in quartiles(one.seconds))
+            writer.writerow([length, name, median, low, high, one.bytes])
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(file, out.getvalue().encode("utf-8"))
+    say(f"wrote {file}")
+
+
+def plot(findings: Findings):
+    """Left the time, right the memory, both axes logarithmic, so that a power of the length is a straight line."""
+    figure = new_figure(9.6, 4)
+    parts = figure.subplots(1, 2)
+    for axes, unit, scale in zip(parts, ("milliseconds", "megabytes"), (1e3, 1e-6), strict=True):
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        write_out(axes.yaxis, (1,))
+        for colour, (name, found) in zip(COLOURS, findings.items(), strict=False):
+            is_time = unit == "milliseconds"
+            values = [[s * scale for s in one.seconds] if is_time else [one.bytes * scale] for one in found.values()]
+            label = f"{name}: length$^{{{exponents(found)[not is_time]:.2f}}}$"
+            line(axes, list(found), values, colour, label)
+        lengths = list(findings["with cache"])
+        axes.set_xticks(lengths, [f"{length:,}" for length in lengths], rotation=30)
+        axes.minorticks_off()
+        axes.set_xlabel("length of the text, tokens")
+        axes.set_ylabel(unit)
+        axes.grid(color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False)
+    return figure
+
+
+if __name__ == "__main__":
+    run_command("benchmarks", main)

@@ -146,7 +146,7 @@ def run_module(name: str, *arguments: str) -> int:
     """Run a command that is a module; 1 if it worked, 0 if it could not be run."""
     if name.split(".")[0] == "benchmarks":  # these take too long here, or need PyTorch
         return 0
-    extra = {"tinygrad_lite.training.plot": "matplotlib", "seq2seq.evaluate": "sacrebleu"}.get(name, "numpy")
+    extra = {"gpt.draw": "matplotlib", "seq2seq.draw": "matplotlib", "seq2seq.evaluate": "sacrebleu"}.get(name, "numpy")
     if not importlib.util.find_spec(extra):
         return 0
     return importlib.import_module(name).main(list(arguments)) == 0

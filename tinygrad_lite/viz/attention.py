@@ -18,7 +18,7 @@ from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.viz.command import DrawOptions
-from tinygrad_lite.viz.figure import MAX_INCHES, Picture
+from tinygrad_lite.viz.figure import MAX_INCHES, Picture, check_finite
 
 CELL = 0.17  # inches; room for a label of 7 points
 THUMBNAIL = 1.1  # inches
@@ -84,6 +84,7 @@ def draw_attention(found: Attention, what: str, options: AttentionOptions) -> Pi
         what: names the attention in the title, such as "self-attention of out/goethe".
     Raises: OptionError if there is no such layer, head or token.
     """
+    check_finite(found.weights, what)
     layers, heads = (
         chosen(name, number, count)
         for name, number, count in zip(

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import say, shown
 from tinygrad_lite.cli.errors import OptionError
@@ -92,7 +94,8 @@ def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
         raise OptionError(f"name a {kind.named.split()[0].lower()} first: {command} {kind.example}")
     for name in options.out:
         check_file(name, "--out", ".csv", ".npz")
-    picture = kind.make(names, options)
+    with np.errstate(all="ignore"):  # numbers that are not finite are refused when they are drawn
+        picture = kind.make(names, options)
     if picture.text:
         print(shown(picture.text))
     for path in map(Path, options.out or ([] if picture.text else [picture.default or f"{what}.svg"])):

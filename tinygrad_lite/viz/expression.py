@@ -197,6 +197,7 @@ def run_dot(source: str, path: Path) -> None:
             "for the text, or a .csv"
         )
     with open(path, "wb") as file:  # an OSError says what is wrong
-        done = subprocess.run(["dot", f"-T{path.suffix[1:].lower()}"], input=source.encode(), stdout=file, check=False)
+        command = ["dot", f"-T{path.suffix[1:].lower()}"]
+        done = subprocess.run(command, input=source.encode(), stdout=file, stderr=subprocess.PIPE, check=False)
     if done.returncode:
-        raise UserError(f"{path}: graphviz's dot failed with status {done.returncode}")
+        raise UserError(f"{path}: graphviz's dot failed: {done.stderr.decode('utf-8', 'replace').strip()}")

@@ -140,6 +140,12 @@ def write_out(axis, digits: Sequence[float] = (1, 2, 5)) -> None:
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
 
 
+def check_finite(numbers: np.ndarray, what: str) -> None:
+    """Raise UserError if some of the numbers are NaN or infinite."""
+    if not np.isfinite(numbers).all():
+        raise UserError(f"{what} contains NaN or infinity, which cannot be drawn: its training has failed")
+
+
 # --- files ----------------------------------------------------------------------------------------------------
 
 

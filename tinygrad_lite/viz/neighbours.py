@@ -21,10 +21,11 @@ from tinygrad_lite.cli.options import option
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.viz.attention import pieces
 from tinygrad_lite.viz.command import DrawOptions
-from tinygrad_lite.viz.figure import COLOURS, MARKERS, Picture, cannot_write
+from tinygrad_lite.viz.figure import COLOURS, MARKERS, Picture, cannot_write, check_finite
 
 DEFAULT_TOKENS = 6
 MAX_SHOWN = 300  # tokens with names on the map
+MAX_GREY = 2000  # others
 
 
 @dataclass
@@ -55,6 +56,7 @@ def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, option
         what: names the model in the title.
     Raises: OptionError if a token is not in the vocabulary, or if the projector's files cannot be written.
     """
+    check_finite(vectors, what)
     vectors = vectors.astype(np.float64)
     names = pieces(tokenizer, range(len(vectors)))
     if options.projector:
@@ -87,12 +89,12 @@ def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, option
 
 
 def find(name: str, names: Sequence[str]) -> int:
-    """The id of a token by its text; a space before it need not be written.
+    """The id of a token by its text: with the space that begins a word, if there is such a token, else without.
 
     Raises: OptionError if there is none.
     """
     wanted = name.replace(" ", "·")
-    for spelled in (wanted, f"·{wanted}", f"{wanted}</w>"):
+    for spelled in (f"·{wanted}", wanted, f"{wanted}</w>"):
         if spelled in names:
             return names.index(spelled)
     longer = [piece.strip("·") for piece in names if wanted.strip("·").lower()[:3] in piece.lower()]
@@ -201,7 +203,8 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
         entries += [(places[token], names[token], colour, False) for token in one.nearest]
     axes.margins(0.12)
     axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # the others do not widen the map
-    axes.plot(*places.T, ".", color="#dddddd", markersize=3, zorder=1)
+    some = places[:: -(-len(places) // MAX_GREY)]
+    axes.plot(*some.T, ".", color="#dddddd", markersize=3, zorder=1, rasterized=True)
     axes.set_xlabel(f"first principal component ({share[0]:.0%} of the variance shown)", fontsize=8)
     axes.set_ylabel(f"second ({share[1]:.0%})", fontsize=8)
     axes.tick_params(labelsize=7)

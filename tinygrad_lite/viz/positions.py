@@ -14,7 +14,7 @@ import numpy as np
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.transformer import sinusoidal_positions
 from tinygrad_lite.viz.command import DrawOptions
-from tinygrad_lite.viz.figure import COLOURS, Picture, count_steps, plain_axes
+from tinygrad_lite.viz.figure import COLOURS, Picture, check_finite, count_steps, plain_axes
 
 SIGNED = "PuOr_r"  # purple for negative, white for 0, orange for positive: distinct for any kind of colour vision
 
@@ -64,6 +64,7 @@ def cosines(vectors: np.ndarray) -> np.ndarray:
 
 def draw_table(codes: np.ndarray, title: str, caption: str) -> Picture:
     """A table of codes (T, C) as a heat map, beside the cosines of its rows."""
+    check_finite(codes, title)
     similar = cosines(codes)
 
     def draw(figure) -> None:

@@ -27,7 +27,7 @@ from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.viz.attention import Attention, AttentionOptions, draw_attention, pieces
 from tinygrad_lite.viz.command import Kind, draw
 from tinygrad_lite.viz.figure import Picture, write
-from tinygrad_lite.viz.kinds import model_kinds, shared_kinds
+from tinygrad_lite.viz.kinds import CHECKPOINT, model_kinds, shared_kinds
 from tinygrad_lite.viz.neighbours import NeighbourOptions, draw_neighbours
 from tinygrad_lite.viz.positions import PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
 
@@ -87,14 +87,19 @@ def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
 
 
 KINDS = {
-    "attention": Kind(
-        "where the model looks while it reads a text, in every layer and head",
-        attention,
-        AttentionOptions,
-        "CHECKPOINT",
-        'out/goethe --text "Habe nun, ach!"',
+    **model_kinds(
+        Kind(
+            "where the model looks while it reads a text, in every layer and head",
+            attention,
+            AttentionOptions,
+            "CHECKPOINT",
+            CHECKPOINT,
+            'out/goethe --text "Habe nun, ach!"',
+        ),
+        positions,
+        PositionOptions,
+        neighbours,
     ),
-    **model_kinds(positions, PositionOptions, neighbours, "out/goethe"),
     **shared_kinds(lambda path: load_trained(path).tokenizer),
 }
 

@@ -26,7 +26,7 @@ from tinygrad_lite.training.model_spec import Trained, read_trained
 from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
 from tinygrad_lite.viz.command import Kind, draw
 from tinygrad_lite.viz.figure import Picture
-from tinygrad_lite.viz.kinds import model_kinds, shared_kinds
+from tinygrad_lite.viz.kinds import CHECKPOINT, model_kinds, shared_kinds
 from tinygrad_lite.viz.neighbours import NeighbourOptions, draw_neighbours
 from tinygrad_lite.viz.positions import PositionOptions, draw_learned, draw_sinusoidal
 
@@ -89,14 +89,19 @@ def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
 
 
 KINDS = {
-    "attention": Kind(
-        "what the decoder attends to in the sentence, or the self-attention of either part, in every layer and head",
-        attention,
-        TranslationAttentionOptions,
-        "CHECKPOINT",
-        'out/translate-de-en --text "Wo ist der Bahnhof?"',
+    **model_kinds(
+        Kind(
+            "what the decoder attends to in the sentence, or self-attention, in every layer and head",
+            attention,
+            TranslationAttentionOptions,
+            "CHECKPOINT",
+            CHECKPOINT,
+            'out/translate-de-en --text "Wo ist der Bahnhof?"',
+        ),
+        positions,
+        TranslationPositionOptions,
+        neighbours,
     ),
-    **model_kinds(positions, TranslationPositionOptions, neighbours, "out/translate-de-en"),
     **shared_kinds(lambda path: load(path).tokenizer),
 }
 

@@ -94,7 +94,7 @@ def test_sample_plots_what_the_prompt_attends_to(make, capsys):
         (["attention", "run"], "give the model something to read: --text"),
         (["attention", "run", "--text", "a" * 17], "--text has 17 tokens, but the model reads at most 16"),
         (["attention", "run", "--text", "ab", "--layer", "3"], "--layer 3: the model has 2"),
-        (["attention"], "name a checkpoint first: python -m gpt.draw attention out/goethe"),
+        (["attention"], "the checkpoint is missing: python -m gpt.draw attention out/goethe"),
         (["attention", "nowhere", "--text", "a"], "there is no checkpoint"),
         (["neighbours", "run", "--tokens", "ab"], "--tokens ab: this is not one token"),
     ],

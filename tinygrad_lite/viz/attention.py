@@ -21,7 +21,7 @@ from tinygrad_lite.viz.command import DrawOptions
 from tinygrad_lite.viz.figure import MAX_INCHES, Picture, check_finite
 
 CELL = 0.17  # inches; room for a label of 7 points
-THUMBNAIL = 1.1  # inches
+THUMBNAILS = 12  # inches for all in a row, each of which has between 1.1 and 2.5
 LABELLED = 40  # inches; larger pictures show thumbnails instead
 HIDDEN = "#cfe0ee"  # what a causal model cannot see
 WRITTEN = 24  # tokens; a larger chart has no numbers in its squares
@@ -158,7 +158,8 @@ def all_charts(found: Attention, weights: np.ndarray, layers: Sequence[int], hea
     size = (1.0 + len(heads) * (0.4 + CELL * s), 0.6 + len(layers) * (0.4 + CELL * t))
     small = max(size) > LABELLED
     if small:
-        size = (0.8 + THUMBNAIL * len(heads), 0.4 + THUMBNAIL * len(layers) * min(max(t / s, 0.3), 3))
+        edge = min(max(THUMBNAILS / len(heads), 1.1), 2.5)
+        size = (0.8 + edge * len(heads), 0.4 + edge * len(layers) * min(max(t / s, 0.3), 3))
 
     def draw(figure) -> None:
         charts = figure.subplots(len(layers), len(heads), squeeze=False, sharex=True, sharey=True)

@@ -86,7 +86,7 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
         tokenizers += [
             (f"{kind}, learned from {name}", learn(learned, options.vocab_size)) for kind, learn in LEARN.items()
         ]
-    if not text:
+    if not text.strip():
         raise OptionError('give a text to cut: --text "Es irrt der Mensch"')
     if len(text) > MAX_TEXT:
         raise OptionError(f"--text has {len(text):,} characters: at most {MAX_TEXT} can be drawn")

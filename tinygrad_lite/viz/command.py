@@ -47,19 +47,19 @@ class Kind:
         about: what it shows, for --help.
         make: makes the picture of what is named on the command line, with the options.
         options: the dataclass of its options.
-        named: what is named before the options, such as CHECKPOINT; empty if nothing is.
+        named: what is named before the options, such as CHECKPOINT, with ... if there may be several.
+        about_named: what that is.
         example: such a name.
-        at_most: how many can be named.
-        at_least: how many must be.
+        is_needed: whether something must be named.
     """
 
     about: str
     make: Callable[[Sequence[str], Any], Picture]
     options: type[DrawOptions]
-    named: str = ""
-    example: str = ""
-    at_most: int = 1
-    at_least: int = 1
+    named: str
+    about_named: str
+    example: str
+    is_needed: bool = True
 
 
 def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
@@ -84,14 +84,15 @@ def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
         rest,
         prog=command,
         description=f"Draw {kind.about}.",
-        positional=kind.named or None,
-        several=kind.at_most > 1,
+        positional=kind.named,
+        about_positional=kind.about_named,
+        several=kind.named.endswith("..."),
         common=("out",),
         hints=HINTS,
     )
     options, names = build(kind.options, ("command line", parsed.values)), parsed.positionals
-    if len(names) < kind.at_least:
-        raise OptionError(f"name a {kind.named.split()[0].lower()} first: {command} {kind.example}")
+    if kind.is_needed and not names:
+        raise OptionError(f"the {kind.named.split()[0].lower()} is missing: {command} {kind.example}")
     for name in options.out:
         check_file(name, "--out", ".csv", ".npz")
     with np.errstate(all="ignore"):  # numbers that are not finite are refused when they are drawn

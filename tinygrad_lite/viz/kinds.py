@@ -15,80 +15,83 @@ from tinygrad_lite.viz.loss import LossOptions, draw_loss
 from tinygrad_lite.viz.neighbours import NeighbourOptions
 from tinygrad_lite.viz.schedule import ScheduleOptions, draw_schedule
 
-MANY = 100
 Make = Callable[[Sequence[str], Any], Picture]
+CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"
 
 
 def model_kinds(
-    positions: Make, position_options: type[DrawOptions], neighbours: Make, example: str
+    attention: Kind, positions: Make, position_options: type[DrawOptions], neighbours: Make
 ) -> dict[str, Kind]:
-    """The pictures of a model's embeddings by name, each made by a function of its family.
-
-    Args:
-        example: a checkpoint.
-    """
+    """The pictures of a model by name, each made by a function of its family."""
+    example = attention.example.split(" --")[0]
     return {
+        "attention": attention,
         "positions": Kind(
             "position codes and their similarity; without a checkpoint the sinusoidal ones",
             positions,
             position_options,
             "CHECKPOINT",
-            at_least=0,
+            CHECKPOINT,
+            example,
+            is_needed=False,
         ),
         "neighbours": Kind(
             "the nearest tokens by their embeddings, and a map of them",
             neighbours,
             NeighbourOptions,
             "CHECKPOINT",
+            CHECKPOINT,
             example,
         ),
     }
 
 
 def shared_kinds(load: Callable[[Path], Tokenizer]) -> dict[str, Kind]:
-    """These pictures by name.
+    """The pictures without a model by name.
 
     Args:
         load: reads the tokenizer of a checkpoint.
     """
     return {
         "tokens": Kind(
-            "one text cut into tokens: by every kind of tokenizer, learned from a text, and by those of checkpoints",
+            "one text cut into tokens, by every kind of tokenizer and by those of checkpoints",
             lambda names, options: draw_tokens(names, options, load),
             TokenOptions,
-            "TEXT_FILE, CORPUS or CHECKPOINT ...",
+            "SOURCE ...",
+            f"a text in UTF-8 or a corpus by name, from which every kind is learned, or {CHECKPOINT}",
             'goethe --text "Es irrt der Mensch"',
-            at_most=MANY,
         ),
         "merges": Kind(
             "byte-pair encoding step by step, with the number of each pair",
             draw_merges,
             MergeOptions,
             "TEXT ...",
+            "the text itself",
             '"Fischers Fritz fischt frische Fische"',
-            at_most=MANY,
         ),
         "schedule": Kind(
             "the learning rate over the steps of presets, or of options",
             draw_schedule,
             ScheduleOptions,
             "PRESET ...",
-            at_most=MANY,
-            at_least=0,
+            "presets of train.py; none: its own defaults",
+            "goethe reverse",
+            is_needed=False,
         ),
         "loss": Kind(
-            "the training and validation losses of runs; RUN is a run's folder or its metrics.csv",
+            "the training and validation losses of runs",
             lambda names, options: draw_loss([Path(name) for name in names], options),
             LossOptions,
             "RUN ...",
+            "a run's folder or its metrics.csv",
             "out/goethe",
-            at_most=MANY,
         ),
         "graph": Kind(
             "an expression with the value and the gradient of every operation",
             draw_graph,
             GraphOptions,
             "EXPRESSION",
+            "names, numbers, + - * / ** @, and methods such as tanh() or sum()",
             '"(a * b + c).tanh()" --values a=2 b=-3 c=5',
         ),
     }

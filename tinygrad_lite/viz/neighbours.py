@@ -142,6 +142,8 @@ def principal_components(vectors: np.ndarray, among: np.ndarray, count: int = 2)
     centre = among.mean(0)
     values, directions = np.linalg.eigh((among - centre).T @ (among - centre))  # ascending
     values, directions = np.clip(values[::-1], 0, None), directions[:, ::-1][:, :count]
+    missing = max(0, count - len(values))  # of a width below `count`
+    values, directions = np.pad(values, (0, missing)), np.pad(directions, ((0, 0), (0, missing)))
     directions = directions * np.sign(directions[np.abs(directions).argmax(0), np.arange(directions.shape[1])])
     return (vectors - centre) @ directions, values[:count] / (values.sum() or 1)
 
@@ -186,7 +188,7 @@ def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.nda
         axes.barh(range(len(one.nearest)), one.cosines, color=colour, alpha=0.75)
         axes.set_yticks(range(len(one.nearest)), [names[token] for token in one.nearest], fontsize=7)
         axes.invert_yaxis()
-        axes.set_xlim(min(0, *one.cosines), 1)
+        axes.set_xlim(min([0, *one.cosines]), 1)
         axes.tick_params(axis="x", labelsize=7)
         axes.tick_params(axis="y", length=0)
         axes.set_title(names[one.token], fontsize=9, color=colour, fontweight="bold", loc="left")

@@ -240,7 +240,7 @@ def test_a_run_without_an_evaluation_can_be_plotted_in_nats_only(folders):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ([], "name a run first: python -m gpt.draw loss out/goethe"),
+        ([], "the run is missing: python -m gpt.draw loss out/goethe"),
         (["one", "--out", "x.bmp"], r"--out x\.bmp: must end with one of \.svg, \.png, \.pdf, \.csv, \.npz"),
         (["one", "--out", "x.svg", "two"], r"--out two: must end with"),
         (["one", "--unit", "bytes"], "must be one of auto, nats, bits"),

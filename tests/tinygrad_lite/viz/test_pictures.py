@@ -13,6 +13,7 @@ from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.viz import expression
 from tinygrad_lite.viz.command import Kind, draw
+from tinygrad_lite.viz.figure import write
 from tinygrad_lite.viz.kinds import shared_kinds
 from tinygrad_lite.viz.neighbours import NeighbourOptions, draw_neighbours
 from tinygrad_lite.viz.positions import draw_learned, draw_rotary, draw_sinusoidal
@@ -77,6 +78,20 @@ def test_neighbours_are_those_with_the_largest_cosines(tmp_path):
         draw_neighbours(tokenizer, vectors, "x", NeighbourOptions(tokens=["a"] * 4, top=100))
     with pytest.raises(OptionError, match="cannot be written"):
         draw_neighbours(tokenizer, vectors, "x", NeighbourOptions(projector=str(tmp_path / "p" / "vectors.tsv")))
+
+
+def test_a_vocabulary_without_neighbours_and_weights_that_are_not_finite(tmp_path):
+    tokenizer = CharTokenizer.train("a")  # and <unk>
+    picture = draw_neighbours(tokenizer, np.ones((2, 1)), "x", NeighbourOptions())
+    assert [row[:3] for row in picture.table][1:] == [("a", 0, "a"), ("<unk>", 0, "<unk>"), ("<unk>", 1, "a")]
+    for make in (
+        lambda bad: draw_neighbours(tokenizer, bad, "x", NeighbourOptions()),
+        lambda bad: draw_learned(bad, "x"),
+    ):
+        with pytest.raises(UserError, match="x contains NaN or infinity, which cannot be drawn"):
+            make(np.full((2, 2), np.nan))
+    pytest.importorskip("matplotlib")
+    write(picture, tmp_path / "n.svg")
 
 
 # --- tokens and merges ----------------------------------------------------------------------------------------
@@ -174,7 +189,7 @@ def test_graphviz_draws(place):
     ("words", "reason"),
     [
         (["atention"], r"there is no picture atention: .*There are tokens, merges"),
-        (["tokens"], r"name a text_file.* first: python -m gpt\.draw tokens goethe"),
+        (["tokens"], r"the source is missing: python -m gpt\.draw tokens goethe"),
         (["tokens", "model"], "give a text to cut: --text"),
         (["tokens", "nowhere", "--text", "a"], "there is no checkpoint nowhere"),
         (["tokens", "model", "--text", "a" * 1001], "1,001 characters: at most 1000"),

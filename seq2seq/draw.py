@@ -15,14 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.attention import PARTS, attention_weights
-from seq2seq.config import Seq2SeqConfig
-from seq2seq.model import Seq2Seq
+from seq2seq.task import load_trained
 from seq2seq.translate import translate
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.cleaning import normalise
-from tinygrad_lite.training.model_spec import Trained, read_trained
 from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
 from tinygrad_lite.viz.command import Kind, draw
 from tinygrad_lite.viz.figure import Picture
@@ -46,17 +44,12 @@ class TranslationPositionOptions(PositionOptions):
     part: str = option("encoder", "whose learned positions", choices=("encoder", "decoder"))
 
 
-def load(name: str | Path) -> Trained:
-    """Read a translation model from a checkpoint or a run's folder."""
-    return read_trained(Path(name), "seq2seq", Seq2SeqConfig, Seq2Seq)
-
-
 def attention(names: Sequence[str], options: TranslationAttentionOptions) -> Picture:
     """What encoder or decoder attend to while the model translates a sentence.
 
     Raises: OptionError if there is no sentence, or if it is too long.
     """
-    trained = load(names[0])
+    trained = load_trained(Path(names[0]))
     sentence, room = " ".join(normalise(options.text).split()), trained.config.block_size
     length = len(trained.tokenizer.encode(sentence))
     if not length:
@@ -74,7 +67,7 @@ def positions(names: Sequence[str], options: TranslationPositionOptions) -> Pict
     """The codes of positions: those of a checkpoint, or the sinusoidal ones."""
     if not names:
         return draw_sinusoidal(options.length, options.width)
-    trained = load(names[0])
+    trained = load_trained(Path(names[0]))
     length = min(options.length, trained.config.block_size)
     if trained.config.positions == "sinusoidal":
         return draw_sinusoidal(length, trained.config.n_embd)
@@ -84,7 +77,7 @@ def positions(names: Sequence[str], options: TranslationPositionOptions) -> Pict
 
 def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
     """The nearest tokens of both languages by their embeddings."""
-    trained = load(names[0])
+    trained = load_trained(Path(names[0]))
     return draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
 
 
@@ -102,7 +95,7 @@ KINDS = {
         TranslationPositionOptions,
         neighbours,
     ),
-    **shared_kinds(lambda path: load(path).tokenizer),
+    **shared_kinds(lambda path: load_trained(path).tokenizer),
 }
 
 

@@ -25,7 +25,6 @@ THUMBNAILS = 12  # inches for all in a row, each of which has between 1.1 and 2.
 LABELLED = 40  # inches; larger pictures show thumbnails instead
 HIDDEN = "#cfe0ee"  # what a causal model cannot see
 WRITTEN = 24  # tokens; a larger chart has no numbers in its squares
-PERCENT = "weight (numbers in the squares: percent)"
 
 
 @dataclass
@@ -110,7 +109,7 @@ def draw_attention(found: Attention, what: str, options: AttentionOptions) -> Pi
         size, draw, title, reading = of_one_token(found, shown, layers, heads, options.of, title)
     elif shown.shape[:2] == (1, 1):
         size, draw = one_chart(found, shown[0, 0])
-        reading += " White: weight 0; black: 1."
+        reading += " White: weight 0; black: 1; the numbers are percent."
     else:
         size, draw, more = all_charts(found, shown, layers, heads)
         reading += f" White: weight 0; black: 1. {more}"
@@ -199,7 +198,7 @@ def one_chart(found: Attention, weights: np.ndarray):
         axes.set_ylabel("token that attends" if found.is_self else "token of the translation")
         if written:
             write_percent(axes, weights, 1.0)
-        figure.colorbar(image, ax=axes, shrink=0.6, aspect=25, label=PERCENT if written else "weight")
+        figure.colorbar(image, ax=axes, shrink=0.6, aspect=25, label="weight")
 
     return size, draw
 
@@ -228,15 +227,14 @@ def of_one_token(
         label(axes, names, found.keys, 9)
         if found.is_self:
             axes.get_xticklabels()[place].set_fontweight("bold")
-        figure.colorbar(
-            image, ax=axes, shrink=0.8, aspect=25, label="weight (numbers in the squares: percent)", extend="max"
-        )
+        more = "max" if np.nanmax(rows) > most else "neither"
+        figure.colorbar(image, ax=axes, shrink=0.8, aspect=25, label="weight", extend=more)
 
     averaged = "" if one_layer or len(heads) == 1 else ", the mean over its heads"
     blue = " Blue: later tokens, which it cannot see." if found.is_causal else ""
     caption = (
         f"Each row is one {'head' if one_layer else 'layer'}{averaged}: how much of the attention of token "
-        f"{place + 1}, {found.queries[place]!r}, goes to each token; a row sums to 1.{blue} A head "
-        "that finds nothing often rests on the first token."
+        f"{place + 1}, {found.queries[place]!r}, goes to each token, in percent; a row sums to "
+        f"100.{blue} A head that finds nothing often rests on the first token."
     )
     return size, draw, f"{title}: what {found.queries[place].strip('·')!r} attends to", caption

@@ -13,7 +13,7 @@ from __future__ import annotations
 import csv
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,14 +53,14 @@ class Picture:
         arrays: the numbers for a .npz, by name. A picture has a table or arrays.
         text: the same for a terminal; empty if there is no such form.
         default: the file to write if none is named.
-        image: writes an image that matplotlib does not draw; then `draw` and `size` are not used.
+        image: writes an image that matplotlib does not draw, instead of `draw`.
     """
 
     title: str
     caption: str
-    size: tuple[float, float]
-    draw: Callable[[Any], None]
-    table: Iterable[Sequence[Any]] | None = None
+    size: tuple[float, float] = (0.0, 0.0)
+    draw: Callable[[Any], None] | None = None
+    table: Sequence[Sequence[Any]] = ()
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     text: str = ""
     default: Path | None = None

@@ -187,7 +187,7 @@ def draw_loss(runs: Sequence[Path], options: LossOptions) -> Picture:
         "fall together the model still learns what holds for other text too; where the thick line rises it memorises.",
         size=(7.2, 4.2),
         draw=lambda figure: draw_lines(figure, found, unit, options),
-        table=table(found, unit),
+        table=list(table(found, unit)),
         default=found[0].file.parent / "curves.svg",
     )
 

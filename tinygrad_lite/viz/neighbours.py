@@ -79,7 +79,7 @@ def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, option
         caption=caption,
         size=(11, height),
         draw=lambda figure: draw_list_and_map(figure, names, found, places, share),
-        table=table(names, found, places),
+        table=list(table(names, found, places)),
         text="\n".join(
             f"{names[one.token]:<14} "
             + "  ".join(f"{names[token]} {cosine:.2f}" for token, cosine in zip(one.nearest, one.cosines, strict=True))

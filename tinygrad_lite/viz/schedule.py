@@ -78,7 +78,7 @@ def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
         caption=caption,
         size=(7.2, 3.6),
         draw=draw,
-        table=table(curves),
+        table=list(table(curves)),
     )
 
 

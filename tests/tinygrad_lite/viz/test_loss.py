@@ -202,7 +202,8 @@ def test_the_training_loss_is_plotted_in_bits_per_character_too(folders):
 
 def test_the_numbers_are_written_without_matplotlib(folders, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    assert main([*map(str, folders), "--unit", "nats", "--out", str(tmp_path / "x.csv")]) == 0
+    assert main([*map(str, folders), "--unit", "nats", "--out", str(tmp_path / "x.csv"), str(tmp_path / "y.csv")]) == 0
+    assert (tmp_path / "y.csv").read_bytes() == (tmp_path / "x.csv").read_bytes()
     lines = (tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()
     assert lines[:2] == ["run,part,step,nats_per_token", "one,training,1,5.0"]
     assert "one,validation,30,1.25" in lines

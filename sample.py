@@ -11,7 +11,7 @@
     python sample.py --interactive                     write in turns with the model; commands change settings
     python sample.py smollm2 --chat                    talk with a small model that is downloaded first
     python sample.py --score my.txt                    the loss on a text in bits per character; nothing is generated
-    python sample.py --start "Ja." --attention a.svg   plot the attention weights of a translation
+    python sample.py --start "Ja." --attention a.svg   plot what the prompt, or a translation, attends to
     python sample.py --help                            all options
 
 The prompt and the generated text go to stdout (with --score, the loss), everything else to stderr.
@@ -31,6 +31,7 @@ if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite"
 import numpy as np
 
 from gpt.chat import Chat, ChatFormat, RememberingModel, replies
+from gpt.draw import plot_self_attention
 from gpt.interactive import Conversation, converse
 from gpt.model import GPT
 from gpt.sample_options import HINTS, LENGTH_PENALTY, SampleOptions, check_beam, check_combination
@@ -124,8 +125,6 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         warn_of_unknown(tokenizer, text.replace("\n", ""))
         speaking.speak(options, given, model, tokenizer, text)
         return 0
-    if options.attention:
-        raise OptionError(f"--attention plots the attention of a translation, but {trained.path} continues a text")
     if options.score:
         show_score(options, model, tokenizer)
         return 0
@@ -143,6 +142,8 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     if "start" in given:  # the default prompt, a line break, needs no warning
         warn_of_unknown(tokenizer, prompt)
     ids = encode(tokenizer, prompt)
+    if options.attention:
+        plot_self_attention(model, tokenizer, ids, Path(options.attention))
     if options.beam:
         show_beam(options, model, tokenizer, prompt, ids)
     else:

@@ -32,8 +32,8 @@ from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.cuda.precision import PRECISIONS, precision
 from tinygrad_lite.device import get_device
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.plot import COLOURS, METADATA, new_figure, own_style, save, write_out
 from tinygrad_lite.training.run_folder import available_cores, tune_memory
+from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style, save, write_out
 
 SAME_LOSS = {"float32": 1e-4, "tf32": 1e-3, "bfloat16": 2e-2}  # relative, before the first update
 
@@ -81,8 +81,7 @@ def main(argv: list[str]) -> int:
     if not options.cpu_only:
         get_device("cuda")  # if there is none, this raises the reason
     if options.out:  # fails at once if it is impossible
-        if Path(options.out).suffix.lower() not in METADATA:
-            raise OptionError(f"--out {options.out}: must end with one of {', '.join(METADATA)}")
+        check_file(options.out, "--out")
         with own_style():
             pass
     tune_memory()

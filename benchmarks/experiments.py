@@ -60,10 +60,10 @@ from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset
 from tinygrad_lite.training.checkpoint import load_checkpoint, write_atomically
 from tinygrad_lite.training.model_spec import Task
-from tinygrad_lite.training.plot import COLOURS, METADATA, new_figure, own_style, save
 from tinygrad_lite.training.processes import OneProcess
 from tinygrad_lite.training.run_folder import RunFolder
 from tinygrad_lite.training.setup import RunSetup, read_setup
+from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style, save
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "benchmarks" / "experiments"
@@ -409,8 +409,7 @@ def plot(groups: Sequence[Sequence[Row]], baseline: str, file: Path) -> None:
 
     Raises: OptionError if there is no such baseline, or the file cannot be written.
     """
-    if file.suffix not in METADATA:
-        raise OptionError(f"--plot {file}: must end with one of {', '.join(METADATA)}")
+    check_file(str(file), "--plot")
     in_bits = all(row["bits_per_char"] for group in groups for row in group)
     values = [[float(row["bits_per_char" if in_bits else "val_loss"]) for row in group] for group in groups]
     names = [group[0]["name"] for group in groups]

@@ -40,8 +40,8 @@ from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.checkpoint import write_atomically
 from tinygrad_lite.training.costs import free_memory, quantity
 from tinygrad_lite.training.estimate import cache_bytes
-from tinygrad_lite.training.plot import COLOURS, METADATA, new_figure, own_style, save, write_out
 from tinygrad_lite.training.run_folder import tune_memory
+from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style, save, write_out
 
 WORKS = {
     "training": "forward pass in training, which keeps all that the backward pass needs",
@@ -84,8 +84,7 @@ def main(argv: list[str]) -> int:
     if options.longest < 2 * options.shortest:
         raise OptionError(f"--longest {options.longest}: must be at least twice --shortest {options.shortest}")
     if options.out:  # fails at once if it is impossible
-        if Path(options.out).suffix.lower() not in METADATA:
-            raise OptionError(f"--out {options.out}: must end with one of {', '.join(METADATA)}")
+        check_file(options.out, "--out")
         with own_style():
             pass
     tune_memory()

@@ -18,9 +18,8 @@ from benchmarks.shapes import SCALES, SHAPES, scaled
 from benchmarks.table import conditions, facts, quartiles, ratios, spread
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import build, option
-from tinygrad_lite.training.plot import COLOURS, METADATA, new_figure, own_style, save, write_out
+from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style, save, write_out
 
 NAMES = {"block_size": "context, tokens", "n_embd": "width (n_embd)", "batch_size": "batch, sequences"}
 SIDES = {"ours": "this project", "torch": "PyTorch"}
@@ -42,8 +41,7 @@ def main(argv: list[str]) -> int:
     )
     options = build(ScalingOptions, ("command line", parsed.values))
     if options.out:  # fails at once if it is impossible
-        if Path(options.out).suffix.lower() not in METADATA:
-            raise OptionError(f"--out {options.out}: must end with one of {', '.join(METADATA)}")
+        check_file(options.out, "--out")
         with own_style():
             pass
     about = conditions(options, load())

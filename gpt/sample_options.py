@@ -12,6 +12,7 @@ from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.cuda.precision import PRECISIONS
+from tinygrad_lite.viz.figure import check_file
 
 LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have one of their own
 
@@ -80,7 +81,9 @@ class SampleOptions:
     )
     n_best: int = option(1, "hypotheses to show, at most --beam", unit="hypotheses", low=1, group="beam")
 
-    attention: str = option("", "plot of the attention weights: .svg, .png or .pdf", is_path=True, group="translation")
+    attention: str = option(
+        "", "plot what the prompt, or a translation, attends to: .svg, .png or .pdf", is_path=True, group="text"
+    )
 
     out_dir: str = option("", "folder of a run; empty: the newest checkpoint under out/", is_path=True, group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
@@ -163,6 +166,10 @@ def check_combination(options: SampleOptions, given: dict) -> None:
     clashes = [f"--{name}" for name in ("interactive", "num_samples") if name in given]
     if options.chat and clashes:
         raise OptionError(f"--chat cannot be combined with {clashes[0]}, since it replies to each message once")
+    if options.attention:
+        check_file(options.attention, "--attention")
+        if turns := [f"--{name}" for name in ("interactive", "chat") if name in given]:
+            raise OptionError(f"--attention plots one text, so omit {turns[0]}")
     sampling = [f"--{name}" for name in SAMPLING if name in given]
     if options.beam and sampling:
         raise OptionError(f"--beam cannot be combined with {sampling[0]}: search for the best text, or sample one")

@@ -11,13 +11,15 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from seq2seq.attention import FORMATS, cross_attention, plot_attention
+from seq2seq.attention import PARTS, attention_weights
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, translate
 from tinygrad_lite.cli.console import say, shown, typed_lines
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
+from tinygrad_lite.viz.figure import write
 
 # Options that make a translation a random sample.
 SAMPLING = {*"temperature top_k top_p min_p repetition_penalty no_repeat_ngram_size seed num_samples".split()}
@@ -38,9 +40,7 @@ def check_options(options: Any, given: Collection[str]) -> None:
         )
     if not given.keys() & {"start", "interactive"}:
         raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", --start - for stdin, or --interactive')
-    if options.attention and Path(options.attention).suffix.lower() not in FORMATS:
-        raise OptionError(f"--attention {options.attention}: must end with one of {', '.join(FORMATS)}")
-    others = [f"--{name}" for name in ("interactive", *sorted(SAMPLING)) if name in given]
+    others = [f"--{name}" for name in sorted(SAMPLING) if name in given]
     if options.attention and others:
         raise OptionError(f"--attention plots the best translation, so omit {others[0]}")
 
@@ -109,5 +109,6 @@ def plot_cross_attention(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lin
         raise OptionError(f"--attention needs exactly one line, with a sentence; lines given: {len(sentences)}")
     settings = {"beam": max(1, options.beam), "length_penalty": options.length_penalty}
     ((best,),) = translate(model, tokenizer, sentences, **settings)
-    plot_attention(cross_attention(model, tokenizer, sentences[0], best.tokens), Path(options.attention))
+    found = attention_weights(model, tokenizer, sentences[0], best.tokens)
+    write(draw_attention(found, PARTS["cross"], AttentionOptions()), Path(options.attention))
     say(f"wrote {options.attention}")

@@ -33,9 +33,10 @@ LAYERS = [
     ["tinygrad_lite.tokenizers", "tinygrad_lite.tokenizers.*", "tinygrad_lite.corpora", "tinygrad_lite.corpora.*"],
     ["tinygrad_lite.decoding", "tinygrad_lite.decoding.*"],
     ["tinygrad_lite.training", "tinygrad_lite.training.*"],
+    ["tinygrad_lite.viz", "tinygrad_lite.viz.*"],
     "gpt gpt.config gpt.data gpt.fast_step gpt.model gpt.sample_options gpt.score gpt.interactive".split()
     + "gpt.baselines gpt.pretrained gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat".split()
-    + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside".split(),
+    + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw".split(),
     ["seq2seq", "seq2seq.*"],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],
@@ -139,7 +140,7 @@ def test_cupy_is_imported_only_in_the_folder_for_gpus():
 
 @pytest.mark.parametrize(
     ("library", "module"),
-    [("tokenizers", "tinygrad_lite.tokenizers.huggingface"), ("matplotlib", "tinygrad_lite.training.plot")],
+    [("tokenizers", "tinygrad_lite.tokenizers.huggingface"), ("matplotlib", "tinygrad_lite.viz.figure")],
 )
 def test_an_extra_is_imported_in_one_file_and_only_when_it_is_needed(library, module):
     assert {m for m in FILES for target, _ in imports(tree(m)) if target.split(".")[0] == library} == {module}

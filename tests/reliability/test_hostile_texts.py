@@ -33,8 +33,8 @@ from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.huggingface import gpt2_definition
 from tinygrad_lite.tokenizers.word import WordTokenizer
-from tinygrad_lite.training import plot
 from tinygrad_lite.training import setup as start
+from tinygrad_lite.viz import loss
 
 SEED = 20240712
 TEXT = made_up_text(60)
@@ -343,7 +343,7 @@ def test_unreadable_files_are_reported(name, workplace):
     for use in (
         lambda: load_files([name]),
         lambda: read_table(Path(name)),
-        lambda: plot.read_run(Path(name)),
+        lambda: loss.read_run(Path(name)),
         lambda: evaluate.main([name]),
     ):
         with pytest.raises(UserError):
@@ -368,7 +368,7 @@ def test_a_broken_table_of_losses_is_plotted_or_refused(count, workplace, report
                 path.write_text(",".join(cells), encoding="utf-8")
             else:
                 path.write_bytes(odd_bytes(rng, good.encode()))
-            outcomes.tried(number, lambda: plot.read_run(path), allowed=OptionError)
+            outcomes.tried(number, lambda: loss.read_run(path), allowed=OptionError)
     capsys.readouterr()
     assert outcomes["used"] > count / 20
     report(f"hostile files: {count:,} broken tables of losses for the plot (seed {SEED + 4}): {outcomes}")

@@ -1,15 +1,19 @@
-"""The recorded weights of the cross-attention are those that the model uses; their plot."""
+"""The recorded weights of the cross-attention are those that the model uses; the pictures of a translation model."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from seq2seq.attention import CrossAttention, cross_attention, plot_attention
+import train
+from seq2seq import draw
+from seq2seq.attention import attention_weights
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import translate
+from tests.tiny_runs import undone
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.device import random_key
@@ -37,8 +41,8 @@ def test_rows_are_the_weights_of_the_generating_step(norm_first):
     model = make_model(norm_first=norm_first)
     model.train()  # dropout must not reach the picture
     tokens = TOKENIZER.encode("ca b")
-    found = cross_attention(model, TOKENIZER, "ab $", [*tokens, TOKENIZER.specials["<eos>"]])
-    assert (found.source, found.target) == (["a", "b", "·", "$"], ["c", "a", "·", "b", "<eos>"])
+    found = attention_weights(model, TOKENIZER, "ab $", [*tokens, TOKENIZER.specials["<eos>"]])
+    assert (found.keys, found.queries) == (["a", "b", "·", "$"], ["c", "a", "·", "b", "<eos>"])
     assert found.weights.shape == (2, 2, 5, 4)
     np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
     assert found.weights.std() > 0.01
@@ -62,11 +66,11 @@ def test_the_model_is_left_unchanged():
     model = make_model()
     model.eval()
     before = translate(model, TOKENIZER, ["abc"])
-    cross_attention(model, TOKENIZER, "abc", before[0][0].tokens)
+    attention_weights(model, TOKENIZER, "abc", before[0][0].tokens)
     assert all(isinstance(block.cross, MultiHeadAttention) for block in model.decoder)
     assert translate(model, TOKENIZER, ["abc"]) == before
     with pytest.raises(ValueError, match="the sentence is empty"):
-        cross_attention(model, TOKENIZER, "", [])
+        attention_weights(model, TOKENIZER, "", [])
 
 
 def test_a_mask_applies_to_the_weights_too():
@@ -78,18 +82,62 @@ def test_a_mask_applies_to_the_weights_too():
     np.testing.assert_allclose(weights.sum(-1), 1, rtol=1e-5)
 
 
-def test_the_plot_has_a_chart_for_each_head(tmp_path):
+def test_self_attention_is_recorded_too():
+    """That of the encoder sees everything; that of the decoder reads <bos> first, and no later token."""
+    model, tokens = make_model(), TOKENIZER.encode("ca b")
+    encoder, decoder = (attention_weights(model, TOKENIZER, "ab $", tokens, part) for part in ("encoder", "decoder"))
+    assert encoder.queries == encoder.keys == ["a", "b", "·", "$"]
+    assert decoder.queries == decoder.keys == ["<bos>", "c", "a", "·", "b"]
+    assert (encoder.is_causal, decoder.is_causal) == (False, True)
+    for found in (encoder, decoder):
+        np.testing.assert_allclose(found.weights.sum(-1), 1, rtol=1e-5)
+        assert np.triu(found.weights, 1).any() != found.is_causal
+    x = model._embed(Tensor(np.array([TOKENIZER.encode("ab $")])), 0, "source_positions")
+    block = model.encoder[0]
+    np.testing.assert_allclose(encoder.weights[0], block.mixer.weights(block.mixer_norm(x)).numpy()[0], atol=1e-5)
+
+
+# --- the command ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    """A folder with a checkpoint."""
+    monkeypatch.chdir(tmp_path)
+    with undone():
+        arguments = "reverse --max_iters 0 --n_layer 2 --n_head 2 --n_embd 8 --positions learned --toy_size 60"
+        assert train.main([*arguments.split(), "--out_dir", "run", "--workers", "1"]) == 0
+        yield
+
+
+def test_every_picture_can_be_drawn(run, capsys):
+    assert draw.main(["attention", "run", "--text", "abc", "--beam", "2", "--out", "a.npz"]) == 0
+    assert np.load("a.npz")["weights"].shape[:2] == (2, 2)
+    for part in ("encoder", "decoder"):
+        words = ["--part", part, "--layer", "2", "--out", f"{part}.npz"]
+        assert draw.main(["attention", "run", "--text", "abc", *words]) == 0
+        assert np.load(f"{part}.npz")["weights"].shape[:2] == (1, 2)
+        assert draw.main(["positions", "run", "--part", part, "--length", "5", "--out", f"{part}.npz"]) == 0
+        assert np.load(f"{part}.npz")["codes"].shape == (5, 8)
+    assert (np.load("encoder.npz")["codes"] != np.load("decoder.npz")["codes"]).all()
+    assert draw.main(["neighbours", "run", "--tokens", "a", "--top", "3"]) == 0
+    assert len(capsys.readouterr().out.split()) == 7
     pytest.importorskip("matplotlib")
-    found = cross_attention(make_model(), TOKENIZER, "ab $$", TOKENIZER.encode("c"))
-    plot_attention(found, tmp_path / "a.svg")
-    picture = (tmp_path / "a.svg").read_text(encoding="utf-8")
-    for words in ("layer 1, head 1", "layer 2, head 2", ">·<", ">$<", "&lt;eos&gt;"):
-        assert words in picture
-    assert picture.count("layer ") == 4
-    plot_attention(found, tmp_path / "b.svg")
-    assert (tmp_path / "b.svg").read_bytes() == (tmp_path / "a.svg").read_bytes()
-    large = CrossAttention(["a"] * 500, ["b"] * 20, np.zeros((1, 2, 20, 500)))
-    with pytest.raises(UserError, match=r"172 by 4 inches, more than 100: use a shorter sentence"):
-        plot_attention(large, tmp_path / "large.png")
-    with pytest.raises(UserError, match="cannot be written"):
-        plot_attention(found, tmp_path / "gone" / "a.svg")
+    assert draw.main(["attention", "run", "--text", "abc"]) == 0
+    picture = Path("attention.svg").read_text(encoding="utf-8")
+    assert "layer 2, head 2" in picture
+    assert "Cross-attention of run" in picture
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["attention", "run"], "give a sentence to translate"),
+        (["attention", "run", "--text", "a" * 100], "--text has 100 tokens, but the model reads at most 32"),
+        (["attention", "nowhere", "--text", "a"], "there is no checkpoint"),
+        (["attention", "run", "--text", "a", "--part", "both"], "must be one of cross, encoder, decoder"),
+    ],
+)
+def test_mistakes_give_one_sentence(run, words, reason):
+    with pytest.raises(UserError, match=reason):
+        draw.main(words)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,6 +18,20 @@ from tinygrad_lite import autograd
 from tinygrad_lite.tensor import Tensor
 
 SMALL = 6  # elements; arrays with more are shown by their norm
+
+
+class Row(NamedTuple):
+    """A tensor of a graph in words: its name, how it was made and from what, its shape, value and gradient.
+
+    The operation of a tensor from outside is "leaf" if it requires a gradient, else "constant".
+    """
+
+    name: str
+    operation: str
+    inputs: list[str]
+    shape: str
+    value: str
+    gradient: str
 
 
 class Graph(autograd.Observer):
@@ -81,15 +95,30 @@ class Graph(autograd.Observer):
         numbers = itertools.count(1)
         return {tensor: self.names.get(tensor) or f"#{next(numbers)}" for tensor in shown}
 
+    def rows(self) -> list[Row]:
+        """A row for each tensor that has a line of its own, oldest first."""
+        lines = self._lines()
+        return [
+            Row(
+                name,
+                tensor.op or ("leaf" if tensor.requires_grad else "constant"),
+                [lines.get(parent) or show_values(parent) for parent in self.parents[tensor]],
+                str(tensor.shape),
+                show_values(tensor),
+                "" if tensor.grad is None else show_values(tensor.grad),
+            )
+            for tensor, name in lines.items()
+        ]
+
     def __str__(self) -> str:
-        rows, lines = [("", "shape", "value", "gradient")], self._lines()
-        for tensor, name in lines.items():
-            inputs = ", ".join(lines.get(parent) or show_values(parent) for parent in self.parents[tensor])
-            made = f"{tensor.op}({inputs or '...'})" if tensor.op else "leaf" if tensor.requires_grad else "constant"
-            gradient = "" if tensor.grad is None else show_values(tensor.grad)
-            rows.append((f"{name} = {made}", str(tensor.shape), show_values(tensor), gradient))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
+        cells = [("", "shape", "value", "gradient")]
+        for row in self.rows():
+            made = row.operation
+            if made not in ("leaf", "constant"):
+                made += f"({', '.join(row.inputs) or '...'})"
+            cells.append((f"{row.name} = {made}", row.shape, row.value, row.gradient))
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        return "\n".join("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
 
     __repr__ = __str__
 

@@ -38,8 +38,9 @@ import heapq
 import re
 import reprlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice, pairwise
+from typing import NamedTuple
 
 from tinygrad_lite.cli.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import Tokenizer, to_utf8
@@ -101,26 +102,31 @@ def merge_pair(ids: list[int], pair: Pair, token: int) -> list[int]:
     return merged
 
 
-def reference_merges(
-    word_counts: dict[str, int], n_merges: int, spell: Callable[[str], list[int]], lengths: Sequence[int]
-) -> list[Pair]:
+class MergeStep(NamedTuple):
+    """A step of byte-pair encoding: how often each pair occurs, the pair that is merged, and the words afterwards.
+
+    A word is its list of ids, with the number of times that it occurs.
+    """
+
+    counts: Counter[Pair]
+    pair: Pair
+    words: list[tuple[list[int], int]]
+
+
+def merge_steps(
+    word_counts: dict[str, int], spell: Callable[[str], list[int]], lengths: Sequence[int]
+) -> Iterator[MergeStep]:
     """Byte-pair encoding as defined: count all pairs, merge the most frequent one everywhere, and repeat.
 
-    The reference version of `learn_merges`, which finds the same merges without counting everything again. It stops
-    early if no pair is left that occurs twice.
+    It ends if no pair is left that occurs twice.
 
     Args:
         word_counts: how often each word occurs, in the order of the text.
-        n_merges: number of merges to learn.
         spell: maps a word to its base tokens.
         lengths: length of each base token as it is written.
-
-    >>> reference_merges({"aaabdaaabac": 1}, 3, lambda word: list(word.encode()), lengths=[1] * 256)
-    [(97, 97), (97, 98), (256, 257)]
     """
-    words = [(spell(word), count) for word, count in word_counts.items()]
-    lengths, merges = list(lengths), []
-    while len(merges) < n_merges:
+    words, lengths = [(spell(word), count) for word, count in word_counts.items()], list(lengths)
+    while True:
         counts: Counter[Pair] = Counter()
         for ids, count in words:
             for pair in pairwise(ids):
@@ -131,8 +137,20 @@ def reference_merges(
         best = min(counts, key=lambda pair: (-counts[pair], lengths[pair[0]] + lengths[pair[1]]))
         words = [(merge_pair(ids, best, len(lengths)), count) for ids, count in words]
         lengths.append(lengths[best[0]] + lengths[best[1]])
-        merges.append(best)
-    return merges
+        yield MergeStep(counts, best, words)
+
+
+def reference_merges(
+    word_counts: dict[str, int], n_merges: int, spell: Callable[[str], list[int]], lengths: Sequence[int]
+) -> list[Pair]:
+    """The pairs of the first n_merges `merge_steps`.
+
+    The reference version of `learn_merges`, which finds the same merges without counting everything again.
+
+    >>> reference_merges({"aaabdaaabac": 1}, 3, lambda word: list(word.encode()), lengths=[1] * 256)
+    [(97, 97), (97, 98), (256, 257)]
+    """
+    return [step.pair for step in islice(merge_steps(word_counts, spell, lengths), n_merges)]
 
 
 # --- the fast version -----------------------------------------------------------------------------------------
@@ -144,7 +162,7 @@ class PairTable:
     A merge changes only the words that contain its pair. So we keep for each pair the words it is in, and
     never have to count all words again.
 
-    Its arguments are those of `reference_merges`.
+    Its arguments are those of `merge_steps`.
     """
 
     def __init__(self, word_counts: dict[str, int], spell: Callable[[str], list[int]], lengths: Sequence[int]):

@@ -1,1 +1,1 @@
-"""What stands around the training loop: options, processes, the run's folder, checkpoints, estimates, plots."""
+"""What stands around the training loop: options, processes, the run's folder, checkpoints, estimates."""

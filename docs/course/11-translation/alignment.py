@@ -9,18 +9,19 @@ from pathlib import Path
 
 import numpy as np
 
-from seq2seq.attention import CrossAttention, cross_attention
+from seq2seq.attention import attention_weights
 from seq2seq.task import load_trained
 from seq2seq.translate import translate
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.viz.attention import Attention
 
 
-def grid(found: CrossAttention, layer: int = 0, head: int = 0) -> str:
+def grid(found: Attention, layer: int = 0, head: int = 0) -> str:
     """A row for each target token, in which # marks the source token with the largest weight, given in percent."""
     weights = found.weights[layer, head]
-    lines = ["       " + " ".join(found.source)]
-    for token, row in zip(found.target, weights, strict=True):
+    lines = ["       " + " ".join(found.keys)]
+    for token, row in zip(found.queries, weights, strict=True):
         marks = " ".join("#" if place else "." for place in np.arange(len(row)) == row.argmax())
         lines.append(f"{token:>5}  {marks}  {row.max():4.0%}")
     return "\n".join(lines)
@@ -33,7 +34,7 @@ def main(argv: list[str]) -> int:
     trained = load_trained(Path(argv[0]))
     model = trained.make_model()
     best = translate(model, trained.tokenizer, [argv[1]])[0][0]
-    print(grid(cross_attention(model, trained.tokenizer, argv[1], best.tokens)))
+    print(grid(attention_weights(model, trained.tokenizer, argv[1], best.tokens)))
     return 0
 
 

@@ -7,8 +7,21 @@ import numpy as np
 import pytest
 
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.training.plot import Curve, PlotOptions, main, names, own_style, plot_runs, read_run, smoothed
 from tinygrad_lite.training.run_folder import METRICS, RunFolder
+from tinygrad_lite.viz.command import draw
+from tinygrad_lite.viz.figure import compose, own_style
+from tinygrad_lite.viz.kinds import shared_kinds
+from tinygrad_lite.viz.loss import Curve, LossOptions, draw_loss, names, read_run, smoothed
+
+
+def main(words):
+    return draw("python -m gpt.draw", shared_kinds(lambda path: None), ["loss", *words])
+
+
+def plotted(*paths, **settings):
+    """The axes of the figure."""
+    with own_style():
+        return compose(draw_loss(paths, LossOptions(**settings))).axes[0]
 
 
 @pytest.fixture
@@ -133,7 +146,12 @@ def test_one_run_is_plotted_beside_its_table(folders, capsys):
     pytest.importorskip("matplotlib")
     assert main([str(folders[0])]) == 0
     shown = texts((folders[0] / "curves.svg").read_text(encoding="utf-8"))
-    for text in ("loss, nats per token", "one", "training, mean of 9 rows", "validation, best 1.250 at step 30"):
+    for text in (
+        "loss, nats per token",
+        "Loss over training: one",
+        "mean of 9 rows",
+        "validation, best 1.250 at step 30",
+    ):
         assert text in shown
     assert "wrote" in capsys.readouterr().err
 
@@ -170,25 +188,31 @@ def test_names_are_shown_unchanged(folders, tmp_path):
     assert main([*map(str, runs), "--unit", "nats", "--out", str(picture)]) == 0
     shown = texts(picture.read_text(encoding="utf-8"))
     assert "_$x^2$, best 1.250 at step 30" in shown
-    assert "thick: validation, thin: training, mean of 9 rows" in shown
     assert main([str(runs[0]), "--out", str(picture)]) == 0
     assert "_$x^2$" in texts(picture.read_text(encoding="utf-8"))
 
 
 def test_the_training_loss_is_plotted_in_bits_per_character_too(folders):
     pytest.importorskip("matplotlib")
-    options = PlotOptions(smooth=1, unit="bits")
-    with own_style():
-        thin, thick = plot_runs([read_run(folders[0])], options).axes[0].get_lines()
+    thin, thick = plotted(folders[0], smooth=1, unit="bits").get_lines()
     assert thin.get_ydata()[0] == pytest.approx(5 * 1.5)
     assert thick.get_ydata().tolist() == pytest.approx([3, 2.625, 2.25, 1.875])
     assert thin.get_color() == thick.get_color()
 
 
+def test_the_numbers_are_written_without_matplotlib(folders, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main([*map(str, folders), "--unit", "nats", "--out", str(tmp_path / "x.csv"), str(tmp_path / "y.csv")]) == 0
+    assert (tmp_path / "y.csv").read_bytes() == (tmp_path / "x.csv").read_bytes()
+    lines = (tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[:2] == ["run,part,step,nats_per_token", "one,training,1,5.0"]
+    assert "one,validation,30,1.25" in lines
+    assert len(lines) == 1 + 30 + 4 + 30
+
+
 def test_many_runs_look_different(folders):
     pytest.importorskip("matplotlib")
-    with own_style():
-        lines = plot_runs([read_run(folders[0])] * 35, PlotOptions()).axes[0].get_lines()
+    lines = plotted(*[folders[0]] * 35).get_lines()
     assert len({(line.get_color(), line.get_marker()) for line in lines[1::2]}) == 35
 
 
@@ -217,11 +241,12 @@ def test_a_run_without_an_evaluation_can_be_plotted_in_nats_only(folders):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ([], "name the folder of a run"),
-        (["one", "--out", "x.bmp"], r"--out x\.bmp: must end with one of \.svg, \.png, \.pdf"),
-        (["one", "--out", "x.svg", "two"], r"--out two: must end with .*; name the runs before --out"),
+        ([], "the run is missing: python -m gpt.draw loss out/goethe"),
+        (["one", "--out", "x.bmp"], r"--out x\.bmp: must end with one of \.svg, \.png, \.pdf, \.csv, \.npz"),
+        (["one", "--out", "x.svg", "two"], r"--out two: must end with"),
         (["one", "--unit", "bytes"], "must be one of auto, nats, bits"),
         (["gone"], "there is no gone"),
+        (["one", "--out", "x.npz"], r"x\.npz: the numbers of this picture are written as \.csv"),
         (["one", "--smooth", "0"], "--smooth 0"),
     ],
 )

@@ -1,16 +1,13 @@
-"""Plot the loss of one run, or of several together, over its steps.
+"""The loss of one run, or of several together, over its steps.
 
-    python -m tinygrad_lite.training.plot out/goethe                  makes out/goethe/curves.svg
-    python -m tinygrad_lite.training.plot out/a out/b --out curves.svg    both in one plot
-    python -m tinygrad_lite.training.plot out/goethe --out curves.svg curves.png --log
+    python -m gpt.draw loss out/goethe                              makes out/goethe/curves.svg
+    python -m gpt.draw loss out/a out/b --out curves.svg            both in one picture
+    python -m gpt.draw loss out/goethe --out curves.svg curves.csv --log
 
 Each run has a colour: the thin line is its training loss, the thick one with points its validation loss. A run that
-is still training can be plotted too. Runs with different tokenizers are compared in bits per character, because a loss
+is still training can be drawn too. Runs with different tokenizers are compared in bits per character, because a loss
 per token depends on the tokenizer. The horizontal axis is the step, since metrics.csv contains neither the number of
 tokens in a step nor its time.
-
-The plot depends only on the numbers: the same version of matplotlib writes the same bytes, whatever the user's style.
-matplotlib is an extra: pip install -e ".[viz]"
 """
 
 from __future__ import annotations
@@ -19,36 +16,26 @@ import csv
 import io
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.console import say
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.options import option
+from tinygrad_lite.viz.command import DrawOptions
+from tinygrad_lite.viz.figure import COLOURS, MARKERS, Picture, count_steps, plain_axes, write_out
 
-# Suppresses the program name and the time in each format.
-METADATA = {
-    ".svg": {"Date": None, "Creator": None},
-    ".png": {"Software": None},
-    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-}
-# Colours that are distinct for any kind of colour vision (Okabe, Ito 2008), and in print. Markers help where there is
-# no colour; 7 and 5 have no common divisor, so 35 runs look different.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = ("o", "s", "^", "D", "v")
 LOSSES = ("loss", "val_loss", "bits_per_char")
 UNITS = {"nats": "nats per token", "bits": "bits per character"}
 
 
 @dataclass
-class PlotOptions:
-    """The options of the plot."""
+class LossOptions(DrawOptions):
+    """The options of `loss`."""
 
-    out: list[str] = option([], "plots to write, .svg, .png or .pdf; none: curves.svg in the first run's folder")
     unit: str = option("auto", "auto: bits if there are several runs", choices=("auto", *UNITS))
     smooth: int = option(9, "rows averaged for each point of the training loss; 1: no smoothing", unit="rows", low=1)
     log: bool = option(False, "logarithmic axes, on which a power law is a straight line")
@@ -74,6 +61,10 @@ class Run:
     training: Curve
     validation: Curve
     bits_per_nat: float | None
+
+    def factor(self, unit: str) -> float:
+        """What a loss in nats per token is multiplied by."""
+        return 1.0 if unit == "nats" else self.bits_per_nat
 
 
 # --- reading --------------------------------------------------------------------------------------------------
@@ -172,53 +163,54 @@ def above_zero(curve: Curve) -> Curve:
     return Curve(curve.steps[keep], curve.losses[keep])
 
 
-# --- plotting --------------------------------------------------------------------------------------------------
+# --- drawing ---------------------------------------------------------------------------------------------------
 
 
-@contextmanager
-def own_style() -> Iterator[None]:
-    """Inside, matplotlib uses its default style, not the user's, and no random numbers in an SVG.
+def draw_loss(runs: Sequence[Path], options: LossOptions) -> Picture:
+    """The losses of these runs, each the folder of a run or its metrics.csv.
 
-    Raises: UserError if it is not installed.
+    Raises: OptionError if a run cannot be read or a unit cannot be computed, or if logarithmic axes have nothing to
+        show.
     """
-    try:
-        import matplotlib
-    except ImportError:
-        raise UserError('plotting needs matplotlib, which is not installed: pip install -e ".[viz]"') from None
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        # Text remains searchable text; the salt replaces random numbers.
-        matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tinygrad_lite"})
-        yield
+    found = [read_run(path) for path in runs]
+    unit = options.unit if options.unit != "auto" else "bits" if len(found) > 1 else "nats"
+    for run in found:
+        if unit == "bits" and run.bits_per_nat is None:
+            raise OptionError(f"{run.file}: bits per character need an evaluation; use --unit nats")
+        if options.log and not len(above_zero(run.training).steps) + len(above_zero(run.validation).steps):
+            raise OptionError(f"{run.file} has nothing after step 0 yet: omit --log")
+    width = (options.smooth - 1) // 2 * 2 + 1
+    mean = f", mean of {width} rows" if width > 1 else ""
+    return Picture(
+        title="Loss over training: " + ", ".join(names([run.file for run in found])),
+        caption=f"Thick line with points: the loss on held-out text. Thin line: the training loss{mean}. While both "
+        "fall together the model still learns what holds for other text too; where the thick line rises it memorises.",
+        size=(7.2, 4.2),
+        draw=lambda figure: draw_lines(figure, found, unit, options),
+        table=list(table(found, unit)),
+        default=found[0].file.parent / "curves.svg",
+    )
 
 
-def new_figure(width: float, height: float):
-    """An empty matplotlib Figure of this size in inches; call it inside `own_style`."""
-    from matplotlib.figure import Figure
+def table(runs: Sequence[Run], unit: str) -> Iterator[Sequence[Any]]:
+    """The losses as they were measured, without smoothing: a row for each."""
+    yield "run", "part", "step", f"{unit}_per_{'token' if unit == 'nats' else 'character'}"
+    for name, run in zip(names([run.file for run in runs]), runs, strict=True):
+        for part, curve in (("training", run.training), ("validation", run.validation)):
+            for step, loss in zip(curve.steps, curve.losses, strict=True):
+                yield name, part, int(step), loss * run.factor(unit)
 
-    return Figure(figsize=(width, height), layout="constrained")
 
-
-def plot_runs(runs: Sequence[Run], options: PlotOptions):
-    """The plot as a matplotlib Figure; call this, and save the figure, inside `own_style`.
-
-    Raises: OptionError if a unit cannot be computed, or if logarithmic axes have nothing to show.
-    """
-    unit = options.unit if options.unit != "auto" else "bits" if len(runs) > 1 else "nats"
-    figure = new_figure(7.2, 4.2)
+def draw_lines(figure, runs: Sequence[Run], unit: str, options: LossOptions) -> None:
+    """Fill the figure: two lines for each run, and a legend."""
     axes = figure.add_subplot()
-    axes.set_xlabel("step")
+    axes.set_xlabel("step (updates of the weights)")
     axes.set_ylabel(f"loss, {UNITS[unit]}")
     thick, thin, best = [], [], []
     for number, run in enumerate(runs):
-        scale = 1.0 if unit == "nats" else run.bits_per_nat
-        if scale is None:
-            raise OptionError(f"{run.file}: bits per character need an evaluation; use --unit nats")
-        training, validation = smoothed(run.training, options.smooth), run.validation
+        scale, training, validation = run.factor(unit), smoothed(run.training, options.smooth), run.validation
         if options.log:
             training, validation = above_zero(training), above_zero(validation)
-            if not len(training.steps) and not len(validation.steps):
-                raise OptionError(f"{run.file} has nothing after step 0 yet: omit --log")
         colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
         dot = "." if len(training.steps) == 1 else ""  # a single point makes no line
         thin += axes.plot(training.steps, training.losses * scale, dot, color=colour, linewidth=0.9, alpha=0.55)
@@ -226,20 +218,15 @@ def plot_runs(runs: Sequence[Run], options: PlotOptions):
         best.append(describe_best(run.validation, scale))
     set_ticks(axes, options.log)
 
-    called = names([run.file for run in runs])
-    width = (options.smooth - 1) // 2 * 2 + 1
-    mean = f", mean of {width} rows" if width > 1 else ""
     if len(runs) == 1:
-        title, lines, labels = called[0], [*thick, *thin], ["validation" + best[0], "training" + mean]
+        lines, labels = [*thick, *thin], ["validation" + best[0], "training"]
     else:
-        title, lines = f"thick: validation, thin: training{mean}", thick
-        labels = [name + value for name, value in zip(called, best, strict=True)]
-    # matplotlib omits labels that begin with _ and reads $ as mathematics, so the names are set afterwards.
-    legend = axes.legend(lines, ["-"] * len(lines), title="-", frameon=False, alignment="left")
-    for text, words in zip([legend.get_title(), *legend.get_texts()], [title, *labels], strict=True):
-        text.set_parse_math(False)
+        called = names([run.file for run in runs])
+        lines, labels = thick, [name + value for name, value in zip(called, best, strict=True)]
+    # matplotlib omits labels that begin with _, so the names are set afterwards.
+    legend = axes.legend(lines, ["-"] * len(lines), frameon=False, alignment="left")
+    for text, words in zip(legend.get_texts(), labels, strict=True):
         text.set_text(words)
-    return figure
 
 
 def describe_best(validation: Curve, scale: float) -> str:
@@ -256,71 +243,13 @@ def describe_best(validation: Curve, scale: float) -> str:
 
 def set_ticks(axes, log: bool) -> None:
     """Write the numbers at the axes as 3, not 3 × 10^0, and as 1,000, not 1e3; and show a light grid."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
+    count_steps(axes.xaxis)
     if log:
         axes.set_xscale("log")
         axes.set_yscale("log")
         low, high = axes.get_ylim()
+        write_out(axes.xaxis)
         write_out(axes.yaxis, (1, 2, 5) if high >= 10 * low else (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8))
     else:
         axes.margins(x=0.02)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
-    axes.grid(color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-
-
-def write_out(axis, digits: Sequence[float] = (1, 2, 5)) -> None:
-    """Few numbers on a logarithmic axis, written with all digits: 0.5, 1, 2, ... 500, 1,000.
-
-    Args:
-        digits: the numbers to write between 1 and 10, and likewise in every other decade.
-    """
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
-
-    axis.set_major_locator(LogLocator(subs=digits))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
-
-
-def save(figure, path: Path) -> None:
-    """Write the plot in the format of the file's suffix.
-
-    Raises: OptionError if the file cannot be written.
-    """
-    try:
-        figure.savefig(path, metadata=METADATA[path.suffix.lower()], dpi=160)
-    except OSError as error:
-        raise OptionError(f"{path} cannot be written ({error.strerror}): choose another file") from None
-
-
-def main(argv: list[str]) -> int:
-    """Run the command line and return the exit status."""
-    parsed = parse_command_line(
-        PlotOptions,
-        argv,
-        prog="python -m tinygrad_lite.training.plot",
-        description="Plot the training and validation losses of runs. RUN is a run's folder or its metrics.csv.",
-        positional="RUN ...",
-        several=True,
-    )
-    options = build(PlotOptions, ("command line", parsed.values))
-    if not parsed.positionals:
-        raise OptionError("name the folder of a run: python -m tinygrad_lite.training.plot out/goethe")
-    for name in options.out:
-        if Path(name).suffix.lower() not in METADATA:
-            raise OptionError(f"--out {name}: must end with one of {', '.join(METADATA)}; name the runs before --out")
-    runs = [read_run(Path(name)) for name in parsed.positionals]
-    plots = [Path(name) for name in options.out] or [runs[0].file.parent / "curves.svg"]
-    with own_style():
-        figure = plot_runs(runs, options)
-        for file in plots:
-            save(figure, file)
-            say(f"wrote {file}")
-    return 0
-
-
-if __name__ == "__main__":
-    run_command("plot", main)
+    plain_axes(axes)

@@ -1,0 +1,113 @@
+"""Pictures of a GPT and of what it is made of.
+
+    python -m gpt.draw attention out/goethe --text "Habe nun, ach!" --out attention.svg
+    python -m gpt.draw positions                       the sinusoidal codes; with a checkpoint, its positions
+    python -m gpt.draw neighbours out/goethe --tokens Faust Herz --out neighbours.svg
+    python -m gpt.draw tokens my.txt --text "Es irrt der Mensch"
+    python -m gpt.draw merges "Fischers Fritz fischt frische Fische"
+    python -m gpt.draw schedule goethe reverse
+    python -m gpt.draw loss out/goethe
+    python -m gpt.draw graph "(a * b + c).tanh()" --values a=2 b=-3 c=5
+
+docs/pictures.md shows each of them, and how to read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gpt.inside import look_inside
+from gpt.model import GPT, rotary_frequencies
+from gpt.trained import load_trained
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.viz.attention import Attention, AttentionOptions, draw_attention, pieces
+from tinygrad_lite.viz.command import Kind, draw
+from tinygrad_lite.viz.figure import Picture, write
+from tinygrad_lite.viz.kinds import CHECKPOINT, model_kinds, shared_kinds
+from tinygrad_lite.viz.neighbours import NeighbourOptions, draw_neighbours
+from tinygrad_lite.viz.positions import PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
+
+
+def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> Attention:
+    """The self-attention of each layer and head while the model reads ids."""
+    tokens = pieces(tokenizer, ids)
+    return Attention(tokens, tokens, look_inside(model, ids).attention, is_causal=True)
+
+
+def plot_self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int], file: Path) -> None:
+    """Write the picture of every layer and head for the part of ids that the model reads."""
+    found = self_attention(model, tokenizer, ids[-model.config.block_size :])
+    write(draw_attention(found, "self-attention", AttentionOptions()), file)
+    say(f"wrote {file}")
+
+
+def attention(names: Sequence[str], options: AttentionOptions) -> Picture:
+    """Where the model looks while it reads a text.
+
+    Raises: OptionError if there is no text, or if it is too long.
+    """
+    trained = load_trained(Path(names[0]))
+    ids, room = trained.tokenizer.encode(normalise(options.text)), trained.config.block_size
+    if not ids:
+        raise OptionError('give the model something to read: --text "Habe nun, ach!"')
+    if len(ids) > room:
+        raise OptionError(f"--text has {len(ids):,} tokens, but the model reads at most {room}: use a shorter text")
+    found = self_attention(trained.make_model(), trained.tokenizer, ids)
+    return draw_attention(found, f"self-attention of {names[0]}", options)
+
+
+def positions(names: Sequence[str], options: PositionOptions) -> Picture:
+    """The codes of positions: those of a checkpoint, or the sinusoidal ones.
+
+    Raises: OptionError if the model has no positions.
+    """
+    if not names:
+        return draw_sinusoidal(options.length, options.width)
+    trained = load_trained(Path(names[0]))
+    config, length = trained.config, min(options.length, trained.config.block_size)
+    if config.positions == "learned":
+        return draw_learned(trained.weights["position_embedding.weight"][:length], names[0])
+    if config.positions == "sinusoidal":
+        return draw_sinusoidal(length, config.n_embd)
+    if config.positions == "rotary":
+        return draw_rotary(rotary_frequencies(config), length, names[0])
+    raise OptionError(
+        f"{names[0]} has no position codes (--positions none): it knows the order of tokens only from how many it sees"
+    )
+
+
+def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
+    """The nearest tokens by their embeddings."""
+    trained = load_trained(Path(names[0]))
+    return draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
+
+
+KINDS = {
+    **model_kinds(
+        Kind(
+            "where the model looks while it reads a text, in every layer and head",
+            attention,
+            AttentionOptions,
+            "CHECKPOINT",
+            CHECKPOINT,
+            'out/goethe --text "Habe nun, ach!"',
+        ),
+        positions,
+        PositionOptions,
+        neighbours,
+    ),
+    **shared_kinds(lambda path: load_trained(path).tokenizer),
+}
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    return draw("python -m gpt.draw", KINDS, argv)
+
+
+if __name__ == "__main__":
+    run_command("gpt.draw", main)

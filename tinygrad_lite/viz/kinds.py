@@ -1,0 +1,97 @@
+"""The pictures that all families have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.viz.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
+from tinygrad_lite.viz.command import DrawOptions, Kind
+from tinygrad_lite.viz.expression import GraphOptions, draw_graph
+from tinygrad_lite.viz.figure import Picture
+from tinygrad_lite.viz.loss import LossOptions, draw_loss
+from tinygrad_lite.viz.neighbours import NeighbourOptions
+from tinygrad_lite.viz.schedule import ScheduleOptions, draw_schedule
+
+Make = Callable[[Sequence[str], Any], Picture]
+CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"
+
+
+def model_kinds(
+    attention: Kind, positions: Make, position_options: type[DrawOptions], neighbours: Make
+) -> dict[str, Kind]:
+    """The pictures of a model by name, each made by a function of its family."""
+    example = attention.example.split(" --")[0]
+    return {
+        "attention": attention,
+        "positions": Kind(
+            "position codes and their similarity; without a checkpoint the sinusoidal ones",
+            positions,
+            position_options,
+            "CHECKPOINT",
+            CHECKPOINT,
+            example,
+            is_needed=False,
+        ),
+        "neighbours": Kind(
+            "the nearest tokens by their embeddings, and a map of them",
+            neighbours,
+            NeighbourOptions,
+            "CHECKPOINT",
+            CHECKPOINT,
+            example,
+        ),
+    }
+
+
+def shared_kinds(load: Callable[[Path], Tokenizer]) -> dict[str, Kind]:
+    """The pictures without a model by name.
+
+    Args:
+        load: reads the tokenizer of a checkpoint.
+    """
+    return {
+        "tokens": Kind(
+            "one text cut into tokens, by every kind of tokenizer and by those of checkpoints",
+            lambda names, options: draw_tokens(names, options, load),
+            TokenOptions,
+            "SOURCE ...",
+            f"a text in UTF-8 or a corpus by name, from which every kind is learned, or {CHECKPOINT}",
+            'goethe --text "Es irrt der Mensch"',
+        ),
+        "merges": Kind(
+            "byte-pair encoding step by step, with the number of each pair",
+            draw_merges,
+            MergeOptions,
+            "TEXT ...",
+            "the text itself",
+            '"Fischers Fritz fischt frische Fische"',
+        ),
+        "schedule": Kind(
+            "the learning rate over the steps of presets, or of options",
+            draw_schedule,
+            ScheduleOptions,
+            "PRESET ...",
+            "presets of train.py; none: its own defaults",
+            "goethe reverse",
+            is_needed=False,
+        ),
+        "loss": Kind(
+            "the training and validation losses of runs",
+            lambda names, options: draw_loss([Path(name) for name in names], options),
+            LossOptions,
+            "RUN ...",
+            "a run's folder or its metrics.csv",
+            "out/goethe",
+        ),
+        "graph": Kind(
+            "an expression with the value and the gradient of every operation",
+            draw_graph,
+            GraphOptions,
+            "EXPRESSION",
+            "names, numbers, + - * / ** @, and methods such as tanh() or sum()",
+            '"(a * b + c).tanh()" --values a=2 b=-3 c=5',
+        ),
+    }

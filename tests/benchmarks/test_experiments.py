@@ -7,7 +7,8 @@ import pytest
 
 import train
 from benchmarks import experiments
-from benchmarks.experiments import COLUMNS, code_commit, read_rows, read_seeds, training_seconds
+from benchmarks.experiments import code_commit, read_seeds, training_seconds
+from benchmarks.results import COLUMNS, read_rows
 from gpt.model import GPT
 from tests.tiny_runs import arguments, rows, run_training
 from tinygrad_lite.cli.errors import OptionError, UserError

@@ -106,7 +106,7 @@ def plot(groups: Sequence[Sequence[Row]], baseline: str, file: Path) -> None:
             axes.plot(numbers, [height] * len(numbers), "o", color=COLOURS[0], markersize=4, alpha=0.7)
             axes.plot([statistics.mean(numbers)], [height], "|", color=COLOURS[0], markersize=11)
         axes.set_yticks(range(len(names)), names, parse_math=False)
-        axes.invert_yaxis()
+        axes.set_ylim(len(names) - 0.4, -0.6)  # the first on top
         axes.grid(axis="x", color="#dddddd", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)

@@ -12,6 +12,7 @@
     python sample.py smollm2 --chat                    talk with a small model that is downloaded first
     python sample.py --score my.txt                    the loss on a text in bits per character; nothing is generated
     python sample.py --start "Ja." --attention a.svg   plot the attention weights of a translation
+    python sample.py --explain page.html               write a page in which the model can be explored
     python sample.py --help                            all options
 
 The prompt and the generated text go to stdout (with --score, the loss), everything else to stderr.
@@ -30,6 +31,7 @@ if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite"
 
 import numpy as np
 
+import gpt.explorer.build as explorer
 from gpt.chat import Chat, ChatFormat, RememberingModel, replies
 from gpt.interactive import Conversation, converse
 from gpt.model import GPT
@@ -128,6 +130,9 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         raise OptionError(f"--attention plots the attention of a translation, but {trained.path} continues a text")
     if options.score:
         show_score(options, model, tokenizer)
+        return 0
+    if options.explain:
+        explorer.explain(options, given, trained, normalise(read_prompt(options.start)))
         return 0
     if options.show_probs and not sys.stdout.isatty():
         say("note: --show_probs does nothing here: stdout is not a terminal")

@@ -1,0 +1,64 @@
+"use strict";
+/* The first panel: a text, and the tokens that the model reads. */
+
+function textPanel(session) {
+  const body = bodyOf("text");
+  const note = element("p", { class: "note", "aria-live": "polite" });
+  const tokens = element("div", { class: "tokens", role: "group", "aria-label": "Tokens; choose one to inspect it" });
+  if (session.live) {
+    const box = element("textarea", {
+      "aria-label": "Text for the model", spellcheck: "false", autocomplete: "off", dir: "auto",
+    });
+    box.value = session.data.prompt;
+    box.addEventListener("input", () => session.setText(box.value));
+    session.showText = () => (box.value = session.text(session.ids));
+    body.append(box);
+  }
+  body.append(note, tokens);
+
+  session.onChange(whenVisible("text", () => {
+    note.textContent = describeTokens(session);
+    const buttons = tokenButtons(session);
+    tokens.replaceChildren(...buttons);
+  }));
+}
+
+/** A button for each token that the model reads; pressing one selects it, and the arrow keys move on. */
+function tokenButtons(session) {
+  const focused = document.activeElement?.dataset?.position;
+  const within = document.activeElement?.parentElement;
+  const buttons = session.read.map((token, position) => {
+    const made = button(session.label(token), () => session.select(position), {
+      class: "token", "aria-pressed": String(position === session.selected), "data-position": position,
+      title: `token ${token}, position ${position}`,
+    });
+    made.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (!step) return;
+      event.preventDefault();
+      const next = made.parentElement.children[position + step];
+      if (next) next.focus();
+    });
+    return made;
+  });
+  if (focused !== undefined) {
+    // The old buttons disappear: keep the focus on the token that had it, if it was one of this group.
+    requestAnimationFrame(() => {
+      const same = buttons[focused];
+      if (same?.isConnected && (!within?.isConnected || within === same.parentElement)) same.focus({ preventScroll: true });
+    });
+  }
+  return buttons;
+}
+
+function describeTokens(session) {
+  const count = session.read.length;
+  const characters = Array.from(session.text(session.read)).length;
+  let words = `${grouped(count)} tokens for ${grouped(characters)} characters.`;
+  if (session.first) words += ` The model reads only these last ones of ${grouped(session.ids.length)}.`;
+  if (session.unknown?.size) {
+    const some = Array.from(session.unknown).slice(0, 10).map(visible).join(" ");
+    words += ` The model never saw ${some}, and reads <unk> there.`;
+  }
+  return words;
+}

@@ -40,6 +40,7 @@ from gpt.score import score
 from gpt.smollm2 import NAME as SMOLLM2
 from gpt.task import SPEC as gpt
 from gpt.trained import is_pretrained
+from seq2seq import explorer as translation
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
 from seq2seq.task import SPEC as seq2seq
@@ -124,6 +125,9 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         speaking.check_options(options, given)
         text = "" if options.interactive else normalise(read_prompt(options.start))
         warn_of_unknown(tokenizer, text.replace("\n", ""))
+        if options.explain:
+            translation.explain(options, given, trained.about.partition(": ")[2], model, tokenizer, text)
+            return 0
         speaking.speak(options, given, model, tokenizer, text)
         return 0
     if options.attention:

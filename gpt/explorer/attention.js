@@ -27,6 +27,7 @@ function attentionPanel(session) {
   const strip = element("div", { class: "strip" });
   const words = element("p", { "aria-live": "polite", id: "looks" });
   const price = element("p", { "aria-live": "polite", id: "price" });
+  const missed = element("p", { "aria-live": "polite" });
   const toggle = button("Switch this head off", () => {
     session.toggleHead(`${chosen.layer}.${chosen.head}`);
   });
@@ -34,10 +35,11 @@ function attentionPanel(session) {
 
   bodyOf("attention").append(
     element("p", { class: "soft" }, "Every map has a row for each token and a column for each token that it can see; " +
-      "the darker, the more weight. Rows are layers 1 to ", String(L), ", columns heads."),
+      "the stronger its colour, the more weight. Under each map are its layer and head. What a token looks at decides what " +
+      "the model writes after it."),
     grid, title,
   );
-  if (session.live) bodyOf("attention").append(element("div", { class: "controls" }, toggle, measure), price);
+  if (session.live) bodyOf("attention").append(element("div", { class: "controls" }, toggle, measure), price, missed);
   bodyOf("attention").append(strip, words, element("h3", {}, "The whole map"), large);
 
   /** Switch each head off alone, and note what that costs on this text. */
@@ -50,7 +52,7 @@ function attentionPanel(session) {
       await pause();
     }
     const [worst, most] = Array.from(costs).sort((a, b) => b[1] - a[1])[0];
-    price.textContent = `On this text, ${headName(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
+    missed.textContent = `On this text, ${headName(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
       "character more. A negative number means that the text is predicted better without the head.";
     measure.disabled = false;
   }
@@ -77,10 +79,10 @@ function attentionPanel(session) {
     const seen = Array.from(rows[position].entries()).sort((a, b) => b[1] - a[1]).slice(0, 4);
     const seers = rows.map((row, t) => [t, row[position] ?? 0]).slice(position + 1);
     const most = seers.sort((a, b) => b[1] - a[1]).slice(0, 3).filter(([, weight]) => weight > 0.005);
-    const named = ([t, weight]) => [tokenOf(session, session.read[t]), ` ${percent(weight)}  `];
+    const named = ([t, weight]) => [tokenOf(session, session.read[t]), ` ${percent(weight)}`];
     words.replaceChildren(
-      tokenOf(session, session.read[position]), ` (position ${position}) looks at `, ...seen.flatMap(named),
-      ...(most.length ? ["; most looked at by ", ...most.flatMap(named)] : ["; no later token looks at it"]), ".",
+      tokenOf(session, session.read[position]), ` (position ${position}) looks at `, ...enumerated(seen.map(named)),
+      ...(most.length ? ["; most looked at by ", ...enumerated(most.map(named))] : ["; no later token looks at it"]), ".",
     );
   }
 
@@ -104,6 +106,7 @@ function attentionPanel(session) {
     const now = session.read.join();
     if (now !== before || session.selected !== draw.selected) pointed = null;
     if (now !== before || session.checkpoint !== draw.checkpoint) {
+      missed.textContent = "";
       for (const { cost, name } of heads) {
         cost.textContent = "";
         costs.delete(name);
@@ -121,22 +124,6 @@ function headName(name) {
 
 function signed(number) {
   return `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(3)}`;
-}
-
-/** A square for each weight: row t, column s. */
-function paintMap(canvas, rows) {
-  const T = rows.length;
-  canvas.width = canvas.height = T;
-  const [red, green, blue] = getComputedStyle(document.documentElement).getPropertyValue("--heat").split(",").map(Number);
-  const context = canvas.getContext("2d");
-  const image = context.createImageData(T, T);
-  for (let t = 0; t < T; t++) {
-    for (let s = 0; s <= t; s++) {
-      // The square root makes small weights visible.
-      image.data.set([red, green, blue, 255 * Math.sqrt(rows[t][s])], 4 * (t * T + s));
-    }
-  }
-  context.putImageData(image, 0, 0);
 }
 
 /** All tokens in one line, with room for the arcs above; strip.arcs(rows, position) draws those of one token. */

@@ -15,7 +15,7 @@ from gpt.sample_options import SampleOptions
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.texts import Corpus, load_corpus
-from tinygrad_lite.explorer.page import assemble
+from tinygrad_lite.explorer.page import assemble, write_page
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
 from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.training.run_folder import RunFolder
@@ -54,11 +54,7 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
     if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
         prompt = EXAMPLE
     html = page(options, trained, prompt, why, compared(options, trained))
-    try:
-        Path(options.explain).write_text(html, encoding="utf-8", newline="\n")
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise OptionError(f"--explain {options.explain} cannot be written ({reason}): choose another file") from None
+    write_page(options.explain, html)
     say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
 
 

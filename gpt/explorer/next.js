@@ -65,7 +65,7 @@ function nextPanel(session) {
     element("div", { class: "sliders" }, ...sliders),
     heading,
     element("div", { class: "scroll" }, element("table", {},
-      element("caption", {}, "Light: the model's probability. Dark: after the sliders, which is drawn from."),
+      element("caption", {}, "Wide bars: the model's probabilities. Narrow bars: after the sliders; a token is drawn from these."),
       element("thead", {}, element("tr", {}, ...["token", "", "model", "after sliders"].map((name, i) =>
         element("th", { scope: "col", class: i > 1 ? "number" : undefined }, name)))),
       table)),

@@ -4,14 +4,12 @@
 function streamPanel(session) {
   const L = session.data.config.n_layer;
   const heading = element("p");
-  const rows = element("tbody");
+  const rows = element("div", { class: "rows", role: "table", "aria-label": "The stream, layer by layer" });
   bodyOf("stream").append(
     heading,
-    element("div", { class: "scroll" }, element("table", {},
-      element("caption", {}, "Lengths are those of the vectors, |x| = sqrt(x₁² + x₂² + ...)."),
-      element("thead", {}, element("tr", {}, ...["", "the five best predictions, if the rest did nothing", "length", ""].map(
-        (name, i) => element("th", { scope: "col", class: i === 2 ? "number" : undefined }, name)))),
-      rows)),
+    element("p", { class: "soft" }, "Bars and numbers are the lengths of vectors, |x| = sqrt(x₁² + x₂² + ...): grey, the ",
+      "stream; in colour, what a part adds to it. Below the stream, what it would predict: its five best tokens."),
+    rows,
   );
 
   session.onChange(whenVisible("stream", () => {
@@ -20,21 +18,22 @@ function streamPanel(session) {
     const longest = Math.max(...stream, ...added.flat());
     const follows = session.read[position + 1];
     heading.replaceChildren("At ", tokenOf(session, session.read[position]), ` (position ${position})`,
-      follows === undefined ? ", the last token:" : ", which is followed by ",
-      ...(follows === undefined ? [] : [tokenOf(session, follows), ":"]));
-    const line = (name, predictions, length, kind) => element("tr", {},
-      element("th", { scope: "row" }, name),
-      element("td", {}, ...predictions.map(({ token, p }) => element("span", {
+      ...(follows === undefined ? [", the last token:"] : [", which is followed by ", tokenOf(session, follows), ":"]));
+    const line = (name, length, kind, layer) => element("div", { role: "row" },
+      element("span", { role: "rowheader" }, name),
+      element("span", { role: "cell" }, bar({ [kind]: length / longest })),
+      element("span", { role: "cell", class: "number" }, length.toFixed(2)),
+      ...(layer === undefined ? [] : [said(layer)]));
+    const said = (layer) => element("span", { role: "cell", class: "said" },
+      ...session.early(layer, position).map(({ token, p }) => element("span", {
         class: token === follows ? "choice right" : "choice",
-      }, tokenOf(session, token), ` ${percent(p)}`))),
-      element("td", { class: "number" }, length.toFixed(2)),
-      element("td", { class: "wide" }, bar({ [kind]: length / longest })));
-    const lines = [line("embedding", session.early(0, position), stream[0], "stream")];
+      }, tokenOf(session, token), ` ${percent(p)}`)));
+    const lines = [line("embedding", stream[0], "stream", 0)];
     for (let layer = 0; layer < L; layer++) {
       lines.push(
-        line(`+ attention ${layer + 1}`, [], added[layer][0], "attention"),
-        line(`+ feed-forward ${layer + 1}`, [], added[layer][1], "mlp"),
-        line(`after layer ${layer + 1}`, session.early(layer + 1, position), stream[layer + 1], "stream"),
+        line(`attention ${layer + 1}`, added[layer][0], "attention"),
+        line(`feed-forward ${layer + 1}`, added[layer][1], "mlp"),
+        line(`after layer ${layer + 1}`, stream[layer + 1], "stream", layer + 1),
       );
     }
     rows.replaceChildren(...lines);

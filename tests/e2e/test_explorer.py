@@ -135,7 +135,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
     shown = page.get_by_role("button", name="2 · 2").inner_text().split()[-1].replace("−", "-")
     assert float(shown) == pytest.approx(without - whole, abs=0.01)
     page.get_by_role("button", name="Switch this head on").click()
-    assert page.locator("#price").inner_text() == ""
+    page.locator("#price").wait_for(state="hidden")
 
 
 def test_six_grams_are_counted_as_in_python(explained):

@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tinygrad_lite.cli.errors import OptionError
+
 FOLDER = Path(__file__).parent
 ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
 ENDS = re.compile("</(script|style)|<!--", re.IGNORECASE)
@@ -123,6 +125,18 @@ def assemble(
         data="\n".join(elements),
         scripts="\n".join(f"<script>{program}</script>" for program in programs),
     )
+
+
+def write_page(path: str, html: str) -> None:
+    """Write a page.
+
+    Raises: OptionError if the file cannot be written.
+    """
+    try:
+        Path(path).write_text(html, encoding="utf-8", newline="\n")
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OptionError(f"--explain {path} cannot be written ({reason}): choose another file") from None
 
 
 def section(panel: Panel) -> str:

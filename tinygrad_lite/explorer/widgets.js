@@ -71,6 +71,11 @@ function percent(share) {
   return `${value.toFixed(value >= 10 ? 1 : 2)} %`;
 }
 
+/** Lists of parts, with commas between them: [a, 1], [b, 2] becomes a 1, b 2. */
+function enumerated(lists) {
+  return lists.flatMap((parts, i) => (i ? [", ", ...parts] : parts));
+}
+
 function grouped(number) {
   return number.toLocaleString("en");
 }
@@ -104,9 +109,39 @@ function whenVisible(panel, render) {
   };
 }
 
+/** A square for each weight: row t, column s; rows may differ in length. The stronger the colour, the more weight. */
+function paintMap(canvas, rows) {
+  [canvas.width, canvas.height] = [Math.max(...rows.map((row) => row.length)), rows.length];
+  canvas.style.aspectRatio = `${canvas.width} / ${canvas.height}`;
+  const [red, green, blue] = getComputedStyle(document.documentElement).getPropertyValue("--heat").split(",").map(Number);
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height);
+  rows.forEach((row, t) => row.forEach((weight, s) => {
+    // The square root makes small weights visible.
+    image.data.set([red, green, blue, 255 * Math.sqrt(weight)], 4 * (t * canvas.width + s));
+  }));
+  context.putImageData(image, 0, 0);
+}
+
 /** Let the browser paint and answer before a long computation continues. */
 function pause() {
   return new Promise((resolve) => setTimeout(resolve));
+}
+
+/** Show the page as it is in the file, and then fill it: start(data). */
+function startAfterPaint(start) {
+  const status = document.getElementById("status");
+  const begin = () => {
+    try {
+      start(readData());
+      status.textContent = "";
+      performance.mark("ready");
+    } catch (error) {
+      status.textContent = `This browser cannot run the page: ${error.message}`;
+      throw error;
+    }
+  };
+  requestAnimationFrame(() => setTimeout(begin)); // just before the first picture, and just after it
 }
 
 // --- data -----------------------------------------------------------------------------------------------------

@@ -65,8 +65,9 @@ def test_the_tree_is_what_the_search_did(beam, n_best, nats):
     assert "this is the translation" in end["why"]
     best = max((n for n in nodes if n["fate"] == "ended"), key=lambda n: n["total"] / length_factor(n["step"] + 1, 0.6))
     assert best["total"] / length_factor(best["step"] + 1, 0.6) <= found[0].score + 1e-6
-    dropped = next(node for node in nodes if node["fate"] == "dropped")
-    assert re.search(r"not among the|was not among", dropped["why"])
+    dropped = [node["why"] for node in nodes if node["fate"] == "dropped"]
+    assert all(re.search("not among the|was not among", why) for why in dropped)
+    assert len(dropped) > 5 or beam == 1
 
 
 def test_a_search_that_reaches_the_maximum_length_says_so():

@@ -136,7 +136,7 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         show_score(options, model, tokenizer)
         return 0
     if options.explain:
-        explorer.explain(options, given, trained, normalise(read_prompt(options.start)))
+        explorer.explain(options, given, trained, model, normalise(read_prompt(options.start)))
         return 0
     if options.show_probs and not sys.stdout.isatty():
         say("note: --show_probs does nothing here: stdout is not a terminal")

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpt.explorer import panels
 from gpt.explorer.recorded import MAX_RECORDED, record
-from gpt.model import rotary_frequencies
+from gpt.model import GPT, rotary_frequencies
 from gpt.sample_options import SampleOptions
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError
@@ -41,7 +41,7 @@ COMPUTED = frozenset(
 PASSED_ON = "vocab_size n_layer n_head n_embd positions activation norm norm_eps norm_first residual qk_norm".split()
 
 
-def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, prompt: str) -> None:
+def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, prompt: str) -> None:
     """Write the page of a trained GPT to the file that --explain names.
 
     Raises: OptionError if the file cannot be written.
@@ -53,7 +53,7 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
         say(f"note: {why}")
     if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
         prompt = EXAMPLE
-    html = page(options, trained, prompt, why, compared(options, trained))
+    html = page(options, trained, model if why else None, prompt, compared(options, trained))
     write_page(options.explain, html)
     say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
 
@@ -80,11 +80,13 @@ def why_recorded(trained: Trained) -> str:
     return ""
 
 
-def page(options: SampleOptions, trained: Trained, prompt: str, why: str, compare: dict[str, Any] | None) -> str:
+def page(
+    options: SampleOptions, trained: Trained, model: GPT | None, prompt: str, compare: dict[str, Any] | None = None
+) -> str:
     """The page as HTML.
 
     Args:
-        why: the reason for a recording, empty if the page computes itself.
+        model: what is recorded if the page cannot compute; None if it can.
         compare: the text to count, see `compared`.
     """
     config, tokenizer = trained.config, trained.tokenizer
@@ -96,11 +98,12 @@ def page(options: SampleOptions, trained: Trained, prompt: str, why: str, compar
         "sampling": sampling(options),
         "compare": compare,
     }
-    shown = [panels.TEXT, panels.NEXT, panels.ATTENTION, panels.STREAM, panels.SURPRISE]
+    shown = [panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config), panels.SURPRISE]
     about = trained.about.partition(": ")[2] or "a GPT"
     intro = [f"This is your model: {about}. Everything below is computed from its weights."]
-    if why:
-        recording, blobs = record(trained, prompt)
+    if model is not None:
+        why = why_recorded(trained)
+        recording, blobs = record(model, tokenizer, prompt)
         data["recording"] = recording
         intro = [f"This is your model: {about}.", f"{why[0].upper()}{why[1:]}: choose tokens to walk through them."]
     else:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from gpt.config import GPTConfig
 from tinygrad_lite.explorer.page import Panel
 
 TEXT = Panel(
@@ -54,3 +57,13 @@ GROWING = Panel(
     "bits per character = sum of -log2 p(token) / characters",
     (("tinygrad_lite/training/run_folder.py", "RunFolder.keep"), ("gpt/score.py", "score")),
 )
+
+
+def stream(config: GPTConfig) -> Panel:
+    """The panel of the stream, with the formula of this model's blocks."""
+    before, after = ("norm(x)", "{}") if config.norm_first else ("x", "norm({})")
+    parts = (
+        f"x + {part}({before})" if config.residual else f"{part}({before})" for part in ("attention", "feedForward")
+    )
+    lines = ";   ".join(f"x = {after.format(part)}" for part in parts)
+    return replace(STREAM, formula=f"{lines};   read early: softmax({'norm(x)' if config.norm_first else 'x'} W)")

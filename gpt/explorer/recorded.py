@@ -7,21 +7,21 @@ from typing import Any
 import numpy as np
 
 from gpt.inside import look_inside
-from tinygrad_lite.training.model_spec import Trained
+from gpt.model import GPT
+from tinygrad_lite.tokenizers.base import Tokenizer
 
 MAX_RECORDED = 64  # tokens
 EARLY = 5  # predictions that are kept of each layer and token
 
 
-def record(trained: Trained, prompt: str) -> tuple[dict[str, Any], dict[str, bytes]]:
+def record(model: GPT, tokenizer: Tokenizer, prompt: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     """A recording of the first tokens of a text: JSON values, and arrays as float16.
 
     Returns: the JSON has ids (T,), pieces (V,), stream (L + 1, T), added (L, 2, T) and early (L + 1, T, 5); the arrays
         are recorded-logits (T, V), as log-probabilities, and recorded-attention (L, H, T, T).
     """
-    tokenizer, config = trained.tokenizer, trained.config
-    ids = (tokenizer.encode(prompt) or tokenizer.encode("\n") or [0])[: min(MAX_RECORDED, config.block_size)]
-    found = look_inside(trained.make_model(), ids)
+    ids = (tokenizer.encode(prompt) or tokenizer.encode("\n") or [0])[: min(MAX_RECORDED, model.config.block_size)]
+    found = look_inside(model, ids)
     logits = found.logits.astype(np.float64)
     logits -= logits.max(-1, keepdims=True)
     log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))

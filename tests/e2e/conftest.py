@@ -1,26 +1,23 @@
 """A headless browser for the pages that sample.py writes."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+from benchmarks.explorer import chromium
+from tinygrad_lite.cli.errors import UserError
 
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
     """Debian's Chromium; skipped where it or the extra e2e is missing."""
-    sync_api = pytest.importorskip("playwright.sync_api")
-    if CHROMIUM is None:
-        pytest.skip("there is no Chromium; on Debian: apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        # In a container, root has no sandbox to run it in; it opens only pages that we wrote.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+    try:
+        with chromium() as found:
+            yield found
+    except UserError as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture

@@ -11,8 +11,10 @@ import numpy as np
 import pytest
 
 import sample
+from benchmarks import explorer as benchmark
 from gpt.baselines import KneserNey
 from gpt.inside import look_inside, without_heads
+from gpt.sample_options import SampleOptions
 from gpt.score import token_log_probs
 from gpt.trained import load_trained
 from tests.gpt.saved_models import TEXT, saved_gpt
@@ -379,3 +381,13 @@ def test_it_fits_a_phone_in_light_and_dark(explained, width, scheme, tmp_path):
     assert page.locator("script").count() == scripts
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(20, 23, 26)") == (scheme == "dark")
+
+
+def test_the_benchmark_measures_every_number(browser, tmp_path):
+    tokenizer = BPETokenizer.train(benchmark.PROMPT * 9, 280)
+    trained = load_trained(saved_gpt(tmp_path / "m.safetensors", tokenizer, block_size=32))
+    html = benchmark.page(SampleOptions(), trained, None, benchmark.PROMPT)
+    (tmp_path / "page.html").write_text(html, encoding="utf-8", newline="\n")
+    found = benchmark.measured(browser, tmp_path / "page.html")
+    assert found.keys() == benchmark.ROWS.keys()
+    assert min(found.values()) > 0

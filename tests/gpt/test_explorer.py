@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import sample
+from gpt.config import GPTConfig
 from gpt.explorer import build, panels
 from gpt.inside import look_inside
 from gpt.trained import load_trained
@@ -205,6 +206,13 @@ def test_options_that_contradict_each_other_are_refused(workplace, arguments, se
     path = saved_gpt(Path("m.safetensors"), CHARACTERS)
     with pytest.raises(OptionError, match=sentence):
         sample.main([str(path), *arguments])
+
+
+def test_the_formula_of_the_stream_is_that_of_the_model():
+    config = GPTConfig(vocab_size=2)
+    assert panels.stream(config) == panels.STREAM
+    after = panels.stream(replace(config, norm_first=False, residual=False)).formula
+    assert after == "x = norm(attention(x));   x = norm(feedForward(x));   read early: softmax(x W)"
 
 
 def test_every_panel_names_functions_that_exist_and_says_what_to_see():

@@ -13,10 +13,14 @@ function attentionPanel(session) {
   for (let layer = 0; layer < L; layer++) {
     for (let head = 0; head < H; head++) {
       const [canvas, cost] = [element("canvas"), element("span")];
-      const made = button("", () => {
-        Object.assign(chosen, { layer, head });
-        draw();
-      }, { title: `layer ${layer + 1}, head ${head + 1}` });
+      const made = button(
+        "",
+        () => {
+          Object.assign(chosen, { layer, head });
+          draw();
+        },
+        { title: `layer ${layer + 1}, head ${head + 1}` },
+      );
       made.append(canvas, `${layer + 1} · ${head + 1} `, cost);
       grid.append(made);
       heads.push({ layer, head, made, canvas, cost, name: `${layer}.${head}` });
@@ -31,16 +35,29 @@ function attentionPanel(session) {
   const toggle = button("Switch this head off", () => {
     session.toggleHead(`${chosen.layer}.${chosen.head}`);
   });
+  const allOn = button("Switch all heads on", () => session.allHeadsOn());
   const measure = button("Measure every head", () => measureAll());
 
   bodyOf("attention").append(
-    element("p", { class: "soft" }, "Every map has a row for each token and a column for each token that it can see; " +
-      "the stronger its colour, the more weight. Under each map are its layer and head. What a token looks at decides what " +
-      "the model writes after it."),
-    grid, title,
+    element(
+      "p",
+      { class: "soft" },
+      "Every map has a row for each token and a column for each token that it can see; " +
+        "the stronger its colour, the more weight. Under each map are its layer and head. What a token looks at decides " +
+        "what the model writes after it.",
+    ),
+    grid,
+    title,
   );
-  if (session.live) bodyOf("attention").append(element("div", { class: "controls" }, toggle, measure), price, missed);
+  if (session.live)
+    bodyOf("attention").append(element("div", { class: "controls" }, toggle, allOn, measure), price, missed);
   bodyOf("attention").append(strip, words, element("h3", {}, "The whole map"), large);
+
+  // Pointing at a row of the large map shows the arcs of its token.
+  large.addEventListener("pointermove", (event) => {
+    const row = Math.floor((event.offsetY / large.clientHeight) * session.read.length);
+    point(Math.max(0, Math.min(row, session.read.length - 1)));
+  });
 
   /** Switch each head off alone, and note what that costs on this text. */
   async function measureAll() {
@@ -52,7 +69,8 @@ function attentionPanel(session) {
       await pause();
     }
     const [worst, most] = Array.from(costs).sort((a, b) => b[1] - a[1])[0];
-    missed.textContent = `On this text, ${headName(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
+    missed.textContent =
+      `On this text, ${headName(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
       "character more. A negative number means that the text is predicted better without the head.";
     measure.disabled = false;
   }
@@ -61,13 +79,15 @@ function attentionPanel(session) {
     const off = Array.from(session.off);
     const name = `${chosen.layer}.${chosen.head}`;
     toggle.textContent = session.off.has(name) ? "Switch this head on" : "Switch this head off";
+    allOn.hidden = !off.length;
     if (!off.length) {
       price.textContent = "";
       return;
     }
     const whole = session.perCharacter(session.bitsWith(new Set()));
     const without = session.perCharacter(session.bits());
-    price.textContent = `Switched off: ${off.map(headName).join("; ")}. This text now costs ${without.toFixed(3)} bits per ` +
+    price.textContent =
+      `Switched off: ${off.map(headName).join("; ")}. This text now costs ${without.toFixed(3)} bits per ` +
       `character instead of ${whole.toFixed(3)}: ${signed(without - whole)}. All panels show the model without them.`;
   }
 
@@ -76,13 +96,21 @@ function attentionPanel(session) {
     pointed = position;
     const rows = session.attention(chosen.layer, chosen.head);
     strip.arcs?.(rows, position);
-    const seen = Array.from(rows[position].entries()).sort((a, b) => b[1] - a[1]).slice(0, 4);
+    const seen = Array.from(rows[position].entries())
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, 4);
     const seers = rows.map((row, t) => [t, row[position] ?? 0]).slice(position + 1);
-    const most = seers.sort((a, b) => b[1] - a[1]).slice(0, 3).filter(([, weight]) => weight > 0.005);
+    const most = seers
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, 3)
+      .filter(([, weight]) => weight > 0.005);
     const named = ([t, weight]) => [tokenOf(session, session.read[t]), ` ${percent(weight)}`];
     words.replaceChildren(
-      tokenOf(session, session.read[position]), ` (position ${position}) looks at `, ...enumerated(seen.map(named)),
-      ...(most.length ? ["; most looked at by ", ...enumerated(most.map(named))] : ["; no later token looks at it"]), ".",
+      tokenOf(session, session.read[position]),
+      ` (position ${position}) looks at `,
+      ...enumerated(seen.map(named)),
+      ...(most.length ? ["; most looked at by ", ...enumerated(most.map(named))] : ["; no later token looks at it"]),
+      ".",
     );
   }
 
@@ -95,26 +123,31 @@ function attentionPanel(session) {
     }
     title.textContent = `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`;
     paintMap(large, session.attention(chosen.layer, chosen.head));
-    large.setAttribute("aria-label", `map of layer ${chosen.layer + 1}, head ${chosen.head + 1}; the arcs say the same`);
+    large.setAttribute(
+      "aria-label",
+      `map of layer ${chosen.layer + 1}, head ${chosen.head + 1}; the arcs say the same`,
+    );
     drawStrip(session, strip, point);
     point(shown);
     if (session.live) showPrice();
   }
 
   let before = "";
-  session.onChange(whenVisible("attention", () => {
-    const now = session.read.join();
-    if (now !== before || session.selected !== draw.selected) pointed = null;
-    if (now !== before || session.checkpoint !== draw.checkpoint) {
-      missed.textContent = "";
-      for (const { cost, name } of heads) {
-        cost.textContent = "";
-        costs.delete(name);
+  session.onChange(
+    whenVisible("attention", () => {
+      const now = session.read.join();
+      if (now !== before || session.selected !== draw.selected) pointed = null;
+      if (now !== before || session.checkpoint !== draw.checkpoint) {
+        missed.textContent = "";
+        for (const { cost, name } of heads) {
+          cost.textContent = "";
+          costs.delete(name);
+        }
       }
-    }
-    [before, draw.selected, draw.checkpoint] = [now, session.selected, session.checkpoint];
-    draw();
-  }));
+      [before, draw.selected, draw.checkpoint] = [now, session.selected, session.checkpoint];
+      draw();
+    }),
+  );
 }
 
 function headName(name) {
@@ -145,13 +178,22 @@ function drawStrip(session, strip, point) {
     const arc = (from, to, weight, kind) => {
       const [a, b] = [middle(from), middle(to)];
       const top = Math.max(6, height - 8 - Math.abs(b - a) / 2);
-      const path = from === to ? `M ${a - 4} ${height} C ${a - 12} ${height - 24}, ${a + 12} ${height - 24}, ${a + 4} ${height}`
-        : `M ${a} ${height} C ${a} ${top - height / 4}, ${b} ${top - height / 4}, ${b} ${height}`;
-      return svg("path", { d: path, class: `arc ${kind}`, "stroke-width": 1 + 5 * weight, "stroke-opacity": 0.15 + 0.85 * weight });
+      const path =
+        from === to
+          ? `M ${a - 4} ${height} C ${a - 12} ${height - 24}, ${a + 12} ${height - 24}, ${a + 4} ${height}`
+          : `M ${a} ${height} C ${a} ${top - height / 4}, ${b} ${top - height / 4}, ${b} ${height}`;
+      return svg("path", {
+        d: path,
+        class: `arc ${kind}`,
+        "stroke-width": 1 + 5 * weight,
+        "stroke-opacity": 0.15 + 0.85 * weight,
+      });
     };
     const arcs = [];
     rows[position].forEach((weight, s) => weight > 0.01 && arcs.push(arc(position, s, weight, "to")));
-    rows.forEach((row, t) => t > position && row[position] > 0.01 && arcs.push(arc(t, position, row[position], "from")));
+    rows.forEach(
+      (row, t) => t > position && row[position] > 0.01 && arcs.push(arc(t, position, row[position], "from")),
+    );
     picture.replaceChildren(...arcs);
     buttons.forEach((made, s) => {
       const weight = rows[position][s] ?? 0;
@@ -160,7 +202,10 @@ function drawStrip(session, strip, point) {
   };
   const scrolled = strip.scrollLeft;
   const place = middle(Math.min(session.selected, labels.length - 1));
-  strip.replaceChildren(picture, element("div", { class: "row", role: "group", "aria-label": "Tokens; focus one to see its arcs" }, ...buttons));
+  strip.replaceChildren(
+    picture,
+    element("div", { class: "row", role: "group", "aria-label": "Tokens; focus one to see its arcs" }, ...buttons),
+  );
   // Stay where the reader has scrolled to, unless another token is selected: then this one is in the middle.
   strip.scrollLeft = strip.place === place ? scrolled : place - strip.clientWidth / 2;
   strip.place = place;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from tinygrad_lite.training.run_folder import RunFolder
 FOLDER = Path(__file__).parent
 SCRIPTS = "model tokenizer sampling counting session text next attention stream surprise growing main".split()
 MAX_LIVE = 5_000_000  # parameters that a page computes with
-MAX_CONTEXT = 256  # tokens that the page reads at once, so that a phone keeps up
+MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone keeps up
 MAX_CHECKPOINTS = 12  # of one run, in one page
 MAX_NUMBERS = 20_000_000  # in all of them together: 40 MB as float16, 53 MB in base64
 MAX_COUNTED = 2_000_000  # characters of the text that the page counts
@@ -99,6 +100,8 @@ def page(
         "compare": compare,
     }
     shown = [panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config), panels.SURPRISE]
+    if model is not None:
+        shown = [replace(panel, lead=panels.RECORDED.get(panel.name, panel.lead)) for panel in shown]
     about = trained.about.partition(": ")[2] or "a GPT"
     intro = [f"This is your model: {about}. Everything below is computed from its weights."]
     if model is not None:

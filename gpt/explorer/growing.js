@@ -5,18 +5,20 @@ function growingPanel(session) {
   const steps = session.data.checkpoints;
   const words = (i) => `step ${grouped(steps[i])}`;
   const age = slider("Training", {
-    min: 0, max: steps.length - 1, step: 1, value: session.checkpoint, words, change: (i) => session.setCheckpoint(i),
+    min: 0,
+    max: steps.length - 1,
+    step: 1,
+    value: session.checkpoint,
+    words,
+    change: (i) => session.setCheckpoint(i),
   });
   age.classList.add("wide");
   document.querySelector("main").append(element("div", { class: "sticky" }, age));
 
   const plot = element("div");
   const rows = element("tbody");
-  bodyOf("growing").append(plot, element("div", { class: "scroll" }, element("table", {},
-    element("caption", {}, "The same text, read by every checkpoint."),
-    element("thead", {}, element("tr", {}, ...["step", "bits per character", "most probable after the selected token"].map(
-      (name) => element("th", { scope: "col" }, name)))),
-    rows)));
+  const columns = ["step", "bits per character", "most probable after the selected token"];
+  bodyOf("growing").append(plot, table("The same text, read by every checkpoint.", columns, rows));
 
   let task = 0; // the newest computation; older ones stop
   const known = { text: "", bits: [], best: [] };
@@ -31,13 +33,28 @@ function growingPanel(session) {
       known.bits.push(session.perCharacter(session.bitsWith(session.off, i)));
     }
     plot.replaceChildren(lossPlot(steps, known.bits, session.checkpoint));
-    rows.replaceChildren(...steps.map((step, i) => element("tr", { class: i === session.checkpoint ? "chosen" : "" },
-      element("td", {}, button(grouped(step), () => {
-        age.set(i);
-        session.setCheckpoint(i);
-      }, { "aria-label": words(i) })),
-      element("td", {}, known.bits[i].toFixed(3)),
-      element("td", {}, ...known.best[i].flatMap(({ token, p }) => [tokenOf(session, token), ` ${percent(p)}  `])))));
+    rows.replaceChildren(
+      ...steps.map((step, i) =>
+        element(
+          "tr",
+          { class: i === session.checkpoint ? "chosen" : "" },
+          element(
+            "td",
+            {},
+            button(
+              grouped(step),
+              () => {
+                age.set(i);
+                session.setCheckpoint(i);
+              },
+              { "aria-label": words(i) },
+            ),
+          ),
+          element("td", {}, known.bits[i].toFixed(3)),
+          element("td", {}, ...known.best[i].flatMap(({ token, p }) => [tokenOf(session, token), ` ${percent(p)}  `])),
+        ),
+      ),
+    );
   };
   session.onChange(whenVisible("growing", update));
 }
@@ -59,7 +76,9 @@ function lossPlot(steps, bits, now) {
   const y = (value) => height - bottom - ((height - bottom - 10) * value) / highest;
   const points = steps.map((step, i) => `${x(step)},${y(bits[i])}`).join(" ");
   const marks = [0, 1, 2, 3, 4, 5, 6, 8, 10].filter((value) => value < highest);
-  return svg("svg", { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Bits per character at each step" },
+  return svg(
+    "svg",
+    { class: "plot", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": "Bits per character at each step" },
     ...marks.flatMap((value) => [
       svg("line", { class: "axis", x1: left, x2: width - 15, y1: y(value), y2: y(value) }),
       svg("text", { x: 8, y: y(value) + 4 }, String(value)),
@@ -67,6 +86,8 @@ function lossPlot(steps, bits, now) {
     svg("text", { x: left, y: height - 8 }, `step ${grouped(steps[0])}`),
     svg("text", { x: width - 15, y: height - 8, "text-anchor": "end" }, grouped(steps.at(-1))),
     svg("polyline", { points }),
-    ...steps.map((step, i) => svg("circle", { cx: x(step), cy: y(bits[i]), r: i === now ? 6 : 3.5, class: i === now ? "now" : "" })),
+    ...steps.map((step, i) =>
+      svg("circle", { cx: x(step), cy: y(bits[i]), r: i === now ? 6 : 3.5, class: i === now ? "now" : "" }),
+    ),
   );
 }

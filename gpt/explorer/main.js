@@ -2,7 +2,11 @@
 /* The page is painted first; then the weights are decoded, and the panels begin. */
 
 const PANELS = {
-  text: textPanel, next: nextPanel, attention: attentionPanel, stream: streamPanel, surprise: surprisePanel,
+  text: textPanel,
+  next: nextPanel,
+  attention: attentionPanel,
+  stream: streamPanel,
+  surprise: surprisePanel,
   growing: growingPanel,
 };
 

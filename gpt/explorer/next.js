@@ -7,32 +7,38 @@ function nextPanel(session) {
   const body = bodyOf("next");
   const settings = session.data.sampling;
   const V = session.data.config.vocab_size;
-  const table = element("tbody");
+  const rows = element("tbody");
   const heading = element("p");
   const reason = element("div");
   let drawn = null; // the last draw: its probabilities, its number u, and where the token stands
   let running = false;
 
-  const change = (name) => (value) => {
-    settings[name] = value;
-    session.changed();
+  const make = (name, title, options) => {
+    const change = (value) => {
+      settings[name] = value;
+      session.changed();
+    };
+    const made = slider(title, { value: settings[name], change, ...options });
+    settings[name] = made.value(); // as the slider shows it
+    return made;
   };
+  const orAll = (digits) => (value) => (value ? value.toFixed(digits) : "all");
   const sliders = [
-    slider("temperature", {
-      min: 0, max: 2, step: 0.05, value: settings.temperature, change: change("temperature"),
-      words: (value) => (value ? value.toFixed(2) : "0: best"), hint: "below 1 sharpens, above 1 flattens",
+    make("temperature", "temperature", {
+      ...{ min: 0, max: Math.max(2, settings.temperature), step: 0.01, hint: "below 1 sharpens, above 1 flattens" },
+      words: (value) => (value ? value.toFixed(2) : "0: best"),
     }),
-    slider("top-k", {
-      min: 0, max: Math.min(V, 200), step: 1, value: settings.topK, change: change("topK"),
-      words: (value) => (value ? String(value) : "all"), hint: "only the k most probable tokens stay",
+    make("topK", "top-k", {
+      ...{ min: 0, max: Math.min(V, Math.max(200, settings.topK)), step: 1, words: orAll(0) },
+      hint: "only the k most probable tokens stay",
     }),
-    slider("top-p", {
-      min: 0.05, max: 1, step: 0.01, value: settings.topP, change: change("topP"),
-      words: (value) => (value < 1 ? value.toFixed(2) : "all"), hint: "the smallest set with this total probability",
+    make("topP", "top-p", {
+      ...{ min: 0.01, max: 1, step: 0.01, hint: "the smallest set with this total probability stays" },
+      words: (value) => (value < 1 ? value.toFixed(2) : "all"),
     }),
-    slider("min-p", {
-      min: 0, max: 1, step: 0.01, value: settings.minP, change: change("minP"),
-      words: (value) => (value ? value.toFixed(2) : "all"), hint: "tokens with this share of the largest probability",
+    make("minP", "min-p", {
+      ...{ min: 0, max: 1, step: 0.01, words: orAll(2) },
+      hint: "tokens with at least this share of the largest probability stay",
     }),
   ];
 
@@ -54,50 +60,63 @@ function nextPanel(session) {
   };
   const runButton = button("Run", run);
   if (session.live) {
-    const controls = [button("Next token", step, { class: "main" }), runButton, button("Remove the last", () => {
-      drawn = null;
-      session.removeLast();
-      session.showText();
-    })];
+    const controls = [
+      button("Next token", step, { class: "main" }),
+      runButton,
+      button("Remove the last", () => {
+        drawn = null;
+        session.removeLast();
+        session.showText();
+      }),
+    ];
     body.append(element("div", { class: "controls" }, ...controls));
   }
   body.append(
     element("div", { class: "sliders" }, ...sliders),
     heading,
-    element("div", { class: "scroll" }, element("table", {},
-      element("caption", {}, "Wide bars: the model's probabilities. Narrow bars: after the sliders; a token is drawn from these."),
-      element("thead", {}, element("tr", {}, ...["token", "", "model", "after sliders"].map((name, i) =>
-        element("th", { scope: "col", class: i > 1 ? "number" : undefined }, name)))),
-      table)),
+    table(
+      "Wide bars: the model's probabilities. Narrow bars: after the sliders; a token is drawn from these.",
+      ["token", "", "#model", "#after sliders"],
+      rows,
+    ),
     reason,
   );
 
-  session.onChange(whenVisible("next", () => {
-    const probabilities = session.probabilities(session.selected);
-    const kept = filtered(session);
-    const follows = session.read[session.selected + 1];
-    const rows = best(probabilities, SHOWN);
-    if (follows !== undefined && !rows.some(({ token }) => token === follows)) {
-      rows.push({ token: follows, p: probabilities[follows] });
-    }
-    const entropy = -sum(probabilities.map((p) => (p > 0 ? p * Math.log2(p) : 0)));
-    const count = kept.filter((p) => p > 0).length;
-    heading.replaceChildren(
-      "After ", tokenOf(session, session.read[session.selected]),
-      ` the model is uncertain by ${entropy.toFixed(2)} bits, as between ${(2 ** entropy).toFixed(1)} equally `,
-      `probable tokens. The sliders leave ${grouped(count)} of ${grouped(V)} tokens.`,
-    );
-    const scale = Math.max(rows[0].p, ...rows.map(({ token }) => kept[token]));
-    table.replaceChildren(...rows.map(({ token, p }) => element("tr", {
-      class: [kept[token] ? "" : "out", token === follows ? "chosen" : ""].join(" "),
-    },
-      element("td", {}, tokenOf(session, token), token === follows ? " ← is next in the text" : ""),
-      element("td", { class: "wide" }, bar({ model: p / scale, kept: kept[token] / scale })),
-      element("td", { class: "number" }, percent(p)),
-      element("td", { class: "number" }, kept[token] ? percent(kept[token]) : "removed"),
-    )));
-    if (session.live) showReason(session, reason, drawn);
-  }));
+  session.onChange(
+    whenVisible("next", () => {
+      const probabilities = session.probabilities(session.selected);
+      const kept = filtered(session);
+      const follows = session.read[session.selected + 1];
+      const shown = best(probabilities, SHOWN);
+      if (follows !== undefined && !shown.some(({ token }) => token === follows)) {
+        shown.push({ token: follows, p: probabilities[follows] });
+      }
+      const entropy = -sum(probabilities.map((p) => (p > 0 ? p * Math.log2(p) : 0)));
+      const count = kept.filter((p) => p > 0).length;
+      heading.replaceChildren(
+        "After ",
+        tokenOf(session, session.read[session.selected]),
+        ` the model is uncertain by ${entropy.toFixed(2)} bits, as between ${(2 ** entropy).toFixed(1)} equally `,
+        `probable tokens. The sliders leave ${grouped(count)} of ${grouped(V)} tokens.`,
+      );
+      const scale = Math.max(shown[0].p, ...shown.map(({ token }) => kept[token]));
+      rows.replaceChildren(
+        ...shown.map(({ token, p }) =>
+          element(
+            "tr",
+            {
+              class: [kept[token] ? "" : "out", token === follows ? "chosen" : ""].join(" "),
+            },
+            element("td", {}, tokenOf(session, token), token === follows ? " ← is next in the text" : ""),
+            element("td", { class: "wide" }, bar({ model: p / scale, kept: kept[token] / scale })),
+            element("td", { class: "number" }, percent(p)),
+            element("td", { class: "number" }, kept[token] ? percent(kept[token]) : "removed"),
+          ),
+        ),
+      );
+      if (session.live) showReason(session, reason, drawn);
+    }),
+  );
 }
 
 /** The distribution after the selected token, as the sliders leave it. */
@@ -112,23 +131,37 @@ function tokenOf(session, token) {
 /** Why this token? The interval that the random number fell into, and a slider for other numbers. */
 function showReason(session, place, drawn) {
   if (!drawn) {
-    place.replaceChildren(element("h3", {}, "Why this token?"), element("p", { class: "soft" },
-      "Press Next token: a random number is drawn, and this line shows which token's interval it falls into."));
+    place.replaceChildren(
+      element("h3", {}, "Why this token?"),
+      element(
+        "p",
+        { class: "soft" },
+        "Press Next token: a random number is drawn, and this line shows which token's interval it falls into.",
+      ),
+    );
     return;
   }
   if (place.drawn === drawn) return; // so that a slider that is moved stays in place
   place.drawn = drawn;
-  const line = svg("svg", { class: "number-line", viewBox: "0 0 1000 50", preserveAspectRatio: "none", "aria-hidden": "true" });
+  const line = svg("svg", {
+    class: "number-line",
+    viewBox: "0 0 1000 50",
+    preserveAspectRatio: "none",
+    "aria-hidden": "true",
+  });
   const words = element("p", { id: "why", "aria-live": "polite" });
   const show = (u) => {
     const { token, begin, end } = draw(drawn.probabilities, u);
-    for (const rect of line.querySelectorAll("rect")) rect.classList.toggle("hit", rect.dataset.token === String(token));
+    for (const rect of line.querySelectorAll("rect"))
+      rect.classList.toggle("hit", rect.dataset.token === String(token));
     marker.setAttribute("x1", 1000 * u);
     marker.setAttribute("x2", 1000 * u);
     words.replaceChildren(
-      u === drawn.u ? "The random number " : "With the number ", element("b", {}, u.toFixed(4)),
+      u === drawn.u ? "The random number " : "With the number ",
+      element("b", {}, u.toFixed(4)),
       u === drawn.u ? " was drawn. It lies" : " it would have been another draw: it lies",
-      ` between ${begin.toFixed(4)} and ${end.toFixed(4)}, the interval of `, tokenOf(session, token),
+      ` between ${begin.toFixed(4)} and ${end.toFixed(4)}, the interval of `,
+      tokenOf(session, token),
       `, which is as wide as its probability, ${percent(end - begin)}.`,
     );
   };
@@ -144,14 +177,27 @@ function showReason(session, place, drawn) {
   const marker = svg("line", { y1: 0, y2: 50 });
   line.append(marker);
   const other = slider("try another number", {
-    min: 0, max: 0.9999, step: 0.0001, value: drawn.u, words: (u) => u.toFixed(4), change: show,
+    min: 0,
+    max: 0.9999,
+    step: 0.0001,
+    value: drawn.u,
+    words: (u) => u.toFixed(4),
+    change: show,
   });
   other.classList.add("wide");
   show(drawn.u);
   place.replaceChildren(
     element("h3", {}, "Why this token?"),
-    element("p", {}, "After ", tokenOf(session, drawn.after), ", the probabilities divide the line from 0 to 1 into one ",
-      "interval for each token, in the order of their ids. Where the random number falls decides."),
-    line, words, other,
+    element(
+      "p",
+      {},
+      "After ",
+      tokenOf(session, drawn.after),
+      ", the probabilities divide the line from 0 to 1 into one ",
+      "interval for each token, in the order of their ids. Where the random number falls decides.",
+    ),
+    line,
+    words,
+    other,
   );
 }

@@ -57,6 +57,15 @@ GROWING = Panel(
     "bits per character = sum of -log2 p(token) / characters",
     (("tinygrad_lite/training/run_folder.py", "RunFolder.keep"), ("gpt/score.py", "score")),
 )
+# What the page of a recording says instead: there, nothing can be typed, drawn or switched off.
+RECORDED = {
+    "text": "A model reads tokens, not letters: below are those of the text. Choose one to see in all panels what the "
+    "model computed there.",
+    "next": "After every token, the model gives each token of its vocabulary a probability. Choose a token above, and "
+    "move the sliders to see which continuations they would remove.",
+    "attention": "In every layer, each head lets a token look at the tokens before it. Choose a head, then point at a "
+    "token or move there with Tab: blue arcs lead to where it looks, orange ones come from those that look at it.",
+}
 
 
 def stream(config: GPTConfig) -> Panel:

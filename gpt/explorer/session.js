@@ -201,7 +201,10 @@ class LiveSession extends Session {
 class RecordedSession extends Session {
   constructor(data) {
     const { recording } = data;
-    super(data, recording.pieces.map((piece) => Array.from(piece, (character) => character.charCodeAt(0))));
+    super(
+      data,
+      recording.pieces.map((piece) => Array.from(piece, (character) => character.charCodeAt(0))),
+    );
     this.live = false;
     this.off = new Set();
     this.ids = recording.ids;
@@ -223,7 +226,10 @@ class RecordedSession extends Session {
 
   norms(position) {
     const { stream, added } = this.data.recording;
-    return { stream: stream.map((layer) => layer[position]), added: added.map((parts) => parts.map((p) => p[position])) };
+    return {
+      stream: stream.map((layer) => layer[position]),
+      added: added.map((parts) => parts.map((p) => p[position])),
+    };
   }
 
   early(layer, position) {

@@ -17,11 +17,14 @@ function surprisePanel(session) {
     const mean = (bits) => sum(predicted.map((i) => bits[i])) / Math.max(predicted.length, 1);
     let words = `${mean(own.bits).toFixed(3)} bits per character by your model`;
     if (other) {
-      words += `, ${mean(other).toFixed(3)} by counting ${compare.order}-grams, over the same ${predicted.length} characters`;
+      words += `, ${mean(other).toFixed(3)} by counting ${compare.order}-grams, over the same `;
+      words += `${predicted.length} characters`;
       const gain = predicted.map((i) => [other[i] - own.bits[i], i]).sort((a, b) => b[0] - a[0])[0];
       if (gain?.[0] > 1) {
         const before = own.characters.slice(Math.max(0, gain[1] - 12), gain[1]).join("");
-        words += `. The model gains most where “${visible(before)}” is followed by “${visible(own.characters[gain[1]])}”: ` +
+        words +=
+          `. The model gains most where “${visible(before)}” is followed by ` +
+          `“${visible(own.characters[gain[1]])}”: ` +
           `${own.bits[gain[1]].toFixed(1)} bits instead of ${other[gain[1]].toFixed(1)}`;
       }
     } else if (compare) words += "; the six-grams are being counted";
@@ -29,7 +32,9 @@ function surprisePanel(session) {
     summary.textContent = words + ".";
     if (compare && !compare.isOwn) summary.textContent += ` (The model did not learn from ${compare.name}.)`;
     const highest = Math.max(8, ...predicted.map((i) => own.bits[i]), ...(other ? predicted.map((i) => other[i]) : []));
-    cells.replaceChildren(...own.characters.flatMap((character, i) => cell(character, own.bits[i], other?.[i], highest)));
+    cells.replaceChildren(
+      ...own.characters.flatMap((character, i) => cell(character, own.bits[i], other?.[i], highest)),
+    );
   };
   const changed = whenVisible("surprise", show);
   session.onChange(changed);
@@ -39,7 +44,13 @@ function surprisePanel(session) {
 /** One character with its bars; a line ends after a line break. */
 function cell(character, bits, otherBits, highest) {
   const bars = element("span", { class: "bits" });
-  const values = bits === null ? [] : [["first", bits], ["second", otherBits]];
+  const values =
+    bits === null
+      ? []
+      : [
+          ["first", bits],
+          ["second", otherBits],
+        ];
   for (const [kind, value] of values) {
     if (value === undefined) continue;
     const one = element("span", { class: kind });

@@ -7,20 +7,36 @@ function textPanel(session) {
   const tokens = element("div", { class: "tokens", role: "group", "aria-label": "Tokens; choose one to inspect it" });
   if (session.live) {
     const box = element("textarea", {
-      "aria-label": "Text for the model", spellcheck: "false", autocomplete: "off", dir: "auto",
+      "aria-label": "Text for the model",
+      spellcheck: "false",
+      autocomplete: "off",
+      dir: "auto",
     });
     box.value = session.data.prompt;
-    box.addEventListener("input", () => session.setText(box.value));
+    // Where reading the whole text takes long, it is read when the typing pauses.
+    let [timer, took] = [0, 0];
+    const read = () => {
+      const begin = performance.now();
+      session.setText(box.value);
+      took = performance.now() - begin;
+    };
+    box.addEventListener("input", () => {
+      clearTimeout(timer);
+      if (took < 100) read();
+      else timer = setTimeout(read, 300);
+    });
     session.showText = () => (box.value = session.text(session.ids));
     body.append(box);
   }
   body.append(note, tokens);
 
-  session.onChange(whenVisible("text", () => {
-    note.textContent = describeTokens(session);
-    const buttons = tokenButtons(session);
-    tokens.replaceChildren(...buttons);
-  }));
+  session.onChange(
+    whenVisible("text", () => {
+      note.textContent = describeTokens(session);
+      const buttons = tokenButtons(session);
+      tokens.replaceChildren(...buttons);
+    }),
+  );
 }
 
 /** A button for each token that the model reads; pressing one selects it, and the arrow keys move on. */
@@ -29,7 +45,9 @@ function tokenButtons(session) {
   const within = document.activeElement?.parentElement;
   const buttons = session.read.map((token, position) => {
     const made = button(session.label(token), () => session.select(position), {
-      class: "token", "aria-pressed": String(position === session.selected), "data-position": position,
+      class: "token",
+      "aria-pressed": String(position === session.selected),
+      "data-position": position,
       title: `token ${token}, position ${position}`,
     });
     made.addEventListener("keydown", (event) => {
@@ -45,7 +63,8 @@ function tokenButtons(session) {
     // The old buttons disappear: keep the focus on the token that had it, if it was one of this group.
     requestAnimationFrame(() => {
       const same = buttons[focused];
-      if (same?.isConnected && (!within?.isConnected || within === same.parentElement)) same.focus({ preventScroll: true });
+      if (same?.isConnected && (!within?.isConnected || within === same.parentElement))
+        same.focus({ preventScroll: true });
     });
   }
   return buttons;

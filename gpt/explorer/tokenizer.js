@@ -1,6 +1,6 @@
 "use strict";
 /*
- * From text to tokens: the kinds of tinygrad_lite/tokenizers/ that this page computes, each cutting text as Python does.
+ * From text to tokens: the kinds of tinygrad_lite/tokenizers/ that this page computes, each as Python does.
  *
  * A tokenizer has pieces, the UTF-8 bytes of each token; encode(text), an array of ids; and unknown(text), the parts of
  * a text that become <unk>.
@@ -43,7 +43,10 @@ function utf8(text) {
 
 /** One form for texts that look alike, as training had it: line ends, byte order mark, Unicode's form NFC. */
 function normalise(text) {
-  return text.replace(/^\ufeff/, "").replace(/\r\n?/g, "\n").normalize("NFC");
+  return text
+    .replace(/^\ufeff/, "")
+    .replace(/\r\n?/g, "\n")
+    .normalize("NFC");
 }
 
 /** Words of more than 64 characters in several pieces. */

@@ -153,6 +153,8 @@ def test_a_model_too_large_for_a_page_is_recorded(explained, monkeypatch, capsys
     html, data = explained(path)
     assert re.search(r"has [\d,]+ parameters, more than the 100 that a page computes with", capsys.readouterr().err)
     assert "more than the 100" in html
+    assert "Type anything" not in html
+    assert "Switch a head off" not in html
     recording, trained = data["recording"], load_trained(path)
     ids = trained.tokenizer.encode(TEXT)[:16]
     found = look_inside(trained.make_model(), ids)

@@ -43,6 +43,7 @@ function slider(name, { min, max, step, value, words = String, change, hint }) {
   });
   show();
   const label = element("label", { class: "slider", title: hint }, element("span", {}, name), input, output);
+  label.value = () => Number(input.value);
   label.set = (number) => {
     input.value = number;
     show();
@@ -52,6 +53,15 @@ function slider(name, { min, max, step, value, words = String, change, hint }) {
 
 function button(name, click, attributes = {}) {
   return element("button", { type: "button", onclick: click, ...attributes }, name);
+}
+
+/** A table with a caption, named columns and a body of rows; a column whose name begins with # holds numbers. */
+function table(caption, columns, body) {
+  const heads = columns.map((name) =>
+    element("th", { scope: "col", class: name.startsWith("#") ? "number" : undefined }, name.replace("#", "")),
+  );
+  const parts = [element("caption", {}, caption), element("thead", {}, element("tr", {}, ...heads)), body];
+  return element("div", { class: "scroll" }, element("table", {}, ...parts));
 }
 
 /** A horizontal bar of this share of its width; several shares lie on top of each other. */
@@ -99,10 +109,13 @@ function whenVisible(panel, render) {
       render();
     });
   };
-  new IntersectionObserver((entries) => {
-    seen = entries.at(-1).isIntersecting;
-    update();
-  }, { rootMargin: "200px" }).observe(document.getElementById(panel));
+  new IntersectionObserver(
+    (entries) => {
+      seen = entries.at(-1).isIntersecting;
+      update();
+    },
+    { rootMargin: "200px" },
+  ).observe(document.getElementById(panel));
   return () => {
     dirty = true;
     update();
@@ -113,13 +126,18 @@ function whenVisible(panel, render) {
 function paintMap(canvas, rows) {
   [canvas.width, canvas.height] = [Math.max(...rows.map((row) => row.length)), rows.length];
   canvas.style.aspectRatio = `${canvas.width} / ${canvas.height}`;
-  const [red, green, blue] = getComputedStyle(document.documentElement).getPropertyValue("--heat").split(",").map(Number);
+  const [red, green, blue] = getComputedStyle(document.documentElement)
+    .getPropertyValue("--heat")
+    .split(",")
+    .map(Number);
   const context = canvas.getContext("2d");
   const image = context.createImageData(canvas.width, canvas.height);
-  rows.forEach((row, t) => row.forEach((weight, s) => {
-    // The square root makes small weights visible.
-    image.data.set([red, green, blue, 255 * Math.sqrt(weight)], 4 * (t * canvas.width + s));
-  }));
+  rows.forEach((row, t) =>
+    row.forEach((weight, s) => {
+      // The square root makes small weights visible.
+      image.data.set([red, green, blue, 255 * Math.sqrt(weight)], 4 * (t * canvas.width + s));
+    }),
+  );
   context.putImageData(image, 0, 0);
 }
 

@@ -67,6 +67,7 @@ EXAMPLES = {
     'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",
     "python sample.py out/goethe": "generate text with the model of this run",
     "python sample.py --interactive": "write in turns with the model",
+    "python sample.py --explain page.html": "write a page that shows the model from inside",
     "python sample.py smollm2 --chat": "talk with a small model that is downloaded first",
 }
 

@@ -43,8 +43,8 @@ function attentionPanel(session) {
       "p",
       { class: "soft" },
       "Every map has a row for each token and a column for each token that it can see; " +
-        "the stronger its colour, the more weight. Under each map are its layer and head. What a token looks at decides " +
-        "what the model writes after it.",
+        "the stronger its colour, the more weight. Under each map are its layer and head. What a token looks at " +
+        "decides what the model writes after it: to see where it looks for a word, point at the token before that word.",
     ),
     grid,
     title,
@@ -105,9 +105,12 @@ function attentionPanel(session) {
       .slice(0, 3)
       .filter(([, weight]) => weight > 0.005);
     const named = ([t, weight]) => [tokenOf(session, session.read[t]), ` ${percent(weight)}`];
+    const follows = session.read[position + 1];
     words.replaceChildren(
       tokenOf(session, session.read[position]),
-      ` (position ${position}) looks at `,
+      ` (position ${position}, `,
+      ...(follows === undefined ? ["the last"] : ["before ", tokenOf(session, follows)]),
+      ") looks at ",
       ...enumerated(seen.map(named)),
       ...(most.length ? ["; most looked at by ", ...enumerated(most.map(named))] : ["; no later token looks at it"]),
       ".",

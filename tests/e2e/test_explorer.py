@@ -322,9 +322,9 @@ def test_the_page_can_be_used_by_keyboard_alone(explained):
             break
     assert {"Skip to the first panel", "Text for the model", "Next token", "Switch this head off"} <= reached
     page.locator("#attention .strip .token").nth(4).focus()
-    assert "(position 4) looks at" in page.locator("#looks").inner_text()
+    assert "(position 4, before" in page.locator("#looks").inner_text()
     page.keyboard.press("ArrowRight")
-    assert "(position 5) looks at" in page.locator("#looks").inner_text()
+    assert "(position 5, before" in page.locator("#looks").inner_text()
     page.keyboard.press("Enter")
     page.wait_for_timeout(200)
     assert page.evaluate("session.selected") == 5
@@ -362,7 +362,7 @@ def test_a_recording_is_shown_as_the_model_computed_it(explained, monkeypatch):
     for panel in ("attention", "stream", "surprise"):
         page.locator(f"#{panel}").scroll_into_view_if_needed()
         page.wait_for_timeout(100)
-    assert "(position 3) looks at" in page.locator("#looks").inner_text()
+    assert "(position 3, before" in page.locator("#looks").inner_text()
     assert "bits per character" in page.locator("#bits").inner_text()
 
 

@@ -127,7 +127,7 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         text = "" if options.interactive else normalise(read_prompt(options.start))
         warn_of_unknown(tokenizer, text.replace("\n", ""))
         if options.explain:
-            translation.explain(options, given, trained.about.partition(": ")[2], model, tokenizer, text)
+            translation.explain(options, given, trained, model, text)
             return 0
         speaking.speak(options, given, model, tokenizer, text)
         return 0

@@ -26,9 +26,10 @@ from tinygrad_lite.decoding.sampling import permitted
 from tinygrad_lite.decoding.state import GenerationState
 from tinygrad_lite.explorer.page import Panel, assemble, write_page
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.model_spec import Trained
 
 SCRIPT = Path(__file__).with_suffix(".js")
-BEAM = 4  # hypotheses, unless --beam says otherwise
+BEAM, MAX_BEAM = 4, 16  # hypotheses, unless --beam says otherwise; a wider tree would be unreadable
 
 SENTENCES = Panel(
     "sentences",
@@ -188,22 +189,22 @@ def explain_fates(
             node["why"] = f"dropped: with log p {node['total']:.4f} it is not among the {beam} best{last}"
 
 
-def explain(
-    options: Any, given: Mapping[str, Any], about: str, model: Seq2Seq, tokenizer: Tokenizer, text: str
-) -> None:
+def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq, text: str) -> None:
     """Write the page of a translation to the file that --explain names.
 
     Args:
-        about: a line about the model.
         text: a sentence; a line break may follow it.
     Raises: OptionError if there is not exactly one sentence, if an option does not apply, or if the file cannot be
         written.
     """
     if others := [f"--{name}" for name in given if name in ("greedy", "temperature", "top_k", "top_p", "min_p")]:
         raise OptionError(f"--explain shows the beam search of a translation, so omit {others[0]}")
+    if options.beam > MAX_BEAM:
+        raise OptionError(f"--beam {options.beam}: the page shows a tree of at most {MAX_BEAM} hypotheses per step")
     sentences = [" ".join(line.split()) for line in text.removesuffix("\n").split("\n")]
     if len(sentences) != 1 or not sentences[0]:
         raise OptionError(f"--explain needs exactly one line, with a sentence; lines given: {len(sentences)}")
+    tokenizer, about = trained.tokenizer, trained.about.partition(": ")[2].replace("seq2seq", "an encoder-decoder", 1)
     beam, penalty = options.beam or BEAM, options.length_penalty
     watched = WatchedModel(model)
     settings = {"beam": beam, "n_best": options.n_best, "length_penalty": penalty}

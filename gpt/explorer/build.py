@@ -102,7 +102,7 @@ def page(
     shown = [panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config), panels.SURPRISE]
     if model is not None:
         shown = [replace(panel, lead=panels.RECORDED.get(panel.name, panel.lead)) for panel in shown]
-    about = trained.about.partition(": ")[2] or "a GPT"
+    about = trained.about.partition(": ")[2].replace("gpt with", "a GPT with", 1)
     intro = [f"This is your model: {about}. Everything below is computed from its weights."]
     if model is not None:
         why = why_recorded(trained)
@@ -122,7 +122,7 @@ def page(
         blobs = {f"weights-{i}": halves([w[name] for name in names]) for i, (_, w) in enumerate(run)}
         intro.append(
             "The page has no connection: your text stays in it, and it works from a file, without a network. Its "
-            "scripts can be read in its source; model.js, the forward pass, is the first after widgets.js."
+            "scripts can be read in its source, or in the browser's debugger; model.js is the forward pass."
         )
         if config.block_size > MAX_CONTEXT:
             intro.append(f"The model reads up to {config.block_size} tokens; this page the last {MAX_CONTEXT}.")

@@ -51,7 +51,7 @@ function growingPanel(session) {
             ),
           ),
           element("td", {}, known.bits[i].toFixed(3)),
-          element("td", {}, ...known.best[i].flatMap(({ token, p }) => [tokenOf(session, token), ` ${percent(p)}  `])),
+          element("td", {}, ...known.best[i].map((one) => choiceOf(session, one))),
         ),
       ),
     );

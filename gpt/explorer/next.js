@@ -128,6 +128,12 @@ function tokenOf(session, token) {
   return element("code", { class: "token", title: `token ${token}` }, session.label(token));
 }
 
+/** A token and its probability; one that does follow is marked. */
+function choiceOf(session, { token, p }, follows) {
+  const kind = token === follows ? "choice right" : "choice";
+  return element("span", { class: kind }, tokenOf(session, token), ` ${percent(p)}`);
+}
+
 /** Why this token? The interval that the random number fell into, and a slider for other numbers. */
 function showReason(session, place, drawn) {
   if (!drawn) {

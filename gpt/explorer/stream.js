@@ -43,16 +43,7 @@ function streamPanel(session) {
         element(
           "span",
           { role: "cell", class: "said" },
-          ...session.early(layer, position).map(({ token, p }) =>
-            element(
-              "span",
-              {
-                class: token === follows ? "choice right" : "choice",
-              },
-              tokenOf(session, token),
-              ` ${percent(p)}`,
-            ),
-          ),
+          ...session.early(layer, position).map((one) => choiceOf(session, one, follows)),
         );
       const lines = [line("embedding", stream[0], "stream", 0)];
       for (let layer = 0; layer < L; layer++) {

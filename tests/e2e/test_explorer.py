@@ -369,7 +369,9 @@ def test_a_recording_is_shown_as_the_model_computed_it(explained, monkeypatch):
 @pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "light"), (390, "dark")])
 def test_it_fits_a_phone_in_light_and_dark(explained, width, scheme, tmp_path):
     hostile = "</script> \u202e\u2066 " + "Wort" * 2500
-    page, _ = explained(width=width, scheme=scheme, block_size=64)
+    specials = (UNKNOWN, "</script><b>bold</b>", "<img src=x onerror=alert(1)>", "\u05d0\u05d1")
+    tokenizer = CharTokenizer(sorted({*TEXT, *hostile}), specials)
+    page, _ = explained(tokenizer=tokenizer, width=width, scheme=scheme, block_size=64)
     scripts = page.locator("script").count()
     page.get_by_role("textbox").fill(hostile)
     for panel in ("text", "next", "attention", "stream", "surprise"):
@@ -379,6 +381,10 @@ def test_it_fits_a_phone_in_light_and_dark(explained, width, scheme, tmp_path):
         place.screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.locator("script").count() == scripts
+    assert page.locator("img").count() == 0
+    assert page.locator("b").count() == 0
+    labels = page.evaluate("session.data.textless.map((token) => session.label(token))")
+    assert labels == list(specials)
     dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert (dark == "rgb(20, 23, 26)") == (scheme == "dark")
 

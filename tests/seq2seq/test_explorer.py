@@ -99,6 +99,7 @@ def test_sample_writes_the_page_and_refuses_what_does_not_apply(workplace, capsy
         (["--start", "a\nb"], "--explain needs exactly one line, with a sentence; lines given: 2"),
         (["--start", "a", "--temperature", "1"], "so omit --temperature"),
         (["--start", "a", "--compare", "goethe"], "--compare is for models that continue a text"),
+        (["--start", "a", "--beam", "17"], "a tree of at most 16 hypotheses"),
         ([], "give a sentence"),
     ]:
         with pytest.raises(OptionError, match=sentence):

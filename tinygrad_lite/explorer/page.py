@@ -107,7 +107,10 @@ def assemble(
         scripts: files of JavaScript, run in this order after `widgets.js`.
     """
     style = read(FOLDER / "style.css")
-    programs = [read(path) for path in (FOLDER / "widgets.js", *scripts)]
+    # With its name at its end, each script is a file of its own in the browser's debugger.
+    programs = [
+        f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n" for path in (FOLDER / "widgets.js", *scripts)
+    ]
     policy = f"default-src 'none'; script-src {hashes(programs)}; style-src {hashes([style])}; base-uri 'none'; "
     elements = [f'<script type="application/json" id="data">{embedded(data)}</script>']
     for name, blob in blobs.items():

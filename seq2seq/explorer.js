@@ -59,6 +59,7 @@ function crossPanel(data) {
   walk.head = [L - 1, 0];
   const grid = element("div", { class: "heads", role: "group", "aria-label": "Heads; choose one" });
   grid.style.gridTemplateColumns = `repeat(${Math.min(H, 8)}, max-content)`;
+  arrowKeys(grid, Math.min(H, 8));
   const heads = [];
   for (let layer = 0; layer < L; layer++) {
     for (let head = 0; head < H; head++) {
@@ -147,12 +148,21 @@ function crossPanel(data) {
       }),
     );
   const written = line(data.target, lower, true);
-  strip.append(line(data.source, upper, false), lines, written);
+  const read = line(data.source, upper, false);
+  Array.from(read.children).forEach((made, s) => (made.tabIndex = s ? -1 : 0));
+  arrowKeys(read);
+  arrowKeys(written);
+  strip.append(read, lines, written);
   walk.listeners.push(() => {
     for (const { layer, head, made } of heads) {
-      made.setAttribute("aria-pressed", String(layer === walk.head[0] && head === walk.head[1]));
+      const isChosen = layer === walk.head[0] && head === walk.head[1];
+      made.setAttribute("aria-pressed", String(isChosen));
+      made.tabIndex = isChosen ? 0 : -1;
     }
-    Array.from(written.children).forEach((made, t) => made.setAttribute("aria-pressed", String(t === walk.step)));
+    Array.from(written.children).forEach((made, t) => {
+      made.setAttribute("aria-pressed", String(t === walk.step));
+      made.tabIndex = t === walk.step ? 0 : -1;
+    });
     show(walk.step, true);
   });
 }
@@ -205,6 +215,7 @@ function beamPanel(data) {
     node.made = made;
     tree.append(made);
   }
+  arrowKeys(tree);
   const scroll = element("div", { class: "scroll" }, tree);
   bodyOf("beam").append(
     element(
@@ -217,11 +228,14 @@ function beamPanel(data) {
     scroll,
   );
   walk.listeners.push(() => {
-    for (const node of data.nodes) node.made.classList.toggle("now", node.step === walk.step);
+    const best = data.nodes.find((node) => node.step === walk.step && node.won) ?? data.nodes[0];
+    for (const node of data.nodes) {
+      node.made.classList.toggle("now", node.step === walk.step);
+      node.made.tabIndex = node === best ? 0 : -1;
+    }
     const x = 10 + walk.step * width;
     if (x < scroll.scrollLeft || x + width > scroll.scrollLeft + scroll.clientWidth) scroll.scrollLeft = x - width;
-    const best = data.nodes.find((node) => node.step === walk.step && node.won);
-    if (best) best.made.dispatchEvent(new Event("pointerenter"));
+    best.made.dispatchEvent(new Event("pointerenter"));
   });
 }
 

@@ -43,7 +43,7 @@ CROSS = Panel(
     "cross",
     "Where it looks in the source",
     "For every token that it writes, each head of the decoder looks at the source. Choose a head, then point at a "
-    "token of either sentence, or move there with Tab: the thicker a line, the more attention.",
+    "token of either sentence, or move there with the arrow keys: the thicker a line, the more attention.",
     "P = softmax(Q K^T / sqrt(D)),  Q of the target, K of the source;   every row of P sums to 1",
     (("seq2seq/attention.py", "cross_attention"), ("tinygrad_lite/transformer.py", "MultiHeadAttention.weights")),
 )

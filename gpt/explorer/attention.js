@@ -26,9 +26,11 @@ function attentionPanel(session) {
       heads.push({ layer, head, made, canvas, cost, name: `${layer}.${head}` });
     }
   }
+  arrowKeys(grid, Math.min(H, 8));
   const large = element("canvas", { class: "large", role: "img" });
   const title = element("h3");
   const strip = element("div", { class: "strip" });
+  arrowKeys(strip);
   const words = element("p", { "aria-live": "polite", id: "looks" });
   const price = element("p", { "aria-live": "polite", id: "price" });
   const missed = element("p", { "aria-live": "polite" });
@@ -121,7 +123,9 @@ function attentionPanel(session) {
     const shown = Math.min(pointed ?? session.selected, session.read.length - 1);
     for (const { layer, head, made, canvas, name } of heads) {
       paintMap(canvas, session.attention(layer, head));
-      made.setAttribute("aria-pressed", String(layer === chosen.layer && head === chosen.head));
+      const isChosen = layer === chosen.layer && head === chosen.head;
+      made.setAttribute("aria-pressed", String(isChosen));
+      made.tabIndex = isChosen ? 0 : -1;
       made.classList.toggle("off", session.off.has(name));
     }
     title.textContent = `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`;
@@ -205,7 +209,8 @@ function drawStrip(session, strip, point) {
   };
   const scrolled = strip.scrollLeft;
   const place = middle(Math.min(session.selected, labels.length - 1));
-  strip.replaceChildren(
+  refill(
+    strip,
     picture,
     element("div", { class: "row", role: "group", "aria-label": "Tokens; focus one to see its arcs" }, ...buttons),
   );

@@ -28,8 +28,8 @@ ATTENTION = Panel(
     "attention",
     "Where it looks",
     "In every layer, each head lets a token look at the tokens before it. Choose a head, then point at a token or move "
-    "there with Tab: blue arcs lead to where it looks, orange ones come from those that look at it. Switch a head off "
-    "to see what it was good for.",
+    "there with the arrow keys: blue arcs lead to where it looks, orange ones come from those that look at it. "
+    "Switch a head off to see what it was good for.",
     "P = softmax(scale Q K^T), row t over the positions 0 .. t;   head = P V;   y = (head_1, .., head_H) W",
     (("tinygrad_lite/transformer.py", "MultiHeadAttention.weights"), ("gpt/inside.py", "without_heads")),
 )
@@ -64,7 +64,8 @@ RECORDED = {
     "next": "After every token, the model gives each token of its vocabulary a probability. Choose a token above, and "
     "move the sliders to see which continuations they would remove.",
     "attention": "In every layer, each head lets a token look at the tokens before it. Choose a head, then point at a "
-    "token or move there with Tab: blue arcs lead to where it looks, orange ones come from those that look at it.",
+    "token or move there with the arrow keys: blue arcs lead to where it looks, orange ones come from those that look "
+    "at it.",
 }
 
 

@@ -28,46 +28,35 @@ function textPanel(session) {
     session.showText = () => (box.value = session.text(session.ids));
     body.append(box);
   }
+  arrowKeys(tokens);
   body.append(note, tokens);
 
   session.onChange(
     whenVisible("text", () => {
       note.textContent = describeTokens(session);
-      const buttons = tokenButtons(session);
-      tokens.replaceChildren(...buttons);
+      refill(tokens, ...tokenButtons(session));
     }),
   );
 }
 
-/** A button for each token that the model reads; pressing one selects it, and the arrow keys move on. */
+/** A button for each token that the model reads; pressing one selects it. */
 function tokenButtons(session) {
-  const focused = document.activeElement?.dataset?.position;
-  const within = document.activeElement?.parentElement;
-  const buttons = session.read.map((token, position) => {
-    const made = button(session.label(token), () => session.select(position), {
+  return session.read.map((token, position) =>
+    button(session.label(token), () => session.select(position), {
       class: "token",
       "aria-pressed": String(position === session.selected),
       "data-position": position,
+      tabindex: position === session.selected ? 0 : -1,
       title: `token ${token}, position ${position}`,
-    });
-    made.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-      if (!step) return;
-      event.preventDefault();
-      const next = made.parentElement.children[position + step];
-      if (next) next.focus();
-    });
-    return made;
-  });
-  if (focused !== undefined) {
-    // The old buttons disappear: keep the focus on the token that had it, if it was one of this group.
-    requestAnimationFrame(() => {
-      const same = buttons[focused];
-      if (same?.isConnected && (!within?.isConnected || within === same.parentElement))
-        same.focus({ preventScroll: true });
-    });
-  }
-  return buttons;
+    }),
+  );
+}
+
+/** Replace the contents of a group of tokens; the one that has the focus keeps it. */
+function refill(group, ...contents) {
+  const position = group.contains(document.activeElement) ? document.activeElement.dataset.position : undefined;
+  group.replaceChildren(...contents);
+  if (position !== undefined) group.querySelector(`[data-position="${position}"]`)?.focus({ preventScroll: true });
 }
 
 function describeTokens(session) {

@@ -55,6 +55,24 @@ function button(name, click, attributes = {}) {
   return element("button", { type: "button", onclick: click, ...attributes }, name);
 }
 
+/**
+ * The arrow keys move between the buttons of a group, which has one stop for the Tab key: the button of tabindex 0.
+ * @param columns of buttons in a row, for the keys up and down
+ */
+function arrowKeys(group, columns = 1) {
+  const buttons = () => Array.from(group.querySelectorAll("button"));
+  group.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+    const next = step && buttons()[buttons().indexOf(document.activeElement) + step];
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  });
+  group.addEventListener("focusin", (event) => {
+    for (const one of buttons()) one.tabIndex = one === event.target ? 0 : -1;
+  });
+}
+
 /** A table with a caption, named columns and a body of rows; a column whose name begins with # holds numbers. */
 function table(caption, columns, body) {
   const heads = columns.map((name) =>

@@ -9,8 +9,10 @@
  * without its first character, and P' counts after how many different characters, not how often. D = n1 / (n1 + 2 n2).
  */
 
+const PORTION = 20000; // characters that are counted at once
+
 class KneserNey {
-  /** Nothing is counted yet: count() yields after each order, so that the page stays responsive. */
+  /** Nothing is counted yet: count() yields again and again, so that the page can answer meanwhile. */
   constructor(text, order, vocabSize) {
     this.order = order;
     this.vocabSize = vocabSize;
@@ -25,14 +27,20 @@ class KneserNey {
     for (let length = 1; length < this.order; length++) {
       // Each distinct n-gram that is longer by one is one character before this one.
       const longer = new Set();
-      for (let i = 0; i + length < this.text.length; i++) longer.add(this.text.slice(i, i + length + 1));
+      for (let i = 0; i + length < this.text.length; i++) {
+        longer.add(this.text.slice(i, i + length + 1));
+        if (i % PORTION === 0) yield;
+      }
       const counts = new Map();
       for (const gram of longer) increase(counts, gram.slice(1), 1);
       this.levels.push(makeLevel(counts));
       yield;
     }
     const counts = new Map();
-    for (let i = 0; i + this.order <= this.text.length; i++) increase(counts, this.text.slice(i, i + this.order), 1);
+    for (let i = 0; i + this.order <= this.text.length; i++) {
+      increase(counts, this.text.slice(i, i + this.order), 1);
+      if (i % PORTION === 0) yield;
+    }
     this.levels.push(makeLevel(counts));
   }
 

@@ -173,7 +173,7 @@ function showReason(session, place, drawn) {
   };
   let begin = 0;
   for (const [token, p] of drawn.probabilities.entries()) {
-    if (p * 1000 >= 0.3) {
+    if (p * 1000 >= 0.8) {
       const rect = svg("rect", { x: 1000 * begin, y: 8, width: 1000 * p, height: 34 });
       rect.dataset.token = token;
       line.append(rect);

@@ -3,7 +3,7 @@
 
 function surprisePanel(session) {
   const compare = session.data.compare;
-  const counts = { model: null }; // the six-gram model, when it has counted
+  const counts = { begun: false, model: null }; // the six-gram model, once it has counted
   const summary = element("p", { "aria-live": "polite", id: "bits" });
   const cells = element("div", { class: "cells", role: "img", "aria-label": "Bits of every character" });
   const legend = element("p", { class: "legend" }, element("span", { class: "swatch first" }), "your model");
@@ -11,6 +11,7 @@ function surprisePanel(session) {
   bodyOf("surprise").append(legend, summary, cells);
 
   const show = () => {
+    if (compare && !counts.begun) countAll(compare, counts, changed);
     const own = characterBits(session);
     const other = counts.model?.probabilities(own.characters.join("")).map((p) => -Math.log2(p));
     const predicted = own.bits.map((bits, i) => (bits === null ? -1 : i)).filter((i) => i >= 0);
@@ -38,7 +39,6 @@ function surprisePanel(session) {
   };
   const changed = whenVisible("surprise", show);
   session.onChange(changed);
-  if (compare) countAll(compare, counts, changed);
 }
 
 /** One character with its bars; a line ends after a line break. */
@@ -84,6 +84,7 @@ function characterBits(session) {
 
 /** Count in pieces, so that the page answers meanwhile. */
 async function countAll(compare, counts, done) {
+  counts.begun = true;
   await pause();
   const model = new KneserNey(compare.text, compare.order, compare.vocabSize);
   for (const _ of model.count()) await pause();

@@ -77,15 +77,10 @@ function attentionPanel(session) {
     measure.disabled = false;
   }
 
+  /** What the heads cost that are switched off; the text is read once more, with all heads, so not while it runs. */
   function showPrice() {
     const off = Array.from(session.off);
-    const name = `${chosen.layer}.${chosen.head}`;
-    toggle.textContent = session.off.has(name) ? "Switch this head on" : "Switch this head off";
-    allOn.hidden = !off.length;
-    if (!off.length) {
-      price.textContent = "";
-      return;
-    }
+    if (!off.length) return;
     const whole = session.perCharacter(session.bitsWith(new Set()));
     const without = session.perCharacter(session.bits());
     price.textContent =
@@ -119,6 +114,17 @@ function attentionPanel(session) {
     );
   }
 
+  let timer = 0;
+
+  function showSwitches() {
+    const name = `${chosen.layer}.${chosen.head}`;
+    toggle.textContent = session.off.has(name) ? "Switch this head on" : "Switch this head off";
+    allOn.hidden = !session.off.size;
+    if (!session.off.size) price.textContent = "";
+    clearTimeout(timer);
+    timer = setTimeout(showPrice, 150);
+  }
+
   function draw() {
     const shown = Math.min(pointed ?? session.selected, session.read.length - 1);
     for (const { layer, head, made, canvas, name } of heads) {
@@ -136,22 +142,22 @@ function attentionPanel(session) {
     );
     drawStrip(session, strip, point);
     point(shown);
-    if (session.live) showPrice();
+    if (session.live) showSwitches();
   }
 
-  let before = "";
+  let before = {};
   session.onChange(
     whenVisible("attention", () => {
-      const now = session.read.join();
-      if (now !== before || session.selected !== draw.selected) pointed = null;
-      if (now !== before || session.checkpoint !== draw.checkpoint) {
+      const now = { text: session.read.join(), selected: session.selected, checkpoint: session.checkpoint };
+      if (now.text !== before.text || now.selected !== before.selected) pointed = null;
+      if (now.text !== before.text || now.checkpoint !== before.checkpoint) {
         missed.textContent = "";
         for (const { cost, name } of heads) {
           cost.textContent = "";
           costs.delete(name);
         }
       }
-      [before, draw.selected, draw.checkpoint] = [now, session.selected, session.checkpoint];
+      before = now;
       draw();
     }),
   );

@@ -162,10 +162,13 @@ def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
     if trained.path.suffix != ".safetensors":
         return [(0, trained.weights)]
     own = load_checkpoint(trained.path)
+    own_shapes = {name: array.shape for name, array in own.weights.items()}
     found: dict[int, Checkpoint] = {}
     for path in RunFolder(trained.path.parent).kept():
         other = load_checkpoint(path)
-        if (other.model, other.tokenizer) == (own.model, own.tokenizer) and other.step != own.step:
+        shapes = {name: array.shape for name, array in other.weights.items()}
+        same = (other.model, other.tokenizer, shapes) == (own.model, own.tokenizer, own_shapes)
+        if same and other.step != own.step:
             found[other.step] = other
     size = max(1, sum(array.size for array in trained.weights.values()))
     room = max(0, min(MAX_CHECKPOINTS, MAX_NUMBERS // size) - 1)

@@ -128,6 +128,7 @@ def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
         without = bits()
     page.get_by_role("button", name="2 · 2").click()
     page.get_by_role("button", name="Switch this head off").click()
+    page.get_by_text("now costs").wait_for()
     said = page.locator("#price").inner_text()
     assert f"now costs {without:.2f}"[:-1] in said
     assert page.evaluate("session.perCharacter(session.bits())") == pytest.approx(without, abs=0.01)

@@ -12,6 +12,7 @@
     python sample.py smollm2 --chat                    talk with a small model that is downloaded first
     python sample.py --score my.txt                    the loss on a text in bits per character; nothing is generated
     python sample.py --start "Ja." --attention a.svg   plot what the prompt, or a translation, attends to
+    python sample.py --explain page.html               write a page in which the model can be explored
     python sample.py --help                            all options
 
 The prompt and the generated text go to stdout (with --score, the loss), everything else to stderr.
@@ -30,6 +31,7 @@ if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite"
 
 import numpy as np
 
+import gpt.explorer.build as explorer
 from gpt.chat import Chat, ChatFormat, RememberingModel, replies
 from gpt.draw import plot_self_attention
 from gpt.interactive import Conversation, converse
@@ -39,6 +41,7 @@ from gpt.score import score
 from gpt.smollm2 import NAME as SMOLLM2
 from gpt.task import SPEC as gpt
 from gpt.trained import is_pretrained
+from seq2seq import explorer as translation
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
 from seq2seq.task import SPEC as seq2seq
@@ -65,6 +68,7 @@ EXAMPLES = {
     'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",
     "python sample.py out/goethe": "generate text with the model of this run",
     "python sample.py --interactive": "write in turns with the model",
+    "python sample.py --explain page.html": "write a page that shows the model from inside",
     "python sample.py smollm2 --chat": "talk with a small model that is downloaded first",
 }
 
@@ -123,10 +127,16 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         speaking.check_options(options, given)
         text = "" if options.interactive else normalise(read_prompt(options.start))
         warn_of_unknown(tokenizer, text.replace("\n", ""))
+        if options.explain:
+            translation.explain(options, given, trained, model, text)
+            return 0
         speaking.speak(options, given, model, tokenizer, text)
         return 0
     if options.score:
         show_score(options, model, tokenizer)
+        return 0
+    if options.explain:
+        explorer.explain(options, given, trained, model, normalise(read_prompt(options.start)))
         return 0
     if options.show_probs and not sys.stdout.isatty():
         say("note: --show_probs does nothing here: stdout is not a terminal")

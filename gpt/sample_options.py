@@ -81,6 +81,16 @@ class SampleOptions:
     )
     n_best: int = option(1, "hypotheses to show, at most --beam", unit="hypotheses", low=1, group="beam")
 
+    explain: str = option(
+        "",
+        "write a page, one HTML file, in which the model can be explored; nothing is generated",
+        is_path=True,
+        group="explorer",
+    )
+    compare: str = option(
+        "", "text, a name or a file, whose six-grams the page of --explain compares the model with", group="explorer"
+    )
+
     attention: str = option(
         "", "plot what the prompt, or a translation, attends to: .svg, .png or .pdf", is_path=True, group="text"
     )
@@ -125,6 +135,8 @@ HINTS = answers(
         "--greedy": "argmax deterministic",
         "--beam": "beams num_beams n_beams beam_size beam_width beam_search",
         "--n_best": "nbest",
+        "--explain": "explorer page html inspect visualize visualise",
+        "--compare": "baseline ngram ngrams",
         "--attention": "attn plot_attention",
         "--device cpu": "cpu no_cuda use_cpu",
         "--device cuda": "gpu cuda gpus use_gpu use_cuda",
@@ -146,15 +158,25 @@ SAMPLING = (
 )
 # Options of random sampling, which --greedy excludes.
 RANDOM = ("temperature", "top_k", "top_p", "min_p")
+# Options that each way of using the script has, and those of --explain: where its sliders and its search begin.
+RUN = ("out_dir", "device", "dtype")
+EXPLORER = ("explain", "compare", "start", *RANDOM, "greedy", "beam", "n_best", "length_penalty")
 MAX_BEAM_MEMORY = 4 * 2**30  # bytes
 
 
 def check_combination(options: SampleOptions, given: dict) -> None:
     """Raise OptionError if options contradict each other."""
-    others = [f"--{name}" for name in given if name not in ("score", "out_dir", "device", "dtype")]
+    others = [f"--{name}" for name in given if name not in ("score", *RUN)]
     if options.score and others:
         raise OptionError(
             f"--score cannot be combined with {others[0]}, because it generates no text: omit one of them"
+        )
+    if options.compare and not options.explain:
+        raise OptionError("--compare is an option of the page: add --explain page.html")
+    others = [f"--{name}" for name in given if name not in (*EXPLORER, *RUN)]
+    if options.explain and others:
+        raise OptionError(
+            f"--explain cannot be combined with {others[0]}, because it generates no text: omit one of them"
         )
     if "" in options.stop_strings():
         raise OptionError("--stop '': an empty string occurs everywhere; give at least one character")

@@ -19,6 +19,7 @@ ROOT = Path(__file__).parent.parent
 # there is no circular import. A name with ".*" stands for all modules of a package.
 LAYERS = [
     ["tinygrad_lite.cli", "tinygrad_lite.cli.errors", "tinygrad_lite.cli.console"],
+    ["tinygrad_lite.explorer", "tinygrad_lite.explorer.*"],
     ["tinygrad_lite.device", "tinygrad_lite.cuda.find", "tinygrad_lite.autograd", "tinygrad_lite.spelling"],
     ["tinygrad_lite.tensor"],
     ["tinygrad_lite.ops", "tinygrad_lite.ops.*"],
@@ -36,7 +37,7 @@ LAYERS = [
     ["tinygrad_lite.viz", "tinygrad_lite.viz.*"],
     "gpt gpt.config gpt.data gpt.fast_step gpt.model gpt.sample_options gpt.score gpt.interactive".split()
     + "gpt.baselines gpt.pretrained gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat".split()
-    + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw".split(),
+    + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw gpt.explorer gpt.explorer.*".split(),
     ["seq2seq", "seq2seq.*"],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],

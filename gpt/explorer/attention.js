@@ -1,0 +1,226 @@
+"use strict";
+/* Where it looks: the weights of every head as maps and as arcs over the text, and what a head is good for. */
+
+function attentionPanel(session) {
+  const { n_layer: L, n_head: H } = session.data.config;
+  const chosen = { layer: L - 1, head: 0 };
+  const costs = new Map(); // of each head: bits per character more without it
+  let pointed = null; // the token under the pointer or with the focus; null: the selected one
+
+  const grid = element("div", { class: "heads", role: "group", "aria-label": "Heads; choose one" });
+  grid.style.gridTemplateColumns = `repeat(${Math.min(H, 8)}, max-content)`;
+  const heads = [];
+  for (let layer = 0; layer < L; layer++) {
+    for (let head = 0; head < H; head++) {
+      const [canvas, cost] = [element("canvas"), element("span")];
+      const made = button(
+        "",
+        () => {
+          Object.assign(chosen, { layer, head });
+          draw();
+        },
+        { title: `layer ${layer + 1}, head ${head + 1}` },
+      );
+      made.append(canvas, `${layer + 1} · ${head + 1} `, cost);
+      grid.append(made);
+      heads.push({ layer, head, made, canvas, cost, name: `${layer}.${head}` });
+    }
+  }
+  arrowKeys(grid, Math.min(H, 8));
+  const large = element("canvas", { class: "large", role: "img" });
+  const title = element("h3");
+  const strip = element("div", { class: "strip" });
+  arrowKeys(strip);
+  const words = element("p", { "aria-live": "polite", id: "looks" });
+  const price = element("p", { "aria-live": "polite", id: "price" });
+  const missed = element("p", { "aria-live": "polite" });
+  const toggle = button("Switch this head off", () => {
+    session.toggleHead(`${chosen.layer}.${chosen.head}`);
+  });
+  const allOn = button("Switch all heads on", () => session.allHeadsOn());
+  const measure = button("Measure every head", () => measureAll());
+
+  bodyOf("attention").append(
+    element(
+      "p",
+      { class: "soft" },
+      "Every map has a row for each token and a column for each token that it can see; " +
+        "the stronger its colour, the more weight. Under each map are its layer and head. What a token looks at " +
+        "decides what the model writes after it: to see where it looks for a word, point at the token before that word.",
+    ),
+    grid,
+    title,
+  );
+  if (session.live)
+    bodyOf("attention").append(element("div", { class: "controls" }, toggle, allOn, measure), price, missed);
+  bodyOf("attention").append(strip, words, element("h3", {}, "The whole map"), large);
+
+  // Pointing at a row of the large map shows the arcs of its token.
+  large.addEventListener("pointermove", (event) => {
+    const row = Math.floor((event.offsetY / large.clientHeight) * session.read.length);
+    point(Math.max(0, Math.min(row, session.read.length - 1)));
+  });
+
+  /** Switch each head off alone, and note what that costs on this text. */
+  async function measureAll() {
+    measure.disabled = true;
+    const whole = session.perCharacter(session.bitsWith(new Set()));
+    for (const { name, cost } of heads) {
+      costs.set(name, session.perCharacter(session.bitsWith(new Set([name]))) - whole);
+      cost.textContent = signed(costs.get(name));
+      await pause();
+    }
+    const [worst, most] = Array.from(costs).sort((a, b) => b[1] - a[1])[0];
+    missed.textContent =
+      `On this text, ${headName(worst)} is missed most: without it, ${most.toFixed(3)} bits per ` +
+      "character more. A negative number means that the text is predicted better without the head.";
+    measure.disabled = false;
+  }
+
+  /** What the heads cost that are switched off; the text is read once more, with all heads, so not while it runs. */
+  function showPrice() {
+    const off = Array.from(session.off);
+    if (!off.length) return;
+    const whole = session.perCharacter(session.bitsWith(new Set()));
+    const without = session.perCharacter(session.bits());
+    price.textContent =
+      `Switched off: ${off.map(headName).join("; ")}. This text now costs ${without.toFixed(3)} bits per ` +
+      `character instead of ${whole.toFixed(3)}: ${signed(without - whole)}. All panels show the model without them.`;
+  }
+
+  /** The arcs of one token, and in words where it looks. */
+  function point(position) {
+    pointed = position;
+    const rows = session.attention(chosen.layer, chosen.head);
+    strip.arcs?.(rows, position);
+    const seen = Array.from(rows[position].entries())
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, 4);
+    const seers = rows.map((row, t) => [t, row[position] ?? 0]).slice(position + 1);
+    const most = seers
+      .sort((a, b) => b[1] - a[1])
+      .slice(0, 3)
+      .filter(([, weight]) => weight > 0.005);
+    const named = ([t, weight]) => [tokenOf(session, session.read[t]), ` ${percent(weight)}`];
+    const follows = session.read[position + 1];
+    words.replaceChildren(
+      tokenOf(session, session.read[position]),
+      ` (position ${position}, `,
+      ...(follows === undefined ? ["the last"] : ["before ", tokenOf(session, follows)]),
+      ") looks at ",
+      ...enumerated(seen.map(named)),
+      ...(most.length ? ["; most looked at by ", ...enumerated(most.map(named))] : ["; no later token looks at it"]),
+      ".",
+    );
+  }
+
+  let timer = 0;
+
+  function showSwitches() {
+    const name = `${chosen.layer}.${chosen.head}`;
+    toggle.textContent = session.off.has(name) ? "Switch this head on" : "Switch this head off";
+    allOn.hidden = !session.off.size;
+    if (!session.off.size) price.textContent = "";
+    clearTimeout(timer);
+    timer = setTimeout(showPrice, 150);
+  }
+
+  function draw() {
+    const shown = Math.min(pointed ?? session.selected, session.read.length - 1);
+    for (const { layer, head, made, canvas, name } of heads) {
+      paintMap(canvas, session.attention(layer, head));
+      const isChosen = layer === chosen.layer && head === chosen.head;
+      made.setAttribute("aria-pressed", String(isChosen));
+      made.tabIndex = isChosen ? 0 : -1;
+      made.classList.toggle("off", session.off.has(name));
+    }
+    title.textContent = `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`;
+    paintMap(large, session.attention(chosen.layer, chosen.head));
+    large.setAttribute(
+      "aria-label",
+      `map of layer ${chosen.layer + 1}, head ${chosen.head + 1}; the arcs say the same`,
+    );
+    drawStrip(session, strip, point);
+    point(shown);
+    if (session.live) showSwitches();
+  }
+
+  let before = {};
+  session.onChange(
+    whenVisible("attention", () => {
+      const now = { text: session.read.join(), selected: session.selected, checkpoint: session.checkpoint };
+      if (now.text !== before.text || now.selected !== before.selected) pointed = null;
+      if (now.text !== before.text || now.checkpoint !== before.checkpoint) {
+        missed.textContent = "";
+        for (const { cost, name } of heads) {
+          cost.textContent = "";
+          costs.delete(name);
+        }
+      }
+      before = now;
+      draw();
+    }),
+  );
+}
+
+function headName(name) {
+  const [layer, head] = name.split(".").map(Number);
+  return `layer ${layer + 1}, head ${head + 1}`;
+}
+
+function signed(number) {
+  return `${number < 0 ? "−" : "+"}${Math.abs(number).toFixed(3)}`;
+}
+
+/** All tokens in one line, with room for the arcs above; strip.arcs(rows, position) draws those of one token. */
+function drawStrip(session, strip, point) {
+  const height = 120;
+  const labels = session.read.map((token) => session.label(token));
+  const widths = labels.map((label) => 14 + 8.2 * Array.from(label).length);
+  const starts = widths.map((_, i) => sum(widths.slice(0, i)));
+  const total = sum(widths);
+  const middle = (t) => starts[t] + widths[t] / 2;
+  const picture = svg("svg", { width: total, height, viewBox: `0 0 ${total} ${height}`, "aria-hidden": "true" });
+  const buttons = tokenButtons(session);
+  buttons.forEach((made, t) => {
+    made.style.width = `${widths[t]}px`;
+    made.addEventListener("pointerenter", () => point(t));
+    made.addEventListener("focus", () => point(t));
+  });
+  strip.arcs = (rows, position) => {
+    const arc = (from, to, weight, kind) => {
+      const [a, b] = [middle(from), middle(to)];
+      const top = Math.max(6, height - 8 - Math.abs(b - a) / 2);
+      const path =
+        from === to
+          ? `M ${a - 4} ${height} C ${a - 12} ${height - 24}, ${a + 12} ${height - 24}, ${a + 4} ${height}`
+          : `M ${a} ${height} C ${a} ${top - height / 4}, ${b} ${top - height / 4}, ${b} ${height}`;
+      return svg("path", {
+        d: path,
+        class: `arc ${kind}`,
+        "stroke-width": 1 + 5 * weight,
+        "stroke-opacity": 0.15 + 0.85 * weight,
+      });
+    };
+    const arcs = [];
+    rows[position].forEach((weight, s) => weight > 0.01 && arcs.push(arc(position, s, weight, "to")));
+    rows.forEach(
+      (row, t) => t > position && row[position] > 0.01 && arcs.push(arc(t, position, row[position], "from")),
+    );
+    picture.replaceChildren(...arcs);
+    buttons.forEach((made, s) => {
+      const weight = rows[position][s] ?? 0;
+      made.style.backgroundColor = weight > 0.01 ? `rgba(var(--heat), ${(0.1 + 0.6 * weight).toFixed(3)})` : "";
+    });
+  };
+  const scrolled = strip.scrollLeft;
+  const place = middle(Math.min(session.selected, labels.length - 1));
+  refill(
+    strip,
+    picture,
+    element("div", { class: "row", role: "group", "aria-label": "Tokens; focus one to see its arcs" }, ...buttons),
+  );
+  // Stay where the reader has scrolled to, unless another token is selected: then this one is in the middle.
+  strip.scrollLeft = strip.place === place ? scrolled : place - strip.clientWidth / 2;
+  strip.place = place;
+}

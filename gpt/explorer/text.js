@@ -1,0 +1,72 @@
+"use strict";
+/* The first panel: a text, and the tokens that the model reads. */
+
+function textPanel(session) {
+  const body = bodyOf("text");
+  const note = element("p", { class: "note", "aria-live": "polite" });
+  const tokens = element("div", { class: "tokens", role: "group", "aria-label": "Tokens; choose one to inspect it" });
+  if (session.live) {
+    const box = element("textarea", {
+      "aria-label": "Text for the model",
+      spellcheck: "false",
+      autocomplete: "off",
+      dir: "auto",
+    });
+    box.value = session.data.prompt;
+    // Where reading the whole text takes long, it is read when the typing pauses.
+    let [timer, took] = [0, 0];
+    const read = () => {
+      const begin = performance.now();
+      session.setText(box.value);
+      took = performance.now() - begin;
+    };
+    box.addEventListener("input", () => {
+      clearTimeout(timer);
+      if (took < 100) read();
+      else timer = setTimeout(read, 300);
+    });
+    session.showText = () => (box.value = session.text(session.ids));
+    body.append(box);
+  }
+  arrowKeys(tokens);
+  body.append(note, tokens);
+
+  session.onChange(
+    whenVisible("text", () => {
+      note.textContent = describeTokens(session);
+      refill(tokens, ...tokenButtons(session));
+    }),
+  );
+}
+
+/** A button for each token that the model reads; pressing one selects it. */
+function tokenButtons(session) {
+  return session.read.map((token, position) =>
+    button(session.label(token), () => session.select(position), {
+      class: "token",
+      "aria-pressed": String(position === session.selected),
+      "data-position": position,
+      tabindex: position === session.selected ? 0 : -1,
+      title: `token ${token}, position ${position}`,
+    }),
+  );
+}
+
+/** Replace the contents of a group of tokens; the one that has the focus keeps it. */
+function refill(group, ...contents) {
+  const position = group.contains(document.activeElement) ? document.activeElement.dataset.position : undefined;
+  group.replaceChildren(...contents);
+  if (position !== undefined) group.querySelector(`[data-position="${position}"]`)?.focus({ preventScroll: true });
+}
+
+function describeTokens(session) {
+  const count = session.read.length;
+  const characters = Array.from(session.text(session.read)).length;
+  let words = `${grouped(count)} tokens for ${grouped(characters)} characters.`;
+  if (session.first) words += ` The model reads only these last ones of ${grouped(session.ids.length)}.`;
+  if (session.unknown?.size) {
+    const some = Array.from(session.unknown).slice(0, 10).map(visible).join(" ");
+    words += ` The model never saw ${some}, and reads <unk> there.`;
+  }
+  return words;
+}

@@ -1,0 +1,43 @@
+"""A headless browser for the pages that sample.py writes."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.explorer import chromium
+from tinygrad_lite.cli.errors import UserError
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium; skipped where it or the extra e2e is missing."""
+    try:
+        with chromium() as found:
+            yield found
+    except UserError as error:
+        pytest.skip(str(error))
+
+
+@pytest.fixture
+def opened(browser) -> Iterator[Callable[..., Any]]:
+    """Opens a file once its model is ready; at the end, nothing was requested and no error was reported."""
+    complaints, contexts = [], []
+
+    def open_page(path: Path, width: int = 1100, scheme: str = "light") -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
+        contexts.append(context)
+        page = context.new_page()
+        address = path.resolve().as_uri()
+        page.on("request", lambda request: request.url == address or complaints.append(f"request: {request.url}"))
+        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
+        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
+        page.goto(address)
+        page.locator("#status").wait_for(state="hidden")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []

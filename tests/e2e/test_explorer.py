@@ -1,0 +1,400 @@
+"""The page of a GPT in a browser: its numbers are those of NumPy, and it works by mouse, by keyboard and on a phone.
+
+pip install -e ".[dev,e2e]" && pytest -m e2e tests/e2e
+"""
+
+import sys
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sample
+from benchmarks import explorer as benchmark
+from gpt.baselines import KneserNey
+from gpt.inside import look_inside, without_heads
+from gpt.sample_options import SampleOptions
+from gpt.score import token_log_probs
+from gpt.trained import load_trained
+from tests.gpt.saved_models import TEXT, saved_gpt
+from tests.tiny_runs import made_up_text
+from tinygrad_lite.decoding.sampling import draw, filter_tokens
+from tinygrad_lite.tokenizers.base import UNKNOWN
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.char import CharTokenizer
+from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
+from tinygrad_lite.tokenizers.word import WordTokenizer
+
+pytestmark = pytest.mark.e2e
+
+PROMPT = "Es irrt der M"
+CHARACTERS = CharTokenizer.train(TEXT + made_up_text(200))
+BPE = BPETokenizer.train(made_up_text(500), 300)
+TOLERANCE = 0.005  # of a probability: the page's weights are float16
+
+GPT2 = {"bias": True, "activation": "gelu_tanh"}
+DEFAULT = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True, "attention_scale": 0.375}
+DEFAULT |= {"activation": "relu2"}
+LLAMA = {"norm": "rmsnorm", "norm_eps": 1e-3, "positions": "rotary", "rope_theta": 500.0, "activation": "swiglu"}
+LLAMA |= {"n_inner": 20, "n_head": 4, "n_kv_head": 2, "head_dim": 4, "rope_scaling": "8,1,4,8", "qk_norm": True}
+MODELS = {
+    "gpt2": GPT2,
+    "default": DEFAULT,
+    "llama": LLAMA,
+    "one head of keys, sinusoidal": {"positions": "sinusoidal", "n_kv_head": 1, "head_dim": 5, "tie_weights": False},
+    "no positions, gelu": {"positions": "none", "activation": "gelu"},
+    "norm after, relu": {"norm_first": False, "activation": "relu", "bias": True},
+    "no residual": {"residual": False, "activation": "linear"},
+}
+
+
+@pytest.fixture
+def explained(workplace, opened):
+    """Writes the page of a small GPT and opens it; returns the page and the model."""
+
+    def explain(tokenizer=CHARACTERS, arguments=(), width=1100, scheme="light", path=None, **settings):
+        path = path or saved_gpt(Path("m.safetensors"), tokenizer, **settings)
+        sample.main([str(path), "--explain", "page.html", "--start", PROMPT, *arguments])
+        return opened(Path("page.html"), width, scheme), load_trained(path).make_model()
+
+    return explain
+
+
+def softmax(logits):
+    powers = np.exp(logits - logits.max(-1, keepdims=True))
+    return powers / powers.sum(-1, keepdims=True)
+
+
+# --- the numbers ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_the_page_computes_is_what_numpy_computes(explained, name):
+    page, model = explained(**MODELS[name])
+    found = look_inside(model, CHARACTERS.encode(PROMPT))
+    p, attention, stream, added, early = page.evaluate(
+        """() => {
+          const [L, H] = [session.data.config.n_layer, session.data.config.n_head];
+          const all = (count, make) => Array.from({ length: count }, (_, i) => make(i));
+          const T = session.read.length;
+          const norms = all(T, (t) => session.norms(t));
+          return [
+            all(T, (t) => Array.from(session.probabilities(t))),
+            all(L, (l) => all(H, (h) => session.attention(l, h).map((row) => all(T, (s) => row[s] ?? 0)))),
+            norms.map((one) => one.stream), norms.map((one) => one.added),
+            all(L + 1, (l) => all(T, (t) => session.early(l, t)[0])),
+          ];
+        }"""
+    )
+    expected = softmax(found.logits)
+    assert np.abs(np.array(p) - expected[-1]).max() < TOLERANCE
+    assert np.abs(np.array(attention) - found.attention).max() < TOLERANCE
+    np.testing.assert_allclose(np.array(stream).T, np.linalg.norm(found.stream, axis=-1), rtol=0.01)
+    np.testing.assert_allclose(np.moveaxis(added, 0, -1), np.linalg.norm(found.added, axis=-1), rtol=0.02)
+    for layer, row in enumerate(early):
+        for position, top in enumerate(row):
+            assert abs(expected[layer, position, top["token"]] - top["p"]) < TOLERANCE
+
+
+def test_a_text_that_grows_beyond_the_context_is_read_as_numpy_reads_it(explained):
+    page, model = explained(block_size=16)
+    ids = page.evaluate(
+        """() => {
+          session.setText("so lang er strebt, der Mensch");
+          for (let i = 0; i < 9; i++) session.append(best(session.probabilities(session.read.length - 1), 1)[0].token);
+          return session.ids;
+        }"""
+    )
+    log_probs, state = model.start(np.array([ids[:-9]]))
+    for token in ids[-9:]:
+        assert np.exp(log_probs[0, token]) > np.exp(log_probs[0]).max() - TOLERANCE
+        log_probs, state = model.step(np.array([token]), state)
+    last = page.evaluate("Array.from(session.probabilities(session.read.length - 1))")
+    assert np.abs(np.array(last) - np.exp(log_probs[0])).max() < TOLERANCE
+    assert page.evaluate("session.read") == state.window[0].tolist()
+
+
+def test_a_head_that_is_switched_off_costs_what_it_costs_in_numpy(explained):
+    page, model = explained(**DEFAULT)
+    ids = np.array(CHARACTERS.encode(PROMPT))
+
+    def bits():
+        return -token_log_probs(model, ids).sum() / np.log(2) / (len(PROMPT) - 1)
+
+    whole = bits()
+    with without_heads(model, [(1, 1)]):
+        without = bits()
+    page.get_by_role("button", name="2 · 2").click()
+    page.get_by_role("button", name="Switch this head off").click()
+    page.get_by_text("now costs").wait_for()
+    said = page.locator("#price").inner_text()
+    assert f"now costs {without:.2f}"[:-1] in said
+    assert page.evaluate("session.perCharacter(session.bits())") == pytest.approx(without, abs=0.01)
+    assert page.evaluate("session.perCharacter(session.bitsWith(new Set()))") == pytest.approx(whole, abs=0.01)
+    page.get_by_role("button", name="Measure every head").click()
+    page.get_by_text("is missed most").wait_for()
+    shown = page.get_by_role("button", name="2 · 2").inner_text().split()[-1].replace("−", "-")
+    assert float(shown) == pytest.approx(without - whole, abs=0.01)
+    page.get_by_role("button", name="Switch this head on").click()
+    page.locator("#price").wait_for(state="hidden")
+
+
+def test_six_grams_are_counted_as_in_python(explained):
+    page, model = explained(arguments=["--compare", "text.txt"])
+    text = Path("text.txt").read_text(encoding="utf-8")
+    counted = KneserNey(page.evaluate("session.data.compare.text"), 6, len({*text}))
+    page.locator("#surprise").scroll_into_view_if_needed()
+    page.get_by_text("by counting 6-grams").wait_for()
+    other = "Grün ist der Menschenß, 😀\n"
+    for prompt in (PROMPT, other):
+        found = page.evaluate(
+            """(prompt) => {
+              const { text, order, vocabSize } = session.data.compare;
+              const model = new KneserNey(text, order, vocabSize);
+              for (const _ of model.count());
+              return model.probabilities(prompt);
+            }""",
+            prompt,
+        )
+        np.testing.assert_allclose(found[1:], counted.probabilities(prompt), rtol=1e-9)
+    own = -token_log_probs(model, np.array(CHARACTERS.encode(PROMPT))).mean() / np.log(2)
+    found = page.evaluate("characterBits(session).bits.slice(1)")
+    assert np.mean(found) == pytest.approx(own, abs=0.02)
+
+
+def test_bits_of_tokens_are_shared_by_their_characters(explained):
+    page, _ = explained(tokenizer=BPE)
+    bits, tokens, characters = page.evaluate(
+        """() => {
+          session.setText("Grün süß 😀 ruht");
+          const { bits, characters } = characterBits(session);
+          return [bits, session.bits(), characters];
+        }"""
+    )
+    assert "".join(characters)[-9:] == "süß 😀 ruht"[-9:]
+    known = [value for value in bits if value is not None]
+    assert len(known) >= len(bits) - 5
+    assert sum(known) == pytest.approx(sum(value for value in tokens if value is not None), rel=1e-6)
+
+
+def test_filters_and_draws_are_those_of_python(explained):
+    page, _ = explained()
+    rng = np.random.default_rng(0)
+    for case in range(40):
+        logits = rng.normal(size=30) * 3
+        logits[3:6] = logits[3]  # ties
+        setting = {"temperature": [0.3, 1.0, 2.0][case % 3], "topK": [0, 4, 50][case // 3 % 3]}
+        setting |= {"topP": [1.0, 0.5, 0.93][case // 2 % 3], "minP": [0.0, 0.2][case % 2]}
+        u = rng.random()
+        kept, token = page.evaluate(
+            """([logits, setting, u]) => {
+              const kept = filterTokens(logSoftmax(logits), setting, [7]);
+              return [Array.from(kept), draw(kept, u).token];
+            }""",
+            [logits.tolist(), setting, u],
+        )
+        log_probs = np.log(softmax(logits))[None]
+        log_probs[0, 7] = -np.inf
+        values = filter_tokens(log_probs, *setting.values())
+        np.testing.assert_allclose(kept, softmax(values)[0], atol=1e-12)
+        assert token == draw(values, np.array([u]))[0]
+
+
+HOSTILE = [
+    "</script><script>alert(1)</script>",
+    "\u202eright to left\u2066 \u200b\u00ad\ufeff zero",
+    "a\u0308u\u0308 Sa\u0308tze\u0301\u0301 e\u0301 1a\u0308",
+    "   viele   Leerzeichen \t\t\n\n  \r\n x  ",
+    "__init__ 12a34 ²³½ Ⅷ ٣٤ 東京 한국어 ñandú’s „Zitat“ –—…",
+    "😀👩‍👩‍👧 𝔘𝔫𝔦 \U0001f1e9\U0001f1ea",
+    "\x00\x1c\x1f\x85\xa0\u2028\u2029\u3000x",
+    "ab" * 100 + "1" * 130 + " " * 70 + "!" * 65 + "😀" * 66,
+    "\ud800 lone \udfff",
+    "",
+]
+
+
+@pytest.mark.parametrize("kind", ["char", "byte", "bpe", "bpe-w", "word"])
+def test_hostile_strings_are_cut_as_in_python(explained, kind):
+    text = made_up_text(300) + " 1234 ä ö ü ß"
+    tokenizer = {
+        "char": lambda: CharTokenizer.train(text + "😀\u202e", (UNKNOWN, "<eos>")),
+        "byte": lambda: ByteTokenizer(("<eos>",)),
+        "bpe": lambda: BPETokenizer.train(text + "".join(HOSTILE[:3]), 290, ("<pad>",)),
+        "bpe-w": lambda: EndOfWordTokenizer.train(text, 80),
+        "word": lambda: WordTokenizer.train(text, 30, ("<eos>", UNKNOWN)),
+    }[kind]()
+    page, _ = explained(tokenizer=tokenizer)
+    for string in [*HOSTILE, text, "x" * 10_000]:
+        found = page.evaluate("(text) => session.tokenizer.encode(text)", string)
+        assert found == tokenizer.encode(string), ascii(string[:40])
+        assert set(page.evaluate("(text) => [...session.tokenizer.unknown(text)]", string)) == set(
+            tokenizer.unknown(string)
+        )
+    pieces = page.evaluate("session.pieces")
+    assert [bytes(piece) for piece in pieces] == [tokenizer.token_bytes(i) for i in range(tokenizer.vocab_size)]
+
+
+def test_every_character_is_of_the_class_that_python_has(explained):
+    """Letters, numbers and white space decide where words end. Newer browsers know more characters than Python."""
+    page, _ = explained()
+    assigned = [c for c in range(sys.maxunicode + 1) if unicodedata.category(chr(c)) not in ("Cn", "Cs")]
+    found = page.evaluate(
+        """(codes) => {
+          const classes = [LETTER, "\\\\p{Nd}", SPACE].map((pattern) => new RegExp(`^${pattern}$`, "u"));
+          return codes.map((code) => classes.findIndex((one) => one.test(String.fromCodePoint(code))));
+        }""",
+        assigned,
+    )
+    for code, number in zip(assigned, found, strict=True):
+        c = chr(code)
+        expected = 1 if c.isdecimal() else 0 if c.isalnum() else 2 if c.isspace() else -1
+        assert number == expected, f"{code:x}"
+
+
+# --- using it ---------------------------------------------------------------------------------------------------
+
+
+def test_a_reader_types_steps_and_asks_why(explained):
+    page, _ = explained()
+    box = page.get_by_role("textbox", name="Text for the model")
+    assert box.input_value() == PROMPT
+    box.fill("der Men")
+    assert page.locator("#text .token").all_inner_texts() == ["d", "e", "r", "·", "M", "e", "n"]
+    page.get_by_role("button", name="Next token").click()
+    assert len(box.input_value()) == 8
+    why = page.locator("#why").inner_text()
+    last = page.locator("#text .token").last.inner_text()
+    assert "was drawn. It lies between" in why
+    assert f"the interval of {last}," in why
+    page.get_by_role("button", name="Remove the last").click()
+    assert box.input_value() == "der Men"
+    page.get_by_role("button", name="Run").click()
+    page.get_by_text("The model reads only these last ones of 30").wait_for()
+    page.get_by_role("button", name="Pause").click()
+    # An earlier token is inspected: the panel marks what follows it.
+    box.fill("der Mensch")
+    page.locator("#text .token").nth(2).click()
+    assert "·" in page.locator("#next tr.chosen").inner_text()
+
+
+def test_sliders_act_at_once_and_by_keyboard(explained):
+    page, _ = explained()
+    heat = page.get_by_role("slider", name="temperature")
+    shares = page.locator("#next tbody td:last-child")
+    before = shares.first.inner_text()
+    heat.focus()
+    for _ in range(5):
+        page.keyboard.press("ArrowRight")
+    assert heat.get_attribute("aria-valuetext") == "0.85"
+    page.wait_for_timeout(100)
+    assert shares.first.inner_text() != before
+    top = page.get_by_role("slider", name="top-k")
+    top.focus()
+    page.keyboard.press("Home")
+    for _ in range(3):
+        page.keyboard.press("ArrowRight")
+    page.get_by_text("The sliders leave 3 of").wait_for()
+    assert page.locator("#next tr.out").count() == 11
+    heat.focus()
+    page.keyboard.press("Home")
+    page.get_by_text("The sliders leave 1 of").wait_for()
+    assert shares.first.inner_text() == "100.0 %"
+
+
+def test_the_page_can_be_used_by_keyboard_alone(explained):
+    page, _ = explained()
+    reached = set()
+    for _ in range(80):
+        page.keyboard.press("Tab")
+        name, outlined = page.evaluate(
+            """() => {
+              const now = document.activeElement;
+              const style = getComputedStyle(now);
+              return [now.getAttribute("aria-label") ?? now.closest("label")?.textContent ?? now.textContent,
+                      style.outlineStyle !== "none"];
+            }"""
+        )
+        assert outlined, f"no focus can be seen on {name}"
+        reached.add(name.strip())
+        if name.startswith("Measure every head"):
+            break
+    assert {"Skip to the first panel", "Text for the model", "Next token", "Switch this head off"} <= reached
+    page.locator("#attention .strip .token").nth(4).focus()
+    assert "(position 4, before" in page.locator("#looks").inner_text()
+    page.keyboard.press("ArrowRight")
+    assert "(position 5, before" in page.locator("#looks").inner_text()
+    page.keyboard.press("Enter")
+    page.wait_for_timeout(200)
+    assert page.evaluate("session.selected") == 5
+    assert page.evaluate("document.activeElement.dataset.position") == "5"
+
+
+def test_a_slider_shows_all_ages_of_a_run(explained):
+    for step in (10, 20, 30):
+        saved_gpt(Path(f"run/step-{step:08d}.safetensors"), CHARACTERS, step)
+    path = saved_gpt(Path("run/last.safetensors"), CHARACTERS, 30)
+    page, _ = explained(path=path)
+    age = page.get_by_role("slider", name="Training")
+    assert age.get_attribute("aria-valuetext") == "step 30"
+    age.focus()
+    page.keyboard.press("Home")
+    page.locator("#growing").scroll_into_view_if_needed()
+    page.locator("#growing circle").nth(2).wait_for()
+    first = load_trained(Path("run/step-00000010.safetensors")).make_model()
+    log_probs, _ = first.start(np.array([CHARACTERS.encode(PROMPT)]))
+    p = page.evaluate("Array.from(session.probabilities(session.selected))")
+    assert np.abs(np.array(p) - np.exp(log_probs[0])).max() < TOLERANCE
+    bits = -token_log_probs(first, np.array(CHARACTERS.encode(PROMPT))).mean() / np.log(2)
+    shown = page.locator("#growing tbody tr.chosen td").nth(1).inner_text()
+    assert float(shown) == pytest.approx(bits, abs=0.02)
+
+
+def test_a_recording_is_shown_as_the_model_computed_it(explained, monkeypatch):
+    monkeypatch.setattr("gpt.explorer.build.MAX_LIVE", 10)
+    page, model = explained()
+    assert page.get_by_role("textbox").count() == 0
+    page.locator("#text .token").nth(3).click()
+    expected = softmax(look_inside(model, CHARACTERS.encode(PROMPT)).logits)[-1, 3]
+    p = page.evaluate("Array.from(session.probabilities(session.selected))")
+    assert np.abs(np.array(p) - expected).max() < TOLERANCE
+    for panel in ("attention", "stream", "surprise"):
+        page.locator(f"#{panel}").scroll_into_view_if_needed()
+        page.wait_for_timeout(100)
+    assert "(position 3, before" in page.locator("#looks").inner_text()
+    assert "bits per character" in page.locator("#bits").inner_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1100, "light"), (390, "light"), (390, "dark")])
+def test_it_fits_a_phone_in_light_and_dark(explained, width, scheme, tmp_path):
+    hostile = "</script> \u202e\u2066 " + "Wort" * 2500
+    specials = (UNKNOWN, "</script><b>bold</b>", "<img src=x onerror=alert(1)>", "\u05d0\u05d1")
+    tokenizer = CharTokenizer(sorted({*TEXT, *hostile}), specials)
+    page, _ = explained(tokenizer=tokenizer, width=width, scheme=scheme, block_size=64)
+    scripts = page.locator("script").count()
+    page.get_by_role("textbox").fill(hostile)
+    for panel in ("text", "next", "attention", "stream", "surprise"):
+        place = page.locator(f"#{panel}")
+        place.scroll_into_view_if_needed()
+        page.wait_for_timeout(150)
+        place.screenshot(path=tmp_path / f"{panel}-{width}-{scheme}.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.locator("script").count() == scripts
+    assert page.locator("img").count() == 0
+    assert page.locator("b").count() == 0
+    labels = page.evaluate("session.data.textless.map((token) => session.label(token))")
+    assert labels == list(specials)
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (dark == "rgb(20, 23, 26)") == (scheme == "dark")
+
+
+def test_the_benchmark_measures_every_number(browser, tmp_path):
+    tokenizer = BPETokenizer.train(benchmark.PROMPT * 9, 280)
+    trained = load_trained(saved_gpt(tmp_path / "m.safetensors", tokenizer, block_size=32))
+    html = benchmark.page(SampleOptions(), trained, None, benchmark.PROMPT)
+    (tmp_path / "page.html").write_text(html, encoding="utf-8", newline="\n")
+    found = benchmark.measured(browser, tmp_path / "page.html")
+    assert found.keys() == benchmark.ROWS.keys()
+    assert min(found.values()) > 0

@@ -1,0 +1,30 @@
+"""Checkpoints of small GPTs with random weights, for tests of what reads checkpoints."""
+
+from pathlib import Path
+
+import numpy as np
+
+from gpt.config import GPTConfig
+from gpt.model import GPT
+from tinygrad_lite.device import random_key
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
+
+TEXT = "Es irrt der Mensch, so lang er strebt.\nGrün ist nur des Lebens goldner Baum; süß ruht die Höh. </script>"
+
+
+def saved_gpt(path: Path, tokenizer: Tokenizer, step: int = 5, corpus_sha256: str = "", **settings: object) -> Path:
+    """Save a GPT whose weights are far from even, so that mistakes show; another step gives other weights."""
+    small = {"block_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 16}
+    config = GPTConfig(vocab_size=tokenizer.vocab_size, **(small | settings))
+    with random_key(step):
+        model = GPT(config)
+    rng = np.random.default_rng(step)
+    weights = {
+        name: (array + 0.3 * rng.normal(size=array.shape)).astype(np.float32)
+        for name, array in model.state_dict().items()
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    description = (config.to_json(), {}, tokenizer.to_json(), step, None, None, corpus_sha256)
+    save_checkpoint(path, Checkpoint("gpt", *description, weights=weights, optimizer={}))
+    return path

@@ -1,0 +1,175 @@
+"""One HTML file from its parts: a page that works offline, and that no text in it can break out of.
+
+    html = assemble(title, intro, panels, data={"prompt": "</script>"}, blobs={"weights-0": b"..."}, scripts=[...])
+
+The file contains everything: styles, scripts, data as JSON, and binary data in base64. Three rules keep it closed:
+
+1. A Content-Security-Policy forbids every connection and every script or style whose SHA-256 is not named in it. So
+   even if a text did become a script, no browser would run it.
+2. Data are JSON in ASCII, in which <, > and & are escaped too: nothing in them can end their element, and no
+   right-to-left mark changes how the source is read.
+3. The page's scripts only ever set text, never HTML (`widgets.js`).
+
+What is shown first comes first in the file; data and scripts follow, so that a browser can paint before it reads them.
+
+Reference: W3C, Content Security Policy Level 3, sections 2.3 and 6.7 (https://www.w3.org/TR/CSP3/).
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tinygrad_lite.cli.errors import OptionError
+
+FOLDER = Path(__file__).parent
+ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}
+ENDS = re.compile("</(script|style)|<!--", re.IGNORECASE)
+
+TEMPLATE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#{first}">Skip to the first panel</a>
+<header>
+<h1>{title}</h1>
+{intro}
+<nav aria-label="Panels"><ol>
+{contents}
+</ol></nav>
+<noscript><p class="note">This page computes with JavaScript, which is switched off in this browser.</p></noscript>
+<p id="status" class="note" role="status">Reading the model ...</p>
+</header>
+<main>
+{sections}
+</main>
+{data}
+{scripts}
+</body>
+</html>
+"""
+
+SECTION = """<section id="{name}" aria-labelledby="{name}-title">
+<h2 id="{name}-title">{title}</h2>
+<p class="lead">{lead}</p>
+<div class="body"></div>
+<footer><pre>{formula}</pre><p>{sources}</p></footer>
+</section>"""
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One part of a page.
+
+    Attributes:
+        name: the id of its element; the scripts fill it.
+        title: its heading.
+        lead: what is seen, and what to try.
+        formula: what is computed.
+        sources: where: file and function, as in ("gpt/model.py", "GPT.forward").
+    """
+
+    name: str
+    title: str
+    lead: str
+    formula: str
+    sources: tuple[tuple[str, str], ...]
+
+
+def assemble(
+    title: str,
+    intro: Sequence[str],
+    panels: Sequence[Panel],
+    data: Mapping[str, Any],
+    blobs: Mapping[str, bytes],
+    scripts: Iterable[Path],
+) -> str:
+    """The page as HTML.
+
+    Args:
+        intro: paragraphs below the title, as text.
+        data: JSON values, for the element with the id "data".
+        blobs: binary data by the ids of their elements.
+        scripts: files of JavaScript, run in this order after `widgets.js`.
+    """
+    style = read(FOLDER / "style.css")
+    # With its name at its end, each script is a file of its own in the browser's debugger.
+    programs = [
+        f"// {path.name}\n{read(path)}//# sourceURL={path.name}\n" for path in (FOLDER / "widgets.js", *scripts)
+    ]
+    policy = f"default-src 'none'; script-src {hashes(programs)}; style-src {hashes([style])}; base-uri 'none'; "
+    elements = [f'<script type="application/json" id="data">{embedded(data)}</script>']
+    for name, blob in blobs.items():
+        elements.append(
+            f'<script type="text/plain" id="{html.escape(name)}">{base64.b64encode(blob).decode()}</script>'
+        )
+    return TEMPLATE.format(
+        policy=policy + "form-action 'none'",
+        title=html.escape(title),
+        style=style,
+        first=panels[0].name,
+        intro="\n".join(f"<p>{html.escape(paragraph)}</p>" for paragraph in intro),
+        contents="\n".join(f'<li><a href="#{panel.name}">{html.escape(panel.title)}</a></li>' for panel in panels),
+        sections="\n".join(map(section, panels)),
+        data="\n".join(elements),
+        scripts="\n".join(f"<script>{program}</script>" for program in programs),
+    )
+
+
+def write_page(path: str, html: str) -> None:
+    """Write a page.
+
+    Raises: OptionError if the file cannot be written.
+    """
+    try:
+        Path(path).write_text(html, encoding="utf-8", newline="\n")
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise OptionError(f"--explain {path} cannot be written ({reason}): choose another file") from None
+
+
+def section(panel: Panel) -> str:
+    """The frame of a panel, with its heading, and its formula and source below."""
+    sources = ", ".join(f"<code>{html.escape(file)}</code> {html.escape(name)}" for file, name in panel.sources)
+    texts = {name: html.escape(getattr(panel, name)) for name in ("name", "title", "lead", "formula")}
+    return SECTION.format(**texts, sources=f"Computed in {sources}")
+
+
+def read(path: Path) -> str:
+    """The text of a script or style.
+
+    Raises: ValueError if it would end its own element.
+    """
+    text = path.read_text(encoding="utf-8")
+    if ENDS.search(text):
+        raise ValueError(f"{path} contains {ENDS.search(text)[0]}, which would end its element in the page")
+    return text
+
+
+def hashes(texts: Iterable[str]) -> str:
+    """The sources of a policy that allow exactly these scripts or styles."""
+    digests = (hashlib.sha256(text.encode("utf-8")).digest() for text in texts)
+    return " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
+
+
+def embedded(value: Any) -> str:
+    r"""A value as JSON that is safe inside a script element.
+
+    >>> embedded({"prompt": "</script> & \u202e"})
+    '{"prompt":"\\u003c/script\\u003e \\u0026 \\u202e"}'
+    """
+    return json.dumps(value, separators=(",", ":"), allow_nan=False).translate(ESCAPES)

@@ -1,0 +1,212 @@
+"use strict";
+/*
+ * Small parts that all pages share: elements, sliders, data, texts made visible. Text is always set as text, never as
+ * HTML, so that no token or prompt can become part of the page.
+ */
+
+/** An element with attributes and children; a child that is a string becomes text. on... attributes are handlers. */
+function element(tag, attributes = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else if (value === true) made.setAttribute(name, "");
+    else if (value !== false && value !== undefined) made.setAttribute(name, value);
+  }
+  made.append(...children);
+  return made;
+}
+
+/** The same for drawings. */
+function svg(tag, attributes = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+  made.append(...children);
+  return made;
+}
+
+/** Where a panel shows its contents. */
+function bodyOf(panel) {
+  return document.querySelector(`#${panel} .body`);
+}
+
+/** A slider with its name and its value in words; moving it calls change(value) at once. */
+function slider(name, { min, max, step, value, words = String, change, hint }) {
+  const input = element("input", { type: "range", min, max, step, value });
+  const output = element("output");
+  const show = () => {
+    output.textContent = words(Number(input.value));
+    input.setAttribute("aria-valuetext", output.textContent);
+  };
+  input.addEventListener("input", () => {
+    show();
+    change(Number(input.value));
+  });
+  show();
+  const label = element("label", { class: "slider", title: hint }, element("span", {}, name), input, output);
+  label.value = () => Number(input.value);
+  label.set = (number) => {
+    input.value = number;
+    show();
+  };
+  return label;
+}
+
+function button(name, click, attributes = {}) {
+  return element("button", { type: "button", onclick: click, ...attributes }, name);
+}
+
+/**
+ * The arrow keys move between the buttons of a group, which has one stop for the Tab key: the button of tabindex 0.
+ * @param columns of buttons in a row, for the keys up and down
+ */
+function arrowKeys(group, columns = 1) {
+  const buttons = () => Array.from(group.querySelectorAll("button"));
+  group.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1, ArrowUp: -columns, ArrowDown: columns }[event.key];
+    const next = step && buttons()[buttons().indexOf(document.activeElement) + step];
+    if (!next) return;
+    event.preventDefault();
+    next.focus();
+  });
+  group.addEventListener("focusin", (event) => {
+    for (const one of buttons()) one.tabIndex = one === event.target ? 0 : -1;
+  });
+}
+
+/** A table with a caption, named columns and a body of rows; a column whose name begins with # holds numbers. */
+function table(caption, columns, body) {
+  const heads = columns.map((name) =>
+    element("th", { scope: "col", class: name.startsWith("#") ? "number" : undefined }, name.replace("#", "")),
+  );
+  const parts = [element("caption", {}, caption), element("thead", {}, element("tr", {}, ...heads)), body];
+  return element("div", { class: "scroll" }, element("table", {}, ...parts));
+}
+
+/** A horizontal bar of this share of its width; several shares lie on top of each other. */
+function bar(shares) {
+  const parts = Object.entries(shares).map(([kind, share]) => {
+    const part = element("span", { class: kind });
+    part.style.width = `${100 * Math.min(Math.max(share, 0), 1)}%`;
+    return part;
+  });
+  return element("span", { class: "bar", "aria-hidden": "true" }, ...parts);
+}
+
+/** A share in per cent, with as many digits as it needs. */
+function percent(share) {
+  const value = 100 * share;
+  if (value > 0 && value < 0.01) return "< 0.01 %";
+  return `${value.toFixed(value >= 10 ? 1 : 2)} %`;
+}
+
+/** Lists of parts, with commas between them: [a, 1], [b, 2] becomes a 1, b 2. */
+function enumerated(lists) {
+  return lists.flatMap((parts, i) => (i ? [", ", ...parts] : parts));
+}
+
+function grouped(number) {
+  return number.toLocaleString("en");
+}
+
+/** A text with its blanks, line ends and invisible characters made visible. */
+function visible(text) {
+  return text
+    .replace(/ /g, "·")
+    .replace(/\n/g, "↵")
+    .replace(/[\p{C}\p{Zl}\p{Zp}]/gu, (c) => `\\u{${c.codePointAt(0).toString(16)}}`);
+}
+
+/** Call render after each change, but at most once per picture, and only while its panel can be seen. */
+function whenVisible(panel, render) {
+  let [dirty, seen, asked] = [true, false, false];
+  const update = () => {
+    if (!dirty || !seen || asked) return;
+    asked = true;
+    requestAnimationFrame(() => {
+      [dirty, asked] = [false, false];
+      render();
+    });
+  };
+  new IntersectionObserver(
+    (entries) => {
+      seen = entries.at(-1).isIntersecting;
+      update();
+    },
+    { rootMargin: "200px" },
+  ).observe(document.getElementById(panel));
+  return () => {
+    dirty = true;
+    update();
+  };
+}
+
+/** A square for each weight: row t, column s; rows may differ in length. The stronger the colour, the more weight. */
+function paintMap(canvas, rows) {
+  [canvas.width, canvas.height] = [Math.max(...rows.map((row) => row.length)), rows.length];
+  canvas.style.aspectRatio = `${canvas.width} / ${canvas.height}`;
+  const [red, green, blue] = getComputedStyle(document.documentElement)
+    .getPropertyValue("--heat")
+    .split(",")
+    .map(Number);
+  const context = canvas.getContext("2d");
+  const image = context.createImageData(canvas.width, canvas.height);
+  rows.forEach((row, t) =>
+    row.forEach((weight, s) => {
+      // The square root makes small weights visible.
+      image.data.set([red, green, blue, 255 * Math.sqrt(weight)], 4 * (t * canvas.width + s));
+    }),
+  );
+  context.putImageData(image, 0, 0);
+}
+
+/** Let the browser paint and answer before a long computation continues. */
+function pause() {
+  return new Promise((resolve) => setTimeout(resolve));
+}
+
+/** Show the page as it is in the file, and then fill it: start(data). */
+function startAfterPaint(start) {
+  const status = document.getElementById("status");
+  const begin = () => {
+    try {
+      start(readData());
+      status.textContent = "";
+      performance.mark("ready");
+    } catch (error) {
+      status.textContent = `This browser cannot run the page: ${error.message}`;
+      throw error;
+    }
+  };
+  requestAnimationFrame(() => setTimeout(begin)); // just before the first picture, and just after it
+}
+
+// --- data -----------------------------------------------------------------------------------------------------
+
+function readData() {
+  return JSON.parse(document.getElementById("data").textContent);
+}
+
+/** The bytes of an element with base64. */
+function readBytes(name) {
+  const binary = atob(document.getElementById(name).textContent);
+  const bytes = new Uint8Array(binary.length);
+  for (let i = 0; i < bytes.length; i++) bytes[i] = binary.charCodeAt(i);
+  return bytes;
+}
+
+/** Numbers of 16 bits: 1 for the sign, 5 for the power of 2, 10 for the digits. IEEE 754, binary16 */
+function halfToNumber(bits) {
+  const [sign, power, digits] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
+  if (power === 0) return sign * digits * 2 ** -24;
+  if (power === 31) return digits ? NaN : sign * Infinity;
+  return sign * (1 + digits / 1024) * 2 ** (power - 15);
+}
+
+/** All numbers of 16 bits in an element, by a table of the 65,536 values that they can have. */
+function readHalves(name) {
+  const table = Float32Array.from({ length: 1 << 16 }, (_, bits) => halfToNumber(bits));
+  const bytes = readBytes(name);
+  const numbers = new Float32Array(bytes.length / 2);
+  for (let i = 0; i < numbers.length; i++) numbers[i] = table[bytes[2 * i] | (bytes[2 * i + 1] << 8)];
+  return numbers;
+}

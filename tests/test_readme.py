@@ -123,6 +123,9 @@ def run_command(command: str, monkeypatch, capsys) -> int:
         return 0
     if "--attention" in arguments and not importlib.util.find_spec("matplotlib"):
         return 0
+    if "--explain" in arguments:
+        assert sample.main(arguments) == 0
+        return Path(arguments[arguments.index("--explain") + 1]).read_text("utf-8").startswith("<!doctype html>")
     if not translates and "--max_new_tokens" not in arguments and "--score" not in arguments:
         arguments += ["--max_new_tokens", "8"]
     assert sample.main(arguments) == 0

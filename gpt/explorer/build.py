@@ -15,7 +15,7 @@ from gpt.model import GPT, rotary_frequencies
 from gpt.sample_options import SampleOptions
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.corpora.texts import Corpus, load_corpus
+from tinygrad_lite.corpora.texts import CORPORA, Corpus, load_corpus
 from tinygrad_lite.explorer.page import assemble, write_page
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
 from tinygrad_lite.training.model_spec import Trained
@@ -182,9 +182,14 @@ def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
 
 
 def compared(options: SampleOptions, trained: Trained) -> dict[str, Any] | None:
-    """The text whose n-grams the page counts: the part to learn from of the one that --compare names."""
+    """The text whose n-grams the page counts: the part to learn from of the one that --compare names.
+
+    Raises: OptionError if there is no such text.
+    """
     if not options.compare:
         return None
+    if options.compare not in CORPORA and not Path(options.compare).exists():
+        raise OptionError(f"--compare {options.compare}: name an existing file, or one of {', '.join(CORPORA)}")
     corpus: Corpus = load_corpus(options.compare)
     text = corpus.split()[0]
     is_own = corpus.sha256 == trained.corpus_sha256

@@ -11,6 +11,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests import places
 from tests.emulator.cupy_on_cpu import COMPILER, emulated_cuda
@@ -20,6 +21,9 @@ from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.training import setup as start
 
 WHY_NO_GPU = why_no_cuda()  # empty if there is one
+# No test fails because the machine is busy: neither an example nor its making has a time limit.
+settings.register_profile("without time limits", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("without time limits")
 
 
 def device_called(kind):

@@ -1,7 +1,7 @@
 """Every `>>>` example in docs/ is run, page by page, and must print what is shown below it.
 
 docs/api.md lists the public names, each with the first sentence of its documentation. A link whose text is a name leads
-to the file in which it is defined.
+to the file in which it is defined. What readers search for is answered under a heading that the search ranks first.
 """
 
 import ast
@@ -101,6 +101,68 @@ def test_the_glossary_leads_to_the_chapters_of_the_course():
     chapters = [path.name for path in (ROOT / "docs" / "course").glob("[0-9][0-9]-*")]
     assert places == {str(int(name[:2])): f"course/{name}/README.md" for name in chapters}
     assert set(re.findall(r"\]\[c(\d+)\]", page)) == places.keys()
+
+
+# --- questions ---------------------------------------------------------------------------------------------------
+
+# What a reader types into the search of the site, and the page and the heading that answer it.
+QUESTIONS = {
+    "why divide by √D": ("course/06-attention", "Why divide by √D?"),
+    "gradient of softmax with cross-entropy": (
+        "course/09-learning",
+        "What is the gradient of softmax with cross-entropy?",
+    ),
+    "what does the cache save": ("course/10-writing", "What does the cache save, in O(·), and what does it not?"),
+    "weight tying": (
+        "course/08-gpt",
+        "Weight tying: why are embedding and output tied, and what happens to the gradient?",
+    ),
+    "how BPE chooses the next merge": ("course/05-tokens", "How does BPE choose the next merge?"),
+    "adding an operation": ("how-to.md", "How do I add an operation?"),
+    "adding a switch such as RMSNorm": ("how-to.md", "How do I add a switch such as RMSNorm?"),
+    "change the schedule": ("how-to.md", "How do I change or add a schedule?"),
+    "add a schedule": ("how-to.md", "How do I change or add a schedule?"),
+    "pre-norm against post-norm": ("course/07-residuals", "Pre-norm against post-norm"),
+    "why beam search stops": ("course/10-writing", "Why does beam search stop when it does?"),
+    "label smoothing floor": ("course/11-translation", "What does label smoothing do, and what is its floor?"),
+    "how is memory freed": ("course/02-tensors", "How is memory freed in the backward pass?"),
+    "reference and fused versions": ("course/03-checking", "What are the reference and the fused versions for?"),
+    "several processes": ("course/12-speed", "How do several processes share a step, and what does a GPU change?"),
+    "what is in a checkpoint": ("architecture.md", "What is in a checkpoint?"),
+    "why bits per character": ("course/04-letters", "Why bits per character?"),
+    "dropout and resume": ("course/09-learning", "What happens to dropout when a run is resumed?"),
+    "cost of attention against length": ("course/06-attention", "What does attention cost against length?"),
+    "fine-tuning": ("architecture.md", "What happens in fine-tuning?"),
+    "reader of nanoGPT": ("glossary.md", "What a reader of nanoGPT finds where"),
+}
+
+
+@functools.cache
+def sections() -> list[tuple[str, str, str]]:
+    """Every section that the site's search knows, without the code: page, heading, text."""
+    found = []
+    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *PAGES]:
+        page = path.relative_to(ROOT / "docs" if path in PAGES else ROOT).as_posix().removesuffix("/README.md")
+        text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        found += [(page, *part.split("\n", 1)) for part in re.split(r"^#+ ", text, flags=re.MULTILINE)[1:]]
+    return found
+
+
+@pytest.mark.parametrize("query", QUESTIONS)
+def test_a_question_leads_to_its_answer(query):
+    """The search wants all words of the query, at the beginning of words, and prefers those in a heading."""
+
+    def has(text: str, word: str) -> bool:
+        return re.search(rf"(?<!\w){re.escape(word)}", text, re.IGNORECASE) is not None
+
+    words = query.split()
+    ranks = {}
+    for page, heading, text in sections():
+        if all(has(f"{heading}\n{text}", word) for word in words):
+            ranks[page, heading] = sum(has(heading, word) for word in words)
+    best = max(ranks, key=ranks.get)
+    assert best == QUESTIONS[query]
+    assert list(ranks.values()).count(ranks[best]) == 1
 
 
 # --- the list of public names -----------------------------------------------------------------------------------

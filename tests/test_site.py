@@ -6,6 +6,7 @@ import io
 import itertools
 import json
 import re
+import sys
 
 import pytest
 
@@ -50,6 +51,18 @@ def test_the_cells_of_a_notebook_run_in_order_and_show_what_the_page_shows(noteb
     assert typed == re.findall(r"^(?:>>>|\.\.\.) (.*)$", session, re.M)
     shown = [line for _, text in cells for line in text.splitlines()]
     assert shown == re.findall(r"^(?!>>>|\.\.\.).+$", session, re.M)
+
+
+@pytest.mark.parametrize("page", build.chapters(), ids=lambda page: page.parent.name)
+def test_a_notebook_imports_what_is_installed_or_stands_beside_it(page):
+    known = {"tinygrad_lite", "gpt", "seq2seq", "numpy", *sys.stdlib_module_names}
+    known |= {file.stem for file in page.parent.glob("*.py")}
+    for cell in build.notebook(page)["cells"]:
+        for node in ast.walk(ast.parse("".join(cell["source"]) if cell["cell_type"] == "code" else "")):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            assert {name.partition(".")[0] for name in names} <= known
+            assert not isinstance(node, ast.Name) or node.id not in ("import_module", "__import__")
 
 
 def test_a_notebook_is_valid_and_always_the_same(notebook):

@@ -100,6 +100,8 @@ def prepare(pages: Path) -> None:
                 shutil.copy(neighbour, target.parent)
             title, question, rest = text.split("\n\n", 2)
             text = f"{title}\n\n{question} ([as a notebook]({notebook_file.name}))\n\n{rest}"
+        if file.name == "CHANGELOG.md":  # whose headings would hide the pages that explain these things
+            text = f"---\nsearch:\n  exclude: true\n---\n\n{text}"
         target.write_text(text.replace("```python\n>>>", "```pycon\n>>>"), encoding="utf-8")
     (pages / "assets").mkdir()
     for name in ("site.css", "iframe-worker.js"):

@@ -42,7 +42,7 @@ def relu(exercise):
 
 
 def SHARED(exercise):
-    """c depends on a directly, and through b; add the products along both ways."""
+    """c depends on a directly, and through b: multiply along each path, then add. b itself is a product of a with a."""
     a = Number(2.0)
     b = a * a
     c = b * a + b

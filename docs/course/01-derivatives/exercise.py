@@ -4,7 +4,7 @@ from engine import Number, ancestors
 
 
 def quotient(x: Number, y: Number) -> Number:
-    """x / y as one operation, without ** and *: its derivatives with respect to x and y."""
+    """q = x / y as one operation, where engine.py uses two, ** and *. From dq = dL/dq, return dL/dx and dL/dy."""
     return Number(x.value / y.value, (x, y), lambda dq: ...)
 
 
@@ -13,7 +13,7 @@ def relu(x: Number) -> Number:
     return Number(max(x.value, 0.0), (x,), lambda dy: ...)
 
 
-# With a = 2, b = a * a and c = b * a + b: what is dc/da? Work it out along the ways from c to a; no machine.
+# With a = 2, b = a * a and c = b * a + b: what is dc/da? Add up the paths from c to a, with pencil and paper.
 SHARED = ...
 
 

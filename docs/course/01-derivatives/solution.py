@@ -4,7 +4,7 @@ from engine import Number, ancestors
 
 
 def quotient(x: Number, y: Number) -> Number:
-    """x / y as one operation, without ** and *: its derivatives with respect to x and y."""
+    """q = x / y as one operation, where engine.py uses two, ** and *. From dq = dL/dq, return dL/dx and dL/dy."""
     return Number(x.value / y.value, (x, y), lambda dq: (dq / y.value, -dq * x.value / y.value**2))
 
 

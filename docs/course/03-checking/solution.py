@@ -19,10 +19,10 @@ def central(f: Callable[[np.ndarray], float], x: np.ndarray, h: float) -> np.nda
 
 
 def is_right(f: Callable[[np.ndarray], float], x: np.ndarray, gradient: np.ndarray) -> bool:
-    """Whether this is the gradient of f at x, to six digits of its largest element, in the shape of x; use `central`.
+    """Whether this is the gradient of f at x: every element, up to a millionth of the largest slope. Use `central`.
 
     All numbers are float64. Values of f may be millions or millionths, and the gradient may be zero in some places or
-    in all. Of one that contains a NaN, the answer is no.
+    in all. A gradient of another shape than x, or with a NaN in it, is wrong.
     """
     if gradient.shape != x.shape:
         return False

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-# A model gives the letter that really comes the probability 1/2 at half of the places, and 1/8 at the other half.
-# What is its perplexity? With pencil and paper.
+# At half of the places of a text, a model gives the right letter the probability 1/2; at the other half, 1/8.
+# What is its perplexity on this text? With pencil and paper.
 PERPLEXITY = ...
 
 
@@ -19,7 +19,7 @@ def interpolated(counts: np.ndarray, lower: np.ndarray, weight: float) -> np.nda
 
 
 def bits_per_character(nats_per_token: float, text: str, tokens: list[int]) -> float:
-    """The loss on a text in bits per character, where the model has predicted all of these tokens of the text."""
+    """The loss in bits per character of a model that has predicted all `tokens`, into which `text` was cut."""
     ...
 
 

@@ -22,7 +22,7 @@ def interpolated(counts: np.ndarray, lower: np.ndarray, weight: float) -> np.nda
 
 
 def bits_per_character(nats_per_token: float, text: str, tokens: list[int]) -> float:
-    """The loss on a text in bits per character, where the model has predicted all of these tokens of the text."""
+    """The loss in bits per character of a model that has predicted all `tokens`, into which `text` was cut."""
     return nats_per_token / math.log(2) / (len(text) / len(tokens))
 
 

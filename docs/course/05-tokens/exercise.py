@@ -6,7 +6,7 @@ LOWNESS = ...
 
 
 def next_merge(spelled: dict[tuple, int]) -> tuple[str, str]:
-    """The pair to merge next: the most frequent; of equals the one with the shortest token; of these the first.
+    """The pair to merge next: the most frequent; of several, the one with the shortest token; of these, the first.
 
     Args:
         spelled: words as tokens, each with its count, in the order of the text: {("l", "o", "w", "</w>"): 5, ...}.

@@ -18,7 +18,7 @@ def rms_norm_backward(dh: np.ndarray, h: np.ndarray, r: np.ndarray) -> np.ndarra
     """The gradient of RMS norm, which divides by the root mean square: h = x r with r = 1 / √(mean(x²) + eps).
 
     Given dL/dh and what the forward pass kept, dh and h (rows, C) and r (rows, 1), return dL/dx (rows, C). In which
-    direction can x be moved without changing h? What of layer norm's formula remains?
+    direction can x be moved without changing h? Which terms of layer norm's formula remain?
     """
     return r * (dh - h * (dh * h).mean(-1, keepdims=True))
 

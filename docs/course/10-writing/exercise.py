@@ -9,7 +9,7 @@ def temperature(probs: np.ndarray, t: float) -> np.ndarray:
 
 
 def nucleus(probs: np.ndarray, top_p: float) -> np.ndarray:
-    """The distribution probs (V,), in any order, after top-p: 0 where a token is removed, the rest normalised."""
+    """The distribution probs (V,), not sorted, after top-p: 0 where a token is removed, the rest normalised."""
     ...
 
 

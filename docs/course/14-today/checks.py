@@ -3,6 +3,7 @@
 import numpy as np
 
 from tinygrad_lite import Tensor, functional, optim
+from tinygrad_lite.transformer import FeedForward
 
 _rng = np.random.default_rng(0)
 
@@ -20,12 +21,14 @@ def rms_norm(exercise):
     _same(exercise.rms_norm(x[0], eps=1.0), functional.rms_norm(Tensor(x[0]), eps=1.0).numpy(), "with eps = 1, it")
 
 
-def rms_norm_gradient(exercise):
-    """Compute r and y first. The mean is again over the last axis of each vector by itself."""
-    x, dy = _rng.normal(size=(2, 3, 5))
-    t = Tensor(x, requires_grad=True)
-    functional.rms_norm(t).backward(Tensor(dy))
-    _same(exercise.rms_norm_gradient(x, dy), t.grad.numpy(), "the gradient")
+def swiglu(exercise):
+    """Both products of x have the shape (..., F). Only the first goes through silu; a matrix (F, C) acts as x @ w.T."""
+    part = FeedForward(4, 8, activation="swiglu", bias=False).to("cpu", np.float64)
+    for shape in ((4,), (2, 3, 4)):
+        x = _rng.normal(size=shape)
+        weights = [matrix.weight.numpy() for matrix in (part.gate, part.up, part.down)]
+        answer = exercise.swiglu(x, *weights)
+        _same(answer, part(Tensor(x)).numpy(), f"for x of the shape {shape}, the result")
 
 
 def rotary(exercise):

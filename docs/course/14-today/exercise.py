@@ -8,11 +8,8 @@ def rms_norm(x: np.ndarray, eps: float = 1e-5) -> np.ndarray:
     return ...
 
 
-def rms_norm_gradient(x: np.ndarray, dy: np.ndarray, eps: float = 1e-5) -> np.ndarray:
-    """dL/dx (..., C) of y = rms_norm(x), from dy = dL/dy.
-
-    With r = 1 / sqrt(mean(x^2) + eps) it is r * (dy - y * mean(dy * y)).
-    """
+def swiglu(x: np.ndarray, w_gate: np.ndarray, w_up: np.ndarray, w_down: np.ndarray) -> np.ndarray:
+    """The feed-forward part with a gate: x (..., C), w_gate and w_up (F, C), w_down (C, F) -> (..., C)."""
     return ...
 
 

@@ -8,14 +8,10 @@ def rms_norm(x: np.ndarray, eps: float = 1e-5) -> np.ndarray:
     return x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + eps)
 
 
-def rms_norm_gradient(x: np.ndarray, dy: np.ndarray, eps: float = 1e-5) -> np.ndarray:
-    """dL/dx (..., C) of y = rms_norm(x), from dy = dL/dy.
-
-    With r = 1 / sqrt(mean(x^2) + eps) it is r * (dy - y * mean(dy * y)).
-    """
-    r = 1 / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + eps)
-    y = x * r
-    return r * (dy - y * np.mean(dy * y, axis=-1, keepdims=True))
+def swiglu(x: np.ndarray, w_gate: np.ndarray, w_up: np.ndarray, w_down: np.ndarray) -> np.ndarray:
+    """The feed-forward part with a gate: x (..., C), w_gate and w_up (F, C), w_down (C, F) -> (..., C)."""
+    gate = x @ w_gate.T
+    return (gate / (1 + np.exp(-gate)) * (x @ w_up.T)) @ w_down.T
 
 
 def rotary(x: np.ndarray, position: int, frequencies: np.ndarray) -> np.ndarray:

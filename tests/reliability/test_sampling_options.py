@@ -37,6 +37,8 @@ VALUES: dict[str, tuple[list[str], list[str]]] = {
     "length_penalty": (["none", "0", "5e-324", "0.6", "1", "10"], ["10.0001", "-0.1"]),
     "score": (["text.txt"], ["missing.txt", ".", "", "latin.txt"]),
     "attention": (["a.svg"], ["a.gif", "", "missing/a.svg"]),
+    "explain": (["a.html", "a"], ["", "missing/a.html", "."]),
+    "compare": (["text.txt"], ["missing.txt", ".", "latin.txt"]),
     "device": (["cpu", "auto"], ["cuda", "tpu"]),
     "out_dir": ([""], ["missing", "."]),
     "start": (["", "\n", "-", "FILE:text.txt"], ["FILE:missing", "FILE:", "FILE:latin.txt", "FILE:a\nb"]),
@@ -52,7 +54,8 @@ WORKS["gpt"] += [
     ["greedy", "seed", "no_repeat_ngram_size", "repetition_penalty", "stop"],
     ["interactive", *SHARED[:6], "stop"],
 ]
-WORKS["seq2seq"] += [["interactive", *SHARED, "greedy"]]
+WORKS["gpt"] += [["explain", "compare", "start", "temperature", "top_k", "min_p"]]
+WORKS["seq2seq"] += [["interactive", *SHARED, "greedy"], ["explain", *SEARCHING, "start"]]
 WORKS["hf"] = WORKS["gpt"]
 COMMANDS = "/settings, /reset, /help, /stop --help, /temperature 1 --help, /top_k 1 -h, /greedy, /nothing".split(", ")
 COMMANDS += "/quit, /stop '', /stop 'a, /seed, /, //, /max_new_tokens 2, /max_new_tokens 1e999, \0, €\t".split(", ")
@@ -68,8 +71,8 @@ def random_words(rng: random.Random, kind: str) -> list[str]:
     names = rng.choices(work, k=rng.choice([1, 2, 3, 4, 6]))
     if not wild and work[0] == "beam" and "beam" not in names:
         names.append("beam")
-    if not wild and work[0] == "interactive":
-        names.append("interactive")
+    if not wild and work[0] in ("interactive", "explain"):
+        names.append(work[0])
     words = []
     for name in names:
         within, beyond = VALUES[name]
@@ -77,7 +80,7 @@ def random_words(rng: random.Random, kind: str) -> list[str]:
         value = rng.choice(NONSENSE) if chance < 0.03 else rng.choice(beyond if chance < 0.1 else within)
         dashed = name.replace("_", rng.choice("-_"))
         words += [f"--{dashed}={value}"] if rng.random() < 0.7 else [f"--{dashed}", value]
-    if "score" not in names and (family != "seq2seq" or wild) and "max_new_tokens" not in names:
+    if not {"score", "explain"} & set(names) and (family != "seq2seq" or wild) and "max_new_tokens" not in names:
         words.append(f"--max_new_tokens={rng.randrange(12)}")
     if not {"score", "start", "interactive"} & set(names):
         words.append(f"--start={random_text(rng, 12)}")
@@ -97,7 +100,8 @@ def check_end(ended: Ended, words: list[str], tried: str) -> str:
     if ended.status == 0:
         assert "Traceback" not in ended.err, tried
         assert "usage: " not in ended.out, tried  # help was not requested
-        assert ended.out.endswith("\n") or any("interactive" in word for word in words), tried
+        silent = ("interactive", "explain")
+        assert ended.out.endswith("\n") or any(name in word for name in silent for word in words), tried
         return "a sample"
     check_refusal(ended, tried)
     if ended.sentence.startswith("sample.py: unexpected argument") or "checkpoint" in ended.sentence:

@@ -29,6 +29,7 @@ from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.pair_sources import Found
 from tinygrad_lite.corpora.pairs import RULES, to_table
+from tinygrad_lite.corpora.works import HELD_OUT
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.sizes import SIZES
@@ -69,7 +70,8 @@ def newcomer(tmp_path, monkeypatch):
     """A folder with the files that the README mentions, and a cache with a text called goethe."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
-    fetch.store("goethe", TEXT, {"source": "this test", "licence": "none"})
+    for name, text in (("goethe", TEXT), ("goethe-works", f"{TEXT}\n\n{HELD_OUT}\n\n{TEXT}")):
+        fetch.store(name, text, {"source": "this test", "licence": "none"})
     (tmp_path / "my.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
     found = Found(toy_pairs("numbers", 60))

@@ -156,6 +156,8 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
     if not options.dry_run and (named in SIZES or {"watts", "flops_per_second"} & given.keys()):
         what = named if named in SIZES else "--watts" if "watts" in given else "--flops_per_second"
         raise OptionError(f"{what} is only for estimates of the cost: add --dry_run")
+    if named in SIZES and (files := [name for name in family.options.FILES if name in given]):
+        raise OptionError(f"--{files[0]} changes nothing in the cost of {named}, which reads no text: omit it")
     origin = "resume" if options.resume else options.init_from
     if origin == "resume" and options.overwrite:
         raise OptionError("--resume continues a run and --overwrite starts it again: omit one of them")

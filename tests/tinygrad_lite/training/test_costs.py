@@ -143,3 +143,8 @@ def test_the_sizes_are_listed_apart_from_the_presets(capsys):
 def test_what_only_estimates_use_needs_a_dry_run(words):
     with pytest.raises(OptionError, match=r"only for estimates of the cost: add --dry_run$"):
         train.main(words)
+
+
+def test_a_named_size_reads_no_text():
+    with pytest.raises(OptionError, match="--text changes nothing in the cost of gpt3, which reads no text"):
+        train.main(["gpt3", "--dry_run", "--text", "my.txt"])

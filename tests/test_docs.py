@@ -125,6 +125,10 @@ QUESTIONS = {
     "pre-norm against post-norm": ("course/07-residuals", "Pre-norm against post-norm"),
     "why beam search stops": ("course/10-writing", "Why does beam search stop when it does?"),
     "label smoothing floor": ("course/11-translation", "What does label smoothing do, and what is its floor?"),
+    "label smoothing's effect and floor": (
+        "course/11-translation",
+        "What does label smoothing do, and what is its floor?",
+    ),
     "how is memory freed": ("course/02-tensors", "How is memory freed in the backward pass?"),
     "reference and fused versions": ("course/03-checking", "What are the reference and the fused versions for?"),
     "several processes": ("course/12-speed", "How do several processes share a step, and what does a GPU change?"),

@@ -33,7 +33,7 @@ import numpy as np
 
 import gpt.explorer.build as explorer
 from gpt.chat import Chat, ChatFormat, RememberingModel, replies
-from gpt.draw import plot_self_attention
+from gpt.inside import self_attention
 from gpt.interactive import Conversation, converse
 from gpt.model import GPT
 from gpt.sample_options import HINTS, LENGTH_PENALTY, SampleOptions, check_beam, check_combination
@@ -62,6 +62,7 @@ from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
 from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.training.run_folder import newest_checkpoint, tune_memory
+from tinygrad_lite.viz.attention import plot_attention
 
 OUT = Path("out")
 EXAMPLES = {
@@ -153,7 +154,8 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         warn_of_unknown(tokenizer, prompt)
     ids = encode(tokenizer, prompt)
     if options.attention:
-        plot_self_attention(model, tokenizer, ids, Path(options.attention))
+        found = self_attention(model, tokenizer, ids[-model.config.block_size :])
+        plot_attention(found, "self-attention", Path(options.attention))
     if options.beam:
         show_beam(options, model, tokenizer, prompt, ids)
     else:

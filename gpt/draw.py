@@ -17,32 +17,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from gpt.inside import look_inside
-from gpt.model import GPT, rotary_frequencies
+from gpt.inside import self_attention
+from gpt.model import rotary_frequencies
 from gpt.trained import load_trained
-from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.cleaning import normalise
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.viz.attention import Attention, AttentionOptions, draw_attention, pieces
+from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
 from tinygrad_lite.viz.command import Kind, draw
-from tinygrad_lite.viz.figure import Picture, write
+from tinygrad_lite.viz.figure import Picture
 from tinygrad_lite.viz.kinds import CHECKPOINT, model_kinds, shared_kinds
 from tinygrad_lite.viz.neighbours import NeighbourOptions, draw_neighbours
 from tinygrad_lite.viz.positions import PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
-
-
-def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> Attention:
-    """The self-attention of each layer and head while the model reads ids."""
-    tokens = pieces(tokenizer, ids)
-    return Attention(tokens, tokens, look_inside(model, ids).attention, is_causal=True)
-
-
-def plot_self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int], file: Path) -> None:
-    """Write the picture of every layer and head for the part of ids that the model reads."""
-    found = self_attention(model, tokenizer, ids[-model.config.block_size :])
-    write(draw_attention(found, "self-attention", AttentionOptions()), file)
-    say(f"wrote {file}")
 
 
 def attention(names: Sequence[str], options: AttentionOptions) -> Picture:

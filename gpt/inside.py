@@ -24,7 +24,9 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import recorded
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
+from tinygrad_lite.viz.attention import Attention, pieces
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,12 @@ def look_inside(model: GPT, ids: Sequence[int]) -> Inside:
         added=np.stack([[part.result.numpy()[0] for part in layer] for layer in zip(mixers, mlps, strict=True)]),
         logits=np.stack([x.numpy()[0] for x in logits]),
     )
+
+
+def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> Attention:
+    """The self-attention of each layer and head while the model reads ids, for a picture."""
+    tokens = pieces(tokenizer, ids)
+    return Attention(tokens, tokens, look_inside(model, ids).attention, is_causal=True)
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from seq2seq.corpus import SentencePair, load_pairs, read_table, read_two, witho
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.scores import scores, scores_with_brevity, scores_with_confidence
 from seq2seq.task import load_trained
-from seq2seq.translate import translate
+from seq2seq.translate import penalty_of, translate
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CorpusError, OptionError
@@ -84,7 +84,7 @@ def main(argv: list[str]) -> int:
     began = time.perf_counter()
     written = written_with(options.length_penalty)
     seconds = time.perf_counter() - began
-    penalty = model.config.length_penalty if options.length_penalty is None else options.length_penalty
+    penalty = penalty_of(model, options.length_penalty)
     say(f"{len(pairs):,} sentences in {seconds:.1f} s, beam {options.beam}, length penalty {penalty:g}")
     if options.out:
         write_lines(Path(options.out), written)

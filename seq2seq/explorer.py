@@ -18,7 +18,8 @@ import numpy as np
 from seq2seq.attention import attention_weights
 from seq2seq.data import EOS
 from seq2seq.model import Seq2Seq
-from seq2seq.translate import Translation, longest_translation, translate
+from seq2seq.speaking import only_sentence
+from seq2seq.translate import Translation, longest_translation, penalty_of, translate
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.decoding.beam import length_factor
@@ -202,17 +203,15 @@ def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq
         raise OptionError(f"--explain shows the beam search of a translation, so omit {others[0]}")
     if options.beam > MAX_BEAM:
         raise OptionError(f"--beam {options.beam}: the page shows a tree of at most {MAX_BEAM} hypotheses per step")
-    sentences = [" ".join(line.split()) for line in text.removesuffix("\n").split("\n")]
-    if len(sentences) != 1 or not sentences[0]:
-        raise OptionError(f"--explain needs exactly one line, with a sentence; lines given: {len(sentences)}")
+    sentence = only_sentence(text.removesuffix("\n").split("\n"), "--explain")
     tokenizer, about = trained.tokenizer, trained.about.partition(": ")[2].replace("seq2seq", "an encoder-decoder", 1)
     beam = options.beam or BEAM
-    penalty = model.config.length_penalty if options.length_penalty is None else options.length_penalty
+    penalty = penalty_of(model, options.length_penalty)
     watched = WatchedModel(model)
     settings = {"beam": beam, "n_best": options.n_best, "length_penalty": penalty}
-    (found,) = translate(watched, tokenizer, sentences, **settings)
-    shown = attention_weights(model, tokenizer, sentences[0], found[0].tokens)
-    source = tokenizer.encode(sentences[0])[: model.config.block_size]
+    (found,) = translate(watched, tokenizer, [sentence], **settings)
+    shown = attention_weights(model, tokenizer, sentence, found[0].tokens)
+    source = tokenizer.encode(sentence)[: model.config.block_size]
     data = {
         "source": shown.keys,
         "target": shown.queries,

@@ -13,13 +13,12 @@ from typing import Any
 
 from seq2seq.attention import PARTS, attention_weights
 from seq2seq.model import Seq2Seq
-from seq2seq.translate import draw, translate
+from seq2seq.translate import draw, penalty_of, translate
 from tinygrad_lite.cli.console import say, shown, typed_lines
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
-from tinygrad_lite.viz.figure import write
+from tinygrad_lite.viz.attention import plot_attention
 
 # Options that make a translation a random sample.
 SAMPLING = {*"temperature top_k top_p min_p repetition_penalty no_repeat_ngram_size seed num_samples".split()}
@@ -80,8 +79,8 @@ def sample_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequ
 def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
     """Write the best translation of each line, or the n_best, with their scores on stderr."""
     sentences = sentences_in(lines, model, tokenizer)
-    settings = {"beam": max(1, options.beam), "n_best": options.n_best, "length_penalty": options.length_penalty}
-    penalty = model.config.length_penalty if options.length_penalty is None else options.length_penalty
+    penalty = penalty_of(model, options.length_penalty)
+    settings = {"beam": max(1, options.beam), "n_best": options.n_best, "length_penalty": penalty}
     for hypotheses in translate(model, tokenizer, sentences, **settings):
         for rank, one in enumerate(hypotheses, start=1):
             if options.n_best > 1:
@@ -104,11 +103,19 @@ def plot_cross_attention(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lin
 
     Raises: OptionError if there is not exactly one line, or if it is empty.
     """
+    sentence = only_sentence(lines, "--attention")
+    settings = {"beam": max(1, options.beam), "length_penalty": options.length_penalty}
+    ((best,),) = translate(model, tokenizer, [sentence], **settings)
+    found = attention_weights(model, tokenizer, sentence, best.tokens)
+    plot_attention(found, PARTS["cross"], Path(options.attention))
+
+
+def only_sentence(lines: Sequence[str], option: str) -> str:
+    """The sentence of a single line, with single spaces between its words.
+
+    Raises: OptionError that names the option if there is not exactly one line, or if it is empty.
+    """
     sentences = [" ".join(line.split()) for line in lines]
     if len(sentences) != 1 or not sentences[0]:
-        raise OptionError(f"--attention needs exactly one line, with a sentence; lines given: {len(sentences)}")
-    settings = {"beam": max(1, options.beam), "length_penalty": options.length_penalty}
-    ((best,),) = translate(model, tokenizer, sentences, **settings)
-    found = attention_weights(model, tokenizer, sentences[0], best.tokens)
-    write(draw_attention(found, PARTS["cross"], AttentionOptions()), Path(options.attention))
-    say(f"wrote {options.attention}")
+        raise OptionError(f"{option} needs exactly one line, with a sentence; lines given: {len(sentences)}")
+    return sentences[0]

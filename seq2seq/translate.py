@@ -59,7 +59,7 @@ def translate(
         block_size is cut there.
     """
     block_size, eos = model.config.block_size, tokenizer.specials[EOS]
-    length_penalty = model.config.length_penalty if length_penalty is None else length_penalty
+    length_penalty = penalty_of(model, length_penalty)
     sources = [tokenizer.encode(sentence)[:block_size] for sentence in sentences]
     forbidden = [token for token in tokenizer.textless if token != eos]
     results: list[list[Translation]] = [[NOTHING] for _ in sources]
@@ -77,6 +77,11 @@ def translate(
         for i, hypotheses in zip(numbers, found, strict=True):
             results[i] = [Translation(**vars(one), text=text_of(tokenizer, one.tokens)) for one in hypotheses]
     return results
+
+
+def penalty_of(model: Seq2Seq, length_penalty: float | None) -> float:
+    """The length penalty of a search: the given one, or else that of the model's settings."""
+    return model.config.length_penalty if length_penalty is None else length_penalty
 
 
 def draw(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, *, first_row: int = 0, **settings: Any) -> Iterator[str]:

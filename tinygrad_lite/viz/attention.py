@@ -11,14 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
+from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.viz.command import DrawOptions
-from tinygrad_lite.viz.figure import MAX_INCHES, Picture, check_finite
+from tinygrad_lite.viz.figure import MAX_INCHES, Picture, check_finite, write
 
 CELL = 0.17  # inches; room for a label of 7 points
 THUMBNAILS = 12  # inches for all in a row, each of which has between 1.1 and 2.5
@@ -114,6 +116,12 @@ def draw_attention(found: Attention, what: str, options: AttentionOptions) -> Pi
         size, draw, more = all_charts(found, shown, layers, heads)
         reading += f" White: weight 0; black: 1. {more}"
     return Picture(title, reading, size, draw, arrays=arrays)
+
+
+def plot_attention(found: Attention, what: str, file: Path) -> None:
+    """Write the picture of every layer and head to a file; `what` as in `draw_attention`."""
+    write(draw_attention(found, what, AttentionOptions()), file)
+    say(f"wrote {file}")
 
 
 def chosen(name: str, number: int, count: int) -> list[int]:

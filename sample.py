@@ -136,14 +136,14 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     if options.score:
         show_score(options, model, tokenizer)
         return 0
-    if options.explain:
-        explorer.explain(options, given, trained, model, normalise(read_prompt(options.start)))
-        return 0
     if options.show_probs and not sys.stdout.isatty():
         say("note: --show_probs does nothing here: stdout is not a terminal")
     elif options.show_probs and wants_colour():
         say(LEGEND)
     prompt = normalise(read_prompt(options.start))  # as the training text was
+    if options.explain:
+        explorer.explain(options, given, trained, model, prompt)
+        return 0
     if options.chat:
         show_chat(options, given, model, tokenizer, trained.path, prompt)
         return 0

@@ -57,7 +57,7 @@ from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset
+from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset, whole_numbers
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.processes import OneProcess
@@ -184,17 +184,6 @@ def read_settings(file: Path, options: ExperimentOptions) -> list[Setting]:
     return [setting for setting in settings if setting.name in only]
 
 
-def read_seeds(text: str) -> list[int]:
-    """The seeds that "1,2,3" names.
-
-    Raises: OptionError if these are no seeds.
-    """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-        raise OptionError(f"--seeds {text}: write whole numbers with commas between them, such as 1,2,3")
-    return [int(word) for word in words]
-
-
 def plan(settings: Sequence[Setting]) -> list[Run]:
     """All runs, the settings in turn for each seed, so that an early end has something of every setting.
 
@@ -208,7 +197,7 @@ def plan(settings: Sequence[Setting]) -> list[Run]:
     for place, setting in enumerate(setting for setting in settings if not setting.commit):
         try:
             words = [*shlex.split(setting.options), "--overwrite"]
-            for turn, seed in enumerate(read_seeds(setting.seeds)):
+            for turn, seed in enumerate(whole_numbers(setting.seeds, "--seeds", "1,2,3")):
                 setup = read_setup([*words, "--seed", str(seed)], train.SPECS)
                 runs.append((turn, place, Run(setting.name, setting.options, seed, setup)))
         except (UserError, ValueError) as error:  # ValueError: a quotation mark without its second

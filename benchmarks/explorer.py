@@ -108,7 +108,7 @@ def main(argv: list[str]) -> int:
     say(trained.about)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path = Path(folder) / "page.html"
-        write_page(str(path), page(SampleOptions(), trained, None, PROMPT))
+        write_page(str(path), page(SampleOptions(), trained, PROMPT))
         turns = [measured(browser, path) for _ in range(options.turns)]
         megabytes = path.stat().st_size / 1e6
     for name, words in ROWS.items():

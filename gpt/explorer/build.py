@@ -54,7 +54,7 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
         say(f"note: {why}")
     if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
         prompt = EXAMPLE
-    html = page(options, trained, model if why else None, prompt, compared(options, trained))
+    html = page(options, trained, prompt, compared(options, trained), (model, why) if why else None)
     write_page(options.explain, html)
     say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
 
@@ -82,13 +82,17 @@ def why_recorded(trained: Trained) -> str:
 
 
 def page(
-    options: SampleOptions, trained: Trained, model: GPT | None, prompt: str, compare: dict[str, Any] | None = None
+    options: SampleOptions,
+    trained: Trained,
+    prompt: str,
+    compare: dict[str, Any] | None = None,
+    recorded: tuple[GPT, str] | None = None,
 ) -> str:
     """The page as HTML.
 
     Args:
-        model: what is recorded if the page cannot compute; None if it can.
         compare: the text to count, see `compared`.
+        recorded: if the page cannot compute, the model to record and why, as `why_recorded` says.
     """
     config, tokenizer = trained.config, trained.tokenizer
     data: dict[str, Any] = {
@@ -100,12 +104,12 @@ def page(
         "compare": compare,
     }
     shown = [panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config), panels.SURPRISE]
-    if model is not None:
+    if recorded:
         shown = [replace(panel, lead=panels.RECORDED.get(panel.name, panel.lead)) for panel in shown]
     about = trained.about.partition(": ")[2].replace("gpt with", "a GPT with", 1)
     intro = [f"This is your model: {about}. Everything below is computed from its weights."]
-    if model is not None:
-        why = why_recorded(trained)
+    if recorded:
+        model, why = recorded
         recording, blobs = record(model, tokenizer, prompt)
         data["recording"] = recording
         intro = [f"This is your model: {about}.", f"{why[0].upper()}{why[1:]}: choose tokens to walk through them."]

@@ -8,6 +8,8 @@ import numpy as np
 
 from gpt.inside import look_inside
 from gpt.model import GPT
+from tinygrad_lite import functional as F
+from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 
 MAX_RECORDED = 64  # tokens
@@ -22,9 +24,7 @@ def record(model: GPT, tokenizer: Tokenizer, prompt: str) -> tuple[dict[str, Any
     """
     ids = (tokenizer.encode(prompt) or tokenizer.encode("\n") or [0])[: min(MAX_RECORDED, model.config.block_size)]
     found = look_inside(model, ids)
-    logits = found.logits.astype(np.float64)
-    logits -= logits.max(-1, keepdims=True)
-    log_probs = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+    log_probs = F.log_softmax(Tensor(found.logits.astype(np.float64))).numpy()
     recording = {
         "ids": ids,
         # The bytes of each token as characters of code points 0 to 255.

@@ -7,11 +7,12 @@ import pytest
 
 import train
 from benchmarks import experiments
-from benchmarks.experiments import code_commit, read_seeds, training_seconds
+from benchmarks.experiments import code_commit, training_seconds
 from benchmarks.results import COLUMNS, read_rows
 from gpt.model import GPT
 from tests.tiny_runs import arguments, rows, run_training
 from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.cli.options import whole_numbers
 from tinygrad_lite.training.setup import read_setup
 
 OURS = experiments.EXPERIMENTS  # the fixture `place` below is also conftest's, so all tests of this file have another
@@ -226,7 +227,7 @@ def test_wrong_names_and_files_are_one_sentence(place):
     with pytest.raises(OptionError, match=r"--only fst: .* did you mean fast"):
         experiments.main(["tiny", "--only", "fst"])
     with pytest.raises(OptionError, match="write whole numbers"):
-        read_seeds("1,,2")
+        whole_numbers("1,,2", "--seeds", "1,2,3")
     (place / "results").mkdir()
     (place / "results" / "tiny.csv").write_text("a,b\n1,2\n", encoding="utf-8")
     with pytest.raises(UserError, match="has other columns"):

@@ -393,7 +393,7 @@ def test_it_fits_a_phone_in_light_and_dark(explained, width, scheme, tmp_path):
 def test_the_benchmark_measures_every_number(browser, tmp_path):
     tokenizer = BPETokenizer.train(benchmark.PROMPT * 9, 280)
     trained = load_trained(saved_gpt(tmp_path / "m.safetensors", tokenizer, block_size=32))
-    html = benchmark.page(SampleOptions(), trained, None, benchmark.PROMPT)
+    html = benchmark.page(SampleOptions(), trained, benchmark.PROMPT)
     (tmp_path / "page.html").write_text(html, encoding="utf-8", newline="\n")
     found = benchmark.measured(browser, tmp_path / "page.html")
     assert found.keys() == benchmark.ROWS.keys()

@@ -18,7 +18,7 @@ from itertools import accumulate
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import CorpusError, OptionError
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import build, option, whole_numbers
 from tinygrad_lite.corpora.texts import CORPORA
 from tinygrad_lite.tokenizers.compare import read_corpus, split
 from tinygrad_lite.tokenizers.word import split_pieces
@@ -61,10 +61,7 @@ def read_sizes(text: str) -> list[int]:
 
     Raises: OptionError if these are no numbers of words.
     """
-    words = [word.strip() for word in text.split(",")]
-    if not all(word.isascii() and word.isdigit() and 0 < int(word) < 10**9 for word in words):
-        raise OptionError(f"--words {text}: write whole numbers with commas between them, such as 1000,50000")
-    return sorted({int(word) for word in words})
+    return sorted({*whole_numbers(text, "--words", "1000,50000", low=1)})
 
 
 def running_words(text: str) -> list[str]:

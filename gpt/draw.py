@@ -26,8 +26,7 @@ from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
 from tinygrad_lite.viz.command import Kind, draw
 from tinygrad_lite.viz.figure import Picture
-from tinygrad_lite.viz.kinds import CHECKPOINT, model_kinds, shared_kinds
-from tinygrad_lite.viz.neighbours import NeighbourOptions, draw_neighbours
+from tinygrad_lite.viz.kinds import CHECKPOINT, all_kinds
 from tinygrad_lite.viz.positions import PositionOptions, draw_learned, draw_rotary, draw_sinusoidal
 
 
@@ -66,28 +65,19 @@ def positions(names: Sequence[str], options: PositionOptions) -> Picture:
     )
 
 
-def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
-    """The nearest tokens by their embeddings."""
-    trained = load_trained(Path(names[0]))
-    return draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
-
-
-KINDS = {
-    **model_kinds(
-        Kind(
-            "where the model looks while it reads a text, in every layer and head",
-            attention,
-            AttentionOptions,
-            "CHECKPOINT",
-            CHECKPOINT,
-            'out/goethe --text "Habe nun, ach!"',
-        ),
-        positions,
-        PositionOptions,
-        neighbours,
+KINDS = all_kinds(
+    load_trained,
+    Kind(
+        "where the model looks while it reads a text, in every layer and head",
+        attention,
+        AttentionOptions,
+        "CHECKPOINT",
+        CHECKPOINT,
+        'out/goethe --text "Habe nun, ach!"',
     ),
-    **shared_kinds(lambda path: load_trained(path).tokenizer),
-}
+    positions,
+    PositionOptions,
+)
 
 
 def main(argv: list[str]) -> int:

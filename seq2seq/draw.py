@@ -24,8 +24,7 @@ from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
 from tinygrad_lite.viz.command import Kind, draw
 from tinygrad_lite.viz.figure import Picture
-from tinygrad_lite.viz.kinds import CHECKPOINT, model_kinds, shared_kinds
-from tinygrad_lite.viz.neighbours import NeighbourOptions, draw_neighbours
+from tinygrad_lite.viz.kinds import CHECKPOINT, all_kinds
 from tinygrad_lite.viz.positions import PositionOptions, draw_learned, draw_sinusoidal
 
 
@@ -75,28 +74,19 @@ def positions(names: Sequence[str], options: TranslationPositionOptions) -> Pict
     return draw_learned(trained.weights[f"{side}_positions.weight"][:length], f"{names[0]} ({options.part})")
 
 
-def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
-    """The nearest tokens of both languages by their embeddings."""
-    trained = load_trained(Path(names[0]))
-    return draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
-
-
-KINDS = {
-    **model_kinds(
-        Kind(
-            "what the decoder attends to in the sentence, or self-attention, in every layer and head",
-            attention,
-            TranslationAttentionOptions,
-            "CHECKPOINT",
-            CHECKPOINT,
-            'out/translate-de-en --text "Wo ist der Bahnhof?"',
-        ),
-        positions,
-        TranslationPositionOptions,
-        neighbours,
+KINDS = all_kinds(
+    load_trained,
+    Kind(
+        "what the decoder attends to in the sentence, or self-attention, in every layer and head",
+        attention,
+        TranslationAttentionOptions,
+        "CHECKPOINT",
+        CHECKPOINT,
+        'out/translate-de-en --text "Wo ist der Bahnhof?"',
     ),
-    **shared_kinds(lambda path: load_trained(path).tokenizer),
-}
+    positions,
+    TranslationPositionOptions,
+)
 
 
 def main(argv: list[str]) -> int:

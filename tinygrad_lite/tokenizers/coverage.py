@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
         positional="FILE",
     )
     options = build(CoverageOptions, ("command line", parsed.values))
-    sizes = read_sizes(options.words)
+    sizes = sorted({*whole_numbers(options.words, "--words", "1000,50000", low=1)})
     if parsed.positional is None:
         raise OptionError("name a text: python -m tinygrad_lite.tokenizers.coverage FILE")
     counted, held_out = map(running_words, split(read_corpus(parsed.positional)))
@@ -54,14 +54,6 @@ def main(argv: list[str]) -> int:
     for size, own, new in coverage(counted, held_out, [*(size for size in sizes if size < different), different]):
         print(f"{size:>10,}    {own:>18.2%}    {new:>16.2%}" + ("    all words" if size == different else ""))
     return 0
-
-
-def read_sizes(text: str) -> list[int]:
-    """The numbers in "1000,50000", in ascending order.
-
-    Raises: OptionError if these are no numbers of words.
-    """
-    return sorted({*whole_numbers(text, "--words", "1000,50000", low=1)})
 
 
 def running_words(text: str) -> list[str]:

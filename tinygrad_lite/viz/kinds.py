@@ -7,22 +7,33 @@ from pathlib import Path
 from typing import Any
 
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.viz.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
 from tinygrad_lite.viz.command import DrawOptions, Kind
 from tinygrad_lite.viz.expression import GraphOptions, draw_graph
 from tinygrad_lite.viz.figure import Picture
 from tinygrad_lite.viz.loss import LossOptions, draw_loss
-from tinygrad_lite.viz.neighbours import NeighbourOptions
+from tinygrad_lite.viz.neighbours import NeighbourOptions, draw_neighbours
 from tinygrad_lite.viz.schedule import ScheduleOptions, draw_schedule
 
 Make = Callable[[Sequence[str], Any], Picture]
 CHECKPOINT = "a checkpoint, a run's folder, or, for a GPT, a folder in Hugging Face's layout or smollm2"
 
 
-def model_kinds(
-    attention: Kind, positions: Make, position_options: type[DrawOptions], neighbours: Make
+def all_kinds(
+    load: Callable[[Path], Trained], attention: Kind, positions: Make, position_options: type[DrawOptions]
 ) -> dict[str, Kind]:
-    """The pictures of a model by name, each made by a function of its family."""
+    """All pictures of a family by name.
+
+    Args:
+        load: reads a checkpoint of the family.
+        attention, positions: made by functions of its own.
+    """
+
+    def neighbours(names: Sequence[str], options: NeighbourOptions) -> Picture:
+        trained = load(Path(names[0]))
+        return draw_neighbours(trained.tokenizer, trained.weights["token_embedding.weight"], names[0], options)
+
     example = attention.example.split(" --")[0]
     return {
         "attention": attention,
@@ -43,6 +54,7 @@ def model_kinds(
             CHECKPOINT,
             example,
         ),
+        **shared_kinds(lambda path: load(path).tokenizer),
     }
 
 

@@ -57,27 +57,11 @@ function crossPanel(data) {
       return weights.subarray(begin, begin + S);
     });
   walk.head = [L - 1, 0];
-  const grid = element("div", { class: "heads", role: "group", "aria-label": "Heads; choose one" });
-  grid.style.gridTemplateColumns = `repeat(${Math.min(H, 8)}, max-content)`;
-  arrowKeys(grid, Math.min(H, 8));
-  const heads = [];
-  for (let layer = 0; layer < L; layer++) {
-    for (let head = 0; head < H; head++) {
-      const canvas = element("canvas");
-      paintMap(canvas, rows(layer, head));
-      const made = button(
-        "",
-        () => {
-          walk.head = [layer, head];
-          moveTo(walk.step);
-        },
-        { title: `layer ${layer + 1}, head ${head + 1}` },
-      );
-      made.append(canvas, `${layer + 1} · ${head + 1}`);
-      grid.append(made);
-      heads.push({ layer, head, made });
-    }
-  }
+  const { grid, heads, mark } = headGrid(L, H, (layer, head) => {
+    walk.head = [layer, head];
+    moveTo(walk.step);
+  });
+  for (const { layer, head, canvas } of heads) paintMap(canvas, rows(layer, head));
   const strip = element("div", { class: "strip" });
   const words = element("p", { "aria-live": "polite", id: "looks" });
   bodyOf("cross").append(
@@ -92,7 +76,7 @@ function crossPanel(data) {
     words,
   );
 
-  const sizes = (texts) => texts.map((text) => 14 + 8.2 * Array.from(visible(text)).length);
+  const sizes = (texts) => texts.map((text) => tokenWidth(visible(text)));
   const middles = (widths) => widths.map((width, i) => sumOf(widths.slice(0, i)) + width / 2);
   const [upper, lower] = [sizes(data.source), sizes(data.target)];
   const [above, below] = [middles(upper), middles(lower)];
@@ -154,11 +138,7 @@ function crossPanel(data) {
   arrowKeys(written);
   strip.append(read, lines, written);
   walk.listeners.push(() => {
-    for (const { layer, head, made } of heads) {
-      const isChosen = layer === walk.head[0] && head === walk.head[1];
-      made.setAttribute("aria-pressed", String(isChosen));
-      made.tabIndex = isChosen ? 0 : -1;
-    }
+    mark(...walk.head);
     Array.from(written.children).forEach((made, t) => {
       made.setAttribute("aria-pressed", String(t === walk.step));
       made.tabIndex = t === walk.step ? 0 : -1;

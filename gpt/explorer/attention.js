@@ -7,26 +7,15 @@ function attentionPanel(session) {
   const costs = new Map(); // of each head: bits per character more without it
   let pointed = null; // the token under the pointer or with the focus; null: the selected one
 
-  const grid = element("div", { class: "heads", role: "group", "aria-label": "Heads; choose one" });
-  grid.style.gridTemplateColumns = `repeat(${Math.min(H, 8)}, max-content)`;
-  const heads = [];
-  for (let layer = 0; layer < L; layer++) {
-    for (let head = 0; head < H; head++) {
-      const [canvas, cost] = [element("canvas"), element("span")];
-      const made = button(
-        "",
-        () => {
-          Object.assign(chosen, { layer, head });
-          draw();
-        },
-        { title: `layer ${layer + 1}, head ${head + 1}` },
-      );
-      made.append(canvas, `${layer + 1} · ${head + 1} `, cost);
-      grid.append(made);
-      heads.push({ layer, head, made, canvas, cost, name: `${layer}.${head}` });
-    }
+  const { grid, heads, mark } = headGrid(L, H, (layer, head) => {
+    Object.assign(chosen, { layer, head });
+    draw();
+  });
+  for (const one of heads) {
+    one.name = `${one.layer}.${one.head}`;
+    one.cost = element("span");
+    one.made.append(" ", one.cost);
   }
-  arrowKeys(grid, Math.min(H, 8));
   const large = element("canvas", { class: "large", role: "img" });
   const title = element("h3");
   const strip = element("div", { class: "strip" });
@@ -129,11 +118,9 @@ function attentionPanel(session) {
     const shown = Math.min(pointed ?? session.selected, session.read.length - 1);
     for (const { layer, head, made, canvas, name } of heads) {
       paintMap(canvas, session.attention(layer, head));
-      const isChosen = layer === chosen.layer && head === chosen.head;
-      made.setAttribute("aria-pressed", String(isChosen));
-      made.tabIndex = isChosen ? 0 : -1;
       made.classList.toggle("off", session.off.has(name));
     }
+    mark(chosen.layer, chosen.head);
     title.textContent = `Layer ${chosen.layer + 1}, head ${chosen.head + 1}`;
     paintMap(large, session.attention(chosen.layer, chosen.head));
     large.setAttribute(
@@ -176,7 +163,7 @@ function signed(number) {
 function drawStrip(session, strip, point) {
   const height = 120;
   const labels = session.read.map((token) => session.label(token));
-  const widths = labels.map((label) => 14 + 8.2 * Array.from(label).length);
+  const widths = labels.map(tokenWidth);
   const starts = widths.map((_, i) => sum(widths.slice(0, i)));
   const total = sum(widths);
   const middle = (t) => starts[t] + widths[t] / 2;

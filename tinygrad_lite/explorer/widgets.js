@@ -159,6 +159,39 @@ function paintMap(canvas, rows) {
   context.putImageData(image, 0, 0);
 }
 
+/**
+ * A button with a map for each of H heads in L layers, as a grid; pressing one calls choose(layer, head).
+ * Returns the grid, its heads, each with its button (made) and map (canvas), and a function that marks the chosen one.
+ */
+function headGrid(L, H, choose) {
+  const grid = element("div", { class: "heads", role: "group", "aria-label": "Heads; choose one" });
+  grid.style.gridTemplateColumns = `repeat(${Math.min(H, 8)}, max-content)`;
+  arrowKeys(grid, Math.min(H, 8));
+  const heads = [];
+  for (let layer = 0; layer < L; layer++) {
+    for (let head = 0; head < H; head++) {
+      const canvas = element("canvas");
+      const made = button("", () => choose(layer, head), { title: `layer ${layer + 1}, head ${head + 1}` });
+      made.append(canvas, `${layer + 1} · ${head + 1}`);
+      grid.append(made);
+      heads.push({ layer, head, made, canvas });
+    }
+  }
+  const mark = (layer, head) => {
+    for (const one of heads) {
+      const isChosen = one.layer === layer && one.head === head;
+      one.made.setAttribute("aria-pressed", String(isChosen));
+      one.made.tabIndex = isChosen ? 0 : -1;
+    }
+  };
+  return { grid, heads, mark };
+}
+
+/** The width in pixels of a token in a line of tokens. */
+function tokenWidth(label) {
+  return 14 + 8.2 * Array.from(label).length;
+}
+
 /** Let the browser paint and answer before a long computation continues. */
 function pause() {
   return new Promise((resolve) => setTimeout(resolve));

@@ -35,9 +35,10 @@ LAYERS = [
     ["tinygrad_lite.decoding", "tinygrad_lite.decoding.*"],
     ["tinygrad_lite.training", "tinygrad_lite.training.*"],
     ["tinygrad_lite.viz", "tinygrad_lite.viz.*"],
-    "gpt gpt.config gpt.data gpt.fast_step gpt.model gpt.sample_options gpt.score gpt.interactive".split()
+    "gpt gpt.config gpt.data gpt.fast_weights gpt.fast_step gpt.model gpt.sample_options gpt.score".split()
     + "gpt.baselines gpt.pretrained gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat".split()
-    + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw gpt.explorer gpt.explorer.*".split(),
+    + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw gpt.explorer gpt.explorer.*".split()
+    + ["gpt.interactive"],
     ["seq2seq", "seq2seq.*"],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],

@@ -12,6 +12,7 @@ from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW
+from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
@@ -62,14 +63,14 @@ SETTINGS = [
     ("settings", "dtype"),
     [
         *((settings, "float64") for settings in SETTINGS),
-        *((settings, "float32") for settings in ({}, *COMBINED.values())),
+        *((settings, "float32") for settings in ({}, {"activation": "gelu_tanh"}, *COMBINED.values())),
         *(pytest.param(choice, "float32", marks=pytest.mark.slow) for choice in CHOICES),
     ],
     ids=str,
 )
 def test_the_fast_step_equals_the_general_one(settings, dtype, monkeypatch):
     """With several rows, and beyond the end of the context, where it starts again."""
-    monkeypatch.setattr("gpt.fast_step.ROWS", 5)  # so that matrices are stored in several pieces, as large ones are
+    monkeypatch.setattr("gpt.fast_weights.ROWS", 5)  # so that matrices are stored in several pieces, as large ones are
     model = make_model(dtype, **settings)
     rng = np.random.default_rng(2)
     prompt, tokens = rng.integers(0, 23, (3, 4)), rng.integers(0, 23, (3, 20))
@@ -158,6 +159,25 @@ def test_weights_are_laid_out_once_and_again_after_every_change():
     assert write() is not fourth
     model.train()
     assert model._fast is None
+
+
+@pytest.mark.parametrize("factor", [1e3, -1e3], ids=["overflow", "underflow"])
+@pytest.mark.parametrize("place", ["attention", "logits"])
+def test_large_scores_are_exact_too(place, factor):
+    """Where exponentials overflow, or all become 0, the token is computed again, in its place in the caches."""
+    model = make_model("float32", bias=True)
+    mixer = model.blocks[1].mixer
+    if place == "attention":  # the first numbers of queries and keys, whose product dominates the scores
+        mixer.query.bias.data[0], mixer.key.bias.data[0] = 1.0, factor
+    else:  # the same number is added to all logits
+        model.lm_head.weight.data[:, 0], model.final_norm.bias.data[0] = 1.0, factor
+    fast = FastStep(model)
+    caches, tokens = model.new_caches(), np.random.default_rng(2).integers(0, 23, (6, 2))
+    found = np.array([fast(column, caches) for column in tokens])
+    assert fast.subtracts
+    assert [cache.length for cache in caches] == [6, 6]
+    general = model(Tensor(tokens.T)).log_softmax().numpy().transpose(1, 0, 2)
+    np.testing.assert_allclose(found, general, rtol=1e-4, atol=1e-2)
 
 
 def test_the_model_is_not_changed():

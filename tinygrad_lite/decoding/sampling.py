@@ -223,12 +223,12 @@ def _token_by_token(
         values = permitted(log_probs if all_open else log_probs[open_rows], forbidden)
         if repetition is not None:
             values = repetition.discourage(values, open_rows)
-        possible = values.max(axis=-1) > -np.inf
-        if not possible.all():
+        best = np.maximum.reduce(values, axis=-1).tolist()
+        if -math.inf in best:
             reason = "all are forbidden or of probability 0"
             if repetition:
                 reason += ", or would repeat an n-gram (no_repeat_ngram_size)"
-            raise DecodingError(f"row {open_rows[~possible][0]}: no token can follow, {reason}")
+            raise DecodingError(f"row {open_rows[best.index(-math.inf)]}: no token can follow, {reason}")
         chosen = choose(values, open_rows, position)
         if repetition is not None:
             repetition.note(chosen, open_rows)
@@ -252,7 +252,7 @@ def permitted(log_probs: np.ndarray, forbidden: Collection[int]) -> np.ndarray:
     Raises: DecodingError if one of them is NaN, as in a model that diverged.
     """
     values = np.array(log_probs, np.float64)
-    if math.isnan(values.max(initial=-np.inf)):
+    if math.isnan(np.maximum.reduce(values, axis=None, initial=-math.inf)):
         raise DecodingError("the model's log-probabilities are not numbers (NaN): its training diverged")
     if forbidden:
         values[:, list(forbidden)] = -np.inf

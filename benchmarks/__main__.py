@@ -2,6 +2,7 @@
 
     python -m benchmarks                       all rows, about twenty minutes
     python -m benchmarks --rows 1,2,5          some of them
+    python -m benchmarks --rows 1 --compile    and torch.compile on the CPU
     python -m benchmarks --quick               few turns: checks that everything runs
     python -m benchmarks --out table.md        also to a file, row by row
 
@@ -10,6 +11,9 @@ The table goes to stdout, everything else to stderr. README.md in this folder sa
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -28,12 +32,14 @@ def main(argv: list[str]) -> int:
     options = build(BenchmarkOptions, ("command line", parsed.values))
     rows = rows_asked_for(options.rows)
     check_libraries(rows)
+    if options.compile:
+        check_compiler()
     about = conditions(options, load())
     findings: list[Finding] = []
     write(options.out, render(findings, about))  # fails at once if the file cannot be written
     for row in rows:
         say(f"row {row.number}: {row.what}")
-        findings.append(measure(row, options))
+        findings.append(measure(row, options, options.compile))
         say("  " + ", ".join(f"{side} {spread(values, row.unit)}" for side, values in findings[-1].turns.items()))
         write(options.out, render(findings, about))
     print(render(findings, about), end="")
@@ -50,6 +56,16 @@ def check_libraries(rows: list[Row]) -> None:
                     f'row {row.number} needs {library}, which is not installed: pip install -e ".[bench]"; '
                     f"--rows {free} run without it"
                 )
+
+
+def check_compiler() -> None:
+    """Raise UserError if the C++ compiler that torch.compile calls is missing."""
+    compiler = os.environ.get("CXX") or ("clang++" if sys.platform == "darwin" else "g++")
+    if shutil.which(compiler) is None:
+        raise UserError(
+            f"--compile needs a C++ compiler, and torch.compile finds no {compiler}: install it, or name another one "
+            "in the environment variable CXX"
+        )
 
 
 def write(path: str, page: str) -> None:

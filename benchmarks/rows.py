@@ -38,6 +38,7 @@ class BenchmarkOptions(MeasureOptions):
     """The options of `python -m benchmarks`."""
 
     rows: str = option("", "numbers of the rows, such as 1,2,5; empty: all")
+    compile: bool = option(False, "training steps by torch.compile, too, which needs a C++ compiler")
     out: str = option("", "file for the table, besides stdout", unit="file")
 
 
@@ -62,12 +63,12 @@ class Row:
     aim: float
     repeats: int = 1
 
-    @property
-    def sides(self) -> tuple[str, ...]:
+    def sides(self, with_compile: bool = False) -> tuple[str, ...]:
         """The sides that take part. Memory is compared with default torch alone, since malloc settings change it."""
         if self.work in OWN_WORK:
             return ("ours",)
-        return ("ours", "torch") if self.unit == "MB" else ("ours", "torch", "torch-malloc")
+        compiled = ("torch-compiled",) if with_compile and self.work == "train" else ()
+        return ("ours", "torch") if self.unit == "MB" else ("ours", "torch", "torch-malloc", *compiled)
 
     @property
     def needs(self) -> tuple[str, ...]:
@@ -144,9 +145,11 @@ def rows_asked_for(text: str) -> list[Row]:
     return [row for row in ROWS if row.number in numbers]
 
 
-def measure(row: Row, options: MeasureOptions) -> Finding:
+def measure(row: Row, options: MeasureOptions, with_compile: bool = False) -> Finding:
     """Measure one row.
 
+    Args:
+        with_compile: adds PyTorch with torch.compile to the sides of a training step.
     Raises: UserError if it cannot be measured here, or if two sides do not compute the same.
     """
     repeats = 1 if options.quick else row.repeats
@@ -154,7 +157,7 @@ def measure(row: Row, options: MeasureOptions) -> Finding:
         return measure_memory(row, options, repeats)
     with contextlib.ExitStack() as running:  # at its end their stdin is closed, which ends them
         children, facts, losses = {}, {}, {}
-        for name in row.sides:
+        for name in row.sides(with_compile):
             children[name] = running.enter_context(start_side(name, row, options))
             facts[name] = ask(children[name], {})["facts"]
             # Untimed, for what a library does only the first time, and to compare.
@@ -195,7 +198,7 @@ def measure_memory(row: Row, options: MeasureOptions, repeats: int) -> Finding:
     if not is_measurable():
         raise UserError(f"row {row.number}: this needs /proc/PID/smaps_rollup, which only Linux has; leave out the row")
     finding = Finding(row, {})
-    for name in row.sides:
+    for name in row.sides():
         with start_side(name, row, options) as child:
             finding.facts[name] = ask(child, {})["facts"]
             finding.turns[name] = []

@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
         else:
             from benchmarks.torch_side import prepare as prepare_torch
 
-            answer(*prepare_torch(work, shape, tuned=side == "torch-malloc"))
+            answer(*prepare_torch(work, shape, side))
     return 0
 
 

@@ -10,8 +10,8 @@ from benchmarks.machine import cpu_model, installed, numpy_blas
 from benchmarks.rows import MEMORY_TURNS, Finding, MeasureOptions, Row
 from tinygrad_lite.training.run_folder import available_cores
 
-COLUMNS = ("row", "work", "this project", "torch", "ratio", "torch, same malloc", "ratio", "floor", "aim", "reached")
 SIDES = {"ours": "This project", "torch": "torch", "torch-malloc": "torch, same malloc"}
+SIDES |= {"torch-compiled": "torch.compile"}
 
 
 def ratios(finding: Finding, other: str) -> list[float]:
@@ -62,15 +62,27 @@ def spread(values: Sequence[float], unit: str = "") -> str:
 
 def bound(row: Row, value: float) -> str:
     """A floor or aim with its direction and unit."""
-    unit = f" {row.unit}" if row.sides == ("ours",) else ""
+    unit = f" {row.unit}" if row.sides() == ("ours",) else ""
     return f"{'≤' if row.is_at_most else '≥'} {value:g}{unit}"
 
 
-def cells(finding: Finding) -> list[str]:
+def others(findings: Sequence[Finding]) -> list[str]:
+    """The sides to compare with: those that every table has, and what has been measured beyond them."""
+    measured = {name for finding in findings for name in finding.turns}
+    return [name for name in SIDES if name in ("torch", "torch-malloc") or name in measured - {"ours"}]
+
+
+def header(others: Sequence[str]) -> list[str]:
+    """The names of the columns."""
+    compared = [title for other in others for title in (SIDES[other], "ratio")]
+    return ["row", "work", "this project", *compared, "floor", "aim", "reached"]
+
+
+def cells(finding: Finding, others: Sequence[str]) -> list[str]:
     """The line of the table."""
     row, turns = finding.row, finding.turns
     line = [str(row.number), row.what, spread(turns["ours"], row.unit)]
-    for other in ("torch", "torch-malloc"):
+    for other in others:
         there = other in turns
         line += [spread(turns[other], row.unit), f"**{spread(ratios(finding, other))}**"] if there else ["", ""]
     return [*line, bound(row, row.floor), bound(row, row.aim), verdict(finding)]
@@ -108,8 +120,9 @@ def render(findings: Sequence[Finding], about: Sequence[str]) -> str:
         "divided by ours, or our speed divided by torch's, so above 1 this project is faster; for memory ours divided "
         "by torch's. Floor, aim and `reached` refer to torch with its default settings.",
         "",
-        "| " + " | ".join(COLUMNS) + " |",
-        "|" + "---|" * len(COLUMNS),
     ]
-    lines += ["| " + " | ".join(cells(finding)) + " |" for finding in findings]
+    compared = others(findings)
+    columns = header(compared)
+    table = [columns, ["---"] * len(columns), *(cells(finding, compared) for finding in findings)]
+    lines += ["| " + " | ".join(line) + " |" for line in table]
     return "\n".join(lines) + "\n"

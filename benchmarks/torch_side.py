@@ -1,6 +1,7 @@
 """PyTorch's side of the rows: the tasks of `our_side.py`, from the same weights, on the same batches.
 
-PyTorch runs with its defaults: eagerly, with its default AdamW; today's parts as in `torch_modern.py`.
+PyTorch runs with its defaults: eagerly, with its default AdamW; today's parts as in `torch_modern.py`. One side
+compiles the model and its loss, forward and backward, with torch.compile.
 """
 
 from __future__ import annotations
@@ -20,20 +21,24 @@ from benchmarks.torch_modern import from_ours as modern_from_ours
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
 from gpt import gpt2_layout
 from gpt.model import GPT
+from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.run_folder import tune_memory
 
 AnyOptimizer = torch.optim.Optimizer | MuonAndAdamW
 
 
-def prepare(work: str, shape: str, tuned: bool) -> tuple[Repeat, list[str]]:
+def prepare(work: str, shape: str, side: str) -> tuple[Repeat, list[str]]:
     """The function that does this work, and facts for the reader.
 
     Args:
-        tuned: with the memory settings of our scripts, instead of the system's.
+        side: torch; torch-malloc, with the memory settings of our scripts instead of the system's; torch-compiled.
     """
-    kept = tune_memory() if tuned else False
-    return WORKS[work](SHAPES[shape]), [f"threads: {torch.get_num_threads()}", MALLOC[kept]]
+    facts = [f"threads: {torch.get_num_threads()}", MALLOC[side == "torch-malloc" and tune_memory()]]
+    if side == "torch-compiled":
+        repeat, seconds = train_compiled(SHAPES[shape])
+        return repeat, [*facts, f"compiling {shape} took {seconds:.0f} s"]
+    return WORKS[work](SHAPES[shape]), facts
 
 
 def torch_model_of(shape: Shape) -> torch.nn.Module:
@@ -53,9 +58,32 @@ def train_alone(shape: Shape) -> Repeat:
     return steps_of(shape, (ModernGPT if shape.is_modern else TorchGPT)(shape.config).float())
 
 
+def train_compiled(shape: Shape) -> tuple[Repeat, float]:
+    """The same with the model's loss compiled in advance; and the seconds that this takes.
+
+    Raises: UserError if it cannot be compiled.
+    """
+    torch_model, began = torch_model_of(shape), time.perf_counter()
+    torch_model.loss = torch.compile(torch_model.loss)
+    try:
+        torch_model.loss(*torch_batches(shape)[0]).backward()
+        seconds = time.perf_counter() - began
+    except Exception as error:
+        reason = str(error).strip().split("\n")[0]
+        raise UserError(
+            f"torch.compile failed here, so leave out --compile: {type(error).__name__}: {reason}"
+        ) from None
+    return steps_of(shape, torch_model), seconds
+
+
+def torch_batches(shape: Shape) -> list[tuple[torch.Tensor, ...]]:
+    """The training batches."""
+    return [tuple(torch.from_numpy(part.copy()) for part in batch) for batch in shape.batches()]
+
+
 def steps_of(shape: Shape, torch_model: torch.nn.Module) -> Repeat:
     """The training steps of a model."""
-    batches = [tuple(torch.from_numpy(part.copy()) for part in batch) for batch in shape.batches()]
+    batches = torch_batches(shape)
     optimizer = (MuonAndAdamW if shape.is_modern else torch_optimizer)(shape.options, torch_model)
 
     def repeat(step: int) -> dict[str, float]:

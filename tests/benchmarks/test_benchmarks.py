@@ -54,10 +54,19 @@ def test_a_missing_library_is_one_sentence(row, library, monkeypatch):
     assert str(error.value) == f"{expected}--rows 9,10,11,14 run without it"
 
 
+def test_a_missing_compiler_is_one_sentence(monkeypatch):
+    monkeypatch.setattr(command, "find_spec", lambda name: name)
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(
+        UserError, match=r"--compile needs a C\+\+ compiler, and torch.compile finds no no-such-compiler"
+    ):
+        command.main(["--rows", "1", "--compile"])
+
+
 def test_the_table_goes_to_stdout_and_to_the_file(tmp_path, monkeypatch, capsys):
     asked = []
 
-    def measured(row, options):
+    def measured(row, options, with_compile):
         asked.append((row.work, options.turns))
         return Finding(row, {"ours": [1.0, 2.0]})
 
@@ -95,7 +104,7 @@ for line in sys.stdin:
 @pytest.fixture
 def sides(monkeypatch):
     """Synthetic sides: by name, the first losses of a side. It takes 1, 2, ... ms, and PyTorch twice as long."""
-    losses = {name: [4.0, 4.0] for name in ("ours", "torch", "torch-malloc")}
+    losses = {name: [4.0, 4.0] for name in ("ours", "torch", "torch-malloc", "torch-compiled")}
 
     def start_side(name, row, options):
         factor = "1" if name == "ours" else "2"
@@ -110,6 +119,8 @@ def test_a_row_is_measured_in_turns(sides):
     # The first two times, numbers 0 and 1, do not count.
     assert finding.turns == {"ours": [2, 3], "torch": [4, 6], "torch-malloc": [4, 6]}
     assert finding.facts["torch"] == ["made up"]
+    assert list(measure(ROWS[0], BenchmarkOptions(turns=1, quick=True), with_compile=True).turns) == list(sides)
+    assert all("torch-compiled" not in row.sides(with_compile=True) for row in ROWS if row.work != "train")
 
 
 @pytest.mark.parametrize(("loss", "updates"), [([4.01, 4.0], 0), ([4.0, 4.01], 1)])

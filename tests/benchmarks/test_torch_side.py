@@ -10,6 +10,7 @@ from benchmarks import our_side
 from benchmarks.__main__ import main
 from benchmarks.shapes import SHAPES, Shape
 from tinygrad_lite import Tensor
+from tinygrad_lite.cli.errors import UserError
 
 torch = pytest.importorskip("torch")
 from benchmarks import torch_side  # noqa: E402 (needs torch)
@@ -37,6 +38,26 @@ def test_both_sides_have_the_same_losses(shape):
     assert ours[0] == pytest.approx(theirs[0], abs=1e-5)
     assert ours == pytest.approx(theirs, abs=1e-3)
     assert ours[2] < ours[0]
+
+
+def test_the_compiled_side_takes_the_same_steps(monkeypatch):
+    """Compiling takes too long for a test, so nothing is compiled here."""
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda function: compiled.append(function) or function)
+    step, facts = torch_side.prepare("train", "small", "torch-compiled")
+    assert len(compiled) == 1
+    assert facts[-1].startswith("compiling small took")
+    plain, _ = torch_side.prepare("train", "small", "torch")
+    assert [step(number)["loss"] for number in range(2)] == [plain(number)["loss"] for number in range(2)]
+
+
+def test_a_failed_compilation_is_one_sentence(monkeypatch):
+    def fail(*batch):
+        raise RuntimeError("Python.h is missing\nand more")
+
+    monkeypatch.setattr(torch, "compile", lambda function: fail)
+    with pytest.raises(UserError, match=r"leave out --compile: RuntimeError: Python.h is missing$"):
+        torch_side.prepare("train", "small", "torch-compiled")
 
 
 @pytest.mark.parametrize("norm_first", [True, False])

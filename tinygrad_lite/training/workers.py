@@ -152,6 +152,7 @@ def start_processes(
     this process must call it too.
     """
     if options.workers == 1:
+        release_memory()  # that of the arrays that were moved into the flat ones
         can_wait = options.device == "cuda" and type(optimizer) is AdamW and not options.composed
         yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)
         return

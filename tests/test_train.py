@@ -572,7 +572,7 @@ def test_a_dry_run_is_accurate_and_writes_nothing(workplace, capsys, monkeypatch
     assert train.main(words) == 0
     said = capsys.readouterr()
     assert said.out == ""
-    config = GPTConfig(300, block_size=64, n_layer=4, n_head=4, n_embd=128, bias=True)
+    config = GPTConfig(300, block_size=64, n_layer=4, n_head=4, n_embd=128, bias=True, dropout=0.1)
     count = GPT(config).num_parameters()
     assert f"parameters       {count:,}\n" in said.err
     assert f"{4 * count * 4 / 1e6:.3g} MB weights, gradients and two moments" in said.err

@@ -59,16 +59,20 @@ def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tenso
     y = rows @ w.T
     if bias is not None:
         y += bias.data
+    if not w_needs:
+        rows = None  # only dW needs them
 
     def backward(dy):
-        dy = dy.reshape(y_rows_shape)
-        dx = (dy @ w).reshape(x_shape) if x_needs else None
+        nonlocal rows
+        dy, dx, dw = dy.reshape(y_rows_shape), None, None
         memory, holds_gradient = memory_to_write(weight) if w_needs else (None, False)
-        dw = None
         if memory is not None:
             add_product(memory, dy.T, rows, holds_gradient)
         elif w_needs:
             dw = dy.T @ rows
+        rows = None  # the graph is walked only once, so dx may take its memory
+        if x_needs:
+            dx = (dy @ w).reshape(x_shape)
         return (dx, dw) if bias is None else (dx, dw, sum_over(dy, (0,)))
 
     y_rows_shape = y.shape

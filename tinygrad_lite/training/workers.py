@@ -255,6 +255,7 @@ def work(
             for name, parameter in model.named_parameters():
                 parameter.requires_grad = learned[name][1]
             gradients = move_into(memory, optimizer, rank, contents=False)
+            release_memory()
             optimizer.steps, optimizer.skipped = progress
             comm = WorkerProcesses(rank, options.workers, [pipe], gradients, optimizer)
             comm.gather(None)

@@ -126,6 +126,10 @@ ROWS = (
     Row(12, f"training step: {DEFAULT}", "train", "goethe", "ms", 1.3, 1.5, repeats=10),
     Row(13, f"peak memory of a training step: {DEFAULT}", "train-alone", "goethe", "MB", 0.6, 0.5, repeats=10),
     Row(14, "a generated token: parts of the default preset / GPT-2's", "write-parts", "goethe", "×", 1.3, 1.15, 2),
+    Row(15, f"with `--recompute`: {BABY}, batch 8", "train", "baby-recompute", "ms", 0.8, 1.0, repeats=2),
+    Row(15, f"with `--recompute`: {GPT2}", "train", "gpt2-recompute", "ms", 0.8, 1.0),
+    Row(15, f"with `--recompute`: {BABY}, batch 8", "train-alone", "baby-recompute", "MB", 0.7, 0.5, repeats=2),
+    Row(15, f"with `--recompute`: {GPT2}", "train-alone", "gpt2-recompute", "MB", 0.8, 0.75, repeats=2),
 )
 
 

@@ -55,6 +55,11 @@ class GPTConfig(ModelConfig):
     head_dim: int | None = option(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000, group="model")
     norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
     residual: bool = option(True, "add the input of each part of a block to its output", group="model")
+    recompute: bool = option(
+        False,
+        "keep only each block's input for the backward pass, which computes the rest again: less memory, more time",
+        group="training",
+    )
     zero_init: bool = option(False, "begin with residual projections of 0", group="training")
     tie_weights: bool = option(True, "one matrix for tokens at the input and at the output", group="model")
 
@@ -97,18 +102,19 @@ class GPTConfig(ModelConfig):
     def activations(self, batch_size: int) -> int:
         """About how many numbers a training micro-step keeps for its backward pass (fused operations).
 
-        Only what a derivative needs is kept. Per token and block: two norms (normalised input and output, one array
-        without a gain) 4 C, queries, keys and values 3 H D, attention's output H D, the feed-forward's hidden layer
-        before and after GELU 2 F, and for each head the attention weights that causality leaves: of T a little more
-        than half, as blocks of rows see them.
+        Only what a derivative needs is kept. Per token and block: the outputs of two norms 2 C, queries, keys and
+        values 3 H D, attention's output H D, the feed-forward's hidden layer with the slope of GELU 2 F, and for each
+        head the attention weights that causality leaves: of T a little more than half, as blocks of rows see them.
+        Dropout keeps a byte for each element that it may drop. With `recompute`, every block keeps its input, and only
+        one at a time the rest.
         """
         c, t, heads = self.n_embd, self.block_size, self.n_head * self.head_width
-        norm = 2 * c if self.norm_weight else c
         attention = 4 * heads + self.n_head * (t + min(t, ROW_BLOCK)) // 2
         if self.qk_norm:
             attention += heads + self.cached_width
-        per_token = self.n_layer * (2 * norm + attention + self.kept_hidden) + norm + self.vocab_size
-        return batch_size * self.block_size * per_token
+        masks = (2 * c + self.n_head * t) // 4 if self.dropout else 0
+        blocks = self.of_all_blocks(self.n_layer, 2 * c + attention + self.kept_hidden + masks)
+        return batch_size * self.block_size * (blocks + c + self.vocab_size)
 
 
 @dataclass

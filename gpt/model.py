@@ -75,7 +75,15 @@ class GPT(Generator):
             scale=c.attention_scale,
         )
         mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
-        return Block(attention, mlp, c.n_embd, norm_first=c.norm_first, norm=self._norm, residual=c.residual)
+        return Block(
+            attention,
+            mlp,
+            c.n_embd,
+            norm_first=c.norm_first,
+            norm=self._norm,
+            residual=c.residual,
+            recompute=c.recompute,
+        )
 
     def _norm(self, width: int) -> Module:
         c = self.config
@@ -132,7 +140,7 @@ class GPT(Generator):
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Mean nats per target token of a batch (ids, targets), both (B, T); targets are ids shifted by one."""
         ids, targets = batch
-        return F.cross_entropy(self(ids), targets)
+        return F.cross_entropy(self(ids), targets, overwrite=True)
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one token takes.

@@ -31,6 +31,11 @@ class Seq2SeqConfig(ModelConfig):
     activation: str = option("relu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
     positions: str = option("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned"), group="model")
     dropout: float = option(0.1, "probability of zeroing an element in training", low=0.0, below=1.0, group="training")
+    recompute: bool = option(
+        False,
+        "keep only each block's input for the backward pass, which computes the rest again: less memory, more time",
+        group="training",
+    )
     label_smoothing: float = option(0.1, "probability spread over all tokens", low=0.0, below=1.0, group="training")
 
     length_penalty: float = option(
@@ -51,8 +56,9 @@ class Seq2SeqConfig(ModelConfig):
         source and target. tests/test_train.py compares it with the memory that a step takes.
         """
         c, hidden = self.n_embd, self.kept_hidden
-        per_target = self.n_layer * (14 * c + hidden) + self.vocab_size
-        return batch_tokens // 2 * (self.n_layer * (8 * c + hidden) + per_target)
+        encoder = self.of_all_blocks(self.n_layer, 6 * c + hidden)
+        decoder = self.of_all_blocks(self.n_layer, 11 * c + hidden)
+        return batch_tokens // 2 * (encoder + decoder + self.vocab_size)
 
 
 def transformer_base(vocab_size: int = 37000, pad: int = 0, bos: int = 1, eos: int = 2) -> Seq2SeqConfig:

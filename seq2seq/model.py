@@ -69,7 +69,7 @@ class Seq2Seq(Generator):
 
         mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
         cross = attention() if has_cross else None
-        return Block(attention(), mlp, c.n_embd, c.bias, c.norm_first, cross=cross)
+        return Block(attention(), mlp, c.n_embd, c.bias, c.norm_first, cross=cross, recompute=c.recompute)
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """The memory (B, S, C) of padded sentences (B, S), and the mask (B, 1, 1, S) of what in it is text.
@@ -124,7 +124,9 @@ class Seq2Seq(Generator):
         source, target = batch
         smoothing = self.config.label_smoothing if self.training else 0.0
         logits = self(source, target[:, :-1])
-        return F.cross_entropy(logits, target[:, 1:], ignore_index=self.config.pad, label_smoothing=smoothing)
+        return F.cross_entropy(
+            logits, target[:, 1:], ignore_index=self.config.pad, label_smoothing=smoothing, overwrite=True
+        )
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products with which one target token is learned.

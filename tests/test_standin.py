@@ -118,8 +118,8 @@ def test_adding_at_repeated_positions_works(xp, standin):
     scatter_add(target, xp.array([1, 1, 3]), xp.ones((3, 2)))
     assert target.tolist() == [[0, 0], [2, 2], [0, 0], [1, 1]]
     ids, rows = rng.integers(0, 10, 50), rng.standard_normal((50, 3))
-    moved = add_rows(xp.array(ids), xp.array(rows), 10)
-    np.testing.assert_allclose(moved.hidden, add_rows(ids, rows, 10), atol=1e-13)
+    moved = add_rows(xp.zeros((10, 3)), xp.array(ids), xp.array(rows))
+    np.testing.assert_allclose(moved.hidden, add_rows(np.zeros((10, 3)), ids, rows), atol=1e-13)
 
 
 def test_tensors_of_two_devices_do_not_mix(standin):

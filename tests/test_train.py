@@ -572,7 +572,7 @@ def test_a_dry_run_is_accurate_and_writes_nothing(workplace, capsys, monkeypatch
     assert train.main(words) == 0
     said = capsys.readouterr()
     assert said.out == ""
-    config = GPTConfig(300, block_size=64, n_layer=4, n_head=4, n_embd=128, bias=True)
+    config = GPTConfig(300, block_size=64, n_layer=4, n_head=4, n_embd=128, bias=True, dropout=0.1)
     count = GPT(config).num_parameters()
     assert f"parameters       {count:,}\n" in said.err
     assert f"{4 * count * 4 / 1e6:.3g} MB weights, gradients and two moments" in said.err
@@ -646,7 +646,8 @@ def test_a_dry_run_of_a_resumed_run_knows_its_vocabulary(capsys):
     [
         (0.0, 0.08, {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64}),
         (0.0, 0.08, {"n_layer": 1, "n_head": 8, "n_embd": 32, "block_size": 128, "bias": True}),
-        (0.2, 0.35, {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64}),
+        (0.2, 0.08, {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64}),
+        (0.0, 0.08, {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64, "activation": "relu2"}),
     ],
 )
 def test_the_estimate_of_memory_is_close_to_what_a_step_keeps(dropout, margin, settings):
@@ -663,6 +664,23 @@ def test_the_estimate_of_memory_is_close_to_what_a_step_keeps(dropout, margin, s
     tracemalloc.stop()
     loss.backward()
     assert config.activations(4) * 4 == pytest.approx(kept, rel=margin)
+
+
+def test_the_estimate_with_recompute_is_close_to_the_peak_of_a_step():
+    """The peak is in the backward pass, when one block has been computed again; its gradients are not counted."""
+    plain, config = (GPTConfig(80, n_layer=6, n_head=2, n_embd=64, block_size=64, recompute=on) for on in (False, True))
+    manual_seed(1)
+    model, rng = GPT(config), np.random.default_rng(0)
+    batch = tuple(Tensor(rng.integers(0, 80, (4, config.block_size))) for _ in range(2))
+    model.loss(batch).backward()
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    model.loss(batch).backward()
+    most = tracemalloc.get_traced_memory()[1] - before
+    tracemalloc.stop()
+    estimate = config.activations(4) * 4
+    assert estimate < most < 1.35 * estimate
+    assert most < 0.6 * plain.activations(4) * 4
 
 
 # --- the README's number --------------------------------------------------------------------------------------

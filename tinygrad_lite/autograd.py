@@ -21,7 +21,7 @@ import numpy as np
 
 from tinygrad_lite.device import Array
 
-Backward = Callable[[Array], tuple[Array | None, ...]]
+Backward = Callable[[Array], "tuple[Array | None, ...] | Node"]
 
 _next_age = itertools.count().__next__  # counts the nodes: a parent is always older than its child
 grad_enabled = True  # whether operations leave nodes
@@ -38,6 +38,17 @@ def no_grad() -> Iterator[None]:
         grad_enabled = before
 
 
+@contextmanager
+def build_graph() -> Iterator[None]:
+    """Inside, operations leave nodes, even within `no_grad`."""
+    global grad_enabled
+    before, grad_enabled = grad_enabled, True
+    try:
+        yield
+    finally:
+        grad_enabled = before
+
+
 class Node:
     """One step of a calculation, as the walk back sees it; or a leaf, where the walk ends.
 
@@ -46,7 +57,8 @@ class Node:
         parents: the node of each input, None for an input that needs no gradient.
         backward: takes dL/dy and returns dL/dx for each input x (None where there is none). It may close over arrays
             and shapes, never over the resulting tensor: that would be a reference cycle, and memory would be freed
-            late. It must not write into dy. None for a leaf.
+            late. It must not write into dy. None for a leaf. Instead of gradients it may return a node: that of the
+            same result, computed again (`nn.recompute`), through which the walk reaches the same older nodes.
         shape, dtype: of the result; its gradient has the same.
         age: how many nodes were made before this one.
         seen: for each array that `backward` needs, its counter of in-place writes (a list of one number, see
@@ -121,6 +133,13 @@ def walk_back(loss: Node, gradient: Array) -> None:
             for observer in observers:
                 observer.before_backward(node)
             of_inputs = backward(dy)
+            if isinstance(of_inputs, Node):
+                # All that was made just now is newer than what is left to visit, so it comes first.
+                gradients[of_inputs] = dy
+                nodes += collect(of_inputs, node.age)
+                for observer in observers:
+                    observer.after_backward(node, dy, [])
+                continue
             if type(of_inputs) is not tuple or len(of_inputs) != len(parents):
                 raise RuntimeError(
                     f"backward: the derivative of '{node.op}' returned no tuple with a gradient (or None) for each of "
@@ -147,8 +166,8 @@ def walk_back(loss: Node, gradient: Array) -> None:
                     own.add(parent)
 
 
-def collect(loss: Node) -> list[Node]:
-    """Every node that the loss depends on, oldest first; found without recursion.
+def collect(loss: Node, age: int = -1) -> list[Node]:
+    """Every node newer than `age` that the loss depends on, oldest first; found without recursion.
 
     (A recursive search would stop at Python's limit of 1,000 nested calls, about a 12-layer network.)
     """
@@ -166,7 +185,7 @@ def collect(loss: Node) -> list[Node]:
                     f"backward: a value that '{node.op}' still needs was overwritten in place after it was used"
                 )
         for parent in node.parents:
-            if parent is not None and parent not in found:
+            if parent is not None and parent.age > age and parent not in found:
                 found.add(parent)
                 todo.append(parent)
     return sorted(found, key=lambda node: node.age)

@@ -131,9 +131,9 @@ def keyed_rng(seed: int, stream: str, *key: int) -> np.random.Generator:
 class _DrawPosition:
     """The position of the model's next draw in the run: a key, and the number of draws since it was set."""
 
-    def __init__(self, *key: int) -> None:
+    def __init__(self, *key: int, count: int = 0) -> None:
         self.key = key
-        self.count = 0
+        self.count = count
 
 
 _position = _DrawPosition(0)
@@ -146,18 +146,23 @@ def manual_seed(seed: int) -> None:
 
 
 @contextmanager
-def random_key(seed: int, *key: int) -> Iterator[None]:
-    """Inside, the n-th draw of the model has the key (seed, key, n).
+def random_key(seed: int, *key: int, drawn: int = 0) -> Iterator[None]:
+    """Inside, the n-th draw of the model has the key (seed, key, drawn + n).
 
     The training loop enters it with (seed, step, micro-step, rank), so the dropout masks of a step do not depend on
     earlier draws, and a step that is run again drops the same elements.
     """
     global _position
-    outer, _position = _position, _DrawPosition(seed, *key)
+    outer, _position = _position, _DrawPosition(seed, *key, count=drawn)
     try:
         yield
     finally:
         _position = outer
+
+
+def draw_position() -> tuple[tuple[int, ...], int]:
+    """The current key, and the draws made with it: what `random_key` needs to repeat the draws that follow."""
+    return _position.key, _position.count
 
 
 def next_rng(stream: str) -> np.random.Generator:
@@ -233,24 +238,23 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
         xp.add.at(target, index, values)
 
 
-def add_rows(ids: Array, rows: Array, count: int) -> Array:
-    """Sum the rows with the same id: out[i] = sum of rows[n] over all n with ids[n] == i.
+def add_rows(out: Array, ids: Array, rows: Array) -> Array:
+    """Add rows to those of a table, in place: out[i] += the sum of rows[n] over all n with ids[n] == i.
 
     This is the gradient of a table look-up. Sorting brings equal ids together, and `add.reduceat` sums each group
     pairwise, about ten times as fast as `scatter_add`.
 
     Args:
-        ids: (N,) integers in [0, count).
+        out: (V, C).
+        ids: (N,) integers in [0, V).
         rows: (N, C).
-    Returns: (count, C), dtype of rows.
+    Returns: out.
     """
-    xp = xp_of(rows)
-    out = xp.zeros((count, rows.shape[1]), rows.dtype)
-    if xp is not np:
+    if xp_of(rows) is not np:
         scatter_add(out, ids, rows)
     elif len(ids):
         order = np.argsort(ids, kind="stable")
         sorted_ids = ids[order]
         starts = np.flatnonzero(np.r_[True, sorted_ids[1:] != sorted_ids[:-1]])
-        out[sorted_ids[starts]] = np.add.reduceat(rows[order], starts, axis=0)
+        out[sorted_ids[starts]] += np.add.reduceat(rows[order], starts, axis=0)
     return out

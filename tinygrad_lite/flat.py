@@ -3,6 +3,9 @@
 The parameters become views of the array, so the model does not change; but an update or a checkpoint then takes a few
 operations on long arrays instead of a few for each of a hundred small ones, and several processes can share them.
 
+Large gradients are the exception, in a single process: each has an array of its own, which exists only as long as it
+is needed.
+
 The user sees no difference. `step()` applies the contents of each parameter's `.grad`, whoever set it; if it is None,
 or if the parameter is frozen (`requires_grad` is False), the parameter is unchanged.
 """
@@ -23,6 +26,7 @@ from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 
+LARGE = 1 << 18  # elements, 1 MiB in float32: joining larger arrays saves no time
 PARAMS = "model.parameters(), model.named_parameters(), or a list of groups such as {'params': ..., 'lr': 1e-4}"
 
 
@@ -144,10 +148,21 @@ class Optimizer:
             parameter = self.named[name]
             parameter.data = self._views[name] = self.values.data[place].reshape(parameter.shape)
             parameter._version = self.values._version
-            parameter._gradient_memory = functools.partial(self._memory_of, name)
+            parameter._gradient_memory = functools.partial(self._memory_for, name)
+
+    def _memory_for(self, name: str) -> Array:
+        """The memory for a parameter's first gradient in a backward pass.
+
+        A large gradient gets an array of its own, unless it is shared or on a GPU. `zero_grad` frees it, so that the
+        next forward pass can use the memory: the gradients grow while the activations, which they replace, are freed.
+        """
+        parameter = self.named[name]
+        if parameter.numel() < LARGE or self._is_shared or parameter.device != "cpu":
+            return self._memory_of(name)
+        return np.empty(parameter.shape, parameter.dtype)
 
     def _memory_of(self, name: str) -> Array:
-        """The memory for a parameter's first gradient in a backward pass: its part of the flat array.
+        """A parameter's part of the flat gradients.
 
         No memory is used twice, since the gradient of an earlier step may still be referenced. If the part of this
         parameter is in use, all parameters get new parts: in the same array if no part of it is referenced.

@@ -317,6 +317,15 @@ def gradient_memory(tensor: Tensor) -> tuple[Array | None, bool]:
     return memory, False
 
 
+def memory_to_write(leaf: Tensor) -> tuple[Array | None, bool]:
+    """`gradient_memory` of a leaf, for a derivative that writes into it and then returns None instead of the gradient.
+
+    The array is None if the gradient must be returned: while observers, or `gradcheck`, want to have it.
+    """
+    is_free = leaf._node is not None and getattr(leaf._node.keep, "func", None) is _keep and not observers
+    return gradient_memory(leaf) if is_free else (None, False)
+
+
 def check_one_device(tensors: Sequence[Tensor], op: str) -> None:
     """Raise ValueError if the tensors do not all live on one device."""
     kind = type(tensors[0].data)
@@ -337,6 +346,7 @@ def node(
     op: str,
     linear: bool = False,
     view: bool = False,
+    uses_result: bool = True,
 ) -> Tensor:
     """The result of an operation, with its node: the only place where the graph grows.
 
@@ -347,6 +357,7 @@ def node(
         op: the name for messages.
         linear: the derivative does not depend on the parents' values, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
+        uses_result: whether the derivative may depend on y; if not, overwriting y does no harm.
     """
     if isinstance(y, generic):
         y = asarray(y)
@@ -366,7 +377,8 @@ def node(
         if needed:
             tensor._node = made = Node(op, edges, backward, y.shape, dtype)
             if not (linear or view):
-                made.seen = tuple([(x._version, x._version[0]) for x in (*parents, tensor)])
+                needed = (*parents, tensor) if uses_result else parents
+                made.seen = tuple([(x._version, x._version[0]) for x in needed])
     for observer in observers:
         observer.made(tensor, parents, view)
     return tensor

@@ -17,7 +17,7 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import Array, device_of, next_rng
 from tinygrad_lite.functional.attention import scale_of_scores
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, recompute
 from tinygrad_lite.tensor import Tensor
 
 
@@ -307,12 +307,14 @@ class Block(Module):
         cross: Module | None = None,
         norm: Callable[[int], Module] | None = None,
         residual: bool = True,
+        recompute: bool = False,
     ) -> None:
         """A block of these parts.
 
         Args:
             norm: makes the norm of vectors of this width; None: a LayerNorm, with a shift if bias.
             residual: false leaves out the additions, to see what they are good for.
+            recompute: keep only the input for the backward pass, which computes the block again (`nn.recompute`).
         """
         super().__init__()
         norm = norm or functools.partial(LayerNorm, bias=bias)
@@ -325,6 +327,10 @@ class Block(Module):
         self.mlp = mlp
         self.norm_first = norm_first
         self.residual = residual
+        self.recompute = recompute
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        return recompute(self.forward, *args, **kwargs) if self.recompute else self.forward(*args, **kwargs)
 
     def forward(self, x: Tensor, cross: dict[str, Any] | None = None, **mixer: Any) -> Tensor:
         """(B, T, C) -> (B, T, C).

@@ -30,12 +30,12 @@ def test_rows_are_chosen_by_number():
     assert rows_asked_for("") == list(ROWS)
     assert [row.number for row in rows_asked_for("9, 1")] == [1, 9]
     assert [row.work for row in rows_asked_for("11")] == ["learn", "encode"]
-    assert list(range(1, 15)) == NUMBERS
+    assert list(range(1, 16)) == NUMBERS
 
 
-@pytest.mark.parametrize("text", ["15", "0", "1;2", "1,", "one", "1-3"])
+@pytest.mark.parametrize("text", ["16", "0", "1;2", "1,", "one", "1-3"])
 def test_other_rows_are_refused(text):
-    with pytest.raises(OptionError, match=r"there is no row .*, only 1 to 14, written like 1,2,5"):
+    with pytest.raises(OptionError, match=r"there is no row .*, only 1 to 15, written like 1,2,5"):
         command.main(["--rows", text])
 
 

@@ -191,8 +191,27 @@ def test_the_estimate_of_activations_includes_every_part():
     per_token = 8 * 2  # tokens and layers
     assert replace(base, qk_norm=True).activations(1) - base.activations(1) == per_token * 2 * 12
     assert replace(base, activation="swiglu").activations(1) - base.activations(1) == per_token * 4 * 12
-    plain = replace(base, norm="rmsnorm", norm_weight=False)
-    assert base.activations(1) - plain.activations(1) == 8 * (2 * 2 + 1) * 12
+    assert base.activations(1) - replace(base, activation="relu2").activations(1) == per_token * 4 * 12
+    assert replace(base, norm="rmsnorm", norm_weight=False).activations(1) == base.activations(1)
+    once = replace(base, n_layer=1)
+    again = [replace(config, recompute=True).activations(1) for config in (base, once)]
+    assert again[0] - again[1] == 8 * 12  # a second block keeps its input
+    assert again[1] - once.activations(1) == 8 * 12
+
+
+@pytest.mark.parametrize("settings", [SPEED_RUN, LLAMA, {"bias": True}], ids=["speed run", "llama", "gpt-2"])
+def test_recompute_gives_the_same_gradients_to_the_last_bit(settings):
+    batches, found = [(ids(3, 8), ids(3, 8)) for _ in range(2)], []
+    for recompute in (False, True):
+        model = gpt_with_large_weights("float32", dropout=0.2, recompute=recompute, **settings).train()
+        losses = []
+        for micro_step, batch in enumerate(batches):
+            with random_key(5, micro_step):
+                loss = model.loss(batch)
+            loss.backward()
+            losses.append(loss.item())
+        found.append((losses, {name: p.grad.numpy().tobytes() for name, p in model.named_parameters()}))
+    assert found[0] == found[1]
 
 
 # --- generating -----------------------------------------------------------------------------------------------

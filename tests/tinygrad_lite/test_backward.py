@@ -259,11 +259,14 @@ def test_only_what_a_derivative_needs_is_kept():
     """exp keeps its result; + and sum keep nothing, although their nodes are part of the graph."""
     x = leaf(np.ones(4))
     shifted = x + 1
-    result = (shifted * 1).exp()
+    product = shifted * leaf(np.ones(4))
+    scaled = product * 2
+    result = scaled.exp()
     total = result.sum()
-    arrays = [weakref.ref(tensor.data) for tensor in (shifted, result)]
-    del shifted, result
-    assert [ref() is not None for ref in arrays] == [True, True]  # the product keeps its factor
+    arrays = [weakref.ref(tensor.data) for tensor in (shifted, product, scaled, result)]
+    del shifted, product, scaled, result
+    # A product keeps a factor only if the other one is learned.
+    assert [ref() is not None for ref in arrays] == [True, False, False, True]
     shifted = x + 1
     result = (shifted + 1).exp()
     total = result.sum()

@@ -22,10 +22,12 @@ def cross_entropy_cuda(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
+    overwrite: bool = False,
 ) -> Tensor:
     """`cross_entropy_composed` in one node; keeps the logits, and two numbers for each row of them.
 
-    The loss of bfloat16 logits is float32. The targets are not checked: one outside the vocabulary makes the loss NaN.
+    The logits are never overwritten. The loss of bfloat16 logits is float32. The targets are not checked: one outside
+    the vocabulary makes the loss NaN.
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     if not are_known(logits) or logits.numel() == 0:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from tinygrad_lite import autograd
 from tinygrad_lite.cuda.columns import column_sums
 from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
 from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.linear import check_linear, linear_composed
-from tinygrad_lite.tensor import Tensor, gradient_memory, node
+from tinygrad_lite.tensor import Tensor, memory_to_write, node
 
 
 def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -31,8 +30,7 @@ def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         dx = gemm(dy, w, dtype=before).reshape(shape) if x_needs else None
         # cuBLAS can add the product to the weight's gradient itself: writing a large product, reading it again with the
         # sum and writing the sum takes longer. But then no observer could see the product.
-        is_leaf = w_needs and weight._is_leaf and not autograd.observers
-        memory, add = gradient_memory(weight) if is_leaf else (None, False)
+        memory, add = memory_to_write(weight) if w_needs else (None, False)
         dw = None
         if memory is not None:
             gemm(dy.T, rows, out=memory, add=add)
@@ -41,7 +39,7 @@ def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
         return (dx, dw) if bias is None else (dx, dw, column_sums(dy))
 
     parents = (x, weight) if bias is None else (x, weight, bias)
-    return node(y.reshape(*shape[:-1], len(w)), parents, backward, "linear")
+    return node(y.reshape(*shape[:-1], len(w)), parents, backward, "linear", uses_result=False)
 
 
 def add_bias(y: Array, bias: Array) -> None:

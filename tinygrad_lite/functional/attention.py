@@ -128,7 +128,8 @@ def scaled_dot_product_attention_fused(
     s = k.shape[2]
     scale = q.dtype.type(scale_of_scores(query, scale))
     hidden = None if mask is None else np.broadcast_to(~mask.data, (batch, heads, t, s))
-    kept = keep_mask((batch, heads, t, s), dropout_p) * q.dtype.type(1 / (1 - dropout_p)) if dropout_p else None
+    kept = keep_mask((batch, heads, t, s), dropout_p) if dropout_p else None
+    rest = q.dtype.type(1 / (1 - dropout_p))  # M is the mask times this
     weights = []  # P, block by block, without the keys that no query of the block can see
     # Laid out as (B, T, H, D), so that joining the heads afterwards needs no copy.
     out = np.empty((batch, t, heads, width), q.dtype).swapaxes(1, 2)
@@ -143,7 +144,7 @@ def scaled_dot_product_attention_fused(
             np.copyto(p, -np.inf, where=hidden[b, :, rows, :end])
         _softmax_in_place(p, is_moderate, may_be_empty=hidden is not None or s < t)
         weights.append(p)
-        dropped = p if kept is None else p * kept[b, :, rows, :end]
+        dropped = p if kept is None else p * (kept[b, :, rows, :end] * rest)
         np.matmul(dropped, v[b, :, :end], out=out[b, :, rows])
 
     def backward(d_out):
@@ -154,8 +155,9 @@ def scaled_dot_product_attention_fused(
             ds = do @ v[b, :, :end].swapaxes(-1, -2)  # dP, which the next lines turn into dS in place
             dropped = p
             if kept is not None:
-                ds *= kept[b, :, rows, :end]
-                dropped = p * kept[b, :, rows, :end]
+                m = kept[b, :, rows, :end] * rest
+                ds *= m
+                dropped = np.multiply(p, m, out=m)
             dv[b, :, :end] += dropped.swapaxes(-1, -2) @ do
             ds -= dots[b, :, rows]
             ds *= p

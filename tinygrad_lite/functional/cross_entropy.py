@@ -33,6 +33,7 @@ def cross_entropy_composed(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
+    overwrite: bool = False,
 ) -> Tensor:
     """-log softmax(logits) at the targets, in nats per target token.
 
@@ -42,6 +43,8 @@ def cross_entropy_composed(
         ignore_index: the target that marks a position to ignore.
         label_smoothing: the share e of the target probability that is spread evenly over all V tokens, in [0, 1].
         reduction: "mean" over the positions that are not ignored, "sum", or "none".
+        overwrite: whether the logits, if they are the result of an operation that does not need them, may be
+            overwritten: with a large vocabulary, they are the largest array of all. Only the fused version does it.
     Returns: a scalar; for "none" (...), with 0 at ignored positions.
     Raises: ValueError if shapes, types or options do not fit, or if a target is outside the vocabulary. (On a GPU the
         targets are not checked, because the host would have to wait for them: the fused version's loss is then NaN.)
@@ -94,19 +97,25 @@ def cross_entropy_fused(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
+    overwrite: bool = False,
 ) -> Tensor:
     """`cross_entropy_composed` in one node that computes the gradient in the forward pass.
 
-    A copy of the logits becomes the gradient, one block of rows at a time, so only one array of that size is kept
-    instead of several.
+    A copy of the logits, or with `overwrite` the logits themselves, become the gradient, one block of rows at a time,
+    so only one array of that size is kept instead of several.
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     shape, vocab_size, dtype = logits.shape, logits.shape[-1], logits.dtype
     rows, flat_targets = logits.data.reshape(-1, vocab_size), targets.data.reshape(-1)
     counts = flat_targets != ignore_index
-    d_rows = np.empty_like(rows)  # becomes q - w
+    if overwrite and not logits._is_leaf:
+        d_rows = rows
+        logits.mark_written()  # so that a derivative that needs them refuses
+    else:
+        d_rows = np.empty_like(rows)
     losses = np.empty(len(rows), dtype)
     smooth = label_smoothing / vocab_size
+    # Row by row, d_rows becomes q - w.
     block = max(1, BLOCK // vocab_size)
     for start in range(0, len(rows), block):
         part = slice(start, start + block)

@@ -54,16 +54,20 @@ def check_probability(p: float) -> None:
 
 
 def dropout_fused(x: Tensor, p: float = 0.5) -> Tensor:
-    """`dropout_composed` in one node that keeps one array, mask / (1 - p)."""
+    """`dropout_composed` in one node that keeps the mask, one byte per element."""
     if p == 0 or x.dtype.kind != "f":
         return dropout_composed(x, p)
     check_probability(p)
-    scale = keep_mask(x.shape, p) * x.dtype.type(1 / (1 - p))
+    keep, scale = keep_mask(x.shape, p), x.dtype.type(1 / (1 - p))
 
     def backward(dy):
-        return (dy * scale,)
+        dx = keep * scale
+        dx *= dy
+        return (dx,)
 
-    return node(x.data * scale, (x,), backward, "dropout")
+    y = keep * scale
+    y *= x.data
+    return node(y, (x,), backward, "dropout")
 
 
 dropout = ReferenceAndFused(dropout_composed, cpu=dropout_fused, cuda="tinygrad_lite.cuda.dropout")

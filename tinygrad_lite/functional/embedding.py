@@ -6,9 +6,11 @@ It is the product of one-hot rows with the table, y = onehot(ids) W, without the
 gradient is dW = onehot(ids)^T dy: row v of dW is the sum of dy over all positions at which token v occurs.
 """
 
+import numpy as np
+
 from tinygrad_lite.device import add_rows
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.tensor import Tensor, node
+from tinygrad_lite.tensor import Tensor, memory_to_write, node
 
 
 def embedding_composed(weight: Tensor, ids: Tensor) -> Tensor:
@@ -41,13 +43,21 @@ def check_embedding(weight: Tensor, ids: Tensor) -> None:
 def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
     """`embedding_composed` with a faster backward pass.
 
-    The primitive's backward adds the rows of dy one by one; `add_rows` (device.py) sums all rows of a token at once.
+    The primitive's backward adds the rows of dy one by one; `add_rows` (device.py) sums all rows of a token at once,
+    and adds them to the gradient that is there already: of a large table, a batch reaches few rows.
     """
     check_embedding(weight, ids)
     numbers, (vocab_size, width) = ids.data.copy(), weight.shape  # the caller may write into ids before backward
 
     def backward(dy):
-        return (add_rows(numbers.reshape(-1), dy.reshape(numbers.size, width), vocab_size),)
+        ids, rows = numbers.reshape(-1), dy.reshape(numbers.size, width)
+        memory, holds_gradient = memory_to_write(weight)
+        if memory is None:
+            return (add_rows(np.zeros((vocab_size, width), dy.dtype), ids, rows),)
+        if not holds_gradient:
+            memory[...] = 0
+        add_rows(memory, ids, rows)
+        return (None,)
 
     return node(weight.data[numbers], (weight,), backward, "embedding", linear=True)
 

@@ -79,7 +79,7 @@ def gelu_fused(x: Tensor, approximate: str = "none") -> Tensor:
     shape, slope = x.shape, slope.reshape(x.shape)
 
     def backward(dy):
-        return (dy * slope,)
+        return (np.multiply(dy, slope, out=slope),)  # the graph is walked only once, so the slope is not needed again
 
     return node(y.reshape(shape), (x,), backward, "gelu")
 

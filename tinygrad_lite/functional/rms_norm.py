@@ -26,6 +26,7 @@ Reference: Zhang, Sennrich 2019, eq. 4 (arXiv:1910.07467); eps is added to the m
 import numpy as np
 
 from tinygrad_lite.device import sum_over
+from tinygrad_lite.functional.layer_norm import determines_h, h_of
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
@@ -49,7 +50,7 @@ def rms_norm_composed(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5
 
 
 def rms_norm_fused(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """`rms_norm_composed` in one node; keeps h and r for the backward pass."""
+    """`rms_norm_composed` in one node; keeps y and r for the backward pass, or h and r: see `layer_norm_fused`."""
     is_mixed = weight is not None and weight.dtype != x.dtype
     if x.dtype not in (np.float32, np.float64) or x.numel() == 0 or is_mixed:
         return rms_norm_composed(x, weight, eps)
@@ -58,15 +59,18 @@ def rms_norm_fused(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -
     rows = x.data.reshape(-1, width)
     r = 1 / np.sqrt(np.vecdot(rows, rows) / width + eps)
     h = rows * r[:, None]
-    y = h if w is None else h * w
+    gives_h = w is None or determines_h(w)
+    y = h if w is None else np.multiply(h, w, out=h if gives_h else None)
+    kept = y if gives_h else h
 
     def backward(dy):
         dy = dy.reshape(-1, width)
-        if w is None:  # h is the result too, which others may hold, so it stays as it is
-            dx = h * (np.vecdot(dy, h) / -width)[:, None]
+        if w is None:  # h is the result, which others may hold, so it stays as it is
+            dx = kept * (np.vecdot(dy, kept) / -width)[:, None]
             dx += dy
             dx *= r[:, None]
             return (dx.reshape(shape),)
+        h = h_of(kept, w) if gives_h else kept
         dx = dy * h  # not dx yet: the same memory serves for dy * h, then for dh, then for dx
         dw = sum_over(dx, (0,))
         along_h = (dx @ w) / width  # mean(dh * h)

@@ -51,16 +51,18 @@ def rotary_composed(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]
 
 
 def rotary_fused(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -> Tensor:
-    """`rotary_composed` in one node, which keeps the factors only."""
+    """`rotary_composed` in one node, which keeps the factors of one head."""
     if x.dtype not in (np.float32, np.float64) or x.numel() == 0:
         return rotary_composed(x, positions, frequencies)
     check_rotary(x, positions, frequencies)
     factors = rotary_factors(int(positions.data.max()) + 1, frequencies, x.dtype)[:, positions.data]  # (2, ..., T, D)
-    cos, sin = np.repeat(factors[..., None, :], x.shape[2], axis=-2)
+    heads = x.shape[2]
 
     def backward(dy):
-        return (turn(dy, cos, -sin),)
+        cos, sin = np.repeat(factors[..., None, :], heads, axis=-2)
+        return (turn(dy, cos, np.negative(sin, out=sin)),)
 
+    cos, sin = np.repeat(factors[..., None, :], heads, axis=-2)
     return node(turn(x.data, cos, sin), (x,), backward, "rotary")
 
 

@@ -51,12 +51,13 @@ def sub(x: Any, y: Any) -> Tensor:
 def mul(x: Any, y: Any) -> Tensor:
     """z = x * y.  dL/dx = dL/dz * y and dL/dy = dL/dz * x."""
     x, y = operands(x, y, "mul")
-    a, b, x_needs, y_needs = x.data, y.data, x.requires_grad, y.requires_grad
+    x_shape, y_shape, x_needs, y_needs = x.shape, y.shape, x.requires_grad, y.requires_grad
+    z, a, b = x.data * y.data, x.data if y_needs else None, y.data if x_needs else None
 
     def backward(dz):
-        return unbroadcast(dz * b, a.shape) if x_needs else None, unbroadcast(dz * a, b.shape) if y_needs else None
+        return unbroadcast(dz * b, x_shape) if x_needs else None, unbroadcast(dz * a, y_shape) if y_needs else None
 
-    return node(a * b, (x, y), backward, "mul")
+    return node(z, (x, y), backward, "mul")
 
 
 @silent
@@ -216,4 +217,4 @@ def matmul(x: Any, y: Any) -> Tensor:
         db = unbroadcast(a.swapaxes(-1, -2) @ dz, b.shape) if y_needs else None
         return da, db
 
-    return node(a @ b, (x, y), backward, "matmul")
+    return node(a @ b, (x, y), backward, "matmul", uses_result=False)

@@ -138,12 +138,13 @@ def erf_array(x: Array) -> Array:
 
 def relu(x: Tensor) -> Tensor:
     """y = max(x, 0).  dL/dx = 0 where x <= 0 (also at 0, PyTorch's choice), else dL/dy (also for NaN)."""
-    a, xp = x.data, x.xp
+    y = x.xp.maximum(x.data, 0).astype(x.dtype, copy=False)
 
     def backward(dy):
-        return (choose(a <= 0, 0, dy, dy),)  # not dy times 0, which is NaN for an infinite dy
+        # y <= 0 where x <= 0, and the next layer keeps y anyway. Not dy times 0, which is NaN for an infinite dy.
+        return (choose(y <= 0, 0, dy, dy),)
 
-    return node(xp.maximum(a, 0).astype(a.dtype, copy=False), (x,), backward, "relu")
+    return node(y, (x,), backward, "relu")
 
 
 def abs(x: Tensor) -> Tensor:

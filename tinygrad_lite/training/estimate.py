@@ -81,6 +81,8 @@ def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
     """The error for a training run: the memory that it needs, and the options that reduce it."""
     options, size = setup.options, size_of(setup)
     advice = [f"a smaller --{options.BATCH} (with more --gradient_accumulation_steps an update stays the same)"]
+    if not options.recompute:
+        advice.append("--recompute")
     if setup.checkpoint is None and setup.trained is None:
         advice += ["a shorter --block_size", "a smaller model (--n_layer, --n_embd)"]
     if options.device == "cuda" and options.dtype != "bfloat16":

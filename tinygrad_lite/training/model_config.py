@@ -68,8 +68,12 @@ class ModelConfig:
 
     @property
     def kept_hidden(self) -> int:
-        """Numbers per position that a feed-forward part keeps for its backward pass: with a gate, one array more."""
-        return (3 if self.activation == "swiglu" else 2) * self.n_hidden
+        """Numbers per position that a feed-forward part keeps for its backward pass: its hidden layer, with slopes."""
+        return {"gelu": 2, "gelu_tanh": 2, "swiglu": 3}.get(self.activation, 1) * self.n_hidden
+
+    def of_all_blocks(self, count: int, kept: int) -> int:
+        """Numbers per position that a stack of blocks keeps, if one keeps `kept`: with `recompute`, only one does."""
+        return count * self.n_embd + kept if self.recompute else count * kept
 
     @property
     def head_width(self) -> int:

@@ -152,6 +152,7 @@ def start_processes(
     this process must call it too.
     """
     if options.workers == 1:
+        release_memory()  # that of the arrays that were moved into the flat ones
         can_wait = options.device == "cuda" and type(optimizer) is AdamW and not options.composed
         yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)
         return
@@ -254,6 +255,7 @@ def work(
             for name, parameter in model.named_parameters():
                 parameter.requires_grad = learned[name][1]
             gradients = move_into(memory, optimizer, rank, contents=False)
+            release_memory()
             optimizer.steps, optimizer.skipped = progress
             comm = WorkerProcesses(rank, options.workers, [pipe], gradients, optimizer)
             comm.gather(None)

@@ -112,7 +112,7 @@ def test_training_on_a_gpu_that_is_too_small_gives_advice(profile, workplace, ne
         r"train\.py: there is not enough memory on the GPU: 2\.5 GiB was requested, 1\.5 GiB of its 8\.0 GiB is free; "
         r"weights, gradients and two moments take \d+ MiB, the activations of a micro-step about \d+ MiB: use "
         r"a smaller --batch_size \(with more --gradient_accumulation_steps an update stays the same\) or "
-        r"a shorter --block_size or a smaller model \(--n_layer, --n_embd\) or --dtype bfloat16",
+        r"--recompute or a shorter --block_size or a smaller model \(--n_layer, --n_embd\) or --dtype bfloat16",
         said,
     )
 
@@ -136,8 +136,9 @@ def test_training_on_a_computer_that_is_too_small_gives_advice(workplace, monkey
     words = ["--resume", "--out_dir=run", "--max_iters=9", "--composed"]
     said = said_by("train.py", train.main, words, monkeypatch, capsys)
     assert said.endswith(
-        "use a smaller --batch_size (with more --gradient_accumulation_steps an update stays the same) or the fused "
-        "operations (without --composed); run/last.safetensors is intact: --resume continues from there"
+        "use a smaller --batch_size (with more --gradient_accumulation_steps an update stays the same) or "
+        "--recompute or the fused operations (without --composed); run/last.safetensors is intact: --resume continues "
+        "from there"
     )
     with pytest.raises(TooLittleMemory):  # both a MemoryError and a UserError
         train.main(words)

@@ -108,7 +108,8 @@ def run_command(command: str, monkeypatch, capsys) -> int:
     if given:
         said = shlex.split(given)[1:]
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(" ".join(said).encode()), "utf-8"))
-    python, script, *arguments = shlex.split(command)
+    words = shlex.split(command)
+    python, script, *arguments = words[1:] if "=" in words[0] else words  # after a variable of the environment
     assert python == "python"
     if script == "train.py":
         return run_training(arguments)

@@ -123,6 +123,8 @@ def train(
         numbers = comm.numbers(wait=is_logged or is_evaluated or comm.should_stop)
         check_finite(numbers, comm, log)
 
+        if is_evaluated or comm.should_stop:
+            comm.collect_states(optimizer)  # to be saved
         if is_evaluated:
             if log:
                 log.save(step)  # before evaluating, so that nothing is lost if the evaluation fails
@@ -144,7 +146,7 @@ def train(
     if options.average and not comm.should_stop:  # the mean of the weights at the last evaluations
         if log:
             log.take_average()
-        comm.share_weights(optimizer)
+        comm.copy_weights(optimizer)
         val_loss = evaluate(task, model, comm)
         if log:
             log.save_average(val_loss)

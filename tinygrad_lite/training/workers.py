@@ -38,6 +38,7 @@ from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import AdamW, Optimizer
 from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.mpi import launched, start_ranks
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import STOPPING, Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses
 from tinygrad_lite.training.run_folder import StopRequest, release_memory
@@ -123,8 +124,12 @@ def start_processes(
     """Start `options.workers` processes, this one included; yields the communicator of this one, process 0.
 
     The others call `program` with their own model, optimizer and communicator, on the same memory. Inside the block,
-    this process must call it too.
+    this process must call it too. If mpirun has started this process, the others are there already.
     """
+    if launched()[1] > 1:
+        with start_ranks(Job.of(program, options, task, model, optimizer), optimizer, stop) as comm:
+            yield comm
+        return
     if options.workers == 1:
         can_wait = options.device == "cuda" and type(optimizer) is AdamW and not options.composed
         yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)

@@ -36,6 +36,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -370,4 +371,15 @@ class Watchdog(threading.Thread):
                         f"{self.limit} s, so the connection or that machine is down; earlier checkpoints are intact: "
                         "--resume continues from there"
                     )
+                    end_mpirun()
                     os._exit(1)
+
+
+def end_mpirun() -> None:
+    """Kill MPICH's mpirun if it is on this machine: it would pass on any other signal, and wait for an answer."""
+    time.sleep(1)  # until it has printed our message
+    with contextlib.suppress(OSError):
+        proxy = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8")
+        mpirun = int(proxy.rpartition(")")[2].split()[1])  # its parent
+        if Path(f"/proc/{mpirun}/comm").read_text(encoding="utf-8").startswith("mpi"):
+            os.kill(mpirun, signal.SIGKILL)

@@ -35,6 +35,7 @@ import sys
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,7 +44,7 @@ import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.processes import STOPPING, Gone, Job, SeveralProcesses
 from tinygrad_lite.training.run_folder import StopRequest, available_cores
@@ -96,14 +97,23 @@ def connect() -> MPI.Comm:
     """The communicator of all ranks; in a rank that cannot have it, raises UserError, or ends: rank 0 says why."""
     rank, size = launched()
     try:
-        from mpi4py import MPI
+        import mpi4py
 
-        world, reason = MPI.COMM_WORLD, ""
-        if world.size != size:
-            library = MPI.Get_library_version().split(",")[0].split("\n")[0].strip()
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+        with warnings.catch_warnings(action="ignore"):  # of what is said better below
+            from mpi4py import MPI
+
+        library = MPI.Get_library_version().replace("\n", ",").split(",")[0].strip()
+        fits = "OMPI_COMM_WORLD_SIZE" not in os.environ or library.startswith("Open MPI")
+        if fits and not MPI.Is_initialized():
+            MPI.Init_thread()
+        world, reason, limit = MPI.COMM_WORLD, "", os.environ.get(TIMEOUT, "0")
+        if not limit.isdecimal():
+            reason = f"the environment variable {TIMEOUT} is {limit!r}: use whole seconds, or 0 for no limit"
+        if not fits or world.size != size:
             reason = (
-                f"mpirun started {size} processes, but Python's MPI ({library}) does not know them: use the mpirun "
-                f"of the same installation, which is probably {os.path.join(sys.prefix, 'bin', 'mpirun')}"
+                f"mpirun started {size} processes, but Python's MPI ({' '.join(library.split())}) does not know them: "
+                f"use the mpirun of the same installation, probably {os.path.join(sys.prefix, 'bin', 'mpirun')}"
             )
     except ImportError:
         reason = 'several machines need mpi4py and an MPI: run pip install -e ".[mpi]" on each of them'
@@ -338,12 +348,7 @@ class Watchdog(threading.Thread):
     def __init__(self, line: MPI.Comm, hosts: list[str]) -> None:
         super().__init__(daemon=True)
         self.line, self.hosts, self.has_ended = line, hosts, threading.Event()
-        asked = os.environ.get(TIMEOUT, "")
-        if asked and not asked.isdecimal():
-            raise OptionError(
-                f"the environment variable {TIMEOUT} is {asked!r}: use a number of seconds, or 0 for none"
-            )
-        self.limit = int(asked or DEFAULT_TIMEOUT)
+        self.limit = int(os.environ.get(TIMEOUT, DEFAULT_TIMEOUT))
 
     def __enter__(self) -> None:
         if self.limit:

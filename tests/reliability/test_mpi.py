@@ -186,6 +186,49 @@ def test_sixteen_bits_of_float64_are_refused():
         run_training(exchange="bfloat16", dtype="float64")
 
 
+class Line:
+    """Messages between rank 0 and rank 1, of which only some arrive: in these seconds."""
+
+    rank, size = 0, 2
+
+    def __init__(self, seconds):
+        self.seconds, self.now, self.sent = seconds, 0, 0
+
+    def wait(self, seconds):
+        self.now += seconds
+        return False
+
+    def Isend(self, message, rank):
+        self.sent += 1
+        return self
+
+    def Test(self):
+        return True
+
+    def Iprobe(self, rank):
+        return self.now in self.seconds
+
+    def Recv(self, message, rank):
+        self.seconds.remove(self.now)
+
+
+@pytest.mark.parametrize(("heard", "end"), [([], 5), ([1, 3, 7, 11, 12], 17)])
+def test_a_rank_ends_when_it_has_heard_nothing_for_a_while(heard, end, monkeypatch, capsys):
+    """Four seconds of silence are allowed here, five are not, whatever the main thread does meanwhile."""
+    monkeypatch.setenv(mpi.TIMEOUT, "5")
+    monkeypatch.setattr(mpi, "end_mpirun", lambda: None)
+    monkeypatch.setattr(mpi.os, "_exit", sys.exit)
+    line = Line(heard)
+    watchdog = mpi.Watchdog(line, ["hostA", "hostB"])
+    watchdog.has_ended = line
+    with pytest.raises(SystemExit) as status:
+        watchdog.run()
+    assert (status.value.code, line.now, line.sent) == (1, end, end)
+    said = capsys.readouterr().err
+    assert said.startswith("stopped: rank 0 has not heard from rank 1 on hostB for 5 s, so the connection")
+    assert said.count("\n") == 1
+
+
 # --- ends and errors ----------------------------------------------------------------------------------------------
 
 
@@ -225,10 +268,8 @@ def test_a_wrong_command_line_gives_one_sentence(words):
 def test_a_timeout_that_is_no_number_is_refused_once():
     status, said = start(2, *arguments(), TINYGRAD_LITE_LINK_TIMEOUT="1.5")
     assert status == 1
-    assert (
-        said
-        == "train.py: the environment variable TINYGRAD_LITE_LINK_TIMEOUT is '1.5': use whole seconds, or 0 for no limit\n"
-    )
+    name = "TINYGRAD_LITE_LINK_TIMEOUT"
+    assert said == f"train.py: the environment variable {name} is '1.5': use whole seconds, or 0 for no limit\n"
 
 
 @STARTS

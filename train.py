@@ -36,7 +36,7 @@ from tinygrad_lite.training.costs import dry_run
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_train
 from tinygrad_lite.training.log import RunLog
 from tinygrad_lite.training.model_spec import Task
-from tinygrad_lite.training.mpi import on_all_ranks
+from tinygrad_lite.training.mpirun import on_all_ranks
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import Numbers, OneProcess
 from tinygrad_lite.training.run_folder import StopRequest, matmul_rate, tune_memory

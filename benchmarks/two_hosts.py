@@ -40,7 +40,8 @@ from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.mpi import Ranks, launched, on_all_ranks
+from tinygrad_lite.training.mpi import Ranks
+from tinygrad_lite.training.mpirun import launched, on_all_ranks
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.run_folder import tune_memory
 from tinygrad_lite.training.workers import start_processes
@@ -114,7 +115,7 @@ class TwoHosts:
 
 def ip(*words: str) -> None:
     """Run the command `ip`. Raises: UserError if it fails."""
-    done = subprocess.run(["ip", *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(["ip", *words], capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise UserError(f"ip {' '.join(words)}: {done.stderr.strip()}")
 

@@ -26,7 +26,7 @@ from benchmarks.two_hosts import TwoHosts
 from tests.tiny_runs import arguments, made_up_text, same
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.mpi import on_all_ranks
+from tinygrad_lite.training.mpirun import on_all_ranks
 from tinygrad_lite.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]

@@ -18,7 +18,7 @@ from tests.reliability import mpi_trials
 from tests.tiny_runs import ROOT, arguments, losses, run_training, same
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build
-from tinygrad_lite.training import mpi
+from tinygrad_lite.training import mpi, mpirun
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.run_folder import RunFolder
 from tinygrad_lite.training.setup import number_of_workers
@@ -168,7 +168,7 @@ def test_bfloat16_rounds_to_the_nearest_of_eight_bits():
 def test_the_launcher_is_known_by_its_variables(variables, expected, monkeypatch):
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert mpi.launched() == expected
+    assert mpirun.launched() == expected
 
 
 def test_ranks_replace_workers(monkeypatch, capsys):
@@ -215,11 +215,11 @@ class Line:
 @pytest.mark.parametrize(("heard", "end"), [([], 5), ([1, 3, 7, 11, 12], 17)])
 def test_a_rank_ends_when_it_has_heard_nothing_for_a_while(heard, end, monkeypatch, capsys):
     """Four seconds of silence are allowed here, five are not, whatever the main thread does meanwhile."""
-    monkeypatch.setenv(mpi.TIMEOUT, "5")
-    monkeypatch.setattr(mpi, "end_mpirun", lambda: None)
-    monkeypatch.setattr(mpi.os, "_exit", sys.exit)
+    monkeypatch.setenv(mpirun.TIMEOUT, "5")
+    monkeypatch.setattr(mpirun, "end_mpirun", lambda: None)
+    monkeypatch.setattr(mpirun.os, "_exit", sys.exit)
     line = Line(heard)
-    watchdog = mpi.Watchdog(line, ["hostA", "hostB"])
+    watchdog = mpirun.Watchdog(line, ["hostA", "hostB"])
     watchdog.has_ended = line
     with pytest.raises(SystemExit) as status:
         watchdog.run()
@@ -237,10 +237,10 @@ def test_without_mpi4py_rank_0_says_what_to_install(monkeypatch):
     monkeypatch.setenv("PMI_SIZE", "2")
     monkeypatch.setenv("PMI_RANK", "0")
     with pytest.raises(UserError, match=r'need mpi4py and an MPI: run pip install -e "\.\[mpi\]"'):
-        mpi.on_all_ranks(lambda argv: 0)([])
+        mpirun.on_all_ranks(lambda argv: 0)([])
     monkeypatch.setenv("PMI_RANK", "1")
     with pytest.raises(SystemExit) as end:
-        mpi.on_all_ranks(lambda argv: 0)([])
+        mpirun.on_all_ranks(lambda argv: 0)([])
     assert end.value.code == 1
 
 

@@ -32,7 +32,7 @@ from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, family_in, load_checkpoint
 from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family
-from tinygrad_lite.training.mpi import launched
+from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, resumed_options
 from tinygrad_lite.training.run_folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores

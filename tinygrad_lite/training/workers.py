@@ -38,7 +38,8 @@ from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import AdamW, Optimizer
 from tinygrad_lite.training.model_spec import Task
-from tinygrad_lite.training.mpi import launched, start_ranks
+from tinygrad_lite.training.mpi import start_ranks
+from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import STOPPING, Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses
 from tinygrad_lite.training.run_folder import StopRequest, release_memory

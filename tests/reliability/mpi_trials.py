@@ -10,6 +10,7 @@ checkpoints. Every second one is resumed, and must then have the bytes of a run 
 With the environment variable FAIL="rank place number how", this file is also the program that fails.
 """
 
+import contextlib
 import os
 import random
 import re
@@ -80,6 +81,13 @@ def processes(mark: str) -> dict[str, int]:
     return found
 
 
+def end_all(folder: Path) -> None:
+    """Kill what is left of a trial that has failed."""
+    for pid in processes(str(folder)).values():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def wait_until(condition, seconds: float) -> float:
     """Wait for a condition; returns how long that took."""
     began = time.monotonic()
@@ -122,8 +130,7 @@ def trial(kind: str, rng: random.Random, folder: Path, whole: RunFolder | None =
         took = time.monotonic() - began
         wait_until(lambda: not processes(str(folder)), IN_TIME - took)
     finally:
-        for pid in processes(str(folder)).values():
-            os.kill(pid, signal.SIGKILL)
+        end_all(folder)
     assert process.returncode == KINDS[kind], (process.returncode, said)
     assert "Traceback" not in said, said
     sentences = {
@@ -166,9 +173,7 @@ def cut_link(rng: random.Random, folder: Path) -> float:
             took = time.monotonic() - began
         finally:
             del os.environ["TRIAL"]
-            left = processes(str(folder))
-            for pid in left.values():
-                os.kill(pid, signal.SIGKILL)
+            end_all(folder)
     assert process.returncode != 0, said
     assert len(re.findall(r"stopped: rank 0 has not heard from rank 1 on hostB for \d+ s", said)) == 1, said
     check(RunFolder(folder), None)

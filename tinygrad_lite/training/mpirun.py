@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import signal
 import sys
 import threading
 import time
@@ -153,4 +152,4 @@ def end_mpirun() -> None:
         proxy = Path(f"/proc/{os.getppid()}/stat").read_text(encoding="utf-8")
         mpirun = int(proxy.rpartition(")")[2].split()[1])  # its parent
         if Path(f"/proc/{mpirun}/comm").read_text(encoding="utf-8").startswith("mpi"):
-            os.kill(mpirun, signal.SIGKILL)
+            os.kill(mpirun, 9)  # SIGKILL; Windows, which has no /proc either, lacks the name

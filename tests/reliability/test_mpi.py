@@ -181,7 +181,9 @@ def test_ranks_replace_workers(monkeypatch, capsys):
         number_of_workers(build(GPTOptions, ("test", {"device": "cuda"})))
 
 
-def test_sixteen_bits_of_float64_are_refused():
+def test_sixteen_bits_of_float64_are_refused_and_without_mpirun_change_nothing(capsys):
+    run_training(exchange="bfloat16", max_iters=1)
+    assert "note: --exchange bfloat16 changes nothing without mpirun" in capsys.readouterr().err
     with pytest.raises(OptionError, match="--exchange bfloat16 would waste the digits of --dtype float64"):
         run_training(exchange="bfloat16", dtype="float64")
 

@@ -262,6 +262,8 @@ def check_options(setup: RunSetup) -> None:
     options.workers = number_of_workers(options)
     if options.exchange == "bfloat16" and options.dtype == "float64":
         raise OptionError("--exchange bfloat16 would waste the digits of --dtype float64: omit one of them")
+    if options.exchange == "bfloat16" and launched()[1] == 1:
+        say("note: --exchange bfloat16 changes nothing without mpirun")
     if options.min_lr is not None and options.min_lr > options.learning_rate:
         raise OptionError(
             f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but the "

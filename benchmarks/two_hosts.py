@@ -91,6 +91,7 @@ class TwoHosts:
             ip("-n", host, "link", "set", "lo", "up")
             ip("-n", host, "link", "set", "veth", "up")
             ip("netns", "exec", host, "tc", "qdisc", "add", "dev", "veth", *shaping)
+        time.sleep(3)  # until IPv6 has checked its addresses: before that, MPICH may choose the loopback device
         return self
 
     def __exit__(self, *_: object) -> None:

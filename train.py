@@ -5,6 +5,7 @@
     python train.py --text my.txt         any UTF-8 text; the run is in out/my
     python train.py --resume              continue where the last run stopped
     python train.py --init_from PATH      start from trained weights: a checkpoint of this project, or GPT-2
+    mpirun -n 4 python train.py           four processes, on one or many machines (docs/distributed.md)
     python train.py --help                all options
 
 Generated text goes to stdout, everything else to stderr.
@@ -35,6 +36,7 @@ from tinygrad_lite.training.costs import dry_run
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_train
 from tinygrad_lite.training.log import RunLog
 from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.mpirun import on_all_ranks
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import Numbers, OneProcess
 from tinygrad_lite.training.run_folder import StopRequest, matmul_rate, tune_memory
@@ -123,6 +125,8 @@ def train(
         numbers = comm.numbers(wait=is_logged or is_evaluated or comm.should_stop)
         check_finite(numbers, comm, log)
 
+        if is_evaluated or comm.should_stop:
+            comm.collect_states(optimizer)  # to be saved
         if is_evaluated:
             if log:
                 log.save(step)  # before evaluating, so that nothing is lost if the evaluation fails
@@ -144,7 +148,7 @@ def train(
     if options.average and not comm.should_stop:  # the mean of the weights at the last evaluations
         if log:
             log.take_average()
-        comm.share_weights(optimizer)
+        comm.copy_weights(optimizer)
         val_loss = evaluate(task, model, comm)
         if log:
             log.save_average(val_loss)
@@ -215,4 +219,4 @@ def show_profile(setup: RunSetup, task: Task) -> int:
 
 
 if __name__ == "__main__":
-    run_command("train.py", main)
+    run_command("train.py", on_all_ranks(main))

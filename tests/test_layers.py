@@ -127,7 +127,7 @@ def test_the_library_imports_only_known_packages():
     """Four packages are always installed; CuPy, tokenizers, matplotlib and others may be; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
     known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
-    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2"}
+    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "mpi4py"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(tree(module))} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"

@@ -15,10 +15,11 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Module
 from tinygrad_lite.training.estimate import Size, cache_bytes, size_of
 from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.processes import Program
 from tinygrad_lite.training.run_folder import matmul_rate
 from tinygrad_lite.training.setup import RunSetup
 from tinygrad_lite.training.sizes import Published
-from tinygrad_lite.training.workers import Program, start_processes
+from tinygrad_lite.training.workers import start_processes
 
 TOO_LONG = 20.0  # seconds; a step that takes longer is not measured
 JOULES = 3.6e6  # in a kilowatt-hour

@@ -108,6 +108,13 @@ class TrainOptions:
     workers: int = option(
         0, "processes that share the work; 0: one per core, at most 4", unit="processes", low=0, high=256, group="run"
     )
+    exchange: str = option(
+        "same",
+        "type of the gradients and weight changes that processes started by mpirun send: same as dtype, or bfloat16, "
+        "half the bytes",
+        choices=("same", "bfloat16"),
+        group="run",
+    )
     composed: bool = option(False, "use the composed (reference) version of every operation; slow", group="run")
 
     max_iters: int = option(2000, "number of updates", unit="steps", low=0, group="training")

@@ -7,22 +7,39 @@ multiple data"). Where the processes meet, the loop calls the communicator:
     clip             scale the gradients down to a global norm
     numbers          the loss and norm of the step, the same in all processes
     share_weights    give each process the slices of the weights that the others updated; agree on whether to stop
+    copy_weights     give each process the weights of process 0
+    collect_states   give process 0 the optimizer's running means, which it saves
     gather           collect one value from each process
 
-`OneProcess` is the communicator of a single process, `OneGPU` one that does not make the GPU wait, and
-`WorkerProcesses` (workers.py) that of several processes on one machine.
+`OneProcess` is the communicator of a single process, `OneGPU` one that does not make the GPU wait. Of several processes
+(`SeveralProcesses`), those on one machine share memory (`WorkerProcesses`, workers.py), and those that mpirun starts on
+many machines send each other messages (`Ranks`, mpi.py).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from tinygrad_lite.cuda.guard import Guard
+from tinygrad_lite.functional.registry import set_composed
+from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.run_folder import StopRequest
+from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.options import TrainOptions
+from tinygrad_lite.training.run_folder import StopRequest, tune_memory
+
+STOPPING = (signal.SIGINT, signal.SIGTERM)  # the signals that stop a run
+
+
+class Gone(Exception):
+    """Process 0 has ended, so this process ends too."""
 
 
 class Numbers(NamedTuple):
@@ -87,7 +104,14 @@ class OneProcess:
 
     def share_weights(self, optimizer: Optimizer) -> None:
         """Give all processes the weights that each has updated, and agree on whether to stop."""
-        self.should_stop = self.is_asked_to_stop
+        self.should_stop = any(self.gather(self.is_asked_to_stop))
+
+    def copy_weights(self, optimizer: Optimizer) -> None:
+        """Give all processes the weights of process 0; where they share memory, they only wait for them."""
+        self.gather(None)
+
+    def collect_states(self, optimizer: Optimizer) -> None:
+        """Give process 0 the optimizer's states; where the processes share memory, it has them."""
 
 
 class OneGPU(OneProcess):
@@ -116,3 +140,79 @@ class OneGPU(OneProcess):
             return None
         loss, norm, broken = self.guard.read()
         return Numbers(self.step if broken is None else broken, loss, norm)
+
+
+Program = Callable[[TrainOptions, Task, Module, Optimizer, OneProcess], Any]  # what every process runs
+
+
+@dataclass
+class Job:
+    """All that another process needs to run the same program as process 0, except the numbers in flat arrays.
+
+    Attributes:
+        learned: for each parameter, whether it is in the optimizer's flat arrays, and whether it requires a gradient.
+        progress: number of updates that were made, and by parameter the number of those that skipped it.
+    """
+
+    program: Program
+    options: TrainOptions
+    task: Task
+    model_class: type
+    config: Any
+    learned: dict[str, tuple[bool, bool]]
+    progress: tuple[int, dict[str, int]]
+
+    @classmethod
+    def of(cls, program: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer) -> Job:
+        """The job of the other processes, for the model and optimizer of process 0."""
+        learned = {name: (name in optimizer.places, p.requires_grad) for name, p in model.named_parameters()}
+        progress = optimizer.steps, optimizer.skipped
+        return cls(program, options, task, type(model), model.config, learned, progress)
+
+    def prepare(self) -> tuple[Module, Optimizer]:
+        """Set this process up like process 0; returns a model and an optimizer for the flat arrays of process 0."""
+        for number in STOPPING:
+            signal.signal(number, signal.SIG_IGN)  # only process 0 reacts, and all agree to stop after a step
+        tune_memory()
+        np.seterr(all="ignore")
+        set_composed(self.options.composed)
+        model = self.model_class(self.config)
+        model.to("cpu", self.options.weight_dtype)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = self.learned[name][0]
+        optimizer = self.options.make_optimizer(model)
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad = self.learned[name][1]
+        optimizer.steps, optimizer.skipped = self.progress
+        return model, optimizer
+
+
+class SeveralProcesses(OneProcess):
+    """The communicator of one of several processes, each of which updates its own slice of the weights.
+
+    How numbers get from one process to another is the matter of its two subclasses.
+    """
+
+    def __init__(self, rank: int, size: int, stop: StopRequest | None = None) -> None:
+        super().__init__(stop)
+        self.rank, self.size = rank, size
+
+    def add_up(self, gradients: np.ndarray, own: slice) -> None:
+        """Add the gradients (n,) of all other processes to this one's, in its own slice."""
+        raise NotImplementedError
+
+    def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
+        """Sum this process's slice of the gradients over all processes."""
+        unreached, gradients = optimizer.unreached(), optimizer.gather_gradients()
+        facts = self.gather((sum(loss.item() for loss in losses), unreached))
+        parts, unreached_by_each = zip(*facts, strict=True)
+        self.step, self.loss = step, sum(parts)
+        optimizer.adopt_gradients(unreached - set.intersection(*unreached_by_each))
+        self.add_up(gradients, optimizer.part)
+
+    def clip(self, optimizer: Optimizer, max_norm: float) -> None:
+        """Scale the slice down; the squared norms of all slices are summed in the order of the ranks."""
+        own = optimizer.gather_gradients()[optimizer.part]
+        self.norm = math.sqrt(sum(self.gather(float(own @ own))))
+        if 0 < max_norm < self.norm:
+            own *= max_norm / self.norm

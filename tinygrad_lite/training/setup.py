@@ -32,6 +32,7 @@ from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, family_in, load_checkpoint
 from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family
+from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, resumed_options
 from tinygrad_lite.training.run_folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores
@@ -259,6 +260,10 @@ def check_options(setup: RunSetup) -> None:
     get_device(options.device)
     check_precision(options.dtype, options.device)
     options.workers = number_of_workers(options)
+    if options.exchange == "bfloat16" and options.dtype == "float64":
+        raise OptionError("--exchange bfloat16 would waste the digits of --dtype float64: omit one of them")
+    if options.exchange == "bfloat16" and launched()[1] == 1:
+        say("note: --exchange bfloat16 changes nothing without mpirun")
     if options.min_lr is not None and options.min_lr > options.learning_rate:
         raise OptionError(
             f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but the "
@@ -277,11 +282,14 @@ def number_of_workers(options: TrainOptions) -> int:
 
     Raises: OptionError if there are more than can share a batch.
     """
-    limit = options.max_workers() if options.device == "cpu" else 1
-    if options.workers > limit:
+    limit, ranks = options.max_workers() if options.device == "cpu" else 1, launched()[1]
+    if ranks > 1 and options.workers not in (0, ranks):
+        say(f"note: the {ranks} processes that mpirun started replace --workers {options.workers}")
+    wanted, by = (ranks, f"mpirun -n {ranks}") if ranks > 1 else (options.workers, f"--workers {options.workers}")
+    if wanted > limit:
         reason = "each needs a part of the batch" if options.device == "cpu" else "one keeps a GPU busy"
-        raise OptionError(f"--workers {options.workers}: {reason}; use at most {limit}")
-    return options.workers or min(MAX_DEFAULT_WORKERS, available_cores(), limit)
+        raise OptionError(f"{by}: {reason}; use at most {limit}")
+    return wanted or min(MAX_DEFAULT_WORKERS, available_cores(), limit)
 
 
 def warn_of_unknown(task: Task) -> None:

@@ -24,11 +24,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import math
 import multiprocessing
 import signal
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -36,25 +35,19 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from tinygrad_lite.cli.errors import UserError
-from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import AdamW, Optimizer
-from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.mpi import start_ranks
+from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
-from tinygrad_lite.training.processes import OneGPU, OneProcess
-from tinygrad_lite.training.run_folder import StopRequest, release_memory, tune_memory
+from tinygrad_lite.training.processes import STOPPING, Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses
+from tinygrad_lite.training.run_folder import StopRequest, release_memory
 
 PATIENCE = 5  # seconds that a process may take to end
-STOPPING = (signal.SIGINT, signal.SIGTERM)  # the signals that stop a run
-Program = Callable[[TrainOptions, Task, Module, Optimizer, OneProcess], Any]  # what every process runs
 
 
-class Gone(Exception):
-    """Process 0 has ended, so this process ends too."""
-
-
-class WorkerProcesses(OneProcess):
+class WorkerProcesses(SeveralProcesses):
     """The communicator of one of several processes.
 
     Args:
@@ -71,8 +64,8 @@ class WorkerProcesses(OneProcess):
         optimizer: Optimizer,
         stop: StopRequest | None = None,
     ) -> None:
-        super().__init__(stop)
-        self.rank, self.size, self.pipes, self.gradients = rank, size, pipes, gradients
+        super().__init__(rank, size, stop)
+        self.pipes, self.gradients = pipes, gradients
         self.processes: list[multiprocessing.process.BaseProcess] = []
         optimizer.part = optimizer.slice_of(rank, size)
 
@@ -103,28 +96,11 @@ class WorkerProcesses(OneProcess):
                 self._raise_gone(rank)
         return values
 
-    def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:
-        """Sum this process's slice of the gradients over all processes."""
-        own, unreached = self.gradients[self.rank, optimizer.part], optimizer.unreached()
-        optimizer.gather_gradients()
-        facts = self.gather((sum(loss.item() for loss in losses), unreached))
-        parts, unreached_by_each = zip(*facts, strict=True)
-        self.step, self.loss = step, sum(parts)
-        optimizer.adopt_gradients(unreached - set.intersection(*unreached_by_each))
+    def add_up(self, gradients: np.ndarray, own: slice) -> None:
+        """Add the other rows of gradients to this process's, in its own slice."""
         for rank in range(self.size):
             if rank != self.rank:
-                own += self.gradients[rank, optimizer.part]
-
-    def clip(self, optimizer: Optimizer, max_norm: float) -> None:
-        """Scale the slice down; the squared norms of all slices are summed in the order of the ranks."""
-        own = self.gradients[self.rank, optimizer.part]
-        self.norm = math.sqrt(sum(self.gather(float(own @ own))))
-        if 0 < max_norm < self.norm:
-            own *= max_norm / self.norm
-
-    def share_weights(self, optimizer: Optimizer) -> None:
-        """Wait until all slices are updated, and agree on whether to stop; the weights are in shared memory."""
-        self.should_stop = any(self.gather(self.is_asked_to_stop))
+                gradients[own] += self.gradients[rank, own]
 
     def _raise_gone(self, rank: int) -> None:
         process = self.processes[rank - 1]
@@ -149,8 +125,12 @@ def start_processes(
     """Start `options.workers` processes, this one included; yields the communicator of this one, process 0.
 
     The others call `program` with their own model, optimizer and communicator, on the same memory. Inside the block,
-    this process must call it too.
+    this process must call it too. If mpirun has started this process, the others are there already.
     """
+    if launched()[1] > 1:
+        with start_ranks(Job.of(program, options, task, model, optimizer), optimizer, stop) as comm:
+            yield comm
+        return
     if options.workers == 1:
         release_memory()  # that of the arrays that were moved into the flat ones
         can_wait = options.device == "cuda" and type(optimizer) is AdamW and not options.composed
@@ -161,16 +141,16 @@ def start_processes(
     memory = context.RawArray(ctypes.c_char, rows * optimizer.values.data.nbytes)
     gradients = move_into(memory, optimizer, rank=0, contents=True)
     release_memory()  # that of the arrays that have moved to the shared memory
-    learned = {name: (name in optimizer.places, p.requires_grad) for name, p in model.named_parameters()}
-    progress = optimizer.steps, optimizer.skipped
+    job = Job.of(program, options, task, model, optimizer)
     pipes: list[Connection] = []
     processes: list[multiprocessing.process.BaseProcess] = []
     try:
         with ignoring_signals():
             for rank in range(1, options.workers):
                 here, there = context.Pipe()
-                arguments = (there, rank, memory, program, options, task, type(model), model.config, learned, progress)
-                process = context.Process(target=work, args=arguments, name=f"worker {rank}", daemon=True)
+                process = context.Process(
+                    target=work, args=(there, rank, memory, job), name=f"worker {rank}", daemon=True
+                )
                 process.start()
                 there.close()  # the process has its own; when it ends, reading here must end too
                 pipes.append(here)
@@ -222,44 +202,16 @@ def move_into(memory: Any, optimizer: Optimizer, rank: int, contents: bool) -> n
     return rows[end:]
 
 
-def work(
-    pipe: Connection,
-    rank: int,
-    memory: Any,
-    program: Program,
-    options: TrainOptions,
-    task: Task,
-    model_class: type,
-    config: Any,
-    learned: dict[str, tuple[bool, bool]],
-    progress: tuple[int, dict[str, int]],
-) -> None:
-    """The main function of a process other than process 0: make a model on the shared memory, and run the program.
-
-    Args:
-        learned: for each parameter, whether it is in the memory, and whether it requires a gradient.
-        progress: number of updates that were made, and by parameter the number of those that skipped it.
-    """
-    for number in STOPPING:
-        signal.signal(number, signal.SIG_IGN)
-    tune_memory()
-    np.seterr(all="ignore")
-    set_composed(options.composed)
+def work(pipe: Connection, rank: int, memory: Any, job: Job) -> None:
+    """The main function of a process other than process 0: make a model on the shared memory, and run the program."""
     try:
         with threadpool_limits(1):
-            model = model_class(config)
-            model.to("cpu", options.weight_dtype)
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad = learned[name][0]
-            optimizer = options.make_optimizer(model)
-            for name, parameter in model.named_parameters():
-                parameter.requires_grad = learned[name][1]
+            model, optimizer = job.prepare()
             gradients = move_into(memory, optimizer, rank, contents=False)
             release_memory()
-            optimizer.steps, optimizer.skipped = progress
-            comm = WorkerProcesses(rank, options.workers, [pipe], gradients, optimizer)
+            comm = WorkerProcesses(rank, job.options.workers, [pipe], gradients, optimizer)
             comm.gather(None)
-            program(options, task, model, optimizer, comm)
+            job.program(job.options, job.task, model, optimizer, comm)
     except (Gone, UserError):  # process 0 has ended, or reports the same error
         pass
     except Exception as error:

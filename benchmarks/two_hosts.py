@@ -1,0 +1,217 @@
+"""Training on two machines that one machine simulates: two network namespaces, and 1 Gbit/s between them.
+
+    sudo python -m benchmarks.two_hosts                     three sizes, about eight minutes
+    sudo python -m benchmarks.two_hosts --shapes small      one of them
+
+Each rank computes whole batches of its own on one thread ("full work per rank"), so with a network that costs nothing
+two ranks would learn from twice the tokens in the time of one. The efficiency is the share of that which is left:
+
+    time of an update alone / time of an update of two ranks
+
+Beside it stands what the numbers of bytes predict: micro-steps and half an update, and the time that the link takes for
+the gradients and the weights, each half of N numbers in both directions at once.
+
+Needs Linux, root (for `ip netns`), and the extra `mpi`.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.machine import cpu_model, load
+from benchmarks.our_side import make_model
+from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask, Shape
+from gpt.data import Batch
+from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.mpi import Ranks
+from tinygrad_lite.training.mpirun import launched, on_all_ranks
+from tinygrad_lite.training.options import TrainOptions
+from tinygrad_lite.training.run_folder import tune_memory
+from tinygrad_lite.training.workers import start_processes
+from train import train
+
+ROOT = Path(__file__).parent.parent
+HOSTS = {"hostA": "10.77.0.1", "hostB": "10.77.0.2"}
+CASES = [(exchange, steps) for exchange in ("same", "bfloat16") for steps in (1, 4, 8)]
+# Called like ssh, with options, a machine and a command, it runs the command in the namespace that plays the machine.
+AGENT = """#!/bin/sh
+while [ "${1#-}" != "$1" ]; do shift; done
+case $1 in 10.77.0.1) host=hostA;; *) host=hostB;; esac
+shift
+exec ip netns exec $host unshare --uts sh -c "hostname $host; $*"
+"""
+
+
+@dataclass
+class TwoHostsOptions:
+    """The options of `python -m benchmarks.two_hosts`."""
+
+    shapes: str = option("small,baby,gpt2", "models: the names of benchmarks/shapes.py, with commas")
+    updates: int = option(3, "updates to measure for each row; the median counts", low=1)
+    rate: str = option("1gbit", "rate of the link, as tc writes it")
+
+
+class TwoHosts:
+    """Inside the block, there are two hosts with a link between them."""
+
+    def __init__(self, rate: str = "1gbit") -> None:
+        self.rate = rate
+
+    def __enter__(self) -> TwoHosts:
+        if not shutil.which("ip"):
+            raise UserError("two hosts are simulated with `ip netns`, which needs Linux, iproute2 and root")
+        self.folder = tempfile.TemporaryDirectory()
+        self.agent = Path(self.folder.name) / "agent"
+        self.agent.write_text(AGENT, encoding="ascii", newline="\n")
+        self.agent.chmod(0o755)
+        for host in HOSTS:
+            ip("netns", "add", host)
+        first, second = HOSTS
+        ip("link", "add", "veth", "netns", first, "type", "veth", "peer", "name", "veth", "netns", second)
+        shaping = ["root", "tbf", "rate", self.rate, "burst", "64k", "latency", "50ms"]
+        for host, address in HOSTS.items():
+            ip("-n", host, "addr", "add", f"{address}/24", "dev", "veth")
+            ip("-n", host, "link", "set", "lo", "up")
+            ip("-n", host, "link", "set", "veth", "up")
+            ip("netns", "exec", host, "tc", "qdisc", "add", "dev", "veth", *shaping)
+        time.sleep(3)  # until IPv6 has checked its addresses: before that, MPICH may choose the loopback device
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for host in HOSTS:
+            subprocess.run(["ip", "netns", "del", host], check=False)
+        self.folder.cleanup()
+
+    def cut(self) -> None:
+        """Cut the link: from now on nothing arrives, and nobody is told."""
+        ip("-n", next(iter(HOSTS)), "link", "set", "veth", "down")
+
+    def start(self, *words: str, **settings: Any) -> subprocess.Popen:
+        """Start one rank of `python WORDS` on each host."""
+        run = [sys.executable, *words]
+        mpirun = [str(Path(sys.prefix, "bin", "mpirun")), "-launcher", "ssh", "-launcher-exec", str(self.agent)]
+        where = ["-hosts", ",".join(f"{address}:1" for address in HOSTS.values()), "-n", "2"]
+        network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "OPENBLAS_NUM_THREADS": "1"}
+        paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+        command = [str(self.agent), next(iter(HOSTS.values())), *mpirun, *where, *run]
+        return subprocess.Popen(command, env=os.environ | network | paths, **settings)
+
+
+def ip(*words: str) -> None:
+    """Run the command `ip`. Raises: UserError if it fails."""
+    done = subprocess.run(["ip", *words], capture_output=True, encoding="utf-8", check=False)
+    if done.returncode:
+        raise UserError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+# --- in the ranks -------------------------------------------------------------------------------------------------
+
+
+class FullWork(MadeUpTask):
+    """Whole batches for every rank, several of them for an update."""
+
+    steps = 1
+
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
+        for number in range(self.steps):
+            first, second = self.arrays[(step + number + rank) % BATCHES]
+            yield (Tensor(first), Tensor(second)), 1 / (self.steps * size)
+
+
+def measure(options: TrainOptions, task: FullWork, model: Module, optimizer: Optimizer, comm: Ranks) -> dict[str, Any]:
+    """What both ranks do: measure computing alone, the link, and updates in all cases; times in seconds."""
+    found: dict[str, Any] = {"numbers": optimizer.values.data.size}
+    own, optimizer.part = optimizer.part, None
+    alone = []
+    for step in range(3):
+        began = time.perf_counter()
+        for batch, share in task.batches(step, comm.rank, comm.size):
+            (model.loss(batch) * share).backward()
+        computed = time.perf_counter()
+        optimizer.step()
+        alone.append((computed - began, time.perf_counter() - computed))
+        optimizer.zero_grad()
+    found["micro-step"], found["update"] = map(min, zip(*alone[1:], strict=True))
+    optimizer.part = own
+    sent = np.zeros(1 << 23, np.uint8)
+    took = []
+    for _ in range(4):
+        comm.gather(None)
+        began = time.perf_counter()
+        comm.world.Alltoall(sent, np.empty_like(sent))
+        took.append(time.perf_counter() - began)
+    found["bytes per second"] = sent.size / 2 / min(took)
+    for exchange, steps in CASES:
+        comm.is_short, task.steps = exchange == "bfloat16", steps
+        comm.copy_weights(optimizer)
+        took = []
+        for _ in range(options.patience):
+            began = time.perf_counter()
+            train(replace(options, max_iters=optimizer.steps + 1), task, model, optimizer, comm)
+            took.append(time.perf_counter() - began)
+        found[exchange, steps] = float(np.median(took))
+    return found
+
+
+def rank(argv: list[str]) -> int:
+    """The main function of rank 0."""
+    tune_memory()
+    shape: Shape = SHAPES[argv[0]]
+    options = replace(shape.options, workers=2, profile=True, decay_lr=False, patience=int(argv[1]))
+    model, task = make_model(shape), FullWork(shape)
+    optimizer = options.make_optimizer(model)
+    with start_processes(measure, options, task, model, optimizer) as comm:
+        found = measure(options, task, model, optimizer, comm)
+    numbers, rate = found["numbers"], found["bytes per second"]
+    say(
+        f"{argv[0]}: {numbers:,} parameters, a micro-step {found['micro-step'] * 1e3:.1f} ms, an update "
+        f"{found['update'] * 1e3:.1f} ms, the link {rate * 8 / 1e9:.2f} Gbit/s each way"
+    )
+    for exchange, steps in CASES:
+        computing, update = steps * found["micro-step"], found["update"]
+        bytes_each = {"same": 4, "bfloat16": 2}[exchange]
+        predicted = computing + update / 2 + 2 * (numbers / 2) * bytes_each / rate
+        alone, took = computing + update, found[exchange, steps]
+        print(
+            f"| {argv[0]} | {8 * bytes_each} bits | {steps} | {alone * 1e3:,.0f} | {took * 1e3:,.0f} | "
+            f"{alone / took:.0%} | {alone / predicted:.0%} |",
+            flush=True,
+        )
+    return 0
+
+
+def main(argv: list[str]) -> int:
+    """Measure, and print the table."""
+    parsed = parse_command_line(
+        TwoHostsOptions, argv, prog="python -m benchmarks.two_hosts", description=__doc__.split("\n")[0]
+    )
+    options = build(TwoHostsOptions, ("command line", parsed.values))
+    print(f"{cpu_model()}, load {load()}, link {options.rate}\n")
+    print("| model | exchange | micro-steps | alone, ms | two ranks, ms | efficiency | predicted |")
+    print("|---|---|---|---|---|---|---|", flush=True)
+    with TwoHosts(options.rate) as hosts:
+        for name in options.shapes.split(","):
+            if hosts.start("-m", "benchmarks.two_hosts", name, str(options.updates)).wait():
+                raise UserError(f"{name}: the ranks have failed")
+    return 0
+
+
+if __name__ == "__main__":
+    run_command("python -m benchmarks.two_hosts", on_all_ranks(rank) if launched()[1] > 1 else main)

@@ -1,0 +1,211 @@
+"""Trials of failures of a run that mpirun started, each at a random moment.
+
+    python -m tests.reliability.mpi_trials          20 of each kind, about 20 minutes; needs root to cut a link
+    python -m tests.reliability.mpi_trials 3 kill
+
+Each trial starts a training, waits until a checkpoint exists, lets something go wrong, and asserts how it ends: in
+time, with the expected exit status, with one sentence, without a process that is left behind, and with whole
+checkpoints. Every second one is resumed, and must then have the bytes of a run that nothing has disturbed.
+
+With the environment variable FAIL="rank place number how", this file is also the program that fails.
+"""
+
+import contextlib
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import train
+from benchmarks.two_hosts import TwoHosts
+from tests.tiny_runs import arguments, made_up_text, same
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.mpirun import on_all_ranks
+from tinygrad_lite.training.run_folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
+KINDS = {  # the exit status of mpirun
+    "kill": 9,
+    "exception": 1,
+    "exception under -m mpi4py": 1,
+    "sys.exit": 1,
+    "Ctrl-C": 130,
+    "SIGTERM": 143,
+}
+IN_TIME, CUT_IN_TIME = 10.0, 60.0  # seconds from the failure to the end
+STEPS = 400
+RUN = arguments(max_iters=STEPS, eval_interval=20, dropout=0.1, keep=2, out_dir=None)
+MPIRUN = str(Path(sys.prefix, "bin", "mpirun"))
+
+
+def fail_as_asked() -> None:
+    """In the rank that FAIL names, let an error occur at the n-th call of a function."""
+    rank, place, number, how = os.environ["FAIL"].split()
+    if os.environ["PMI_RANK"] != rank:
+        return
+    places = {"update": (Optimizer, "step"), "batch": (Optimizer, "zero_grad"), "evaluation": (train, "evaluate")}
+    owner, name = places[place]
+    function, calls = getattr(owner, name), 0
+
+    def failing(*args, **kwargs):
+        nonlocal calls
+        calls += 1
+        if calls == int(number):
+            Path(os.environ["FAILED"]).write_text(str(time.time()))
+            if how == "exit":
+                sys.exit(3)
+            raise KeyError("made up")
+        return function(*args, **kwargs)
+
+    setattr(owner, name, failing)
+
+
+def processes(mark: str) -> dict[str, int]:
+    """The processes with this environment variable, by their rank; mpirun and its helpers have other names."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+        except OSError:
+            continue
+        if f"TRIAL={mark}" in variables:
+            rank = next((v.removeprefix("PMI_RANK=") for v in variables if v.startswith("PMI_RANK=")), "")
+            found[rank or f"helper {pid}"] = int(pid)
+    return found
+
+
+def end_all(folder: Path) -> None:
+    """Kill what is left of a trial that has failed."""
+    for pid in processes(str(folder)).values():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def wait_until(condition, seconds: float) -> float:
+    """Wait for a condition; returns how long that took."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < seconds, "waited in vain"
+        time.sleep(0.02)
+    return time.monotonic() - began
+
+
+def start(folder: Path, words: list[str], ranks: int = 2, runner: tuple[str, ...] = (), **settings) -> subprocess.Popen:
+    """Start this file under mpirun."""
+    program = [sys.executable, *runner, str(Path(__file__).resolve()), *words, f"--out_dir={folder}"]
+    environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "TRIAL": str(folder), "PYTHONPATH": str(ROOT)} | settings
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    return subprocess.Popen([MPIRUN, "-n", str(ranks), *program], env=environment, cwd=folder.parent, **pipes)
+
+
+def trial(kind: str, rng: random.Random, folder: Path, whole: RunFolder | None = None) -> float:
+    """Let a run fail; returns the seconds from the failure to the end.
+
+    Args:
+        whole: a run to the end that nothing has disturbed; with it, the failed one is resumed and compared.
+    """
+    failed, run = folder.with_suffix(".failed"), RunFolder(folder)
+    place, how = rng.choice(["update", "batch", "evaluation"]), "exit" if kind == "sys.exit" else "raise"
+    number = rng.randrange(2, 12) if place == "evaluation" else rng.randrange(25, STEPS // 2)
+    settings = {"FAIL": f"1 {place} {number} {how}", "FAILED": str(failed)} if KINDS[kind] == 1 else {}
+    process = start(folder, RUN, runner=("-m", "mpi4py") if "mpi4py" in kind else (), **settings)
+    try:
+        wait_until(run.last.exists, 120)
+        if settings:
+            wait_until(failed.exists, 240)
+        else:
+            time.sleep(rng.uniform(0, 1.5))
+            signals = {"kill": signal.SIGKILL, "Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}
+            victim = processes(str(folder))[rng.choice("01")] if kind == "kill" else process.pid
+            os.kill(victim, signals[kind])
+        began = time.monotonic()
+        said, _ = process.communicate(timeout=IN_TIME)
+        took = time.monotonic() - began
+        wait_until(lambda: not processes(str(folder)), IN_TIME - took)
+    finally:
+        end_all(folder)
+    assert process.returncode == KINDS[kind], (process.returncode, said)
+    assert "Traceback" not in said, said
+    sentences = {
+        "kill": r"EXIT CODE: 9",
+        "Ctrl-C": r"stopped by SIGINT after \d+ steps",
+        "SIGTERM": r"stopped by SIGTERM after \d+ steps",
+        "sys.exit": r"train.py: rank 1 has failed: SystemExit: 3 \(mpi_trials.py, line \d+, on .*--resume continues",
+    }
+    pattern = sentences.get(kind, r"train.py: rank 1 has failed: KeyError: 'made up' \(mpi_trials.py, line \d+, on ")
+    assert len(re.findall(pattern, said)) == 1, said
+    check(run, whole)
+    return took
+
+
+def check(run: RunFolder, whole: RunFolder | None) -> None:
+    """Assert that the checkpoints are whole; and after a resumption, that nothing shows what has happened."""
+    for path in run.path.glob("*.safetensors"):
+        load_checkpoint(path)
+    if whole:
+        process = start(run.path, ["--resume"])
+        said = process.communicate(timeout=300)[0]
+        assert process.returncode == 0, said
+        same(run, whole)
+
+
+def cut_link(rng: random.Random, folder: Path) -> float:
+    """Cut the link between two simulated hosts; returns the seconds until all is over on both."""
+    with TwoHosts() as hosts:
+        words = [str(Path(__file__).resolve()), *RUN, "--max_iters=100000", f"--out_dir={folder}"]
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True, "cwd": folder.parent}
+        os.environ["TRIAL"] = str(folder)
+        process = hosts.start(*words, **pipes)
+        try:
+            wait_until(RunFolder(folder).last.exists, 120)
+            time.sleep(rng.uniform(0, 1.5))
+            hosts.cut()
+            began = time.monotonic()
+            said, _ = process.communicate(timeout=CUT_IN_TIME)
+            wait_until(lambda: not {"0", "1"} & processes(str(folder)).keys(), CUT_IN_TIME)
+            took = time.monotonic() - began
+        finally:
+            del os.environ["TRIAL"]
+            end_all(folder)
+    assert process.returncode != 0, said
+    assert len(re.findall(r"stopped: rank 0 has not heard from rank 1 on hostB for \d+ s", said)) == 1, said
+    check(RunFolder(folder), None)
+    return took
+
+
+def main(argv: list[str]) -> int:
+    """All trials; prints a line for each kind."""
+    number, kinds = int(argv[0]) if argv else 20, argv[1:] or [*KINDS, "cut link"]
+    with tempfile.TemporaryDirectory() as place:
+        (Path(place) / "text.txt").write_text(made_up_text(), encoding="utf-8")
+        whole = RunFolder(Path(place) / "whole")
+        process = start(whole.path, RUN)
+        assert process.wait() == 0, process.stdout.read()
+        for kind in kinds:
+            rng, times = random.Random(kind), []
+            for count in range(number):
+                folder = Path(place) / f"{kind.replace(' ', '-')}-{count}"
+                if kind == "cut link":
+                    times.append(cut_link(rng, folder))
+                else:
+                    times.append(trial(kind, rng, folder, whole if count % 2 else None))
+                shutil.rmtree(folder)
+            print(f"{kind}: {number} trials, all ended as they must, at most {max(times):.1f} s later", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    if "PMI_RANK" not in os.environ:
+        sys.exit(main(sys.argv[1:]))
+    from tinygrad_lite.cli.console import run_command
+
+    if "FAIL" in os.environ:
+        fail_as_asked()
+    run_command("train.py", on_all_ranks(train.main))

@@ -1,0 +1,289 @@
+"""Ranks that mpirun starts compute what worker processes do, and all end when one fails.
+
+Most tests start mpirun, so they need the extra `mpi`; .ci/run installs it.
+"""
+
+import importlib.util
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpt.config import GPTOptions
+from tests.reliability import mpi_trials
+from tests.tiny_runs import ROOT, arguments, losses, run_training, same
+from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.cli.options import build
+from tinygrad_lite.training import mpi, mpirun
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.run_folder import RunFolder
+from tinygrad_lite.training.setup import number_of_workers
+
+pytestmark = pytest.mark.usefixtures("workplace")
+MPIRUN = Path(sys.prefix, "bin", "mpirun")
+STARTS = pytest.mark.skipif(
+    not (importlib.util.find_spec("mpi4py") and MPIRUN.exists()), reason="needs the extra mpi: mpi4py and mpich"
+)
+PAIRS = ["reverse", "--toy_size=60", "--batch_tokens=300", "--n_embd=16", "--max_iters=6", "--eval_interval=3"]
+
+
+def start(ranks, *words, **settings):
+    """Run train.py under mpirun: its exit status, and all that it wrote."""
+    settings = {"PYTHONPATH": str(ROOT), "OPENBLAS_NUM_THREADS": "1"} | settings
+    done = subprocess.run(
+        [MPIRUN, "-n", str(ranks), sys.executable, ROOT / "train.py", *words],
+        env=os.environ | settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, done.stdout
+
+
+def run_ranks(ranks, *words, **settings):
+    """Train to the end, and return the run's folder."""
+    folder = f"ranks-{len(list(Path().glob('ranks-*')))}"
+    status, said = start(ranks, *words, f"--out_dir={folder}", **settings)
+    assert status == 0, said
+    return RunFolder(folder)
+
+
+def differences(one, two):
+    """The largest difference of a weight, and of a validation loss, between two runs."""
+    weights = [load_checkpoint(run.last).weights for run in (one, two)]
+    nats = [losses(run, "val_loss") for run in (one, two)]
+    assert nats[0].keys() == nats[1].keys()
+    return (
+        max(float(abs(weights[0][name] - weights[1][name]).max()) for name in weights[0]),
+        max(abs(nats[0][step] - nats[1][step]) for step in nats[0]),
+    )
+
+
+# --- the same numbers ---------------------------------------------------------------------------------------------
+
+
+@STARTS
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"dropout": 0.2, "gradient_accumulation_steps": 2, "keep": 2, "average": 2, "sample_tokens": 5},
+        {"optimizer": "muon", "grad_clip": 0.01, "patience": 1, "learning_rate": 0.5},
+    ],
+)
+def test_two_ranks_give_the_bytes_of_two_workers(settings):
+    ranks = run_ranks(2, *arguments(**settings, out_dir=None))
+    whole = run_training(**settings, workers=2)
+    same(ranks, whole)
+    assert ranks.average.exists() == whole.average.exists()
+    if whole.average.exists():
+        assert ranks.average.read_bytes() == whole.average.read_bytes()
+
+
+@STARTS
+def test_two_ranks_translate_like_two_workers():
+    ranks = run_ranks(2, *PAIRS)
+    words = [*PAIRS, "--workers=2", "--out_dir=workers"]
+    assert subprocess.run([sys.executable, ROOT / "train.py", *words], capture_output=True).returncode == 0
+    same(ranks, RunFolder("workers"))
+
+
+@STARTS
+def test_four_ranks_give_the_same_bytes_again_and_learn_what_one_process_does():
+    """In another number of processes, only rounding differs."""
+    settings = {"max_iters": 200, "eval_interval": 50, "learning_rate": 1e-3, "out_dir": None}
+    one, two = (run_ranks(4, *arguments(**settings)) for _ in range(2))
+    same(one, two)
+    single = run_training(**settings | {"out_dir": "run"})
+    assert losses(single, "val_loss")[0] - losses(single, "val_loss")[200] > 0.3
+    assert differences(one, single)[1] < 1e-4
+
+
+@STARTS
+def test_sixteen_bits_change_the_loss_by_less_than_one_percent_and_resume_bit_for_bit():
+    settings = {"max_iters": 60, "eval_interval": 20, "exchange": "bfloat16", "dropout": 0.1, "out_dir": None}
+    short = run_ranks(2, *arguments(**settings))
+    whole = run_training(**settings | {"workers": 2, "out_dir": "run"})
+    weights, nats = differences(short, whole)
+    assert weights > 0
+    assert nats < 0.01 * losses(whole, "val_loss")[60]
+    part = run_ranks(2, *arguments(**settings | {"max_iters": 40, "lr_decay_iters": 60}))
+    assert start(2, "--resume", "--max_iters=60", f"--out_dir={part.path}")[0] == 0
+    ends = [load_checkpoint(run.last) for run in (part, run_ranks(2, *arguments(**settings | {"lr_decay_iters": 60})))]
+    for name, array in ends[0].weights.items():
+        np.testing.assert_array_equal(array, ends[1].weights[name])
+
+
+@STARTS
+@pytest.mark.parametrize(("ranks", "tolerance"), [(2, 0), (3, 1e-5)])
+def test_a_run_resumes_with_the_same_and_with_another_number_of_ranks(ranks, tolerance):
+    """Without dropout, whose masks depend on the rank; `tolerance` in nats per token."""
+    settings = {"lr_decay_iters": 30, "out_dir": None}
+    whole = run_ranks(2, *arguments(**settings, max_iters=30))
+    part = run_ranks(2, *arguments(**settings, max_iters=12))
+    assert start(ranks, "--resume", "--max_iters=30", f"--out_dir={part.path}")[0] == 0
+    one, two = (losses(run, "val_loss")[30] for run in (whole, part))
+    assert abs(one - two) <= tolerance
+    if ranks == 2:
+        assert whole.best.read_bytes() == part.best.read_bytes()
+
+
+@STARTS
+def test_profile_and_dry_run_ask_all_ranks():
+    status, said = start(2, *arguments(), "--profile")
+    assert status == 0
+    assert "of one training step in process 0 of 2" in said
+    status, said = start(2, *arguments(), "--dry_run")
+    assert status == 0
+    assert "10 steps of " in said
+
+
+# --- the parts ----------------------------------------------------------------------------------------------------
+
+
+def test_bfloat16_rounds_to_the_nearest_of_eight_bits():
+    x = np.random.default_rng(0).standard_normal(1000).astype(np.float32)
+    rounded = mpi.from_bfloat16(mpi.to_bfloat16(x))
+    np.testing.assert_array_equal(rounded.view(np.uint32) & 0xFFFF, 0)
+    assert (abs(rounded - x) <= abs(x) / 256).all()
+    assert abs((rounded - x).mean()) < 1e-4  # not towards 0, as truncation would
+    special = np.float32([0, -0.0, np.inf, -np.inf])
+    np.testing.assert_array_equal(mpi.from_bfloat16(mpi.to_bfloat16(special)), special)
+
+
+@pytest.mark.parametrize(
+    ("variables", "expected"),
+    [
+        ({}, (0, 1)),
+        ({"PMI_RANK": "2", "PMI_SIZE": "3"}, (2, 3)),
+        ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, (1, 4)),
+        ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
+        ({"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}, (0, 1)),
+    ],
+)
+def test_the_launcher_is_known_by_its_variables(variables, expected, monkeypatch):
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert mpirun.launched() == expected
+
+
+def test_ranks_replace_workers(monkeypatch, capsys):
+    monkeypatch.setattr("tinygrad_lite.training.setup.launched", lambda: (0, 3))
+    assert number_of_workers(build(GPTOptions, ("test", {"workers": 2}))) == 3
+    assert "the 3 processes that mpirun started replace --workers 2" in capsys.readouterr().err
+    with pytest.raises(OptionError, match="mpirun -n 3: each needs a part of the batch; use at most 2"):
+        number_of_workers(build(GPTOptions, ("test", {"batch_size": 2})))
+    with pytest.raises(OptionError, match="mpirun -n 3: one keeps a GPU busy; use at most 1"):
+        number_of_workers(build(GPTOptions, ("test", {"device": "cuda"})))
+
+
+def test_sixteen_bits_of_float64_are_refused_and_without_mpirun_change_nothing(capsys):
+    run_training(exchange="bfloat16", max_iters=1)
+    assert "note: --exchange bfloat16 changes nothing without mpirun" in capsys.readouterr().err
+    with pytest.raises(OptionError, match="--exchange bfloat16 would waste the digits of --dtype float64"):
+        run_training(exchange="bfloat16", dtype="float64")
+
+
+class Line:
+    """Messages between rank 0 and rank 1, of which only some arrive: in these seconds."""
+
+    rank, size = 0, 2
+
+    def __init__(self, seconds):
+        self.seconds, self.now, self.sent = seconds, 0, 0
+
+    def wait(self, seconds):
+        self.now += seconds
+        return False
+
+    def Isend(self, message, rank):
+        self.sent += 1
+        return self
+
+    def Test(self):
+        return True
+
+    def Iprobe(self, rank):
+        return self.now in self.seconds
+
+    def Recv(self, message, rank):
+        self.seconds.remove(self.now)
+
+
+@pytest.mark.parametrize(("heard", "end"), [([], 5), ([1, 3, 7, 11, 12], 17)])
+def test_a_rank_ends_when_it_has_heard_nothing_for_a_while(heard, end, monkeypatch, capsys):
+    """Four seconds of silence are allowed here, five are not, whatever the main thread does meanwhile."""
+    monkeypatch.setenv(mpirun.TIMEOUT, "5")
+    monkeypatch.setattr(mpirun, "end_mpirun", lambda: None)
+    monkeypatch.setattr(mpirun.os, "_exit", sys.exit)
+    line = Line(heard)
+    watchdog = mpirun.Watchdog(line, ["hostA", "hostB"])
+    watchdog.has_ended = line
+    with pytest.raises(SystemExit) as status:
+        watchdog.run()
+    assert (status.value.code, line.now, line.sent) == (1, end, end)
+    said = capsys.readouterr().err
+    assert said.startswith("stopped: rank 0 has not heard from rank 1 on hostB for 5 s, so the connection")
+    assert said.count("\n") == 1
+
+
+# --- ends and errors ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(bool(importlib.util.find_spec("mpi4py")), reason="mpi4py is installed")
+def test_without_mpi4py_rank_0_says_what_to_install(monkeypatch):
+    monkeypatch.setenv("PMI_SIZE", "2")
+    monkeypatch.setenv("PMI_RANK", "0")
+    with pytest.raises(UserError, match=r'need mpi4py and an MPI: run pip install -e "\.\[mpi\]"'):
+        mpirun.on_all_ranks(lambda argv: 0)([])
+    monkeypatch.setenv("PMI_RANK", "1")
+    with pytest.raises(SystemExit) as end:
+        mpirun.on_all_ranks(lambda argv: 0)([])
+    assert end.value.code == 1
+
+
+@STARTS
+def test_an_mpirun_that_python_does_not_know_is_refused():
+    """As when mpirun belongs to another MPI: there are two processes, and each believes to be alone."""
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "PMI_SIZE": "2", "PMI_RANK": "0"}
+    environment |= {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+    done = subprocess.run([sys.executable, ROOT / "train.py"], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("train.py: mpirun started 2 processes, but Python's MPI (MPICH")
+    assert done.stderr.count("\n") == 1
+
+
+@STARTS
+@pytest.mark.parametrize("words", [["--nonsense"], ["--batch_size=2"], ["--text=missing.txt"]])
+def test_a_wrong_command_line_gives_one_sentence(words):
+    status, said = start(3, *arguments(), *words)
+    assert status in (1, 2)
+    assert said.count("train.py: ") == 1
+    assert "Traceback" not in said
+
+
+@STARTS
+def test_a_timeout_that_is_no_number_is_refused_once():
+    status, said = start(2, *arguments(), TINYGRAD_LITE_LINK_TIMEOUT="1.5")
+    assert status == 1
+    name = "TINYGRAD_LITE_LINK_TIMEOUT"
+    assert said == f"train.py: the environment variable {name} is '1.5': use whole seconds, or 0 for no limit\n"
+
+
+@STARTS
+def test_a_loss_that_is_not_finite_is_explained_once():
+    status, said = start(2, *arguments(learning_rate=1e30, grad_clip=0))
+    assert status == 1
+    assert said.count("train.py: step ") == 1
+    assert "Traceback" not in said
+
+
+@STARTS
+@pytest.mark.parametrize("kind", mpi_trials.KINDS)
+def test_all_ranks_end_in_time_whatever_happens_to_one(kind, workplace, report):
+    took = mpi_trials.trial(kind, random.Random(7), workplace / "run")
+    report(f"mpirun, {kind}: ended {took:.1f} s later, checkpoints whole, no process left")

@@ -26,7 +26,8 @@ Cutting a picture into patches and multiplying each by a matrix, as a Vision Tra
 stride is its kernel: then the windows touch without overlapping, the columns of X are the patches, and W is the matrix.
 
 The fused version never has all of X, which is up to k l times as large as x: it copies the windows of a few pictures
-at a time, so that they stay in the processor's cache, and copies them once more in the backward pass.
+at a time (of one, if it is large), and once more in the backward pass, and keeps none. Each picture has a matrix of
+its own, (C k l, H' W'), so that the products are pictures already.
 
 References: LeCun et al. 1989 (the layer); Chellapilla, Puri, Simard 2006 (the matrix X); Krizhevsky et al. 2012
 (groups). Dumoulin, Visin 2016 (arXiv:1603.07285) draw all combinations of stride, dilation and padding.
@@ -147,6 +148,10 @@ class Windows:
         """For each place in a window, row by row: the index of the pixels that lie there, in padded pictures."""
         return [(..., rows, columns) for rows in self.along(0) for columns in self.along(1)]
 
+    def keep_width(self) -> bool:
+        """Whether there are as many windows in a row as pixels."""
+        return self.stride == (1, 1) and 2 * self.padding[1] == self.dilation[1] * (self.kernel[1] - 1)
+
     def of(self, x: Tensor, outside: float = 0.0) -> Tensor:
         """The windows of these pictures: (B, C, H, W) -> (B, C, k l, H', W')."""
         p, q = self.padding
@@ -184,62 +189,84 @@ def conv2d_fused(
     mixed = any(p is not None and p.dtype != x.dtype for p in (weight, bias))
     if mixed or x.dtype not in (np.float32, np.float64) or x.numel() == 0 or weight.numel() == 0:
         return conv2d_composed(x, weight, bias, groups=groups, stride=stride, dilation=dilation, padding=padding)
-    pictures, w_shape, x_needs = x.data, weight.shape, x.requires_grad
-    outputs, inputs = w_shape[0], math.prod(w_shape[1:])
+    pictures, w_shape, x_needs, w_needs = x.data, weight.shape, x.requires_grad, weight.requires_grad
+    batch, outputs, inputs, count = len(pictures), len(weight), math.prod(w_shape[1:]), math.prod(windows.size)
     filters = weight.data.reshape(groups, outputs // groups, inputs)
-    few = max(1, COLUMNS // (groups * inputs * math.prod(windows.size)))
-    blocks = [slice(start, start + few) for start in range(0, len(pictures), few)]
-    y = np.empty((len(pictures), outputs, *windows.size), x.dtype)
+    few = max(1, COLUMNS // (groups * inputs * count))
+    blocks = [slice(start, start + few) for start in range(0, batch, few)]
+    y = np.empty((batch, groups, outputs // groups, count), x.dtype)
     for block in blocks:
-        product = filters @ to_columns(pictures[block], windows).reshape(groups, inputs, -1)
-        y[block] = product.reshape(outputs, -1, *windows.size).swapaxes(0, 1)
-    if bias is not None:
-        y += bias.data[:, None, None]
+        columns = to_columns(pictures[block], windows)
+        np.matmul(filters, columns.reshape(-1, groups, inputs, count), out=y[block])
+        if bias is not None:
+            y[block] += bias.data.reshape(groups, outputs // groups, 1)
+    y_shape = y.shape
 
     def backward(dy):
         dx = np.empty_like(pictures) if x_needs else None
-        dw, db = np.zeros_like(filters.swapaxes(1, 2)), np.zeros(outputs, dy.dtype)
+        dw = np.zeros((groups, inputs, outputs // groups), filters.dtype)  # transposed: see below
+        dy = np.ascontiguousarray(dy).reshape(y_shape)
         for block in blocks:
-            dproduct = np.ascontiguousarray(dy[block].swapaxes(0, 1)).reshape(groups, outputs // groups, -1)
             columns = to_columns(pictures[block], windows)
-            matrix = columns.reshape(groups, inputs, -1)
-            dw += matrix @ dproduct.swapaxes(1, 2)  # transposed: X dY^T takes a fifth less time than dY X^T
-            db += sum_over(dproduct.reshape(outputs, -1), (1,))
+            matrix = columns.reshape(-1, groups, inputs, count)
+            if w_needs:
+                dw += (matrix @ dy[block].swapaxes(2, 3)).sum(0)  # X dY^T takes a fifth less time than dY X^T
             if x_needs:
-                np.matmul(filters.swapaxes(1, 2), dproduct, out=matrix)  # dX in the memory of X
+                np.matmul(filters.swapaxes(1, 2), dy[block], out=matrix)  # dX in the memory of X
                 dx[block] = from_columns(columns, windows, pictures.shape[2:])
-        dw = np.ascontiguousarray(dw.swapaxes(1, 2)).reshape(w_shape)
-        return (dx, dw) if bias is None else (dx, dw, db)
+        dw = np.ascontiguousarray(dw.swapaxes(1, 2)).reshape(w_shape) if w_needs else None
+        return (dx, dw) if bias is None else (dx, dw, sum_over(sum_over(dy, (3,)), (0,)).reshape(outputs))
 
+    y = y.reshape(batch, outputs, *windows.size)
     return node(y, (x, weight) if bias is None else (x, weight, bias), backward, "conv2d")
 
 
 def to_columns(pictures: Array, windows: Windows) -> Array:
-    """The windows of a few pictures: (n, C, H, W) -> (C, k l, n, H', W')."""
-    places, pixels = windows.places(), padded(pictures, windows.padding).swapaxes(0, 1)
-    columns = np.empty((pictures.shape[1], len(places), len(pictures), *windows.size), pictures.dtype)
+    """The windows of a few pictures: (n, C, H, W) -> (n, C, k l, H', W')."""
+    memory, inside, places = room(windows, pictures.shape, pictures.dtype)
+    inside[...] = pictures
+    columns = np.empty((*pictures.shape[:2], len(places), *windows.size), pictures.dtype)
     for number, place in enumerate(places):
-        columns[:, number] = pixels[place]
+        pixels = memory[place]
+        columns[:, :, number].reshape(pixels.shape)[...] = pixels  # reshape gives a view
+    clear_margins(columns, windows)
     return columns
 
 
 def from_columns(columns: Array, windows: Windows, size: Pair) -> Array:
     """The way back: each number is added where `to_columns` copied it from. Returns (n, C, H, W), a view."""
-    (p, q), (h, w), (channels, _, n, *_) = windows.padding, size, columns.shape
-    pixels = np.zeros((channels, n, h + 2 * p, w + 2 * q), columns.dtype)
-    for number, place in enumerate(windows.places()):
-        pixels[place] += columns[:, number]
-    return pixels[..., p : p + h, q : q + w].swapaxes(0, 1)
+    memory, inside, places = room(windows, (*columns.shape[:2], *size), columns.dtype)
+    clear_margins(columns, windows)
+    for number, place in enumerate(places):
+        pixels = memory[place]
+        pixels += columns[:, :, number].reshape(pixels.shape)
+    return inside
 
 
-def padded(pictures: Array, padding: Pair, outside: float = 0.0) -> Array:
-    """The pictures with a margin."""
-    (p, q), (*before, h, w) = padding, pictures.shape
-    if p == q == 0:
-        return pictures
-    pixels = np.full((*before, h + 2 * p, w + 2 * q), outside, pictures.dtype)
-    pixels[..., p : p + h, q : q + w] = pictures
-    return pixels
+def room(windows: Windows, shape: tuple[int, ...], dtype: np.dtype) -> tuple[Array, Array, list[tuple]]:
+    """Memory of zeros for padded pictures, the pictures in it (n, C, H, W), and where the places of windows are in it.
+
+    Where y is as wide as x, as with 3 x 3 pixels and padding 1, a picture is kept as one long row without margins at
+    its left and right. The pixels at a place of all windows are then one piece of this row, and NumPy copies one long
+    piece several times as fast as H' short ones. What a window should have from a margin, it has from the row above
+    or below, until `clear_margins` sets it to 0.
+    """
+    (n, channels, h, w), (p, q), (down, across) = shape, windows.padding, windows.size
+    if not windows.keep_width():
+        memory = np.zeros((n, channels, h + 2 * p, w + 2 * q), dtype)
+        return memory, memory[..., p : p + h, q : q + w], windows.places()
+    memory = np.zeros((n, channels, q + (h + 2 * p) * w + q), dtype)
+    inside = memory[..., q + p * w : q + (p + h) * w].reshape(shape)
+    starts = [rows.start * w + columns.start for _, rows, columns in windows.places()]
+    return memory, inside, [(..., slice(start, start + down * across)) for start in starts]
+
+
+def clear_margins(columns: Array, windows: Windows) -> None:
+    """Set to 0 what lies in the margins left and right of the pictures, if `room` left them out."""
+    if windows.keep_width():
+        for number, (_, _, columns_of_pixels) in enumerate(windows.places()):
+            left = windows.padding[1] - columns_of_pixels.start  # how many lie in the left margin; negative: the right
+            columns[..., number, :, slice(left) if left >= 0 else slice(left, None)] = 0
 
 
 conv2d = ReferenceAndFused(conv2d_composed, cpu=conv2d_fused)

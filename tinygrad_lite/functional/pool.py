@@ -30,8 +30,8 @@ import math
 
 import numpy as np
 
-from tinygrad_lite.device import is_float
-from tinygrad_lite.functional.conv import Pair, Windows, padded
+from tinygrad_lite.device import Array, is_float
+from tinygrad_lite.functional.conv import Pair, Windows
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
@@ -120,18 +120,30 @@ def max_pool2d_fused(
     shape, y = pixels.shape, pixels[places[0]].copy()
     winner = np.zeros(y.shape, np.min_scalar_type(len(places) - 1))
     for number, place in enumerate(places[1:], start=1):
-        wins = ~(pixels[place] <= y)  # larger, or one of the two is NaN
-        wins &= y == y  # a NaN is never beaten
-        np.copyto(winner, number, where=wins, casting="unsafe")
-        np.maximum(y, pixels[place], out=y)
+        pixel = pixels[place].copy()  # used twice, and reading every second number is slow
+        wins = ~(pixel <= y)  # larger, or one of the two is NaN
+        wins &= y == y  # a NaN stays the winner
+        np.maximum(winner, wins * winner.dtype.type(number), out=winner)
+        np.maximum(y, pixel, out=y)
 
     def backward(dy):
         dpixels = np.zeros(shape, dy.dtype)
+        bits = dy.view(f"i{dy.itemsize}")  # times 1 they stay, times 0 they are those of 0.0, even if dy is infinite
         for number, place in enumerate(places):
-            dpixels[place] += np.where(winner == number, dy, 0)
+            dpixels[place] += (bits * (winner == number)).view(dy.dtype)
         return (np.ascontiguousarray(dpixels[..., p : p + h, q : q + w]),)
 
     return node(y, (x,), backward, "max_pool2d", linear=True)
+
+
+def padded(pictures: Array, padding: Pair, outside: float = 0.0) -> Array:
+    """The pictures with a margin."""
+    (p, q), (*before, h, w) = padding, pictures.shape
+    if p == q == 0:
+        return pictures
+    pixels = np.full((*before, h + 2 * p, w + 2 * q), outside, pictures.dtype)
+    pixels[..., p : p + h, q : q + w] = pictures
+    return pixels
 
 
 avg_pool2d = ReferenceAndFused(avg_pool2d_composed, cpu=avg_pool2d_fused)

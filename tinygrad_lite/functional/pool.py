@@ -33,6 +33,7 @@ import numpy as np
 from tinygrad_lite.device import Array, is_float
 from tinygrad_lite.functional.conv import Pair, Windows
 from tinygrad_lite.functional.registry import ReferenceAndFused
+from tinygrad_lite.ops.common import zero_unless
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -128,9 +129,8 @@ def max_pool2d_fused(
 
     def backward(dy):
         dpixels = np.zeros(shape, dy.dtype)
-        bits = dy.view(f"i{dy.itemsize}")  # times 1 they stay, times 0 they are those of 0.0, even if dy is infinite
         for number, place in enumerate(places):
-            dpixels[place] += (bits * (winner == number)).view(dy.dtype)
+            dpixels[place] += zero_unless(winner == number, dy)
         return (np.ascontiguousarray(dpixels[..., p : p + h, q : q + w]),)
 
     return node(y, (x,), backward, "max_pool2d", linear=True)

@@ -9,7 +9,7 @@ import numbers
 import numpy as np
 
 from tinygrad_lite.device import Array, device_of, get_device, is_float, xp_of
-from tinygrad_lite.ops.common import as_float, choose, silent
+from tinygrad_lite.ops.common import as_float, silent, zero_unless
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -141,7 +141,7 @@ def relu(x: Tensor) -> Tensor:
     a, xp = x.data, x.xp
 
     def backward(dy):
-        return (choose(a <= 0, 0, dy, dy),)  # not dy times 0, which is NaN for an infinite dy
+        return (zero_unless(~(a <= 0), dy),)  # not dy times 0, which is NaN for an infinite dy
 
     return node(xp.maximum(a, 0).astype(a.dtype, copy=False), (x,), backward, "relu")
 
@@ -179,7 +179,7 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
     high = math.inf if high is None else high
 
     def backward(dy):
-        return (choose((a >= low) & (a <= high), dy, 0, dy),)
+        return (zero_unless((a >= low) & (a <= high), dy),)
 
     return node(xp.clip(a, low, high), (x,), backward, "clip")
 

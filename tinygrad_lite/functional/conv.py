@@ -20,7 +20,7 @@ X holds copies of x: a pixel lies in up to k l windows. By the chain rule its gr
 
     dx[b,c,m,n] = sum of dX over all (i, j, u, v) with s u + d i - p = m and s v + d j - p = n
 
-so the way back adds each number of dX at the place from which the way there copied it.
+In words: each number of dX is added at the place from which its number in X was copied.
 
 Cutting a picture into patches and multiplying each by a matrix, as a Vision Transformer does, is a convolution whose
 stride is its kernel: then the windows touch without overlapping, the columns of X are the patches, and W is the matrix.
@@ -234,7 +234,7 @@ def to_columns(pictures: Array, windows: Windows) -> Array:
 
 
 def from_columns(columns: Array, windows: Windows, size: Pair) -> Array:
-    """The way back: each number is added where `to_columns` copied it from. Returns (n, C, H, W), a view."""
+    """Add each number at the place from which `to_columns` copied it. Returns (n, C, H, W), a view."""
     memory, inside, places = room(windows, (*columns.shape[:2], *size), columns.dtype)
     clear_margins(columns, windows)
     for number, place in enumerate(places):

@@ -6,8 +6,8 @@
     x: (B, C, H, W)    s: stride, by default the kernel, so that windows touch    p: padding
     y: (B, C, H', W') with H' = floor((H + 2 p - k) / s) + 1, so pixels at the end that fill no window are left out
 
-Every channel is pooled by itself, and nothing is learned. Outside the picture x counts as 0 for the mean, which always
-divides by k l, and as -inf for the maximum, which so is always a pixel. The mean over whole pictures needs no
+Every channel is pooled by itself, and nothing is learned. Outside the picture, x is 0 for the mean, which divides by
+k l everywhere, and -inf for the maximum, so that a pixel of the picture wins. The mean over whole pictures needs no
 operation of its own: it is x.mean((2, 3)).
 
 Gradients, with dy = dL/dy. Each pixel's is the sum over all windows that it lies in:
@@ -19,8 +19,8 @@ If several pixels of a window are the largest, the first in reading order (row b
 NaN counts as larger than any number.
 
 A mean of k x l pixels is the mean of k means of l pixels: the fused version adds k rows, then l columns, and so reads
-k + l pixels for each result instead of k l. For the maximum it has to know which pixel won, a number below k l, and
-keeps only this, in one byte for each result (two if k l > 256); neither x nor y.
+k + l numbers for each result instead of k l. For the gradient of the maximum it needs to know which pixel won, a
+number below k l; it keeps only that, one byte for each result (two if k l > 256), and neither x nor y.
 
 References: torch.nn.functional.avg_pool2d and max_pool2d; LeCun et al. 1998, section II.B (means, with a learned
 factor).

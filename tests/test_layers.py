@@ -126,7 +126,7 @@ def test_the_library_imports_only_known_packages():
     """Four packages are always installed; CuPy, tokenizers, matplotlib and others may be; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
     known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
-    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2"}
+    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(tree(module))} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"
@@ -141,7 +141,11 @@ def test_cupy_is_imported_only_in_the_folder_for_gpus():
 
 @pytest.mark.parametrize(
     ("library", "module"),
-    [("tokenizers", "tinygrad_lite.tokenizers.huggingface"), ("matplotlib", "tinygrad_lite.viz.figure")],
+    [
+        ("tokenizers", "tinygrad_lite.tokenizers.huggingface"),
+        ("matplotlib", "tinygrad_lite.viz.figure"),
+        ("PIL", "tinygrad_lite.corpora.pictures"),
+    ],
 )
 def test_an_extra_is_imported_in_one_file_and_only_when_it_is_needed(library, module):
     assert {m for m in FILES for target, _ in imports(tree(m)) if target.split(".")[0] == library} == {module}

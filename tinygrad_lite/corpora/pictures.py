@@ -218,7 +218,7 @@ def idx_array(data: bytes, where: str) -> np.ndarray:
         shape = struct.unpack(f">{axes}I", raw[4 : 4 + 4 * axes])
         if (zeros, kind) != (0, 8):
             raise ValueError("it does not begin like an array of bytes")
-        return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape)
+        return np.frombuffer(raw, np.uint8, offset=4 + 4 * axes).reshape(shape).copy()  # writable
     except (ValueError, struct.error, zlib.error) as error:
         raise CorpusError(f"{where} is not an IDX file: {error}") from None
 

@@ -32,15 +32,21 @@ if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite"
 import numpy as np
 
 import gpt.explorer.build as explorer
+from encoder import explorer as encoders
+from encoder import looking, reading
+from encoder.bert import Bert
+from encoder.cnn import CNN
+from encoder.picture_task import CNN_SPEC, VIT_SPEC
+from encoder.task import SPEC as bert
+from encoder.vit import ViT
+from gpt import pictures
 from gpt.chat import Chat, ChatFormat, RememberingModel, replies
 from gpt.inside import self_attention
 from gpt.interactive import Conversation, converse
 from gpt.model import GPT
 from gpt.sample_options import HINTS, LENGTH_PENALTY, SampleOptions, check_beam, check_combination
 from gpt.score import score
-from gpt.smollm2 import NAME as SMOLLM2
 from gpt.task import SPEC as gpt
-from gpt.trained import is_pretrained
 from seq2seq import explorer as translation
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
@@ -58,12 +64,14 @@ from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.decoding.stopping import StopText
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
+from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.model_spec import Trained, family_of_weights
 from tinygrad_lite.training.run_folder import newest_checkpoint, tune_memory
 from tinygrad_lite.viz.attention import plot_attention
 
+FAMILIES = (gpt, seq2seq, bert, VIT_SPEC, CNN_SPEC)
 OUT = Path("out")
 EXAMPLES = {
     'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",
@@ -133,6 +141,29 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
             return 0
         speaking.speak(options, given, model, tokenizer, text)
         return 0
+    if isinstance(model, Bert):
+        reading.check_options(options, given, model)
+        text = normalise(read_prompt(options.start))
+        if options.explain:
+            encoders.explain_text(options, trained, model, text)
+            return 0
+        reading.read(options, model, tokenizer, text)
+        return 0
+    if isinstance(model, (ViT, CNN)):
+        looking.check_options(given)
+        if options.explain:
+            encoders.explain_picture(options, trained, model)
+            return 0
+        looking.look(options, trained, model)
+        return 0
+    if options.similar:
+        raise OptionError("--similar compares sentences by an encoder's vectors: name an encoder, such as minilm")
+    if isinstance(tokenizer, PixelTokenizer):
+        pictures.check_options(given)
+        pictures.show_completions(options, trained, model)
+        return 0
+    if "image" in given:
+        raise OptionError("--image is for models of pictures, such as those of vit-digits and igpt-digits")
     if options.score:
         show_score(options, model, tokenizer)
         return 0
@@ -164,17 +195,18 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
 
 
 def load_any(path: Path) -> Trained:
-    """A trained model of any family, from a file or folder."""
-    named = len(path.parts) == 1 and path.suffix != ".safetensors" and path not in (OUT, Path(SMOLLM2))
-    if named and not os.path.exists(path):
+    """A trained model of any family, from a file or folder, or fetched by its name."""
+    is_fetched = any(family.is_fetched(path) for family in FAMILIES)
+    named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
+    if named and not is_fetched and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
-    if is_pretrained(path):
-        return gpt.load(path)
+    if family := family_of_weights(path, FAMILIES):
+        return family.read(path)
     if path.is_dir() or path == OUT:
         path = newest_checkpoint(path)
     family = load_checkpoint(path).family
-    return seq2seq.load(path) if family == seq2seq.name else gpt.load(path)
+    return next((spec for spec in FAMILIES if spec.name == family), gpt).load(path)
 
 
 def read_prompt(start: str) -> str:

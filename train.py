@@ -21,6 +21,8 @@ if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_l
 
 import numpy as np
 
+from encoder.picture_task import CNN_SPEC, VIT_SPEC
+from encoder.task import SPEC as BERT
 from gpt.task import SPEC as GPT
 from seq2seq.task import SPEC as SEQ2SEQ
 from tinygrad_lite.autograd import no_grad
@@ -43,7 +45,13 @@ from tinygrad_lite.training.run_folder import StopRequest, matmul_rate, tune_mem
 from tinygrad_lite.training.setup import RunSetup, read_setup
 from tinygrad_lite.training.workers import start_processes
 
-SPECS = (GPT, SEQ2SEQ)  # the two families of models; training/model_spec.py says what a family consists of
+SPECS = (
+    GPT,
+    SEQ2SEQ,
+    BERT,
+    VIT_SPEC,
+    CNN_SPEC,
+)  # the families of models; training/model_spec.py says what a family consists of
 PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
 
 
@@ -88,8 +96,8 @@ def run(setup: RunSetup) -> int:
         )
         return stop.exit_status
     chosen = folder.average if options.average else folder.best
-    prompt = f' --start "{task.example}"' if task.example else ""
-    say(f"\nGenerate text with:\n  python sample.py {quoted(chosen)}{prompt}")
+    prompt = f' --{task.asked_with} "{task.example}"' if task.example else ""
+    say(f"\nTry it with:\n  python sample.py {quoted(chosen)}{prompt}")
     return 0
 
 

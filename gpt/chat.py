@@ -29,10 +29,10 @@ import numpy as np
 from gpt import chat_template
 from gpt.interactive import Conversation
 from gpt.model import GPT
-from gpt.pretrained import read_json
 from tinygrad_lite.cli.errors import CheckpointError, UserError
 from tinygrad_lite.decoding.state import GenerationState
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.pretrained import read_json
 
 Message = dict[str, str]  # "role" (system, user, assistant) and "content"
 

@@ -9,13 +9,14 @@ from typing import ClassVar
 
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.corpora.pictures import PICTURES, are_cached
 from tinygrad_lite.corpora.texts import CORPORA, from_cache
 from tinygrad_lite.functional.attention import ROW_BLOCK
 from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 from tinygrad_lite.transformer import ACTIVATIONS
 
-TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "hf")
+TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "pixels", "hf")
 
 
 @dataclass(frozen=True)
@@ -121,16 +122,26 @@ class GPTConfig(ModelConfig):
 class GPTOptions(model_options(GPTConfig), TrainOptions):
     """The options of `train.py` for training a GPT."""
 
-    dataset: str = option("goethe", "text to learn from, by name: " + ", ".join(CORPORA), group="data")
+    dataset: str = option(
+        "goethe",
+        "text to learn from, by name: " + ", ".join(CORPORA) + "; or pictures: " + ", ".join(PICTURES),
+        group="data",
+    )
     text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
     tokenizer: str = option(
         "char",
-        "what a token is (bpe-w: with an end-of-word mark; hf: only what pretrained weights bring along)",
+        "what a token is (bpe-w: with an end-of-word mark; pixels: shades of pictures; hf: only what pretrained "
+        "weights bring along)",
         choices=TOKENIZERS,
         group="data",
     )
     vocab_size: int = option(
-        1024, "size of a learned vocabulary: bpe, bpe-w, word", unit="tokens", low=2, high=1_000_000, group="data"
+        1024,
+        "size of a learned vocabulary: bpe, bpe-w, word; of pixels: shades",
+        unit="tokens",
+        low=2,
+        high=1_000_000,
+        group="data",
     )
     data_order: str = option(
         "random",
@@ -177,6 +188,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             self.text, self.dataset = [self.dataset], GPTOptions.dataset
         if learns_tokenizer:
             self.model_config(2)
+            if (self.tokenizer == "pixels") != (not self.text and self.dataset in PICTURES):
+                raise OptionError("--tokenizer pixels and --dataset digits or other pictures belong together")
             if self.tokenizer == "hf":
                 raise OptionError(
                     "--tokenizer hf: such a tokenizer comes with pretrained weights (--init_from FOLDER); to learn "
@@ -185,6 +198,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
 
     def is_at_hand(self) -> bool:
         """Whether the text can be read, or be refused, without a network."""
+        if self.dataset in PICTURES and not self.text:
+            return are_cached(self.dataset)
         if self.text or self.dataset not in CORPORA or Path(f"{self.dataset}.txt").is_file():
             return True
         return from_cache(self.dataset, say=lambda line: None) is not None

@@ -43,6 +43,7 @@ class TextData:
         train, held_out: token ids, one long array each.
         chars_per_token: of the held-out text; converts nats per token into bits per character.
         data_order: "random" or "epochs", as the option of this name says.
+        windows_apart: if it is not 0, windows begin at its multiples only: each is one item, such as a picture.
     """
 
     corpus: Corpus
@@ -54,13 +55,16 @@ class TextData:
     seed: int
     device: str = "cpu"
     data_order: str = "random"
+    windows_apart: int = 0
 
     def batch(self, step: int, sequences: int) -> tuple[np.ndarray, np.ndarray]:
         """The windows of one update, (sequences, T) ids and targets; the same for the same step.
 
         All sequences of an update are chosen at once, so cutting them into micro-steps does not change them.
         """
-        if self.data_order == "epochs":
+        if self.windows_apart:
+            starts = self.windows_apart * self._next_items(step * sequences, sequences)
+        elif self.data_order == "epochs":
             starts = self._next_in_epochs(step * sequences, sequences)
         else:  # drawn with the key (seed, step)
             starts = keyed_rng(self.seed, "batch", step).integers(0, len(self.train) - self.block_size, sequences)
@@ -74,6 +78,13 @@ class TextData:
         parts = [epoch_starts(self.seed, e, length, size)[places[epochs == e]] for e in np.unique(epochs).tolist()]
         return np.concatenate(parts)
 
+    def _next_items(self, first: int, sequences: int) -> np.ndarray:
+        """The items number first, first + 1, ... of passes over all of them, each in another order."""
+        count = len(self.train) // self.windows_apart
+        epochs, places = np.divmod(first + np.arange(sequences), count)
+        orders = {e: keyed_rng(self.seed, "epoch", e).permutation(count) for e in set(epochs.tolist())}
+        return np.array([orders[epoch][place] for epoch, place in zip(epochs.tolist(), places, strict=True)])
+
     def micro_batches(self, step: int, batch_size: int, micro_steps: int) -> Iterator[Batch]:
         """The update's windows as `micro_steps` batches of `batch_size` sequences."""
         ids, targets = self.batch(step, batch_size * micro_steps)
@@ -86,7 +97,7 @@ class TextData:
 
         With eval_iters > 0, only N windows of it, evenly spaced.
         """
-        starts = np.arange(0, len(self.held_out) - 1, self.block_size)
+        starts = np.arange(0, len(self.held_out) - 1, self.windows_apart or self.block_size)
         if 0 < eval_iters < len(starts):
             starts = starts[np.linspace(0, len(starts) - 1, eval_iters).round().astype(int)]
         whole = starts[starts + self.block_size < len(self.held_out)]

@@ -30,12 +30,12 @@ from safetensors.numpy import save as to_bytes
 
 from gpt import gpt2_layout, llama_layout
 from gpt.config import GPTConfig
-from gpt.pretrained import OWN_TOKENIZER, WEIGHTS
 from gpt.trained import load_trained
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.tokenizers.huggingface import GPT2_SPECIAL, HFTokenizer
 from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.pretrained import OWN_TOKENIZER, WEIGHTS
 
 USAGE = "usage: python -m gpt.export CHECKPOINT DIR    (a .safetensors file or a run's folder; a new folder)"
 

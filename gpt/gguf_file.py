@@ -1,6 +1,6 @@
 """GGUF, the format of llama.cpp: one file holds settings, tokenizer and weights of a Llama, the weights in few bits.
 
-`convert` makes a folder in Hugging Face's layout of it, which `gpt/pretrained.py` reads. Two things differ:
+`convert` makes a folder in Hugging Face's layout of it, which `training/pretrained.py` reads. Two things differ:
 
     blocks         Q4_1 keeps 32 weights as numbers q from 0 to 15 with a scale d and a minimum m, w = d q + m: 20 bytes
                    instead of 128. The package `gguf` computes these products; then all is float32.
@@ -22,9 +22,9 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from gpt.llama_layout import ARCHITECTURES, OUTSIDE, PARTS
-from gpt.pretrained import WEIGHTS
 from tinygrad_lite.cli.errors import CheckpointError, UserError
 from tinygrad_lite.tokenizers.huggingface import PATTERNS
+from tinygrad_lite.training.pretrained import WEIGHTS
 
 # Hugging Face's settings, by GGUF's without "llama.".
 SETTINGS = {

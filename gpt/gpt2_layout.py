@@ -20,8 +20,12 @@ import numpy as np
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 
+TITLES = {"gpt2": "GPT-2"}  # by model_type
+TOKENIZER = HFTokenizer
 PREFIX = "transformer."  # before every name, except in some older files
+HEAD = "lm_head.weight"
 EMBEDDING = "wte.weight"
 BUFFER = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # the causal mask, which older files store like a weight
 OUR_ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}

@@ -28,8 +28,12 @@ import numpy as np
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 
+TITLES = {"llama": "Llama", "qwen3": "Qwen3"}  # by model_type
+TOKENIZER = HFTokenizer
 PREFIX = ""
+HEAD = "lm_head.weight"
 EMBEDDING = "model.embed_tokens.weight"
 BUFFER = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")  # in older files
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}

@@ -41,6 +41,20 @@ class SampleOptions:
         "", "file whose loss to measure, in bits per character, instead of generating", is_path=True, group="text"
     )
 
+    similar: str = option(
+        "",
+        "file whose lines an encoder compares with --start; the most similar are printed",
+        is_path=True,
+        group="text",
+    )
+
+    answers: int = option(5, "answers of an encoder to show: words, labels, or similar lines", low=1, group="text")
+    image: str = option("", "a picture to look at, or to complete: a file, or test:17", group="pictures")
+    keep_rows: int = option(
+        -1, "rows of the picture to keep; the others are drawn; -1: half", unit="rows", low=-1, group="pictures"
+    )
+    out: str = option("", "file for the completed pictures, .png, .svg or .npz", is_path=True, group="pictures")
+
     temperature: float = option(
         0.8, "below 1 sharpens the distribution, above 1 flattens it; 0: greedy", low=0.0, group="sampling"
     )
@@ -146,7 +160,7 @@ HINTS = answers(
         "is not needed: name the file or folder alone, as in python sample.py out/goethe": (
             "ckpt checkpoint model model_path model_name_or_path weights load load_from pretrained init_from resume"
         ),
-        "is not needed: the text goes to stdout, so python sample.py > FILE keeps it": "o out output output_file save",
+        "is not needed: the text goes to stdout, so python sample.py > FILE keeps it": "o output output_file save",
         "is for train.py": "learning_rate lr max_iters batch_size epochs dataset block_size n_layer overwrite",
         "is an environment variable here: OPENBLAS_NUM_THREADS": "threads num_threads n_threads workers num_workers",
     }
@@ -160,7 +174,7 @@ SAMPLING = (
 RANDOM = ("temperature", "top_k", "top_p", "min_p")
 # Options that each way of using the script has, and those of --explain: where its sliders and its search begin.
 RUN = ("out_dir", "device", "dtype")
-EXPLORER = ("explain", "compare", "start", *RANDOM, "greedy", "beam", "n_best", "length_penalty")
+EXPLORER = ("explain", "compare", "start", "image", *RANDOM, "greedy", "beam", "n_best", "length_penalty")
 MAX_BEAM_MEMORY = 4 * 2**30  # bytes
 
 

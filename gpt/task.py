@@ -11,8 +11,12 @@ import numpy as np
 from gpt.config import GPTConfig, GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
-from gpt.trained import load_trained
+from gpt.pictures import complete, prepare_pictures
+from gpt.smollm2 import NAME as SMOLLM2
+from gpt.smollm2 import smollm2_folder
+from gpt.trained import LAYOUTS, load_trained
 from tinygrad_lite.cli.console import is_plain
+from tinygrad_lite.corpora.pictures import PICTURES
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.training.model_spec import ModelSpec, Report
@@ -21,12 +25,18 @@ from tinygrad_lite.training.model_spec import ModelSpec, Report
 class TextTask:
     """A training text, its held-out part, and samples by the model."""
 
+    asked_with = "start"
+
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
-        self.data = prepare(options, tokenizer)
+        self.data = self.prepare(options, tokenizer)
         self.tokenizer = self.data.tokenizer
         self.corpus_sha256 = self.data.corpus.sha256
-        self.example = first_words(self.data.corpus.text) if options.text else "Habe nun, ach!"
+        self.example = "Habe nun, ach!" if self.data.corpus.text else "test:0"
+        if options.text:
+            self.example = first_words(self.data.corpus.text)
+
+    prepare = staticmethod(prepare)
 
     def describe(self) -> str:
         """One line about the tokens."""
@@ -84,6 +94,38 @@ class TextTask:
         return text.encode("utf-8", "replace").decode("utf-8").strip()
 
 
+class PixelsTask(TextTask):
+    """Pictures whose pixels are tokens, and one that the model draws."""
+
+    prepare, asked_with = staticmethod(prepare_pictures), "image"
+
+    def describe(self) -> str:
+        """One line about the pictures."""
+        data, options = self.data, self.options
+        train, held_out = (len(part) // data.windows_apart for part in (data.train, data.held_out))
+        return (
+            f"{data.tokenizer.shades} shades; {train:,} pictures of {data.block_size:,} pixels to learn from, "
+            f"{held_out:,} held out; an epoch is "
+            f"{math.ceil(train / (options.batch_size * options.gradient_accumulation_steps)):,} steps"
+        )
+
+    def report(self, model: GPT, val_loss: float) -> Report:
+        """The loss in bits per pixel, and a picture."""
+        bits = self.data.bits_per_character(val_loss)
+        side = math.isqrt(self.data.block_size)
+        empty = np.zeros((side, side), np.uint8)
+        model.eval()
+        drawn = complete(model, self.tokenizer, empty, keep_rows=0, samples=1, seed=self.options.seed)[0]
+        model.train()
+        text = self.tokenizer.printed(drawn) if self.options.sample_tokens else ""
+        return Report({"bits_per_char": bits}, f"{bits:.3f} bits per pixel", text)
+
+
+def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextTask:
+    """The task for the data that the options name: a text, or pictures."""
+    return (PixelsTask if options.dataset in PICTURES and not options.text else TextTask)(options, tokenizer)
+
+
 def first_words(text: str) -> str:
     r"""The first words of the first suitable line of a text, as an example of a prompt; empty if there is none.
 
@@ -107,6 +149,8 @@ SPEC = ModelSpec(
     options=GPTOptions,
     config=GPTConfig,
     model=GPT,
-    task=TextTask,
+    task=make_task,
     load=load_trained,
+    layouts=LAYOUTS,
+    fetched={SMOLLM2: smollm2_folder},
 )

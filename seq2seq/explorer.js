@@ -11,10 +11,6 @@ function moveTo(step) {
   for (const listener of walk.listeners) listener();
 }
 
-function token(text, attributes = {}) {
-  return element("code", { class: "token", ...attributes }, visible(text));
-}
-
 /** Both sentences, the second as far as it is written, and the slider for the steps. */
 function sentencesPanel(data) {
   const target = element("div", { class: "tokens" });

@@ -123,10 +123,9 @@ class Seq2Seq(Generator):
         """Mean nats per target token, <eos> included and padding not; smoothed in training only."""
         source, target = batch
         smoothing = self.config.label_smoothing if self.training else 0.0
+        settings = {"ignore_index": self.config.pad, "label_smoothing": smoothing, "overwrite": True}
         logits = self(source, target[:, :-1])
-        return F.cross_entropy(
-            logits, target[:, 1:], ignore_index=self.config.pad, label_smoothing=smoothing, overwrite=True
-        )
+        return F.cross_entropy(logits, target[:, 1:], **settings)
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products with which one target token is learned.

@@ -31,6 +31,8 @@ TOO_HIGH = 0.9  # as a share of the loss of guessing: above it, nothing is trans
 class TranslationTask:
     """Training pairs, held-out pairs, and translations of the held-out sentences."""
 
+    asked_with = "start"
+
     def __init__(self, options: Seq2SeqOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
         self.corpus = load_pairs(options)

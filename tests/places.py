@@ -36,10 +36,12 @@ ON_EVERY_DEVICE = """
     tinygrad_lite/test_backward
     tinygrad_lite/test_nn tinygrad_lite/test_ops tinygrad_lite/test_ops_edges tinygrad_lite/test_optim
     tinygrad_lite/test_tensor tinygrad_lite/test_transformer
-    tinygrad_lite/functional/test_attention tinygrad_lite/functional/test_cross_entropy
+    tinygrad_lite/functional/test_attention tinygrad_lite/functional/test_conv
+    tinygrad_lite/functional/test_cross_entropy
     tinygrad_lite/functional/test_dropout tinygrad_lite/functional/test_embedding
     tinygrad_lite/functional/test_gelu tinygrad_lite/functional/test_layer_norm
-    tinygrad_lite/functional/test_linear tinygrad_lite/functional/test_registry tinygrad_lite/functional/test_softmax
+    tinygrad_lite/functional/test_linear tinygrad_lite/functional/test_pool
+    tinygrad_lite/functional/test_registry tinygrad_lite/functional/test_softmax
     gpt/test_model gpt/test_pretrained gpt/test_export gpt/test_score
     seq2seq/test_model seq2seq/test_attention seq2seq/test_translate seq2seq/test_toys seq2seq/test_data
     reliability/test_gradients reliability/test_hard_points reliability/test_nan
@@ -70,6 +72,8 @@ CPU_ONLY = {  # and the reasons
     "test_train_resume::test_a_signal_saves_and_says_how_to_resume": "runs in a separate process",
     "tinygrad_lite/functional/test_attention::test_any_division_into_blocks_gives_the_same_results": "the CPU's blocks",
     "tinygrad_lite/functional/test_attention::test_dropout_is_the_same_in_both_versions": "a GPU draws differently",
+    "tinygrad_lite/functional/test_conv::test_only_inputs_are_kept_for_the_backward_pass": "the CPU's version",
+    "tinygrad_lite/functional/test_pool::test_little_is_kept_for_the_backward_pass": "the CPU's version",
     "tinygrad_lite/functional/test_dropout::test_both_versions_drop_the_same_elements": "the same",
     "tinygrad_lite/functional/test_dropout::test_torch_agrees_given_the_mask": "the same",
     "tinygrad_lite/functional/test_registry::test_the_switch_changes_which_version_runs": "needs all fused versions",

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 CHAPTERS = sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))
 SOURCES = [
     *ROOT.glob("*.py"),
-    *(path for name in ("tinygrad_lite", "gpt", "seq2seq") for path in ROOT.glob(f"{name}/**/*.py")),
+    *(path for name in ("tinygrad_lite", "gpt", "seq2seq", "encoder") for path in ROOT.glob(f"{name}/**/*.py")),
 ]
 every_chapter = pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.parent.name)
 

@@ -137,6 +137,14 @@ QUESTIONS = {
     "dropout and resume": ("course/09-learning", "What happens to dropout when a run is resumed?"),
     "cost of attention against length": ("course/06-attention", "What does attention cost against length?"),
     "fine-tuning": ("architecture.md", "What happens in fine-tuning?"),
+    "difference between BERT and GPT": ("course/17-encoders", "What is the difference between BERT and GPT?"),
+    "why 15 % words hidden": ("course/17-encoders", "Why are 15 % of the words hidden, and not more?"),
+    "CLS token": ("course/17-encoders", "What is the [CLS] token for?"),
+    "Vision Transformer read picture": ("course/17-encoders", "How does a Vision Transformer read a picture?"),
+    "convolutional network Vision Transformer": (
+        "course/17-encoders",
+        "When does a convolutional network beat a Vision Transformer?",
+    ),
     "reader of nanoGPT": ("glossary.md", "What a reader of nanoGPT finds where"),
 }
 

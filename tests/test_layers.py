@@ -36,10 +36,11 @@ LAYERS = [
     ["tinygrad_lite.training", "tinygrad_lite.training.*"],
     ["tinygrad_lite.viz", "tinygrad_lite.viz.*"],
     "gpt gpt.config gpt.data gpt.fast_weights gpt.fast_step gpt.model gpt.sample_options gpt.score".split()
-    + "gpt.baselines gpt.pretrained gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat".split()
+    + "gpt.baselines gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat gpt.pictures".split()
     + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw gpt.explorer gpt.explorer.*".split()
     + ["gpt.interactive"],
     ["seq2seq", "seq2seq.*"],
+    ["encoder", "encoder.*"],
     ["train", "sample"],
     ["benchmarks", "benchmarks.*"],
 ]
@@ -50,7 +51,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-FOLDERS = ("tinygrad_lite", "gpt", "seq2seq", "benchmarks")
+FOLDERS = ("tinygrad_lite", "gpt", "seq2seq", "encoder", "benchmarks")
 FILES = {
     module_name(path): path
     for path in sorted([*ROOT.glob("*.py"), *(file for name in FOLDERS for file in (ROOT / name).rglob("*.py"))])
@@ -127,7 +128,7 @@ def test_the_library_imports_only_known_packages():
     """Four packages are always installed; CuPy, tokenizers, matplotlib and others may be; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
     known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
-    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "mpi4py"}
+    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL", "sklearn", "mpi4py"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(tree(module))} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"
@@ -142,7 +143,11 @@ def test_cupy_is_imported_only_in_the_folder_for_gpus():
 
 @pytest.mark.parametrize(
     ("library", "module"),
-    [("tokenizers", "tinygrad_lite.tokenizers.huggingface"), ("matplotlib", "tinygrad_lite.viz.figure")],
+    [
+        ("tokenizers", "tinygrad_lite.tokenizers.huggingface"),
+        ("matplotlib", "tinygrad_lite.viz.figure"),
+        ("PIL", "tinygrad_lite.corpora.pictures"),
+    ],
 )
 def test_an_extra_is_imported_in_one_file_and_only_when_it_is_needed(library, module):
     assert {m for m in FILES for target, _ in imports(tree(m)) if target.split(".")[0] == library} == {module}

@@ -12,8 +12,10 @@ import re
 import shlex
 import shutil
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import sample
@@ -26,12 +28,15 @@ from tests.gpt.test_llama_layout import random_weights as llama_weights
 from tests.gpt.test_llama_layout import write_folder as write_llama
 from tests.tiny_runs import undone
 from tinygrad_lite.cli.errors import UserError
-from tinygrad_lite.corpora import fetch
+from tinygrad_lite.cli.options import find_preset, list_presets, read_preset
+from tinygrad_lite.corpora import fetch, reviews, texts
 from tinygrad_lite.corpora.pair_sources import Found
 from tinygrad_lite.corpora.pairs import RULES, to_table
+from tinygrad_lite.corpora.pictures import RECIPES, Pictures
 from tinygrad_lite.corpora.works import HELD_OUT
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.training.setup import PRESETS
 from tinygrad_lite.training.sizes import SIZES
 
 ROOT = Path(__file__).parent.parent
@@ -39,7 +44,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 # In the order of reading: later pages use the runs of the README's commands.
 GUIDES = [
     ROOT / "docs" / f"{name}.md"
-    for name in "runs pretrained corpora translation pictures performance gpu costs".split()
+    for name in "runs pretrained corpora translation encoders pictures performance gpu costs".split()
 ]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")),
@@ -48,12 +53,19 @@ PAGES = [
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 40
 SMALL = "--n_layer 1 --n_head 2 --n_embd 16".split()
 TINY = {
-    "gpt": [*SMALL, *"--block_size 16 --batch_size 2 --vocab_size 300".split()],
+    "gpt": [*SMALL, *"--block_size 16 --batch_size 2 --vocab_size 295".split()],  # the merges of BERT's 300
+    "igpt-digits": [*SMALL, "--batch_size", "2"],
+    "bert": [*SMALL, *"--block_size 16 --batch_size 2 --vocab_size 300".split()],
+    "vit": [*SMALL, "--batch_size", "8"],
+    "cnn": ["--n_embd", "8", "--batch_size", "8"],
     "seq2seq": [*SMALL, *"--batch_tokens 200 --vocab_size 300 --toy_size 100".split()],
 }
 SHORT = {
     "gpt": "--eval_interval 2 --eval_iters 2 --sample_tokens 5".split(),
     "seq2seq": "--eval_interval 2 --eval_pairs 2".split(),
+    "bert": "--eval_interval 2 --eval_iters 2".split(),
+    "vit": ["--eval_interval", "2"],
+    "cnn": ["--eval_interval", "2"],
 }
 
 
@@ -70,8 +82,17 @@ def newcomer(tmp_path, monkeypatch):
     """A folder with the files that the README mentions, and a cache with a text called goethe."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
-    for name, text in (("goethe", TEXT), ("goethe-works", f"{TEXT}\n\n{HELD_OUT}\n\n{TEXT}")):
+    works, imdb = (f"{TEXT}\n\n{first}\n\n{TEXT}" for first in (HELD_OUT, reviews.HELD_OUT))
+    for name, text in (("goethe", TEXT), ("goethe-works", works), ("imdb", imdb)):
         fetch.store(name, text, {"source": "this test", "licence": "none"})
+    labelled = [(f"{word} film {number}", number % 2) for number, word in enumerate(["bad", "good"] * 20)]
+    monkeypatch.setattr(reviews, "labelled_sentences", lambda: [labelled[:20], labelled[20:30], labelled[30:]])
+    (tmp_path / "my.csv").write_text("".join(f"{text},{label}\n" for text, label in labelled), encoding="utf-8")
+    parts = [
+        Pictures(np.arange(20 * 64).reshape(20, 8, 8).astype(np.uint8) % 17, np.arange(20, dtype=np.uint8) % 10)
+    ] * 3
+    monkeypatch.setitem(texts.RECIPES, "imdb", replace(texts.RECIPES["imdb"], signed=True))  # so a change is a warning
+    monkeypatch.setitem(RECIPES, "digits", replace(RECIPES["digits"], make=lambda: parts))
     (tmp_path / "my.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
     found = Found(toy_pairs("numbers", 60))
@@ -122,14 +143,15 @@ def run_command(command: str, monkeypatch, capsys) -> int:
         return 1
     arguments = [word.replace("multi30k", "translate") for word in arguments]  # there is no run on captions here
     translates = arguments[0] in ("out/reverse", "out/translate-de-en")
-    if "smollm2" in arguments:  # which would be downloaded
+    if {"smollm2", "minilm"} & set(arguments):  # which would be downloaded
         return 0
     if "--attention" in arguments and not importlib.util.find_spec("matplotlib"):
         return 0
     if "--explain" in arguments:
         assert sample.main(arguments) == 0
         return Path(arguments[arguments.index("--explain") + 1]).read_text("utf-8").startswith("<!doctype html>")
-    if not translates and "--max_new_tokens" not in arguments and "--score" not in arguments:
+    reads = arguments[0] in ("out/bert-goethe", "out/classify", "out/my", "out/vit-digits", "out/igpt-digits")
+    if not (translates or reads) and "--max_new_tokens" not in arguments and "--score" not in arguments:
         arguments += ["--max_new_tokens", "8"]
     assert sample.main(arguments) == 0
     assert capsys.readouterr().out.strip() or translates  # an untrained model may end at once
@@ -146,8 +168,12 @@ def run_training(arguments: list[str]) -> int:
         return train.main(arguments) == 0
     resumed = "--resume" in arguments
     # Later options win, so the short run replaces the README's long one.
-    family = "seq2seq" if {"reverse", "translate-de-en"} & set(arguments) else "gpt"
-    shape = [] if resumed or "--init_from" in arguments else TINY[family]  # trained weights have a shape already
+    if "minilm" in arguments:  # which would be downloaded
+        return 0
+    named = next((word for word in arguments if word in list_presets(PRESETS)), "goethe")
+    family = read_preset(find_preset(PRESETS, named)).get("family", "gpt")
+    # Trained weights have a shape already.
+    shape = [] if resumed or "--init_from" in arguments else TINY.get(named, TINY[family])
     cut = [*SHORT[family], "--max_iters", "5" if resumed else "3", *shape]
     if "cuda" in arguments and why_no_cuda():
         with pytest.raises(DeviceError):
@@ -200,7 +226,7 @@ def test_a_page_names_only_files_that_exist(path):
     for words in re.findall(r"pytest ([^`\n#]*)", page):
         missing += [word for word in words.split() if word.startswith("tests/") and not (ROOT / word).exists()]
     if path.name != "CHANGELOG.md":  # which names former files
-        folders = (ROOT / name for name in ("tinygrad_lite", "gpt", "seq2seq", "benchmarks", "tests"))
+        folders = (ROOT / name for name in ("tinygrad_lite", "gpt", "seq2seq", "encoder", "benchmarks", "tests"))
         known = [f"/{file.relative_to(ROOT).as_posix()}" for folder in folders for file in folder.glob("**/*.*")]
         known += ["/train.py", "/sample.py"]
         sources = re.findall(r"`([\w/]+\.(?:py|cuh?))`", page)

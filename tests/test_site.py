@@ -55,7 +55,7 @@ def test_the_cells_of_a_notebook_run_in_order_and_show_what_the_page_shows(noteb
 
 @pytest.mark.parametrize("page", build.chapters(), ids=lambda page: page.parent.name)
 def test_a_notebook_imports_what_is_installed_or_stands_beside_it(page):
-    known = {"tinygrad_lite", "gpt", "seq2seq", "numpy", *sys.stdlib_module_names}
+    known = {"tinygrad_lite", "gpt", "seq2seq", "encoder", "numpy", *sys.stdlib_module_names}
     known |= {file.stem for file in page.parent.glob("*.py")}
     for cell in build.notebook(page)["cells"]:
         for node in ast.walk(ast.parse("".join(cell["source"]) if cell["cell_type"] == "code" else "")):

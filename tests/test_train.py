@@ -343,7 +343,7 @@ def test_options_of_the_same_name_have_the_same_type():
         ("text.txt --max_iters 3", "text.txt is not a preset; did you mean: python train.py --text text.txt"),
         ("a/b.safetensors", "a/b.safetensors is not a preset; did you mean: python train.py --init_from a/b"),
         (".", ". is not a preset; did you mean: python train.py --init_from ."),
-        ("goethe-chars", "no preset goethe-chars: did you mean goethe-char? (there are baby-gpt, goethe, goethe-bpe"),
+        ("goethe-chars", "no preset goethe-chars: did you mean goethe-char? (there are baby-gpt, bert-goethe"),
         ("--resume --overwrite", "--resume continues a run and --overwrite starts it again: omit one of them"),
         ("--init_from resume --overwrite", "--resume continues a run and --overwrite starts it again"),
         ("--resume --init_from a", "--resume continues a run and --init_from a starts a new one: omit one"),

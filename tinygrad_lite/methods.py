@@ -162,10 +162,13 @@ class Methods:
     triu = compositions.triu
 
     # the chapters of functional/
+    avg_pool2d = functional.avg_pool2d
+    conv2d = functional.conv2d
     cross_entropy = functional.cross_entropy
     layer_norm = functional.layer_norm
     linear = functional.linear
     log_softmax = functional.log_softmax
+    max_pool2d = functional.max_pool2d
     scaled_dot_product_attention = functional.scaled_dot_product_attention
     softmax = functional.softmax
 

@@ -20,6 +20,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import Node, build_graph, collect
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import Array, draw_position, get_device, next_rng, random_key
+from tinygrad_lite.functional.conv import Pair, pair
 from tinygrad_lite.spelling import MODULES_INSTEAD, Listed, no_such_name, spelled, teach
 from tinygrad_lite.tensor import Tensor
 
@@ -230,17 +231,53 @@ class Linear(Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
-        bound = 1 / math.sqrt(in_features)
-
-        def uniform(shape: tuple[int, ...]) -> np.ndarray:
-            return next_rng("init").uniform(-bound, bound, shape).astype(np.float32)
-
-        self.weight = Parameter.create((out_features, in_features), uniform)
-        self.bias = Parameter.create((out_features,), uniform) if bias else None
+        self.weight = Parameter.create((out_features, in_features), _uniform(in_features))
+        self.bias = Parameter.create((out_features,), _uniform(in_features)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
         return F.linear(x, self.weight, self.bias)
+
+
+def _uniform(count: int) -> Callable[[tuple[int, ...]], np.ndarray]:
+    """Initial values for a layer each of whose results is a sum over N inputs: uniform in +-1/sqrt(N)."""
+    bound = 1 / math.sqrt(count)
+    return lambda shape: next_rng("init").uniform(-bound, bound, shape).astype(np.float32)
+
+
+class Conv2d(Module):
+    """Filters of k x l pixels, applied at every place of a picture. Initialised as in torch, like Linear.
+
+    Each result is a sum over in_channels / groups * k * l inputs. The last arguments but `bias` are those of
+    `functional.conv2d`, in torch's order.
+    """
+
+    def __init__(
+        self,
+        in_channels: int,
+        out_channels: int,
+        kernel_size: int | Pair,
+        stride: int | Pair = 1,
+        padding: int | Pair = 0,
+        dilation: int | Pair = 1,
+        groups: int = 1,
+        bias: bool = True,
+    ) -> None:
+        super().__init__()
+        if in_channels % groups or out_channels % groups:
+            raise ValueError(
+                f"Conv2d: groups={groups} must divide {in_channels} input and {out_channels} output channels"
+            )
+        shape = (out_channels, in_channels // groups, *pair("Conv2d", "kernel_size", kernel_size, 1))
+        uniform = _uniform(math.prod(shape[1:]))
+        self.weight = Parameter.create(shape, uniform)
+        self.bias = Parameter.create(shape[:1], uniform) if bias else None
+        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (B, C, H, W) -> (B, C_out, H', W')."""
+        settings = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
+        return F.conv2d(x, self.weight, self.bias, **settings)
 
 
 class Embedding(Module):

@@ -35,6 +35,8 @@ ACCEPTED_ARGUMENTS = {
 }
 # Given as None they are left out: `np.sum(x)` calls `x.sum(axis=None, out=None)`.
 ARGUMENTS_INSTEAD = {
+    "ceil_mode": "pad x first, with x.pad(...)",
+    "count_include_pad": "leave it out: the zeros of the padding count",
     "create_graph": "second derivatives are not offered",
     "dtype": "write .cast(dtype) before or behind it",
     "inplace": "write x = ..., every operation gives a new tensor",
@@ -128,6 +130,10 @@ NAMES_INSTEAD = {
     "ReLU GELU SiLU Sigmoid Tanh Softmax Flatten": "the method: x.relu(), x.gelu(), x.softmax(axis), ...",
     "CrossEntropyLoss NLLLoss": "logits.cross_entropy(targets)",
     "MSELoss L1Loss mse_loss": "((x - y) ** 2).mean()",
+    "MaxPool2d AvgPool2d": "the method: x.max_pool2d(2), x.avg_pool2d(2)",
+    "AdaptiveAvgPool2d adaptive_avg_pool2d": "x.mean((2, 3)) for the mean of whole pictures",
+    "BatchNorm2d BatchNorm1d GroupNorm": "LayerNorm or RMSNorm, over the last axis",
+    "Conv1d conv1d": "Conv2d with pictures of one row: x.unsqueeze(2), and kernel_size=(1, k)",
     "MultiheadAttention": "tinygrad_lite.transformer.MultiHeadAttention",
     "TransformerEncoderLayer TransformerDecoderLayer Transformer": "tinygrad_lite.transformer.Block",
     "init": "parameter[:] = values under no_grad()",

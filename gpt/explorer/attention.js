@@ -161,52 +161,17 @@ function signed(number) {
 
 /** All tokens in one line, with room for the arcs above; strip.arcs(rows, position) draws those of one token. */
 function drawStrip(session, strip, point) {
-  const height = 120;
   const labels = session.read.map((token) => session.label(token));
-  const widths = labels.map(tokenWidth);
-  const starts = widths.map((_, i) => sum(widths.slice(0, i)));
-  const total = sum(widths);
-  const middle = (t) => starts[t] + widths[t] / 2;
-  const picture = svg("svg", { width: total, height, viewBox: `0 0 ${total} ${height}`, "aria-hidden": "true" });
   const buttons = tokenButtons(session);
   buttons.forEach((made, t) => {
-    made.style.width = `${widths[t]}px`;
     made.addEventListener("pointerenter", () => point(t));
     made.addEventListener("focus", () => point(t));
   });
-  strip.arcs = (rows, position) => {
-    const arc = (from, to, weight, kind) => {
-      const [a, b] = [middle(from), middle(to)];
-      const top = Math.max(6, height - 8 - Math.abs(b - a) / 2);
-      const path =
-        from === to
-          ? `M ${a - 4} ${height} C ${a - 12} ${height - 24}, ${a + 12} ${height - 24}, ${a + 4} ${height}`
-          : `M ${a} ${height} C ${a} ${top - height / 4}, ${b} ${top - height / 4}, ${b} ${height}`;
-      return svg("path", {
-        d: path,
-        class: `arc ${kind}`,
-        "stroke-width": 1 + 5 * weight,
-        "stroke-opacity": 0.15 + 0.85 * weight,
-      });
-    };
-    const arcs = [];
-    rows[position].forEach((weight, s) => weight > 0.01 && arcs.push(arc(position, s, weight, "to")));
-    rows.forEach(
-      (row, t) => t > position && row[position] > 0.01 && arcs.push(arc(t, position, row[position], "from")),
-    );
-    picture.replaceChildren(...arcs);
-    buttons.forEach((made, s) => {
-      const weight = rows[position][s] ?? 0;
-      made.style.backgroundColor = weight > 0.01 ? `rgba(var(--heat), ${(0.1 + 0.6 * weight).toFixed(3)})` : "";
-    });
-  };
+  const { parts, middle, arcs } = arcLine(labels, buttons);
+  strip.arcs = arcs;
   const scrolled = strip.scrollLeft;
   const place = middle(Math.min(session.selected, labels.length - 1));
-  refill(
-    strip,
-    picture,
-    element("div", { class: "row", role: "group", "aria-label": "Tokens; focus one to see its arcs" }, ...buttons),
-  );
+  refill(strip, ...parts);
   // Stay where the reader has scrolled to, unless another token is selected: then this one is in the middle.
   strip.scrollLeft = strip.place === place ? scrolled : place - strip.clientWidth / 2;
   strip.place = place;

@@ -150,7 +150,7 @@ def test_every_preset_is_valid(name):
     preset = read_preset(PRESETS / f"{name}.toml")
     options = build(family_of(preset, SPECS).options, (name, {n: v for n, v in preset.items() if n != "family"}))
     options.check(learns_tokenizer=True)
-    assert options.model_config(100).n_layer > 0
+    assert options.model_config(100).n_embd > 0
     assert list_presets(PRESETS)[name]
 
 

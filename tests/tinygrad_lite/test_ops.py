@@ -25,7 +25,7 @@ HELPERS = {"erf_array", "raw_index"}  # in the files of the primitives, but not 
 # Tested in other files: creation and conversion, the graph, and the operations of functional/.
 TENSOR = "arange backward detach device dtype eye full full_like item mark_written ndim numel numpy ones ones_like rand"
 TENSOR += " randn requires_grad requires_grad_ retain_grad shape tolist version wrap xp zeros zeros_like"
-CHAPTERS = "cross_entropy dropout gelu layer_norm linear scaled_dot_product_attention"
+CHAPTERS = "avg_pool2d conv2d cross_entropy dropout gelu layer_norm linear max_pool2d scaled_dot_product_attention"
 
 every_case = each_of(CASES)
 every_gradient = each_of([case for case in CASES if case.gradient])

@@ -122,6 +122,7 @@ def test_functions_accept_these_spellings_too():
         (lambda x: F.softmax(x, dtype="float64"), "softmax: there is no argument 'dtype'; write .cast(dtype) "),
         (lambda x: F.dropout(x, 0.1, training=True), "dropout: there is no argument 'training'; use nn.Dropout, "),
         (lambda x: F.gelu(x, inplace=True), "gelu: there is no argument 'inplace'; write x = ..., every operation "),
+        (lambda x: F.max_pool2d(x, 2, ceil_mode=True), "max_pool2d: there is no argument 'ceil_mode'; pad x first, "),
         (
             lambda x: x.cross_entropy(Tensor([0]), weight=x),
             "cross_entropy: there is no argument 'weight'; there are no ",
@@ -181,6 +182,8 @@ def test_a_typing_error_gets_pythons_own_message():
         (lambda: tg.cat, "tinygrad_lite has no 'cat': write Tensor.cat(...): it is a method of tensors"),
         (lambda: tg.randint, "tinygrad_lite has no 'randint': write Tensor(rng.integers(low, high, shape)), "),
         (lambda: tg.nn.Sequential, "tinygrad_lite.nn has no 'Sequential': write a plain list of modules "),
+        (lambda: tg.nn.MaxPool2d, "tinygrad_lite.nn has no 'MaxPool2d': write the method: x.max_pool2d(2), "),
+        (lambda: F.adaptive_avg_pool2d, "tinygrad_lite.functional has no 'adaptive_avg_pool2d': write x.mean((2, 3))"),
         (lambda: tg.nn.CrossEntropyLoss, "tinygrad_lite.nn has no 'CrossEntropyLoss': write logits.cross_entropy("),
         (lambda: F.relu, "tinygrad_lite.functional has no 'relu': write Tensor.relu(...): it is a method of tensors"),
         (lambda: F.nothing, "tinygrad_lite.functional has no 'nothing'"),

@@ -25,15 +25,15 @@ def normalise(text: str) -> str:
         >>> normalise("\\ufeffSa\\u0308tze\\r\\nund Zeilen\\r")
         'Sätze\\nund Zeilen\\n'
     """
-    return to_nfc(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
+    return normal_form(text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def to_nfc(text: str) -> str:
-    """The text in Unicode's form NFC.
+def normal_form(text: str, form: str = "NFC") -> str:
+    """The text in one of Unicode's forms.
 
     Sorting the accents of a letter takes time quadratic in their number, so at most 200 are sorted at once.
     """
-    return "".join(unicodedata.normalize("NFC", part) for part in LETTERS_AND_MARKS.findall(text))
+    return "".join(unicodedata.normalize(form, part) for part in LETTERS_AND_MARKS.findall(text))
 
 
 # The characters of clean German text; text with others is foreign, corrupted or an editor's remark.

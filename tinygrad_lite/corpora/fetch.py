@@ -109,7 +109,7 @@ def debian_folders(wanted: dict[str, str], run: Callable = subprocess.run) -> di
 
 @contextmanager
 def apt_folder(
-    run: Callable, packages: Sequence[str] = (), languages: Sequence[str] = ("none",)
+    run: Callable = subprocess.run, packages: Sequence[str] = (), languages: Sequence[str] = ("none",)
 ) -> Iterator[tuple[Path, list[str]]]:
     """A temporary folder with all that apt-get downloads, its lists in `lists`, and the lines of its stderr.
 
@@ -361,16 +361,16 @@ def store(name: str, text: str, facts: dict[str, str]) -> None:
     folder = cache_folder()
     folder.mkdir(parents=True, exist_ok=True)
     about = json.dumps({**facts, "sha256": sha256(text)}, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
-    write_atomically(folder / f"{name}.txt", text)
-    write_atomically(folder / f"{name}.json", about)
+    write_atomically(folder / f"{name}.txt", text.encode("utf-8"))
+    write_atomically(folder / f"{name}.json", about.encode("utf-8"))
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, data: bytes) -> None:
     """Write a file so that neither a reader nor a crash ever leaves or sees a partial one."""
     handle, temporary = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
     try:
-        with open(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with open(handle, "wb") as file:
+            file.write(data)
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)

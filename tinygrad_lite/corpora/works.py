@@ -22,9 +22,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.cleaning import normalise, spread, word_runs
+from tinygrad_lite.corpora.pinned import pinned_files
 from tinygrad_lite.corpora.tei import play_text
 
 RUN = 8  # words in a row that do not recur by chance
@@ -123,25 +123,8 @@ def pinned_text(folder: str, name: str, sha256: str) -> str:
 
     Raises: CorpusError if it cannot be fetched, or if what comes is another file.
     """
-    try:
-        path = fetch.cache_folder() / "sources" / name
-        data = path.read_bytes()
-        fetch.check_sha256(data, sha256, str(path))
-        return fetch.decode_utf8(data, str(path))
-    except FileNotFoundError:
-        say(f"fetching {folder}{name}")
-    except (OSError, CorpusError) as error:
-        say(f"fetching {folder}{name}, because {error}")
-    data = fetch.https_bytes(folder + name)
-    fetch.check_sha256(data, sha256, folder + name)
-    text = fetch.decode_utf8(data, folder + name)
-    try:
-        path = fetch.cache_folder() / "sources" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fetch.write_atomically(path, text)
-    except (OSError, CorpusError) as error:
-        say(f"{name} cannot be cached: {error}")
-    return text
+    files = pinned_files({name: sha256}, folder + name, lambda: {name: fetch.https_bytes(folder + name)})
+    return fetch.decode_utf8(files[name], folder + name)
 
 
 def work(name: str) -> str:

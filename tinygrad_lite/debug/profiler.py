@@ -196,6 +196,8 @@ def products(operation: str, inputs: Sequence[Shape], result: Shape) -> int:
     """
     if operation in ("linear", "matmul"):
         return 2 * math.prod(result) * inputs[0][-1]
+    if operation == "conv2d":  # inputs[1] is the weight
+        return 2 * math.prod(result) * math.prod(inputs[1][1:])
     if operation == "scaled_dot_product_attention":
         (*rows, width), keys = inputs[0], inputs[1][-2]
         return 4 * math.prod(rows) * width * keys

@@ -1,4 +1,4 @@
-"""The heavy operations of a Transformer, one file each, to be read like short chapters.
+"""The heavy operations of Transformers and convolutional networks, one file each, to be read like short chapters.
 
 A chapter states the formula, derives the gradient, and gives the *reference version*, a few lines of primitives: it is
 the definition, with which the tests compare all else. Below a line comes the *fused version*, a single node whose
@@ -20,6 +20,7 @@ Attention exists six times. The first four are versions of `scaled_dot_product_a
 from typing import Any
 
 from tinygrad_lite.functional.attention import scaled_dot_product_attention
+from tinygrad_lite.functional.conv import conv2d
 from tinygrad_lite.functional.cross_entropy import cross_entropy
 from tinygrad_lite.functional.dropout import dropout
 from tinygrad_lite.functional.embedding import embedding
@@ -27,6 +28,7 @@ from tinygrad_lite.functional.gelu import gelu
 from tinygrad_lite.functional.layer_norm import layer_norm
 from tinygrad_lite.functional.linear import linear
 from tinygrad_lite.functional.linear_gelu import linear_gelu
+from tinygrad_lite.functional.pool import avg_pool2d, max_pool2d
 from tinygrad_lite.functional.relu_squared import relu_squared
 from tinygrad_lite.functional.rms_norm import rms_norm
 from tinygrad_lite.functional.rotary import rotary
@@ -36,6 +38,8 @@ from tinygrad_lite.spelling import no_such_name
 from tinygrad_lite.tensor import Tensor
 
 __all__ = [
+    "avg_pool2d",
+    "conv2d",
     "cross_entropy",
     "dropout",
     "embedding",
@@ -45,6 +49,7 @@ __all__ = [
     "linear_gelu",
     "log_softmax",
     "logsumexp",
+    "max_pool2d",
     "relu_squared",
     "rms_norm",
     "rotary",

@@ -42,6 +42,7 @@ class ReferenceAndFused:
         parameters = inspect.signature(composed).parameters.values()
         self.names = {p.name: "Tensor" in str(p.annotation) for p in parameters}  # and whether each is a tensor
         self.places = sum(self.names.values())  # tensors come first
+        self.by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
         self.required = sum(self.names[p.name] and p.default is p.empty for p in parameters)
         REGISTRY[self.name] = self
 
@@ -51,6 +52,8 @@ class ReferenceAndFused:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the version for the tensors' device; numbers, lists and arrays beside a tensor become tensors."""
+        if len(args) > len(self.names) - len(self.by_name):
+            raise TypeError(f"{self.name}: give {', '.join(self.by_name)} by name, as in {self.by_name[0]}=...")
         for name in options:
             if name not in self.names:
                 options = respelled(self.composed, self.name, options)

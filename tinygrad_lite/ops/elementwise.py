@@ -9,7 +9,7 @@ import numbers
 import numpy as np
 
 from tinygrad_lite.device import Array, device_of, get_device, is_float, xp_of
-from tinygrad_lite.ops.common import as_float, choose, silent
+from tinygrad_lite.ops.common import as_float, silent, zero_unless
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -142,7 +142,7 @@ def relu(x: Tensor) -> Tensor:
 
     def backward(dy):
         # y <= 0 where x <= 0, and the next layer keeps y anyway. Not dy times 0, which is NaN for an infinite dy.
-        return (choose(y <= 0, 0, dy, dy),)
+        return (zero_unless(~(y <= 0), dy),)
 
     return node(y, (x,), backward, "relu")
 
@@ -180,7 +180,7 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
     high = math.inf if high is None else high
 
     def backward(dy):
-        return (choose((a >= low) & (a <= high), dy, 0, dy),)
+        return (zero_unless((a >= low) & (a <= high), dy),)
 
     return node(xp.clip(a, low, high), (x,), backward, "clip")
 

@@ -1,4 +1,4 @@
-"""From text to token ids and back: characters, bytes, words, byte pairs; and the table of all kinds of tokenizer."""
+"""From text to token ids and back: characters, bytes, words and their parts; and the table of all kinds."""
 
 import reprlib
 
@@ -9,11 +9,18 @@ from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
+from tinygrad_lite.tokenizers.labels import LabelTokenizer
+from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 
 KINDS: dict[str, type[Tokenizer]] = {
     kind.kind: kind
-    for kind in (CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer, EndOfWordTokenizer, HFTokenizer)
+    for kind in (
+        *(CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer),
+        *(EndOfWordTokenizer, WordPieceTokenizer, HFTokenizer),
+        *(LabelTokenizer, PixelTokenizer),
+    )
 }
 
 

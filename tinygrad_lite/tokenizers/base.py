@@ -6,8 +6,8 @@ The ids of ordinary pieces come first and those of the specials (`<pad>`, `<bos>
 
 This file has that interface and `StreamDecoder`, which decodes token by token while a model generates. The
 kinds of tokenizer differ in their pieces: characters (`char.py`, the simplest), bytes (`byte.py`), whole words
-(`word.py`), or what lies between and is learned by byte-pair encoding (`bpe.py`, and `end_of_word.py` for its original
-form). `python -m tinygrad_lite.tokenizers.compare FILE` compares them.
+(`word.py`), or what lies between and is learned by byte-pair encoding (`bpe.py`; `end_of_word.py` for its original
+form; `wordpiece.py` for BERT's). `python -m tinygrad_lite.tokenizers.compare FILE` compares them.
 
     >>> from tinygrad_lite.tokenizers.char import CharTokenizer
     >>> tokenizer = CharTokenizer.train("Mit Worten läßt sich trefflich streiten,")
@@ -21,7 +21,7 @@ import codecs
 import re
 import reprlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 
 from tinygrad_lite.cli.errors import TokenizerError
@@ -30,6 +30,7 @@ UNKNOWN = "<unk>"
 REPLACEMENT = "\ufffd"  # Unicode's replacement character, for what cannot be decoded
 MAX_SPECIALS = 10_000
 MAX_SPECIAL_LENGTH = 100  # characters
+CACHED_WORDS = 100_000
 
 
 def _keep_surrogates(error: UnicodeError) -> tuple[str, int]:
@@ -63,21 +64,26 @@ class Tokenizer:
 
     Args:
         pieces: the UTF-8 bytes of the ordinary tokens, in the order of their ids.
-        specials: names of the special tokens, which get the ids after those.
+        specials: names of the special tokens, which get the ids after those; or a mapping from their names to their
+            ids, where a pretrained model has them elsewhere.
     Raises: TokenizerError if the name of a special is empty, not printable, too long, or given twice.
     """
 
     kind = ""
     parts: ClassVar[tuple[str, ...]] = ()  # the lists that `to_json` stores before the specials
+    unknown_name = UNKNOWN
 
-    def __init__(self, pieces: Sequence[bytes], specials: Iterable[str]):
+    def __init__(self, pieces: Sequence[bytes], specials: Iterable[str] | Mapping[str, int]):
         names = checked_specials(specials)
-        self.specials: dict[str, int] = {name: len(pieces) + i for i, name in enumerate(names)}
-        # Specials have no text. Only <unk> is visible, since it replaces a part of the original.
-        self._pieces = [*pieces, *(REPLACEMENT.encode() if name == UNKNOWN else b"" for name in names)]
+        self._pieces = list(pieces)
+        if not isinstance(specials, Mapping):
+            specials = {name: len(pieces) + i for i, name in enumerate(names)}
+            self._pieces += [b""] * len(names)
+        self.specials: dict[str, int] = dict(specials)
+        for name, token in self.specials.items():
+            # Specials have no text. Only <unk> is visible, since it replaces a part of the original.
+            self._pieces[token] = REPLACEMENT.encode() if name == self.unknown_name else b""
         self.vocab_size: int = len(self._pieces)
-        longest_first = sorted(names, key=len, reverse=True)
-        self._special_pattern = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
 
     @property
     def textless(self) -> tuple[int, ...]:
@@ -88,19 +94,27 @@ class Tokenizer:
         specials = set(self.specials.values())
         return tuple(token for token, piece in enumerate(self._pieces) if not piece or token in specials)
 
-    def encode(self, text: str, allow_special: bool = False) -> list[int]:
+    def encode(self, text: str, allow_special: bool | Collection[str] = False) -> list[int]:
         """Turn text into token ids.
 
         User input is always text: the five characters `<eos>` are encoded like any other five. Only with
-        `allow_special`, for prompts that the program itself assembles, does the name of a special stand for its id.
+        `allow_special` does the name of a special stand for its id: all names if it is True, for prompts that the
+        program itself assembles, or those in a list, such as ["[MASK]"] for the gaps that a user wants to be filled.
         (Ordinary text can produce only one special: <unk>, which some tokenizers give for an unknown character or
         word.)
+
+        Raises: TokenizerError if a name in the list is not that of a special.
         """
-        if not (allow_special and self.specials):
+        names = self.specials if allow_special is True else allow_special or ()
+        if not names:
             return self.encode_text(text)
+        for name in names:
+            if name not in self.specials:
+                raise TokenizerError(f"this {self.kind} tokenizer has no special token {reprlib.repr(name)}")
+        longest_first = sorted(names, key=len, reverse=True)
         ids: list[int] = []
-        for part in self._special_pattern.split(text):
-            if part in self.specials:
+        for part in re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text):
+            if part in names:
                 ids.append(self.specials[part])
             else:
                 ids.extend(self.encode_text(part))
@@ -168,9 +182,40 @@ class Tokenizer:
 
         Raises: TokenizerError if it is not among the specials.
         """
-        if UNKNOWN not in self.specials:
-            raise TokenizerError(f"a {self.kind} tokenizer needs the special {UNKNOWN} for unknown text")
-        return self.specials[UNKNOWN]
+        if self.unknown_name not in self.specials:
+            raise TokenizerError(f"a {self.kind} tokenizer needs the special {self.unknown_name} for unknown text")
+        return self.specials[self.unknown_name]
+
+
+class WordwiseTokenizer(Tokenizer):
+    """The kinds that cut text into words and encode each word on its own, a frequent one only once.
+
+    Each defines how text is cut into words (`split`) and which tokens a word is made of (`encode_word`).
+    """
+
+    def __init__(self, pieces: Sequence[bytes], specials: Iterable[str] | Mapping[str, int]):
+        super().__init__(pieces, specials)
+        self._cache: dict[str, list[int]] = {}
+
+    def split(self, text: str) -> list[str]:
+        """Cut text into words."""
+        raise NotImplementedError
+
+    def encode_word(self, word: str) -> list[int]:
+        """The tokens of one word."""
+        raise NotImplementedError
+
+    def encode_text(self, text: str) -> list[int]:
+        """Turn text into token ids, without regard to the names of specials."""
+        ids: list[int] = []
+        for word in self.split(text):
+            word_ids = self._cache.get(word)
+            if word_ids is None:
+                if len(self._cache) >= CACHED_WORDS:
+                    self._cache.clear()
+                word_ids = self._cache[word] = self.encode_word(word)
+            ids.extend(word_ids)
+        return ids
 
 
 class StreamDecoder:

@@ -43,7 +43,7 @@ from itertools import islice, pairwise
 from typing import NamedTuple
 
 from tinygrad_lite.cli.errors import TokenizerError
-from tinygrad_lite.tokenizers.base import Tokenizer, to_utf8
+from tinygrad_lite.tokenizers.base import WordwiseTokenizer, to_utf8
 
 Pair = tuple[int, int]
 
@@ -64,7 +64,6 @@ WORD_PATTERN = re.compile(
 MAX_WORD = 64  # characters; longer words are cut, since the work on a word may grow with its length squared
 MAX_TOKEN_BYTES = 4 * MAX_WORD  # no token is longer than a word, no character longer than four bytes
 MAX_MERGES = 1_000_000
-CACHED_WORDS = 100_000
 
 
 def split_words(text: str) -> list[str]:
@@ -208,9 +207,9 @@ class PairTable:
 
 
 def learn_merges(
-    word_counts: dict[str, int], n_merges: int, spell: Callable[[str], list[int]], lengths: Sequence[int]
-) -> list[Pair]:
-    """The same merges as `reference_merges`, found without counting all pairs again after each merge.
+    word_counts: dict[str, int], spell: Callable[[str], list[int]], lengths: Sequence[int]
+) -> Iterator[Pair]:
+    """The same pairs as those of `merge_steps`, found without counting all pairs again after each merge.
 
     The next pair is at the top of a heap, ordered by `PairTable.rank`. New pairs always contain the new
     token, and a pair of older tokens can only lose occurrences, which moves it back in the order. So an entry
@@ -220,24 +219,22 @@ def learn_merges(
     table = PairTable(word_counts, spell, lengths)
     heap = [(table.rank(pair), pair) for pair, count in table.counts.items() if count > 1]
     heapq.heapify(heap)
-    merges: list[Pair] = []
-    while heap and len(merges) < n_merges:
+    while heap:
         (minus_count, *_), pair = heapq.heappop(heap)
         if minus_count == -table.counts[pair]:
-            merges.append(pair)
+            yield pair
             candidates = table.merge(pair)
         else:
             candidates = [pair]
         for candidate in candidates:
             if table.counts[candidate] > 1:
                 heapq.heappush(heap, (table.rank(candidate), candidate))
-    return merges
 
 
 # --- the tokenizers -------------------------------------------------------------------------------------------
 
 
-class MergeTokenizer(Tokenizer):
+class MergeTokenizer(WordwiseTokenizer):
     """What the kinds of byte-pair encoding have in common: tokens made by merges, and how merges encode a word.
 
     Each kind defines how text is cut into words (`split`) and what the base tokens of a word are (`spell`). The ids of
@@ -259,29 +256,12 @@ class MergeTokenizer(Tokenizer):
         super().__init__(pieces, specials)
         self._first_merged = len(base)
         self._merged = {pair: len(base) + i for i, pair in enumerate(self.merges)}
-        self._cache: dict[str, list[int]] = {}
-
-    def split(self, text: str) -> list[str]:
-        """Cut text into the words inside which merges happen."""
-        raise NotImplementedError
 
     def spell(self, word: str) -> list[int]:
         """The base tokens of a word."""
         raise NotImplementedError
 
-    def encode_text(self, text: str) -> list[int]:
-        """Turn text into token ids, without regard to the names of specials."""
-        ids: list[int] = []
-        for word in self.split(text):
-            word_ids = self._cache.get(word)
-            if word_ids is None:
-                if len(self._cache) >= CACHED_WORDS:
-                    self._cache.clear()
-                word_ids = self._cache[word] = self._encode_word(word)
-            ids.extend(word_ids)
-        return ids
-
-    def _encode_word(self, word: str) -> list[int]:
+    def encode_word(self, word: str) -> list[int]:
         """Merge the pair that was learned first, wherever it is in the word, until no pair can be merged."""
         ids = self.spell(word)
         nothing = self.vocab_size
@@ -326,8 +306,8 @@ class BPETokenizer(MergeTokenizer):
         if not text:
             raise TokenizerError("byte-pair encoding cannot be learned from an empty text: use another one")
         word_counts = Counter(untrained.split(text))
-        merges = learn_merges(word_counts, min(n_merges, MAX_MERGES), untrained.spell, lengths=[1] * 256)
-        return cls(merges, list(untrained.specials))
+        merges = learn_merges(word_counts, untrained.spell, lengths=[1] * 256)
+        return cls(list(islice(merges, min(n_merges, MAX_MERGES))), list(untrained.specials))
 
     def split(self, text: str) -> list[str]:
         """Cut text into words with the space before them, numbers and other characters."""

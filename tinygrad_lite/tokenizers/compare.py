@@ -12,7 +12,8 @@ and is measured on the last tenth, which it has not seen:
 - to restore: what the tokens leave out, in bits per character of the text, in a simple code (`bits_to_restore`);
 - seconds to learn the vocabulary, and megabytes (10^6 bytes of UTF-8) per second to turn text into tokens.
 
-For `bpe-w`, which reduces white space to one space after each word, the characters of the original text are counted.
+For `bpe-w` and `wordpiece`, which do not keep white space, the characters of the original text are counted.
+(`wordpiece` is the tokenizer of encoders, here with capitals and accents.)
 After the table comes a passage of the held-out text, cut into tokens by each: on a terminal in two alternating colours,
 otherwise (or if the environment variable NO_COLOR is set) with | between the tokens. Newlines are shown as \\n,
 and other characters that cannot be printed, or parts of characters, as \\x and their code.
@@ -34,12 +35,13 @@ from tinygrad_lite.cli.console import RESET, run_command, wants_colour
 from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
-from tinygrad_lite.tokenizers.base import Tokenizer, to_utf8
+from tinygrad_lite.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 
 # How each kind learns from a text and a vocabulary size, in the order of the table.
 LEARN: dict[str, Callable[[str, int], Tokenizer]] = {
@@ -48,6 +50,7 @@ LEARN: dict[str, Callable[[str, int], Tokenizer]] = {
     BPETokenizer.kind: BPETokenizer.train,
     EndOfWordTokenizer.kind: EndOfWordTokenizer.train,
     WordTokenizer.kind: WordTokenizer.train,
+    WordPieceTokenizer.kind: WordPieceTokenizer.train,
 }
 
 CODE_POINT = 21  # bits that name any character of Unicode
@@ -60,7 +63,7 @@ COLOURS = ("\x1b[30;46m", "\x1b[30;43m")
 class CompareOptions:
     """The options of the comparison."""
 
-    vocab_size: int = option(2048, "of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257)
+    vocab_size: int = option(2048, "where it can be chosen; less if the text is short", unit="tokens", low=257)
     sample: int = option(200, "length of the passage to show as tokens; 0: none", unit="characters", low=0)
 
 
@@ -109,17 +112,29 @@ def bits_to_restore(tokenizer: Tokenizer, text: str, held_out: str) -> float:
 
     An unknown piece is spelled: its letters and a mark for its end, each in -log2 of its share among those of the
     unknown pieces in the text from which the tokenizer learned. With `bpe-w`, the white space after each word takes
-    -log2 of its share there. What does not occur there takes a place among them that is kept free, and 21 bits for each
-    character. A better code, such as a model of letters, would need fewer bits.
+    -log2 of its share there; with `wordpiece`, so does the white space between two words, or that there is none. What
+    does not occur there takes a place among them that is kept free, and 21 bits for each character. A better code, such
+    as a model of letters, would need fewer bits.
     """
     bits = 0.0
     spelled = shares(letters(tokenizer.unknown(text)))
     for letter, count in letters(tokenizer.unknown(held_out)).items():
         bits += count * spelled(letter)
-    if tokenizer.kind == EndOfWordTokenizer.kind:
-        spaced = shares(Counter(re.findall(r"\s+", text)))
-        bits += sum(map(spaced, re.findall(r"\s+", held_out)))
+    if tokenizer.kind in (EndOfWordTokenizer.kind, WordPieceTokenizer.kind):
+        spaced = shares(spaces(tokenizer, text))
+        bits += sum(count * spaced(space) for space, count in spaces(tokenizer, held_out).items())
     return bits / len(held_out)
+
+
+def spaces(tokenizer: WordwiseTokenizer, text: str) -> Counter[str]:
+    """How often each white space stands in a text; an empty one is a border of two words without any.
+
+    >>> spaces(WordPieceTokenizer(["[UNK]"], ["[UNK]"]), "Ja, ja.\\nJa")
+    Counter({'': 2, ' ': 1, '\\n': 1})
+    """
+    counts = Counter(re.findall(r"\s+", text))
+    borders = len(tokenizer.split(text)) - 1 - counts.total()
+    return counts + Counter({"": borders})  # + leaves out what is not positive
 
 
 def letters(pieces: Mapping[str, int]) -> Counter[str]:

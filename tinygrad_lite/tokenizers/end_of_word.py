@@ -29,6 +29,7 @@ shortest in characters is merged first, where `</w>` counts as four.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from tinygrad_lite.cli.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import UNKNOWN, to_utf8
@@ -90,8 +91,8 @@ class EndOfWordTokenizer(MergeTokenizer):
             )
         lengths = [1] * len(characters) + [len(END_OF_WORD)]
         word_counts = Counter(untrained.split(text))
-        merges = learn_merges(word_counts, min(n_merges, MAX_MERGES), untrained.spell, lengths)
-        return cls(characters, merges, list(untrained.specials))
+        merges = learn_merges(word_counts, untrained.spell, lengths)
+        return cls(characters, list(islice(merges, min(n_merges, MAX_MERGES))), list(untrained.specials))
 
     def split(self, text: str) -> list[str]:
         """Cut text at white space, with one space after each word as its mark.

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tinygrad_lite.cli.errors import TokenizerError
-from tinygrad_lite.tokenizers.base import Tokenizer, checked_specials
+from tinygrad_lite.tokenizers.base import Tokenizer
 
 MAX_VOCAB = 10_000_000
 GPT2_SPECIAL = "<|endoftext|>"
@@ -78,16 +78,8 @@ class HFTokenizer(Tokenizer):
             raise TokenizerError(f"the tokenizer has ids up to {size - 1}, which do not fit into {vocab_size} tokens")
         added = self._inner.get_added_tokens_decoder()
         specials = {token.content: number for number, token in added.items() if token.special}
-        super().__init__(_pieces(ids, {token.content for token in added.values()}, vocab_size), ())
-        self._name_specials(specials)
+        super().__init__(_pieces(ids, {token.content for token in added.values()}, vocab_size), specials)
         self._missing = byte_characters().keys() - ids.keys()
-
-    def _name_specials(self, specials: Mapping[str, int]) -> None:
-        """Keep the ids of the specials, wherever they are; in our own kinds they come last."""
-        placed = Tokenizer([], checked_specials(specials))  # for the pattern of their names
-        self.specials, self._special_pattern = dict(specials), placed._special_pattern
-        for number, piece in zip(specials.values(), placed._pieces, strict=True):
-            self._pieces[number] = piece
 
     @classmethod
     def from_folder(cls, folder: Path, vocab_size: int | None = None) -> HFTokenizer | None:

@@ -84,7 +84,8 @@ def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
     if not options.recompute:
         advice.append("--recompute")
     if setup.checkpoint is None and setup.trained is None:
-        advice += ["a shorter --block_size", "a smaller model (--n_layer, --n_embd)"]
+        advice += ["a shorter --block_size"] if hasattr(options, "block_size") else []
+        advice += ["a smaller model (--n_layer, --n_embd)" if hasattr(options, "n_layer") else "a smaller --n_embd"]
     if options.device == "cuda" and options.dtype != "bfloat16":
         advice.append("--dtype bfloat16")
     if options.workers > 1:

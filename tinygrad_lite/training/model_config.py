@@ -53,13 +53,18 @@ class ModelConfig:
 
     @classmethod
     def special_fields(cls) -> list[str]:
-        """The settings that are ids of special tokens: `pad` is that of <pad>."""
+        """The settings that are ids of special tokens: `pad` is that of the token `special_token("pad")`."""
         return [field.name for field in dataclasses.fields(cls) if field.name not in {"vocab_size", *cls.chosen()}]
+
+    @classmethod
+    def special_token(cls, name: str) -> str:
+        """The name of the special token whose id is the setting `name`."""
+        return f"<{name}>"
 
     @property
     def specials(self) -> dict[str, int]:
         """The special tokens that the model knows by their ids."""
-        return {f"<{name}>": getattr(self, name) for name in self.special_fields()}
+        return {self.special_token(name): getattr(self, name) for name in self.special_fields()}
 
     @property
     def n_hidden(self) -> int:
@@ -140,8 +145,9 @@ class ModelOptions:
         Raises: OptionError if the options contradict each other.
         """
         names = self.CONFIG.special_fields()
-        ids = specials or {f"<{name}>": number for number, name in enumerate(names)}
-        settings = {name: ids[f"<{name}>"] for name in names}
+        mark = self.CONFIG.special_token
+        ids = specials or {mark(name): number for number, name in enumerate(names)}
+        settings = {name: ids[mark(name)] for name in names}
         settings |= {name: getattr(self, name) for name in self.CONFIG.chosen()}
         config = self.CONFIG(vocab_size=vocab_size, **settings)
         if misfit := config.misfit("--"):

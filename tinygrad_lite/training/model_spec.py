@@ -6,9 +6,10 @@ gpt/task.py and of seq2seq/task.py), and its `Task` is the work that the trainin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Protocol
 
 import numpy as np
@@ -17,8 +18,9 @@ from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.checkpoint import Checkpoint, describe, load_checkpoint
+from tinygrad_lite.training.checkpoint import Checkpoint, describe, family_in, load_checkpoint
 from tinygrad_lite.training.model_config import ModelConfig
+from tinygrad_lite.training.pretrained import is_pretrained_folder, model_type
 from tinygrad_lite.training.run_folder import newest_checkpoint
 
 
@@ -42,7 +44,8 @@ class Task(Protocol):
 
     tokenizer: Tokenizer
     corpus_sha256: str
-    example: str  # a prompt, or a sentence, for the trained model; empty if there is none
+    example: str  # a prompt, a sentence or a picture for the trained model; empty if there is none
+    asked_with: str  # the option of sample.py that takes it
 
     def describe(self) -> str:
         """One line about the data."""
@@ -85,6 +88,9 @@ class ModelSpec:
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
         task: makes the task from options and a tokenizer (None: learn one).
         load: reads a trained model from a file or folder.
+        adapt: fits trained weights to the settings of a run that starts from them, where these may differ.
+        layouts: the layouts of other programs' weights that `load` reads, by their name in config.json.
+        fetched: trained models that are fetched when they are named: functions that return their folders.
     """
 
     name: str
@@ -97,6 +103,17 @@ class ModelSpec:
     model: type
     task: Callable[[Any, Tokenizer | None], Task]
     load: Callable[[Path], Trained]
+    adapt: Callable[[Mapping[str, np.ndarray], Any], dict[str, np.ndarray]] = lambda weights, config: dict(weights)
+    layouts: Mapping[str, ModuleType] = field(default_factory=dict)
+    fetched: Mapping[str, Callable[[], Path]] = field(default_factory=dict)
+
+    def is_fetched(self, path: Path) -> bool:
+        """Whether this is the name of a model that is fetched, and of nothing that exists."""
+        return str(path) in self.fetched and not path.exists()
+
+    def read(self, path: Path) -> Trained:
+        """Read a trained model, as `load` does, or fetch it first."""
+        return self.load(self.fetched[str(path)]() if self.is_fetched(path) else path)
 
     @property
     def shape(self) -> frozenset[str]:
@@ -111,6 +128,7 @@ class Trained:
     Attributes:
         about: one line for messages: its source, and a description.
         corpus_sha256: the hash of the training text; empty if unknown.
+        dataset: the name of what it was trained on; empty if unknown.
     """
 
     path: Path
@@ -120,6 +138,7 @@ class Trained:
     tokenizer: Tokenizer
     weights: dict[str, np.ndarray] = field(repr=False)
     corpus_sha256: str = ""
+    dataset: str = ""
 
     def make_model(self, device: str = "cpu") -> Module:
         """The model, ready to predict: without dropout.
@@ -159,4 +178,21 @@ def read_trained(path: Path, family: str, config_class: type[ModelConfig], model
         raise CheckpointError(f"{path}: its tokenizer has {tokenizer.vocab_size} tokens, its model {config.vocab_size}")
     check_specials(path, config, tokenizer)
     about = f"{path}: {describe(checkpoint)}"
-    return Trained(path, about, model_class, config, tokenizer, checkpoint.weights, checkpoint.corpus_sha256)
+    return Trained(
+        *(path, about, model_class, config, tokenizer, checkpoint.weights),
+        corpus_sha256=checkpoint.corpus_sha256,
+        dataset=str(checkpoint.training.get("dataset", "")),
+    )
+
+
+def family_of_weights(path: Path, families: Sequence[ModelSpec]) -> ModelSpec | None:
+    """The family of a trained model; None if it is unknown.
+
+    Args:
+        path: a checkpoint, a folder in Hugging Face's layout, or the name of a model that is fetched.
+    """
+    if is_pretrained_folder(path):
+        kind = model_type(path)
+        return next((family for family in families if kind in family.layouts), families[0])
+    held = family_in(path) if path.is_file() else None
+    return next((family for family in families if family.name == held or family.is_fetched(path)), None)

@@ -86,12 +86,13 @@ def load_origin(family: ModelSpec, origin: str) -> Trained:
 
     Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
     """
-    if not Path(origin).exists():
+    path = Path(origin)
+    if not path.exists() and not family.is_fetched(path):
         raise OptionError(
             f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
             "folder of a run, or a folder in Hugging Face's layout"
         )
-    trained = family.load(Path(origin))
+    trained = family.read(path)
     say(trained.about)
     return trained
 

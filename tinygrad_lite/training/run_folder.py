@@ -29,7 +29,7 @@ from tinygrad_lite.training.checkpoint import POSIX, describe, load_checkpoint, 
 
 METRICS = (
     *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
-    *("bleu", "chrf", "exact"),
+    *("bleu", "chrf", "exact", "accuracy", "next_accuracy"),
 )
 LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
 MAX_DEFAULT_WORKERS = 4  # processes, unless the user gives a number

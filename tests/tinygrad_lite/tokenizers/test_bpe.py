@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tinygrad_lite.cli.errors import TokenizerError
 from tinygrad_lite.corpora.texts import load_corpus
-from tinygrad_lite.tokenizers import bpe, tokenizer_from_json
+from tinygrad_lite.tokenizers import base, bpe, tokenizer_from_json
 from tinygrad_lite.tokenizers.bpe import MAX_WORD, BPETokenizer, split_words
 
 TEXT = st.text(st.characters() | st.characters(categories=["Cs"]))  # with unpaired surrogates
@@ -191,7 +191,7 @@ def test_bytes_first_then_merges_then_specials():
 
 
 def test_a_full_cache_changes_nothing(monkeypatch):
-    monkeypatch.setattr(bpe, "CACHED_WORDS", 3)
+    monkeypatch.setattr(base, "CACHED_WORDS", 3)
     small = tokenizer_from_json(TOKENIZER.to_json())
     assert small.encode(GERMAN) == TOKENIZER.encode(GERMAN)
     assert len(small._cache) <= 3

@@ -13,8 +13,9 @@ from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer, split_pieces
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 
-KINDS = ["char", "byte", "bpe", "bpe-w", "word"]
+KINDS = ["char", "byte", "bpe", "bpe-w", "word", "wordpiece"]
 LINES = ["Der Geist der Größe spricht,", "die Seele schweigt und nicht", "der Tag, die Nacht, das Licht.", ""]
 
 
@@ -41,7 +42,7 @@ def test_the_table_has_the_numbers_of_each_tokenizer(file, capsys):
     rows = table(captured.out)
     assert list(rows) == KINDS
     assert "verse.txt" in captured.err
-    assert captured.out.count("\n") == 6
+    assert captured.out.count("\n") == 7
 
     text = Path(file).read_bytes().decode("utf-8")
     cut = round(len(text) * 0.9)
@@ -76,6 +77,9 @@ def test_what_tokens_leave_out_is_counted_in_bits():
     marks = EndOfWordTokenizer.train("a b\na b a", 9)  # white space: 3 blanks, 1 newline, 1 place kept
     spaces = math.log2(5 / 3) + math.log2(5) + math.log2(5) + 2 * 21
     assert compare.bits_to_restore(marks, "a b\na b a", "a b\nb\n\na") == pytest.approx(spaces / 8)
+    pieces = WordPieceTokenizer.train("a, a, b a", 20)  # between words: 3 blanks, 2 times nothing, 1 place kept
+    spaces = math.log2(6 / 3) + 2 * math.log2(6 / 2)
+    assert compare.bits_to_restore(pieces, "a, a, b a", "a,b a") == pytest.approx(spaces / 5)
 
 
 # --- coverage -------------------------------------------------------------------------------------------------
@@ -121,13 +125,14 @@ def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):
     assert "\x1b" not in out
     blocks = out.split("\n\n")[1:]
     assert [block.split(":")[0] for block in blocks] == KINDS
-    char, byte, bpe, bpe_w, word = (block.splitlines() for block in blocks)
+    char, byte, bpe, bpe_w, word, pieces = (block.splitlines() for block in blocks)
     assert char[0] == "char: 30 characters, 30 tokens"
     assert len(char[1].split("|")) == 30
     assert byte[0].startswith("byte: 30 characters, ")
     passage = "".join(char[1].split("|"))
     assert "".join(bpe[1].split("|")) == "".join(word[1].split("|")) == passage
     assert "".join(bpe_w[1].split("|")).replace("</w>", " ").rstrip() == passage.rstrip()
+    assert pieces[1].replace("|", "").replace("##", "") == "".join(passage.split())
     assert len(bpe[1]) < len(char[1])
 
 
@@ -201,7 +206,7 @@ def test_text_with_few_characters_or_lines_works(tmp_path, capsys):
     path.write_text("ab ab ab ab ab ab ab", encoding="utf-8")
     assert compare.main([str(path)]) == 0
     rows = table(capsys.readouterr().out)
-    assert [rows[kind][0] for kind in KINDS] == ["4", "256", "258", "6", "3"]
+    assert [rows[kind][0] for kind in KINDS] == ["4", "256", "258", "6", "3", "10"]
 
 
 @pytest.mark.parametrize(

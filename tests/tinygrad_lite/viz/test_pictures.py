@@ -102,11 +102,12 @@ def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place):
     found = {}
     for row in rows("t.csv"):
         found.setdefault(row["tokenizer"], []).append(row["token"])
-    assert list(found)[::5] == ["char, learned from my.txt", "model"]
+    assert list(found)[::6] == ["char, learned from my.txt", "model"]
     assert found["model"] == ["u", "n", "d", "·", "n", "<unk>", "n"]
     assert found["byte, learned from my.txt"] == ["u", "n", "d", "·", "n", r"\xc3", r"\xbc", "n"]
     assert "·n" in found["bpe, learned from my.txt"]
     assert found["word, learned from my.txt"] == ["und", "·", "<unk>"]
+    assert found["wordpiece, learned from my.txt"] == ["und", "[UNK]"]
     pytest.importorskip("matplotlib")
     assert run("tokens", "my.txt", "--out", "t.svg") == 0
     assert ">char, learned from my.txt: " in Path("t.svg").read_text(encoding="utf-8")

@@ -1,10 +1,11 @@
 """Pretrained weights: a folder in Hugging Face's layout becomes our settings, weights and tokenizer.
 
-    config.json          whose model_type says which layout it is: GPT-2's, Llama's or Qwen3's
+    config.json          whose model_type says which layout it is, such as GPT-2's, Llama's or BERT's
     model.safetensors    the weights, or model.safetensors.index.json and several files that it names
-    tokenizer.json       or vocab.json and merges.txt; or the file that `gpt/export.py` writes
+    tokenizer.json       or vocab.json and merges.txt, or vocab.txt; or the file that an export of ours writes
 
-`gpt/gpt2_layout.py` and `gpt/llama_layout.py` translate the names of settings and weights. This file reads.
+A layout is a module that translates the names of settings and weights, such as `gpt/gpt2_layout.py`: a family of
+models has one or several. This file reads.
 """
 
 from __future__ import annotations
@@ -19,38 +20,56 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from gpt import gpt2_layout, llama_layout
-from gpt.config import GPTConfig
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.tokenizers.huggingface import HFTokenizer
+from tinygrad_lite.training.model_config import ModelConfig
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
-LAYOUTS = {"gpt2": gpt2_layout, "llama": llama_layout, "qwen3": llama_layout}  # by model_type
-TITLES = {"gpt2": "GPT-2", "llama": "Llama", "qwen3": "Qwen3"}
 
 
-def load_pretrained(folder: Path) -> tuple[str, GPTConfig, dict[str, np.ndarray], Tokenizer | None]:
-    """Read a folder in Hugging Face's layout of GPT-2, Llama or Qwen3.
+def load_pretrained(
+    folder: Path, layouts: Mapping[str, ModuleType]
+) -> tuple[str, ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
+    """Read a folder in Hugging Face's layout.
 
+    Args:
+        layouts: the layouts of a family, by model_type.
     Returns: the name of the model, the settings, the weights under our names (float16 and bfloat16 become float32), and
         the tokenizer, None if there is no file of one.
     Raises: CheckpointError if a file is missing or damaged, or describes a different kind of model; TokenizerError if
         the tokenizer cannot be used.
     """
-    kind, config = read_config(folder / "config.json")
-    layout = LAYOUTS[kind]
-    theirs = _read_weights(folder, layout, config.tie_weights)
+    kind, config = read_config(folder / "config.json", layouts)
+    layout = layouts[kind]
+    theirs = _read_weights(folder, layout, config)
     if config.n_layer > len(theirs):  # checked before listing names: a damaged config.json may claim millions of layers
         raise CheckpointError(f"{WEIGHTS} holds {len(theirs)} tensors, too few for {config.n_layer} layers")
     _check_names_and_shapes(theirs, layout.shapes(config))
-    return TITLES[kind], config, layout.to_own(theirs, config), _read_tokenizer(folder, config.vocab_size)
+    return (
+        layout.TITLES[kind],
+        config,
+        layout.to_own(theirs, config),
+        _read_tokenizer(folder, layout, config.vocab_size),
+    )
 
 
-def read_config(path: Path) -> tuple[str, GPTConfig]:
+def is_pretrained_folder(path: Path) -> bool:
+    """Whether this is a folder in Hugging Face's layout, perhaps with weights in an unsupported format."""
+    return (path / "config.json").is_file() or any(path.glob("pytorch_model*.bin")) or (path / INDEX).is_file()
+
+
+def model_type(folder: Path) -> str:
+    """The kind of model that a folder's config.json names, unchecked; GPT-2 if it names none, or cannot be read."""
+    try:
+        return str(read_json(folder / "config.json").get("model_type", "gpt2"))
+    except CheckpointError:
+        return "gpt2"
+
+
+def read_config(path: Path, layouts: Mapping[str, ModuleType]) -> tuple[str, ModelConfig]:
     """The model_type in a config.json, and its settings as ours.
 
     Raises: CheckpointError if the file is missing, is not JSON, or describes a different kind of model.
@@ -59,10 +78,10 @@ def read_config(path: Path) -> tuple[str, GPTConfig]:
         raise CheckpointError(f"there is no {path}: a pretrained model is a folder with config.json and {WEIGHTS}")
     theirs = read_json(path)
     kind = theirs.get("model_type", "gpt2")
-    if not isinstance(kind, str) or kind not in LAYOUTS:
-        raise CheckpointError(f"{path}: model_type is {kind!r}, but this program supports only {', '.join(LAYOUTS)}")
+    if not isinstance(kind, str) or kind not in layouts:
+        raise CheckpointError(f"{path}: model_type is {kind!r}, but this program supports only {', '.join(layouts)}")
     try:
-        return kind, LAYOUTS[kind].own_config(theirs)
+        return kind, layouts[kind].own_config(theirs)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
 
@@ -93,7 +112,7 @@ def _check_names_and_shapes(theirs: Mapping[str, np.ndarray], shapes: Mapping[st
             raise CheckpointError(f"{WEIGHTS}: {name} has the shape {theirs[name].shape}, config.json says {shape}")
 
 
-def _read_weights(folder: Path, layout: ModuleType, tied: bool) -> dict[str, np.ndarray]:
+def _read_weights(folder: Path, layout: ModuleType, config: ModelConfig) -> dict[str, np.ndarray]:
     """The tensors of all weight files, without prefix, without buffers, and without a tied output matrix."""
     weights = {}
     for path in _weight_files(folder):
@@ -107,10 +126,10 @@ def _read_weights(folder: Path, layout: ModuleType, tied: bool) -> dict[str, np.
             raise CheckpointError(
                 f"{path} cannot be read ({error}): it is damaged, or has a type other than bfloat16 that NumPy lacks"
             ) from None
-    head = weights.pop("lm_head.weight", None) if tied else None
+    head = weights.pop(layout.HEAD, None) if getattr(config, "tie_weights", True) else None
     if head is not None and not np.array_equal(head, weights.get(layout.EMBEDDING, np.empty(0))):
         raise CheckpointError(
-            f"{folder}: lm_head.weight differs from {layout.EMBEDDING}, but config.json says that the output matrix is "
+            f"{folder}: {layout.HEAD} differs from {layout.EMBEDDING}, but config.json says that the output matrix is "
             "tied to the embedding"
         )
     return weights
@@ -165,10 +184,10 @@ def _as_float(path: Path, name: str, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _read_tokenizer(folder: Path, vocab_size: int) -> Tokenizer | None:
+def _read_tokenizer(folder: Path, layout: ModuleType, vocab_size: int) -> Tokenizer | None:
     path = folder / OWN_TOKENIZER
     if not path.is_file():
-        return HFTokenizer.from_folder(folder, vocab_size)
+        return layout.TOKENIZER.from_folder(folder, vocab_size)
     tokenizer = tokenizer_from_json(read_json(path))
     if tokenizer.vocab_size != vocab_size:
         raise CheckpointError(f"{path} has {tokenizer.vocab_size} tokens, the model of config.json {vocab_size}")

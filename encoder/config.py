@@ -1,0 +1,183 @@
+"""BERT's settings: what the model is (`BertConfig`) and what a training run can be asked for (`BertOptions`)."""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.corpora.texts import CORPORA, from_cache
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, model_options
+from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from tinygrad_lite.transformer import ACTIVATIONS
+
+OBJECTIVES = ("words", "labels", "features")
+TOKENIZERS = ("wordpiece", "bpe")
+LABEL_MARK = "|"  # between the names of labels
+
+
+@dataclass(frozen=True)
+class BertConfig(ModelConfig):
+    """The settings of an encoder for text. A new setting needs only a field here: see `training/model_config.py`.
+
+    `bert_base` and `bert_large` have the settings of Devlin et al. 2018, section 3.
+    """
+
+    vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
+    pad: int = option(MISSING, "id of the padding token", low=0, high=MAX_VOCAB_SIZE)
+    cls: int = option(MISSING, "id of the token that begins every sequence", low=0, high=MAX_VOCAB_SIZE)
+    sep: int = option(MISSING, "id of the token that ends every segment", low=0, high=MAX_VOCAB_SIZE)
+    mask: int = option(MISSING, "id of the token that hides a word", low=0, high=MAX_VOCAB_SIZE)
+    n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
+    n_head: int = option(4, "attention heads per block", low=1, group="model")
+    n_embd: int = option(192, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
+    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
+    block_size: int = option(128, "longest sequence", unit="tokens", low=8, high=1_000_000, group="model")
+    segments: int = option(2, "segments of a sequence that have an embedding", low=1, high=1000, group="model")
+    norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2018", group="model")
+    activation: str = option("gelu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
+    norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
+    next_sentence: bool = option(
+        False, "also learn whether the second segment follows the first in its text", group="model"
+    )
+    dropout: float = option(0.1, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
+    objective: str = option(
+        "words",
+        "what is predicted: hidden words, the label of a text, or nothing",
+        choices=OBJECTIVES,
+        group="training",
+    )
+    labels: str = option(
+        "", f"names of the labels, separated by {LABEL_MARK}; empty: those in the data", group="training"
+    )
+    pooling: str = option(
+        "cls",
+        "what a label is read from: the first token, or the mean of all",
+        choices=("cls", "mean"),
+        group="training",
+    )
+    recompute: bool = option(
+        False,
+        "keep only each block's input for the backward pass, which computes the rest again: less memory, more time",
+        group="training",
+    )
+    freeze: bool = option(False, "train the head of the labels only, on fixed features", group="training")
+
+    ALWAYS: ClassVar[frozenset[str]] = frozenset(("vocab_size", "n_layer", "n_head", "n_embd", "block_size"))
+
+    @classmethod
+    def special_token(cls, name: str) -> str:
+        """The name of a special token in BERT's way of writing: [MASK]."""
+        return f"[{name.upper()}]"
+
+    @property
+    def label_names(self) -> list[str]:
+        """The names of the labels, in the order of their numbers."""
+        return self.labels.split(LABEL_MARK) if self.labels else []
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether the first token's vector passes another layer, from which a whole sequence is judged."""
+        return self.objective != "words" or self.next_sentence
+
+    def misfit(self, mark: str = "") -> str:
+        """Which settings contradict each other, in words; empty if none do."""
+        names = self.label_names
+        if self.labels and (len(names) < 2 or len(set(names)) < len(names) or "" in names):
+            return f"{mark}labels {self.labels!r} must be at least two different names, separated by {LABEL_MARK}"
+        if self.next_sentence and self.segments < 2:
+            return f"{mark}next_sentence needs two {mark}segments, not {self.segments}"
+        return super().misfit(mark)
+
+    def activations(self, batch_size: int) -> int:
+        """About how many numbers a training micro-step keeps for its backward pass, counted as for the GPT."""
+        c, t = self.n_embd, self.block_size
+        per_token = self.of_all_blocks(self.n_layer, 8 * c + self.n_head * t + self.kept_hidden) + 2 * c
+        words = 0.15 * (self.vocab_size + 4 * c) if self.objective == "words" else 0
+        return int(batch_size * t * (per_token + words))
+
+
+def bert_base(vocab_size: int = 30522, objective: str = "features") -> BertConfig:
+    """BERT Base: 109.5 million parameters with its vocabulary, the pooler included."""
+    return BertConfig(
+        *(vocab_size, 0, 101, 102, 103), 12, 12, 768, 0, 512, norm_first=False, norm_eps=1e-12, objective=objective
+    )
+
+
+def bert_large(vocab_size: int = 30522, objective: str = "features") -> BertConfig:
+    """BERT Large: 335.1 million parameters."""
+    return BertConfig(
+        *(vocab_size, 0, 101, 102, 103), 24, 16, 1024, 0, 512, norm_first=False, norm_eps=1e-12, objective=objective
+    )
+
+
+@dataclass
+class BertOptions(model_options(BertConfig), TrainOptions):
+    """The options of `train.py` for training a BERT."""
+
+    dataset: str = option(
+        "goethe", "text whose hidden words are predicted, by name: " + ", ".join(CORPORA), group="data"
+    )
+    text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
+    table: str = option("", "CSV file of texts and labels, for --objective labels", is_path=True, group="data")
+    tokenizer: str = option("wordpiece", "what a token is", choices=TOKENIZERS, group="data")
+    vocab_size: int = option(4096, "size of the vocabulary", unit="tokens", low=2, high=1_000_000, group="data")
+    lowercase: bool = option(False, "read letters without case and accents", group="data")
+
+    batch_size: int = option(32, "sequences per micro-step", unit="sequences", low=1, high=1_000_000, group="training")
+    mask_share: float = option(0.15, "share of the tokens to predict", above=0.0, below=1.0, group="training")
+    weight_decay: float = option(0.01, "weight decay of the matrices", low=0.0, group="training")
+    eval_iters: int = option(
+        0,
+        "sequences of the held-out text to evaluate on, always the same; 0: all",
+        unit="sequences",
+        low=0,
+        group="evaluation",
+    )
+
+    BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
+    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
+    FILES: ClassVar[tuple[str, ...]] = ("text", "table")  # options that are paths, which no checkpoint holds
+    HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
+        {
+            "--batch_size": f"{BATCH_NAMES} batch_tokens",
+            "--text": DATA_NAMES,
+            "--mask_share": "mlm_probability mask_prob masking_prob",
+            "--next_sentence": "nsp",
+            "--freeze": "frozen freeze_encoder",
+        }
+    )
+
+    def check(self, learns_tokenizer: bool) -> None:
+        """Refuse what cannot be computed, before any text is fetched.
+
+        Raises: OptionError.
+        """
+        named = Path(self.dataset)
+        if not self.text and (named.name != self.dataset or named.is_file()):
+            # A text of the user's own: --text keeps its path out of the checkpoint, which may be given away.
+            self.text, self.dataset = [self.dataset], BertOptions.dataset
+        if learns_tokenizer:
+            self.model_config(6)
+        if self.freeze and self.objective != "labels":
+            raise OptionError("--freeze trains the head of --objective labels only")
+
+    def is_at_hand(self) -> bool:
+        """Whether the text can be read, or be refused, without a network."""
+        if self.text or self.table or self.dataset not in CORPORA or Path(f"{self.dataset}.txt").is_file():
+            return True
+        return from_cache(self.dataset, say=lambda line: None) is not None
+
+    def max_workers(self) -> int:
+        """How many processes there is work for: each needs a row of the batch."""
+        return self.batch_size
+
+    def sizes(self, config: BertConfig) -> tuple[int, int, str]:
+        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
+        micro_steps = self.gradient_accumulation_steps
+        factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
+        factors += [f"{self.batch_size} sequences", f"{self.block_size} tokens"]
+        tokens = self.batch_size * micro_steps * self.block_size
+        return config.activations(self.batch_size), tokens, " x ".join(factors)

@@ -1,0 +1,139 @@
+"""How good are classifiers of texts or pictures on the test part of their data, which none of them has seen?
+
+    python -m encoder.evaluate out/vit-fashion                            accuracy, with its 95 % interval
+    python -m encoder.evaluate out/a1,out/a2 --against out/b1,out/b2      runs in pairs, such as of equal seeds
+    python -m encoder.evaluate out/classify --tfidf true                  beside counts of words
+
+**TF-IDF.** A text is a vector with a number for each word and each two neighbouring words: how often it occurs in the
+text, times the logarithm of how rare it is in all. A linear classifier (logistic regression, by scikit-learn: pip
+install -e ".[baseline]") learns a weight for each. It knows nothing of order beyond neighbours, and is hard to beat
+where examples are few.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+
+from encoder.labels import LabelsTask
+from encoder.labels import count_right as labels_right
+from encoder.picture_task import CNN_SPEC, VIT_SPEC
+from encoder.pictures import PicturesTask
+from encoder.pictures import count_right as classes_right
+from encoder.task import SPEC
+from encoder.words import with_interval
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.corpora.tables import LabelledTexts
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.model_spec import family_of_weights
+from tinygrad_lite.training.run_folder import RunFolder, newest_checkpoint
+
+BATCH = 64
+
+
+@dataclass
+class EvaluateOptions:
+    """The options of the evaluation."""
+
+    against: str = option("", "runs to compare with, as many: out/b1,out/b2", is_path=True)
+    tfidf: bool = option(False, "also count words, with a linear model")
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    parsed = parse_command_line(
+        EvaluateOptions,
+        argv,
+        prog="python -m encoder.evaluate",
+        description="Accuracy of classifiers on the test part of their data.",
+        positional="RUNS",
+        about_positional="checkpoints or folders of runs, separated by commas",
+    )
+    options = build(EvaluateOptions, ("command line", parsed.values))
+    if parsed.positional is None:
+        raise OptionError("name a run, as in: python -m encoder.evaluate out/classify")
+    names = parsed.positional.split(",")
+    ours, data = zip(*(accuracy(Path(name)) for name in names), strict=True)
+    show_mean(ours)
+    if options.against:
+        others = options.against.split(",")
+        if len(others) != len(names):
+            raise OptionError(f"--against names {len(others)} runs, but there are {len(names)} to compare with them")
+        theirs = [accuracy(Path(name))[0] for name in others]
+        show_mean(theirs)
+        gains = [one - other for one, other in zip(ours, theirs, strict=True)]
+        error = statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else math.nan
+        print(f"gain, in pairs: {statistics.mean(gains):+.1%} with a standard error of {error:.1%}")
+    if options.tfidf:
+        if not isinstance(data[0], LabelledTexts):
+            raise OptionError("--tfidf counts words, but these are models of pictures")
+        print(f"{tfidf(data[0]):.1%} by TF-IDF and a linear model")
+    return 0
+
+
+def show_mean(accuracies: tuple[float, ...] | list[float]) -> None:
+    """Print the mean and the standard deviation, if there are several."""
+    if len(accuracies) > 1:
+        print(f"mean of {len(accuracies)}: {statistics.mean(accuracies):.1%} ± {statistics.stdev(accuracies):.1%}")
+
+
+def accuracy(path: Path) -> tuple[float, object]:
+    """The share of the test part that a model gets right, which is printed too; and its data."""
+    if path.is_dir():
+        path = newest_checkpoint(path)
+    family = family_of_weights(path, (SPEC, VIT_SPEC, CNN_SPEC))
+    if family is None:
+        raise OptionError(f"{path} is no classifier of texts or pictures")
+    trained = family.read(path)
+    noted = RunFolder(path.parent).noted_options() if (path.parent / "options.json").is_file() else {}
+    settings = load_checkpoint(path).training | {"table": noted.get("table", ""), "device": "cpu", "batch_size": BATCH}
+    options = SimpleNamespace(**settings)
+    if family is SPEC:
+        if trained.config.objective != "labels":
+            raise OptionError(f"{path} predicts {trained.config.objective}, not labels")
+        task = LabelsTask(options, trained.tokenizer)
+        rows = task.encoded(task.data.test)
+        batches = [task.batch(rows[first : first + BATCH]) for first in range(0, len(rows), BATCH)]
+        count, right_in = len(rows), labels_right
+    else:
+        task = PicturesTask(options, trained.tokenizer)
+        pixels, labels = task.data.test
+        parts = [slice(first, first + BATCH) for first in range(0, len(labels), BATCH)]
+        batches = [task.batch(pixels[part], labels[part]) for part in parts]
+        count, right_in = len(labels), classes_right
+    model = trained.make_model()
+    with no_grad():
+        right = sum(right_in(model, batch) for batch in batches)
+    print(f"{with_interval(right, count)} of {count:,} right: {path}")
+    return right / count, task.data
+
+
+def tfidf(data: LabelledTexts) -> float:
+    """The accuracy of TF-IDF with a linear model; its strength of regularisation is chosen on the validation part.
+
+    Raises: UserError if scikit-learn is not installed.
+    """
+    try:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+        from sklearn.linear_model import LogisticRegression
+    except ImportError:
+        raise UserError('TF-IDF needs scikit-learn, which is not installed: pip install -e ".[baseline]"') from None
+    words = TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True)
+    (train, y), (validation, y_validation), (test, y_test) = (
+        zip(*part, strict=True) for part in (data.train, data.validation, data.test)
+    )
+    x = words.fit_transform(train)
+    models = [LogisticRegression(C=strength, max_iter=1000).fit(x, y) for strength in (1, 3, 10, 30, 100)]
+    best = max(models, key=lambda model: model.score(words.transform(validation), y_validation))
+    return float(best.score(words.transform(test), y_test))
+
+
+if __name__ == "__main__":
+    run_command("encoder.evaluate", main)

@@ -1,0 +1,48 @@
+"""What an encoder computes while it reads a text or a picture: attention, the stream, and what each part adds to it.
+
+found = look_inside(model, ids, segments)    # BERT; with a ViT: look_inside(model, pictures)
+found.attention[2, 0]                        # (T, T): layer 2, head 0; row t says what position t attends to
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.nn import Module, recorded
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
+
+
+@dataclass(frozen=True)
+class Inside:
+    """What `look_inside` found for T positions and L layers of H heads.
+
+    Attributes:
+        attention: (L, H, T, T), the weights, each row of which sums to 1.
+        stream: (L + 1, T, C), what the first block reads, and what each block returns.
+        added: (L, 2, T, C), what attention and the feed-forward part return in each layer.
+    """
+
+    attention: np.ndarray
+    stream: np.ndarray
+    added: np.ndarray
+
+
+def look_inside(model: Module, *inputs: Tensor) -> Inside:
+    """Run an encoder on a batch of one, and keep what is computed on the way."""
+    model.eval()
+    with no_grad(), recorded(model, Block, MultiHeadAttention, FeedForward) as calls:
+        model(*inputs)
+    blocks, mixers, mlps = (
+        [call for call in calls if isinstance(call.module, kind)] for kind in (Block, MultiHeadAttention, FeedForward)
+    )
+    with no_grad():
+        attention = [call.module.weights(*call.args, **call.kwargs) for call in mixers]
+    return Inside(
+        attention=np.stack([weights.numpy()[0] for weights in attention]),
+        stream=np.stack([x.numpy()[0] for x in (blocks[0].args[0], *(call.result for call in blocks))]),
+        added=np.stack([[part.result.numpy()[0] for part in layer] for layer in zip(mixers, mlps, strict=True)]),
+    )

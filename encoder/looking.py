@@ -1,0 +1,114 @@
+"""`sample.py` with a model of pictures: which class a picture belongs to, and where a Vision Transformer looked.
+
+**Attention rollout.** The weights of one layer say which patches each patch reads, but what it reads there has come
+from other patches, through the layers below. Rollout follows the way through all layers: with A the mean of a layer's
+heads, and half of every vector staying what it is, because of the residual connections,
+
+    R = (A_L / 2 + I / 2) ... (A_2 / 2 + I / 2) (A_1 / 2 + I / 2)
+
+Row t of R says how much of each patch is in the vector t at the end. Shown is the row of the class token, or the mean
+of all rows.
+
+Reference: Abnar, Zuidema 2020 (arXiv:2005.00928), section 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoder.inside import look_inside
+from encoder.vit import ViT
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.cli.console import say
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.corpora.pictures import named_picture
+from tinygrad_lite.nn import Module
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.tokenizers.pixels import PixelTokenizer
+from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.viz.figure import Picture, write
+
+KNOWN = {*"image attention explain answers out_dir device dtype".split()}
+SHADES = PixelTokenizer(17)  # for printing
+
+
+def check_options(given: Collection[str]) -> None:
+    """Check that the options apply to models of pictures.
+
+    Raises: OptionError if not.
+    """
+    if unused := [name for name in given if name not in KNOWN]:
+        takes = ", ".join(f"--{name}" for name in sorted(KNOWN))
+        raise OptionError(f"--{unused[0]} is for models that write; a model of pictures takes {takes}")
+    if "image" not in given:
+        raise OptionError("give a picture: --image FILE.png, or --image test:17 for number 17 of the test pictures")
+
+
+def look(options: Any, trained: Trained, model: Module) -> None:
+    """Print the most probable classes of a picture, and the picture with what the model attended to."""
+    config = model.config
+    picture, about = named_picture(options.image, trained.dataset, config.image_size)
+    with no_grad():
+        logits = model(as_input(model, picture))
+    probabilities = logits.softmax().numpy()[0]
+    shown = [picture]
+    if isinstance(model, ViT):
+        shown.append(rollout_picture(model, picture))
+    say(about)
+    say(SHADES.printed(*shown))
+    names: Tokenizer = trained.tokenizer
+    for number in np.argsort(-probabilities, kind="stable")[: options.answers]:
+        print(f"{probabilities[number]:6.1%}  {names.decode([int(number)])}")
+    if options.attention:
+        if not isinstance(model, ViT):
+            raise OptionError("--attention is for Vision Transformers: this model has no attention")
+        write(drawing(*shown, about), Path(options.attention))
+
+
+def as_input(model: Module, picture: np.ndarray) -> Tensor:
+    """A picture (H, W) of brightness from 0 to 255 as the model's input: (1, H, W, 1), from -1 to 1."""
+    return Tensor(picture[None, ..., None].astype(np.float32) / 127.5 - 1, device=model.device)
+
+
+def rollout(attention: np.ndarray) -> np.ndarray:
+    """How much of each position is in each vector at the end, given all weights (L, H, T, T): (T, T)."""
+    whole = np.eye(attention.shape[-1])
+    for weights in attention.mean(axis=1):
+        whole = (weights + np.eye(len(weights))) / 2 @ whole
+    return whole
+
+
+def patch_shares(model: ViT, picture: np.ndarray) -> np.ndarray:
+    """How much of each patch of a picture (H, W) is in the vector that the class is read from: (N,)."""
+    whole = rollout(look_inside(model, as_input(model, picture)).attention)
+    return whole.mean(axis=0) if model.config.pooling == "mean" else whole[0, 1:]
+
+
+def rollout_picture(model: ViT, picture: np.ndarray) -> np.ndarray:
+    """The rollout as a picture (H, W) of the same size, each patch of one brightness; the strongest is 255."""
+    config = model.config
+    strengths = patch_shares(model, picture).reshape(config.rows, config.rows)
+    return np.kron(255 * strengths / strengths.max(), np.ones((config.patch_size, config.patch_size)))
+
+
+def drawing(picture: np.ndarray, looked: np.ndarray, title: str) -> Picture:
+    """The picture, and beside it the same under the rollout."""
+
+    def draw(figure: Any) -> None:
+        for number, axes in enumerate(figure.subplots(1, 2)):
+            axes.imshow(picture, cmap="gray", vmin=0, vmax=255)
+            if number:
+                axes.imshow(looked, cmap="inferno", alpha=0.6, vmin=0, vmax=255)
+            axes.set_title(("the picture", "where the model looked")[number])
+            axes.set_axis_off()
+
+    caption = (
+        "Attention rollout: how much of each patch is in the vector from which the class is read, through all layers. "
+        "The brighter a patch, the more; the brightest has the largest share."
+    )
+    return Picture(title, caption, (6.0, 3.2), draw, arrays={"picture": picture, "rollout": looked})

@@ -1,0 +1,75 @@
+"""The two families of models of pictures, for train.py and sample.py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from encoder.cnn import CNN, CNNConfig
+from encoder.pictures import PictureOptions, PicturesTask
+from encoder.vit import ViT, ViTConfig
+from tinygrad_lite.cli.options import answers
+from tinygrad_lite.training.model_config import model_options
+from tinygrad_lite.training.model_spec import ModelSpec, Trained, read_trained
+
+
+@dataclass
+class ViTOptions(model_options(ViTConfig), PictureOptions):
+    """The options of `train.py` for training a Vision Transformer."""
+
+    HINTS: ClassVar[dict[str, str]] = PictureOptions.HINTS | answers(
+        {
+            "--patch_size": "patch patches",
+            "--n_layer": "layers layer n_layers num_layers depth blocks",
+            "--n_head": "heads head n_heads num_heads",
+        }
+    )
+
+
+@dataclass
+class CNNOptions(model_options(CNNConfig), PictureOptions):
+    """The options of `train.py` for training a convolutional network."""
+
+
+def load_vit(path: Path) -> Trained:
+    """Read a trained Vision Transformer, as `read_trained` does."""
+    return read_trained(path, "vit", ViTConfig, ViT)
+
+
+def load_cnn(path: Path) -> Trained:
+    """Read a trained convolutional network, as `read_trained` does."""
+    return read_trained(path, "cnn", CNNConfig, CNN)
+
+
+VIT_SPEC = ModelSpec(
+    name="vit",
+    title="the Vision Transformer",
+    about="Train a Vision Transformer to say what is in a picture.",
+    examples={
+        "python train.py vit-digits": "handwritten digits, three minutes on two cores",
+        "python train.py vit-fashion": "pieces of clothing, ten minutes on two cores",
+    },
+    preset="vit-digits",
+    options=ViTOptions,
+    config=ViTConfig,
+    model=ViT,
+    task=PicturesTask,
+    load=load_vit,
+)
+
+CNN_SPEC = ModelSpec(
+    name="cnn",
+    title="the convolutional network",
+    about="Train a convolutional network to say what is in a picture.",
+    examples={
+        "python train.py cnn-digits": "handwritten digits",
+        "python train.py cnn-fashion": "pieces of clothing, ten minutes on two cores",
+    },
+    preset="cnn-digits",
+    options=CNNOptions,
+    config=CNNConfig,
+    model=CNN,
+    task=PicturesTask,
+    load=load_cnn,
+)

@@ -1,0 +1,167 @@
+"""The task of the models of pictures: say which class a picture belongs to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from encoder.vit import PictureBatch, PictureConfig
+from encoder.words import with_interval
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.corpora.pictures import PICTURES, LabelledPictures, are_cached, load_pictures
+from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.nn import Module
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.tokenizers.labels import LabelTokenizer
+from tinygrad_lite.training.model_config import ModelOptions
+from tinygrad_lite.training.model_spec import Report
+from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+
+
+@dataclass
+class PictureOptions(TrainOptions, ModelOptions):
+    """The options of `train.py` that all models of pictures have."""
+
+    dataset: str = option("digits", "pictures to learn from", choices=tuple(PICTURES), group="data")
+    tokenizer: str = option("labels", "what is predicted: the class of a picture", choices=("labels",), group="data")
+    vocab_size: int = option(10, "classes, for --dry_run; the data decide", low=2, high=1_000_000, group="data")
+    batch_size: int = option(64, "pictures per micro-step", unit="pictures", low=1, high=1_000_000, group="training")
+    shift: int = option(
+        0, "augmentation: move each picture by up to N pixels", unit="pixels", low=0, high=100, group="training"
+    )
+    flip: bool = option(False, "augmentation: mirror every second picture", group="training")
+    weight_decay: float = option(0.05, "weight decay of the matrices", low=0.0, group="training")
+
+    BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
+    COUNTED: ClassVar[tuple[int, str]] = (1, "picture")  # what flops_per_token counts
+    HINTS: ClassVar[dict[str, str]] = {
+        name: answer
+        for name, answer in OTHER_NAMES.items()
+        if answer not in ("--block_size", "--n_layer", "--n_head", "--n_inner")
+    } | answers({"--batch_size": f"{BATCH_NAMES} batch_tokens", "--dataset": DATA_NAMES})
+
+    def check(self, learns_tokenizer: bool) -> None:
+        """Refuse what cannot be computed, before any pictures are fetched.
+
+        Raises: OptionError.
+        """
+        self.model_config(2)
+
+    def is_at_hand(self) -> bool:
+        """Whether the pictures can be read without a network."""
+        return are_cached(self.dataset)
+
+    def max_workers(self) -> int:
+        """How many processes there is work for: each needs a picture of the batch."""
+        return self.batch_size
+
+    def sizes(self, config: PictureConfig) -> tuple[int, int, str]:
+        """Of a run with such a model: numbers kept for a backward pass, pictures of a step, and its factors."""
+        micro_steps = self.gradient_accumulation_steps
+        factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
+        factors += [f"{self.batch_size} pictures"]
+        return config.activations(self.batch_size), self.batch_size * micro_steps, " x ".join(factors)
+
+
+class PicturesTask:
+    """Labelled pictures to learn from, and others to evaluate on."""
+
+    example, asked_with = "test:0", "image"
+
+    def __init__(self, options: Any, tokenizer: Tokenizer | None = None) -> None:
+        self.options = options
+        self.data: LabelledPictures = load_pictures(options.dataset)
+        self.corpus_sha256 = self.data.sha256
+        self.tokenizer = tokenizer or LabelTokenizer(self.data.labels)
+        side = self.data.train.pixels.shape[1]
+        if tokenizer is None:
+            options.image_size = side
+        elif options.image_size != side or self.tokenizer.labels != list(self.data.labels):
+            raise CorpusError(
+                f"the pictures of {self.data.name} have {side} x {side} pixels and the classes "
+                f"{', '.join(self.data.labels)}, which are not those of the model"
+            )
+
+    def describe(self) -> str:
+        """One line about the pictures."""
+        data = self.data
+        return (
+            f"{data.name}: {len(data.train.labels):,} pictures to learn from, {len(data.validation.labels):,} to "
+            f"evaluate on, {len(data.test.labels):,} for a test at the end; {len(data.labels)} classes; an epoch is "
+            f"{math.ceil(len(data.train.labels) / self.target_tokens(0)):,} steps"
+        )
+
+    def unknown(self) -> dict[str, int]:
+        """Nothing: a picture has no characters."""
+        return {}
+
+    def target_tokens(self, step: int) -> int:
+        """The number of pictures of an update."""
+        return self.options.batch_size * self.options.gradient_accumulation_steps
+
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[PictureBatch, float]]:
+        """A process's pictures of the batches of one update, each with its share of the update's pictures.
+
+        The pictures come in passes over all of them, each in another order.
+        """
+        options, data, rows = self.options, self.data.train, self.target_tokens(step)
+        epochs, places = np.divmod(step * rows + np.arange(rows), len(data.labels))
+        orders = {e: keyed_rng(options.seed, "epoch", e).permutation(len(data.labels)) for e in set(epochs.tolist())}
+        numbers = np.array([orders[epoch][place] for epoch, place in zip(epochs.tolist(), places, strict=True)])
+        for first in range(0, rows, options.batch_size):
+            part = numbers[first : first + options.batch_size]
+            own = slice(len(part) * rank // size, len(part) * (rank + 1) // size)
+            if len(part[own]):
+                chosen = data.pixels[part]
+                if options.shift or options.flip:  # all are drawn, so that a row's are the same in any process
+                    chosen = augmented(
+                        chosen, options.shift, options.flip, keyed_rng(options.seed, "augment", step, first)
+                    )
+                yield self.batch(chosen[own], data.labels[part[own]]), len(part[own]) / rows
+
+    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[PictureBatch, int]]:
+        """All held-out pictures; with several processes, each has every n-th batch."""
+        data, batch_size = self.data.validation, self.options.batch_size
+        for first in range(rank * batch_size, len(data.labels), size * batch_size):
+            part = slice(first, first + batch_size)
+            yield self.batch(data.pixels[part], data.labels[part]), len(data.labels[part])
+
+    def batch(self, pictures: np.ndarray, labels: np.ndarray) -> PictureBatch:
+        """The tensors of some pictures."""
+        device = self.options.device
+        return PictureBatch(Tensor(self.data.scaled(pictures), np.float32, device), Tensor(labels, np.int64, device))
+
+    def report(self, model: Module, val_loss: float) -> Report:
+        """How many classes are right."""
+        count = len(self.data.validation.labels)
+        model.eval()
+        with no_grad():
+            right = sum(count_right(model, batch) for batch, _ in self.validation_batches())
+        model.train()
+        return Report({"accuracy": right / count}, f"{with_interval(right, count)} of {count:,} classes right", "")
+
+
+def count_right(model: Module, batch: PictureBatch) -> int:
+    """How many classes of a batch the model finds."""
+    return int((model(batch.pictures).numpy().argmax(-1) == batch.labels.numpy()).sum())
+
+
+def augmented(pictures: np.ndarray, shift: int, flip: bool, rng: np.random.Generator) -> np.ndarray:
+    """Pictures (B, H, W) moved by up to `shift` pixels, with black around them, and some of them mirrored.
+
+    The class stays, so every epoch shows the model other pictures of it.
+    """
+    batch, height, width = pictures.shape
+    moved = np.pad(pictures, ((0, 0), (shift, shift), (shift, shift)))
+    rows = rng.integers(0, 2 * shift + 1, batch)[:, None] + np.arange(height)
+    columns = rng.integers(0, 2 * shift + 1, batch)[:, None] + np.arange(width)
+    if flip:
+        columns = np.where(rng.random(batch)[:, None] < 0.5, columns[:, ::-1], columns)
+    return moved[np.arange(batch)[:, None, None], rows[:, :, None], columns[:, None, :]]

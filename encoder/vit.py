@@ -1,0 +1,191 @@
+"""The Vision Transformer: a picture is cut into patches, and BERT's blocks read them like words.
+
+    pictures (B, H, W, channels) -> patches (B, N, P P channels) -> linear map -> + position -> n_layer blocks
+    -> norm -> x of the class token, or the mean of all -> logits (B, V)
+
+Nothing in it knows that pixels have neighbours: each patch is a vector, and where it stood is learned, as the position
+of a word is. A convolutional network (`cnn.py`) has that knowledge built in, and needs less data to learn from; given
+much, the Transformer learns it too.
+
+Reference: Dosovitskiy et al. 2020, "An Image is Worth 16x16 Words" (arXiv:2010.11929), section 3.1 and table 1.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import MISSING, dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from tinygrad_lite import functional as F
+from tinygrad_lite.cli.options import option
+from tinygrad_lite.device import next_rng
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig
+from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2, linear_flops
+
+
+class PictureBatch(NamedTuple):
+    """Pictures (B, H, W, channels) from -1, black, to 1, white, and the numbers of their classes (B,)."""
+
+    pictures: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class PictureConfig(ModelConfig):
+    """What every model of pictures knows about them."""
+
+    vocab_size: int = option(MISSING, "V, classes", low=1, high=MAX_VOCAB_SIZE)
+    image_size: int = option(28, "height and width of a picture", unit="pixels", low=1, high=10_000, group="model")
+    channels: int = option(1, "numbers of a pixel: 1 for grey, 3 for colour", low=1, high=100, group="model")
+    dropout: float = option(0.0, "probability of dropping an element in training", low=0.0, below=1.0, group="training")
+
+    ALWAYS: ClassVar[frozenset[str]] = frozenset(("vocab_size", "image_size", "channels"))
+
+
+@dataclass(frozen=True)
+class ViTConfig(PictureConfig):
+    """The settings of a Vision Transformer. A new setting needs only a field here: see `training/model_config.py`."""
+
+    patch_size: int = option(4, "P, height and width of a patch", unit="pixels", low=1, high=10_000, group="model")
+    n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
+    n_head: int = option(4, "attention heads per block", low=1, group="model")
+    n_embd: int = option(96, "width of the model; a multiple of n_head", low=1, high=1_000_000, group="model")
+    n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
+    norm_eps: float = option(1e-6, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
+    positions: str = option(
+        "1d", "a vector for each patch, or one for its row and one for its column", choices=("1d", "2d"), group="model"
+    )
+    pooling: str = option(
+        "cls", "what the class is read from: a token of its own, or the mean", choices=("cls", "mean"), group="model"
+    )
+    recompute: bool = option(
+        False,
+        "keep only each block's input for the backward pass, which computes the rest again: less memory, more time",
+        group="training",
+    )
+
+    activation = "gelu"  # of the feed-forward parts
+
+    @property
+    def rows(self) -> int:
+        """The number of patches in a row, and of rows of patches."""
+        return self.image_size // self.patch_size
+
+    @property
+    def block_size(self) -> int:
+        """The number of positions: patches, and the class token."""
+        return self.rows**2 + (self.pooling == "cls")
+
+    def misfit(self, mark: str = "") -> str:
+        """Which settings contradict each other, in words; empty if none do."""
+        if self.image_size % self.patch_size:
+            return (
+                f"{mark}image_size {self.image_size} is no multiple of {mark}patch_size {self.patch_size}: patches "
+                "cover the picture without overlap"
+            )
+        return super().misfit(mark)
+
+    def activations(self, batch_size: int) -> int:
+        """About how many numbers a training micro-step keeps for its backward pass, counted as for the GPT."""
+        c, t = self.n_embd, self.block_size
+        blocks = self.of_all_blocks(self.n_layer, 8 * c + self.n_head * t + self.kept_hidden)
+        return batch_size * t * (blocks + 2 * c)
+
+
+# The sizes of the paper's table 1, with a head for the 1,000 classes of ImageNet.
+VIT_BASE = ViTConfig(1000, 224, 3, patch_size=16, n_layer=12, n_head=12, n_embd=768)
+VIT_LARGE = ViTConfig(1000, 224, 3, patch_size=16, n_layer=24, n_head=16, n_embd=1024)
+VIT_HUGE = ViTConfig(1000, 224, 3, patch_size=14, n_layer=32, n_head=16, n_embd=1280)
+
+
+class ViT(Module):
+    """An encoder of patches with a linear classifier."""
+
+    position_tables = frozenset()
+
+    def __init__(self, config: ViTConfig) -> None:
+        super().__init__()
+        c = self.config = config
+        norm = functools.partial(LayerNorm, eps=c.norm_eps)
+        self.patch_embedding = Linear(c.channels * c.patch_size**2, c.n_embd)
+        if c.pooling == "cls":
+            self.class_token = Parameter.create((c.n_embd,), normal)
+        if c.positions == "1d":
+            self.position_embedding = Embedding(c.block_size, c.n_embd)
+        else:
+            self.row_embedding = Embedding(c.rows, c.n_embd)
+            self.column_embedding = Embedding(c.rows, c.n_embd)
+        self.dropout = Dropout(c.dropout)
+        self.blocks = [
+            Block(
+                MultiHeadAttention(c.n_embd, c.n_head, c.dropout),
+                FeedForward(c.n_embd, c.n_hidden, c.dropout, activation=c.activation),
+                c.n_embd,
+                norm=norm,
+                recompute=c.recompute,
+            )
+            for _ in range(c.n_layer)
+        ]
+        self.final_norm = norm(c.n_embd)
+        self.head = Linear(c.n_embd, c.vocab_size)
+        init_gpt2(self, c.n_layer)
+
+    @property
+    def device(self) -> str:
+        """Where the model computes."""
+        return self.head.weight.device
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        """The logits of the classes: (B, H, W, channels) -> (B, V)."""
+        x = self.embed(pictures)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(self.final_norm(x[:, 0]) if self.config.pooling == "cls" else self.final_norm(x).mean(axis=1))
+
+    def embed(self, pictures: Tensor) -> Tensor:
+        """The vectors of the patches, after that of the class token: (B, H, W, channels) -> (B, T, C)."""
+        c = self.config
+        x = self.patch_embedding(patches(pictures, c.patch_size))  # (B, N, C)
+        if c.positions == "2d":
+            row, column = self.row_embedding.weight, self.column_embedding.weight
+            x = x + (row.unsqueeze(1) + column.unsqueeze(0)).reshape(c.rows**2, c.n_embd)
+        if c.pooling == "cls":
+            x = Tensor.cat(self.class_token.expand(x.shape[0], 1, c.n_embd), x, dim=1)
+        if c.positions == "1d":
+            x = x + self.position_embedding.weight
+        return self.dropout(x)
+
+    def loss(self, batch: PictureBatch) -> Tensor:
+        """Mean nats per picture."""
+        return F.cross_entropy(self(batch.pictures), batch.labels)
+
+    def flops_per_token(self) -> int:
+        """Floating-point operations of the matrix products that training on one picture takes.
+
+        Counted as in `GPT.flops_per_token`, for all positions of a picture together.
+        """
+        c = self.config
+        attention = 4 * c.n_head * c.head_width * c.block_size
+        return 3 * c.block_size * (linear_flops(self) + c.n_layer * attention)
+
+
+def patches(pictures: Tensor, size: int) -> Tensor:
+    """Cut pictures into squares, each a vector: (B, H, W, channels) -> (B, N, channels P P).
+
+    The patches stand row by row, as words do. The numbers of a patch are in the order of the weights of a convolution:
+    channels, rows, columns. A linear map of each patch is a convolution whose stride is the size of its kernel: the
+    same weights are applied at every place, and the places do not overlap.
+    """
+    batch, height, width, channels = pictures.shape
+    rows, columns = height // size, width // size
+    cut = pictures.reshape(batch, rows, size, columns, size, channels)
+    return cut.permute(0, 1, 3, 5, 2, 4).reshape(batch, rows * columns, channels * size * size)
+
+
+def normal(shape: tuple[int, ...]) -> np.ndarray:
+    """Random numbers of deviation 0.02."""
+    return 0.02 * next_rng("init").standard_normal(shape).astype(np.float32)

@@ -1,0 +1,188 @@
+"""BERT's pretraining task: predict hidden words of a text."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from encoder.bert import Bert, MaskedBatch
+from encoder.config import BertOptions
+from encoder.data import CLS, MASK, SEP, SPECIALS, MaskedSequence, MaskedText, TokenizedText
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.cli.console import is_plain
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.corpora.texts import announce, load_corpus, load_files
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.training.model_spec import Report
+
+
+class WordsTask:
+    """A training text, and the hidden words of its held-out part."""
+
+    asked_with = "start"
+
+    def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
+        self.options = options
+        if options.text:
+            corpus = load_files(options.text)
+            announce(corpus)
+        else:
+            corpus = load_corpus(options.dataset)
+        self.corpus_sha256, self.text = corpus.sha256, corpus.text
+        train, held_out = corpus.split()
+        self.tokenizer = tokenizer or learn_tokenizer(options, train)
+        parts = [TokenizedText.encode(self.tokenizer, part) for part in (train, held_out)]
+        if min(len(part.tokens) for part in parts) < options.block_size:
+            raise CorpusError(
+                f"the text is too short: {len(parts[0].tokens):,} tokens to learn from and {len(parts[1].tokens):,} "
+                f"held out, but --block_size {options.block_size} needs at least as many of both: take a longer text, "
+                "or a smaller --block_size"
+            )
+        self.data = MaskedText(
+            self.tokenizer,
+            *parts,
+            block_size=options.block_size,
+            mask_share=options.mask_share,
+            next_sentence=options.next_sentence,
+            seed=options.seed,
+            device=options.device,
+        )
+        self.held_out = self.data.validation_sequences(options.eval_iters)
+        is_goethe = options.dataset.startswith("goethe") and not options.text
+        self.example = "Der [MASK] ist ein Künstler." if is_goethe else example_of(held_out)
+
+    def describe(self) -> str:
+        """One line about the tokens."""
+        data = self.data
+        per_step = self.options.batch_size * self.options.gradient_accumulation_steps * self.options.block_size
+        return (
+            f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens; {len(data.train.tokens):,} "
+            f"tokens to learn from, {len(data.held_out.tokens):,} held out; an epoch is about "
+            f"{math.ceil(len(data.train.tokens) / per_step):,} steps"
+        )
+
+    def unknown(self) -> dict[str, int]:
+        """The characters or words of the text that the tokenizer does not know."""
+        return self.tokenizer.unknown(self.text)
+
+    def target_tokens(self, step: int) -> int:
+        """The number of hidden tokens of an update."""
+        options = self.options
+        parts = self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps)
+        return sum(len(sequence.targets) for part in parts for sequence in part)
+
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[MaskedBatch, float]]:
+        """A process's sequences of the batches of one update, each with its share of the update's hidden tokens."""
+        options = self.options
+        update = list(self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps))
+        tokens = sum(len(sequence.targets) for part in update for sequence in part)
+        for part in update:
+            if own := part[len(part) * rank // size : len(part) * (rank + 1) // size]:
+                yield self.data.batch(own, part), sum(len(sequence.targets) for sequence in own) / tokens
+
+    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[MaskedBatch, int]]:
+        """Sequences of the held-out text; with several processes, each has every n-th batch."""
+        for part in self._parts(rank, size):
+            yield self.data.batch(part), sum(len(sequence.targets) for sequence in part)
+
+    def _parts(self, rank: int = 0, size: int = 1) -> Iterator[list[MaskedSequence]]:
+        """The held-out sequences, a batch at a time."""
+        batch_size = self.options.batch_size
+        for first in range(rank * batch_size, len(self.held_out), size * batch_size):
+            yield self.held_out[first : first + batch_size]
+
+    def report(self, model: Bert, val_loss: float) -> Report:
+        """How many of the hidden words are guessed right, and the guesses in a sentence."""
+        right, asked, right_next, sequences = 0, 0, 0, 0
+        model.eval()
+        with no_grad():
+            for part in self._parts():
+                batch = self.data.batch(part)
+                x = model(batch.ids, batch.segments)
+                rows = x.reshape(-1, model.config.n_embd)[batch.places]
+                right += int((model.words(rows).numpy().argmax(-1) == batch.targets.numpy()).sum())
+                asked += len(batch.places)
+                if batch.follows is not None:
+                    logits = model.next_head(model.pooled(x, batch.ids)).numpy()
+                    right_next += int((logits.argmax(-1) == batch.follows.numpy()).sum())
+                    sequences += len(part)
+        model.train()
+        measures = {"accuracy": right / asked}
+        words = f"{right / asked:.1%} of {asked:,} hidden tokens guessed"
+        if sequences:
+            measures["next_accuracy"] = right_next / sequences
+            words += f", and of {sequences:,} second segments {with_interval(right_next, sequences)}"
+        text = "\n".join(guesses(model, self.tokenizer, self.example, 3)) if self.example else ""
+        return Report(measures, words, text)
+
+
+def with_interval(right: int, asked: int) -> str:
+    """A share of right answers, with Wilson's 95 % interval.
+
+    >>> with_interval(90, 100)
+    '90.0% (82.6% to 94.5%)'
+    """
+    z, p = 1.96, right / asked
+    middle = (p + z * z / (2 * asked)) / (1 + z * z / asked)
+    half = z * math.sqrt(p * (1 - p) / asked + z * z / (4 * asked * asked)) / (1 + z * z / asked)
+    return f"{p:.1%} ({middle - half:.1%} to {middle + half:.1%})"
+
+
+def learn_tokenizer(options: BertOptions, text: str) -> Tokenizer:
+    """The tokenizer that the options ask for, learned from the part of the text that is not held out."""
+    if options.tokenizer == "bpe":
+        return BPETokenizer.train(text, options.vocab_size, SPECIALS)
+    from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
+
+    return WordPieceTokenizer.train(text, options.vocab_size, lowercase=options.lowercase)
+
+
+def example_of(text: str) -> str:
+    """A short line of a text with one word hidden; empty if there is none.
+
+    >>> example_of("Zweiter Teil\\n\\nEs irrt der Mensch, so lang er strebt.")
+    'Es [MASK] der Mensch, so lang er strebt.'
+    """
+    for line in text.splitlines()[1:]:  # the first may be a part of one
+        words = line.split()[:12]
+        if len(words) >= 5 and words[0][0].isalpha() and is_plain(" ".join(words)):
+            hidden = max(range(1, len(words) - 1), key=lambda n: (words[n].isalpha(), len(words[n])))
+            return " ".join([*words[:hidden], MASK, *words[hidden + 1 :]])
+    return ""
+
+
+def whole_sequence(tokenizer: Tokenizer, text: str) -> np.ndarray:
+    """The ids of a text in which each [MASK] hides a word: [CLS] text [SEP]."""
+    special = tokenizer.specials
+    return np.array([special[CLS], *tokenizer.encode(text, allow_special=[MASK]), special[SEP]])
+
+
+def predictions(model: Bert, tokenizer: Tokenizer, text: str, most: int) -> list[list[tuple[int, float]]]:
+    """For each [MASK] in a text, the most probable tokens with their probabilities, best first."""
+    special = tokenizer.specials
+    ids = whole_sequence(tokenizer, text)[: model.config.block_size]
+    places = np.flatnonzero(ids == special[MASK])
+    was_training = model.training
+    model.eval()
+    with no_grad():
+        x = model(Tensor(ids[None], device=model.device))
+        logits = model.words(x[0][Tensor(places, device=x.device)])
+        probabilities = logits.softmax().numpy().copy()
+    model.train(was_training)
+    probabilities[:, list(special.values())] = 0  # a special token is no word
+    best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :most]
+    return [
+        [(int(token), float(row[token])) for token in tokens] for row, tokens in zip(probabilities, best, strict=True)
+    ]
+
+
+def guesses(model: Bert, tokenizer: Tokenizer, text: str, most: int) -> list[str]:
+    """A text, and below it for each [MASK] the most probable words, as lines."""
+    lines = [text]
+    for found in predictions(model, tokenizer, text, most):
+        lines.append("  " + ", ".join(f"{tokenizer.render(token).strip()} {p:.1%}" for token, p in found))
+    return lines

@@ -1,0 +1,195 @@
+"""Pictures for the GPT: it reads a picture pixel by pixel, row by row, and continues one that is cut off.
+
+    <start> p p p p ... p      ids of a window
+    p p p p p ... p            targets: the pixels
+
+To the model a shade is a token like any other, and that a pixel has neighbours above and below must be learned. What
+it has learned is compared with counts: the probability of a pixel given the one to its left and the one above it
+(`neighbour_bits`), in bits per pixel.
+
+    python -m gpt.pictures digits      bits per pixel by counting
+
+Reference: Chen et al. 2020, "Generative Pretraining from Pixels" (ICML).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpt.config import GPTOptions
+from gpt.data import TextData
+from gpt.model import GPT
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.corpora.pictures import PICTURES, LabelledPictures, load_pictures, named_picture
+from tinygrad_lite.corpora.texts import Corpus
+from tinygrad_lite.decoding.sampling import generate
+from tinygrad_lite.tokenizers.pixels import START, PixelTokenizer
+from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.viz.figure import Picture, write
+
+# Options of sample.py for these models.
+KNOWN = {*"image keep_rows out num_samples temperature greedy seed out_dir device dtype".split()}
+
+
+def prepare_pictures(options: GPTOptions, tokenizer: PixelTokenizer | None = None) -> TextData:
+    """The pictures of a data set as one long row of tokens, in which each window is a picture.
+
+    Raises: OptionError if a window is not as long as a picture.
+    """
+    data = load_pictures(options.dataset)
+    pixels = data.train.pixels[0].size
+    if options.block_size != pixels:
+        raise OptionError(f"--block_size {options.block_size}: the pictures of {data.name} have {pixels} pixels")
+    tokenizer = tokenizer or PixelTokenizer(options.vocab_size)
+    train, held_out = (
+        as_tokens(tokenizer, data.brightness(part.pixels)).ravel() for part in (data.train, data.validation)
+    )
+    return TextData(
+        corpus=Corpus(data.name, "", data.source, data.licence, data.sha256),
+        tokenizer=tokenizer,
+        train=train,
+        held_out=held_out,
+        chars_per_token=1.0,
+        block_size=pixels,
+        seed=options.seed,
+        device=options.device,
+        windows_apart=pixels + 1,
+    )
+
+
+def as_tokens(tokenizer: PixelTokenizer, pictures: np.ndarray) -> np.ndarray:
+    """Pictures (n, H, W) of brightness from 0 to 255 as rows of tokens (n, 1 + H W), each after <start>."""
+    rows = tokenizer.from_brightness(pictures).reshape(len(pictures), -1)
+    return np.concatenate([np.full((len(rows), 1), tokenizer.specials[START], np.uint16), rows], axis=1)
+
+
+def complete(
+    model: GPT,
+    tokenizer: PixelTokenizer,
+    picture: np.ndarray,
+    keep_rows: int,
+    samples: int,
+    temperature: float = 1.0,
+    seed: int = 1337,
+) -> np.ndarray:
+    """Continue the first rows of a picture (H, W) in several ways: (samples, H, W) pictures."""
+    height, width = picture.shape
+    prompt = as_tokens(tokenizer, picture[None])[:, : 1 + keep_rows * width].astype(np.int64)
+    log_probs, state = model.start(np.repeat(prompt, samples, axis=0))
+    tokens = generate(
+        model.step,
+        log_probs,
+        state,
+        max_new_tokens=(height - keep_rows) * width,
+        temperature=temperature,
+        seed=seed,
+        forbidden=tokenizer.textless,
+    )
+    new = np.array([row.copy() for row in tokens]).T.reshape(samples, height - keep_rows, width)
+    kept = np.repeat(tokenizer.from_brightness(picture[None, :keep_rows]), samples, axis=0)
+    return tokenizer.to_brightness(np.concatenate([kept, new], axis=1))
+
+
+def check_options(given: Collection[str]) -> None:
+    """Check that the options of sample.py apply to pictures.
+
+    Raises: OptionError if not.
+    """
+    if unused := [name for name in given if name not in KNOWN]:
+        takes = ", ".join(f"--{name}" for name in sorted(KNOWN))
+        raise OptionError(f"--{unused[0]} is for models of text; a model of pixels takes {takes}")
+
+
+def show_completions(options: Any, trained: Trained, model: GPT) -> None:
+    """Print completions of a picture, or pictures from nothing, and write all to a file if one is named."""
+    tokenizer: PixelTokenizer = trained.tokenizer
+    side = math.isqrt(model.config.block_size)
+    picture, about, keep_rows = np.zeros((side, side), np.uint8), "from nothing", 0
+    if options.image:
+        picture, about = named_picture(options.image, trained.dataset, side)
+        keep_rows = side // 2 if options.keep_rows < 0 else options.keep_rows
+        if keep_rows >= side:
+            raise OptionError(f"--keep_rows {keep_rows}: the pictures have {side} rows, so keep at most {side - 1}")
+    temperature = 0.0 if options.greedy else options.temperature
+    completed = complete(model, tokenizer, picture, keep_rows, options.num_samples, temperature, options.seed)
+    say(about)
+    for number, one in enumerate(completed):
+        if number:
+            print()
+        print(tokenizer.printed(one))
+    if options.out:
+        write(drawing(picture, completed, keep_rows, about), Path(options.out))
+        say(f"wrote {options.out}")
+
+
+def drawing(picture: np.ndarray, completed: np.ndarray, keep_rows: int, about: str) -> Picture:
+    """The original, what the model was given of it, and its completions, side by side."""
+    given = picture.copy()
+    given[keep_rows:] = 0
+    shown = [("original", picture), ("given", given), *((f"{n}", one) for n, one in enumerate(completed, start=1))]
+    columns = min(6, len(shown))
+    rows = -(-len(shown) // columns)
+
+    def draw(figure: Any) -> None:
+        for axes, entry in itertools.zip_longest(figure.subplots(rows, columns, squeeze=False).flat, shown):
+            axes.set_axis_off()
+            if entry:
+                axes.imshow(entry[1], cmap="gray", vmin=0, vmax=255)
+                axes.set_title(entry[0], fontsize=8)
+
+    caption = f"The model was given the first {keep_rows} rows and drew the others, each pixel from its distribution."
+    arrays = {"picture": picture, "completed": completed}
+    return Picture(about, caption, (1.1 * columns, 1.3 * rows), draw, arrays=arrays)
+
+
+def neighbour_bits(train: np.ndarray, held_out: np.ndarray, shades: int, strength: float = 1.0) -> float:
+    """Bits per pixel of held-out pictures (n, H, W) by counting, given the pixel to the left and the one above.
+
+    p(x | left, above) = (count(left, above, x) + k p(x | left)) / (count(left, above) + k), and p(x | left) is smoothed
+    in the same way by p(x), that by the uniform distribution. Outside the picture all is dark.
+
+    Args:
+        strength: k, the weight of the less precise distribution, in counts.
+    """
+
+    def contexts(pictures: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        padded = np.pad(pictures.astype(np.int64), ((0, 0), (1, 0), (1, 0)))
+        return padded[:, 1:, :-1].ravel(), padded[:, :-1, 1:].ravel(), padded[:, 1:, 1:].ravel()
+
+    left, above, x = contexts(train)
+    counts = np.zeros((shades, shades, shades))
+    np.add.at(counts, (left, above, x), 1)
+    p = (counts.sum((0, 1)) + strength / shades) / (counts.sum() + strength)
+    p_left = (counts.sum(1) + strength * p) / (counts.sum((1, 2))[:, None] + strength)
+    p_both = (counts + strength * p_left[:, None]) / (counts.sum(2, keepdims=True) + strength)
+    return float(-np.log2(p_both[contexts(held_out)]).mean())
+
+
+def shades_of(tokenizer: PixelTokenizer, data: LabelledPictures) -> tuple[np.ndarray, np.ndarray]:
+    """The shades of the pictures to learn from, and of the held-out ones: (n, H, W) each."""
+    return tuple(tokenizer.from_brightness(data.brightness(part.pixels)) for part in (data.train, data.validation))
+
+
+def main(argv: Sequence[str]) -> int:
+    """Print the bits per pixel that counting reaches; returns the exit status."""
+    if len(argv) != 1 or argv[0] not in PICTURES:
+        raise OptionError(f"name pictures, as in: python -m gpt.pictures digits (there are {', '.join(PICTURES)})")
+    data = load_pictures(argv[0])
+    tokenizer = PixelTokenizer(17)
+    train, held_out = shades_of(tokenizer, data)
+    for strength in (0.1, 1.0, 10.0, 100.0):
+        bits = neighbour_bits(train, held_out, tokenizer.shades, strength)
+        print(f"{bits:.4f} bits per pixel, smoothed with {strength:g} counts")
+    say(f"{tokenizer.shades} shades; {held_out.size:,} pixels of {len(held_out):,} held-out pictures")
+    return 0
+
+
+if __name__ == "__main__":
+    run_command("gpt.pictures", main)

@@ -1,0 +1,110 @@
+"""The pages of encoders in a browser: their numbers, and the way through them by mouse and keyboard."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sample
+from encoder.inside import look_inside
+from encoder.looking import as_input, rollout
+from encoder.picture_task import VIT_SPEC
+from encoder.task import load_trained
+from tests.encoder.test_explorer import PICTURE, TEXT, saved_bert, saved_vit, with_picture
+from tinygrad_lite import Tensor
+
+pytestmark = pytest.mark.e2e
+LOOKS = [(1100, "light"), (390, "dark")]
+
+
+def shown_by(page, panel, tmp_path):
+    """Keep a picture of a panel, and check that the page is not wider than the window."""
+    page.locator(f"#{panel}").screenshot(path=tmp_path / f"{panel}.png")
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_hidden_words_and_what_a_token_attends_to(workplace, opened, tmp_path, width, scheme):
+    path = saved_bert()
+    sample.main([path, "--start", TEXT, "--explain", "page.html"])
+    page = opened(Path("page.html"), width, scheme)
+    data = page.evaluate("readData()")
+    found = look_inside(load_trained(Path(path)).make_model(), Tensor([data["ids"]]))
+    weights = np.reshape(page.evaluate("Array.from(readHalves('recorded-attention'))"), found.attention.shape)
+    np.testing.assert_allclose(weights, found.attention, atol=1e-3)
+
+    first = page.locator("#words table").first.locator("tbody tr").first.inner_text().split()
+    word, probability = data["masks"][0]["words"][0]
+    assert first[0] == word
+    assert float(first[1]) == pytest.approx(100 * probability, abs=0.06)
+
+    start = data["masks"][0]["position"]
+    assert page.locator("#tokens .tokens [aria-pressed=true]").inner_text() == "[MASK]"
+    page.locator("#tokens .tokens button").nth(start).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    assert f"position {start + 1} of {len(data['ids'])}" in page.locator("#tokens").inner_text()
+    page.get_by_role("button", name="1 · 2").click()
+    row = found.attention[0, 1, start + 1]
+    said = page.locator("#attends").inner_text()
+    assert said.startswith(f"{data['tokens'][start + 1]} (position {start + 1}) attends to ")
+    assert said.split("attends to ")[1].startswith(data["tokens"][row.argmax()])
+    assert f"{100 * row.max():.1f}"[:3] in said
+    assert (
+        page.locator("#attention svg.below path").count()
+        == (np.delete(found.attention[0, 1, :, start + 1], start + 1) > 0.01).sum()
+    )
+    assert f"{data['added'][1][0][start + 1]:.2f}" in page.locator("#stream").inner_text()
+    shown_by(page, "attention", tmp_path)
+
+
+def test_what_each_token_changes(workplace, opened, tmp_path):
+    sample.main(
+        [saved_bert(objective="labels", labels="bad|</b>|good"), "--start", "Es irrt der", "--explain", "p.html"]
+    )
+    page = opened(Path("p.html"), 390, "dark")
+    labels = page.evaluate("readData()")["labels"]
+    page.get_by_role("group", name="Labels").get_by_role("button").nth(1).focus()
+    page.keyboard.press("Enter")
+    tokens = page.get_by_role("group", name="Tokens; focus one to see its change").get_by_role("button")
+    tokens.nth(1).focus()
+    change = 100 * (labels["probabilities"][1] - labels["hidden"][1][1])
+    said = page.locator("#changes").inner_text()
+    assert f"{labels['names'][1]} would have" in said
+    assert f"{'−' if change < 0 else '+'}{abs(change):.2f} percentage points" in said
+    assert page.evaluate("(one) => one.style.backgroundColor", tokens.nth(1).element_handle()).startswith("rgba")
+    page.keyboard.press("ArrowLeft")
+    assert "never hidden" in page.locator("#changes").inner_text()
+    shown_by(page, "labels", tmp_path)
+
+
+@pytest.mark.parametrize(("pooling", "width", "scheme"), [("cls", 1100, "dark"), ("mean", 390, "light")])
+def test_a_patch_shows_what_it_attends_to(workplace, opened, tmp_path, monkeypatch, pooling, width, scheme):
+    with_picture(monkeypatch)
+    path = saved_vit(pooling=pooling)
+    sample.main([path, "--image", "test:1", "--explain", "page.html"])
+    page = opened(Path("page.html"), width, scheme)
+    model = VIT_SPEC.load(Path(path)).make_model()
+    attention = look_inside(model, as_input(model, PICTURE)).attention
+    first = int(pooling == "cls")
+    page.get_by_role("button", name="2 · 1").click()
+
+    def check(who, weights):
+        for panel, row in (("#attends", weights[0][first:]), ("#rolled", weights[1][first:])):
+            said = page.locator(panel).inner_text()
+            strongest = f"row {row.argmax() // 3 + 1}, column {row.argmax() % 3 + 1} ("
+            assert said.startswith(who)
+            assert said.split("patches in ")[1].startswith(strongest)
+
+    both = (attention[1, 0], rollout(attention))
+    if pooling == "cls":
+        check("The class token", [rows[0] for rows in both])
+        assert "The class token gets" in page.locator("#attends").inner_text()
+    else:
+        check("The mean of all patches", [rows.mean(0) for rows in both])
+    patches = page.get_by_role("group", name="Patches under the attention").get_by_role("button")
+    patches.nth(4).click()
+    check("The patch in row 2, column 2", [rows[4 + first] for rows in both])
+    page.keyboard.press("ArrowDown")
+    check("The patch in row 3, column 2", [rows[7 + first] for rows in both])
+    shown_by(page, "looks", tmp_path)

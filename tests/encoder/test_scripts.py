@@ -1,0 +1,279 @@
+"""train.py, sample.py and the commands of encoder/ from the user's view."""
+
+import csv
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import sample
+import train
+from encoder import compare, evaluate
+from gpt import pictures as gpt_pictures
+from tests.tiny_runs import rows, same
+from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.corpora import pictures
+from tinygrad_lite.corpora.pictures import Pictures
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.run_folder import RunFolder
+
+pytestmark = pytest.mark.usefixtures("workplace")
+TINY = [
+    "--lr_decay_iters=10",
+    "--n_head=2",
+    "--n_embd=16",
+    "--batch_size=8",
+    "--eval_interval=5",
+    "--warmup_iters=2",
+    "--log_interval=1",
+]
+TEXT = [*TINY, "--n_layer=1", "--block_size=16", "--tokenizer=bpe", "--vocab_size=300"]
+
+
+def run(*words: str, max_iters: int = 10) -> RunFolder:
+    """Train to the end, and return the run's folder, the last word."""
+    assert train.main([*words[:-1], f"--max_iters={max_iters}", f"--out_dir={words[-1]}"]) == 0
+    return RunFolder(words[-1])
+
+
+def words_run(folder: str = "words", *more: str, max_iters: int = 10) -> RunFolder:
+    return run("bert-goethe", "--text=text.txt", *TEXT, *more, folder, max_iters=max_iters)
+
+
+@pytest.fixture
+def table(workplace):
+    """A table of texts whose label is told by one word."""
+    rng = np.random.default_rng(1)
+    with open("table.csv", "w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["text", "label"])
+        for number in range(80):
+            words = [*rng.choice("der Mensch strebt grün Baum süß".split(), 3), "gut" if number % 2 else "schlecht"]
+            writer.writerow([f"{' '.join(words)} {number}", "positive" if number % 2 else "negative"])
+    return "--table=table.csv"
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Pictures of 4 x 4 pixels, of which one half is bright: above, below, left or right."""
+
+    def make() -> list[Pictures]:
+        rng, parts = np.random.default_rng(2), []
+        for count in (60, 12, 12):
+            labels = rng.integers(0, 4, count).astype(np.uint8)
+            pixels = rng.integers(0, 4, (count, 4, 4)).astype(np.uint8)
+            for picture, label in zip(pixels, labels, strict=True):
+                half = [np.s_[:2], np.s_[2:], np.s_[:, :2], np.s_[:, 2:]][label]
+                picture[half] += 12
+            parts.append(Pictures(pixels, labels))
+        return parts
+
+    recipe = replace(pictures.RECIPES["digits"], make=make, labels=("above", "below", "left", "right"))
+    monkeypatch.setitem(pictures.RECIPES, "digits", recipe)
+
+
+VIT = ["vit-digits", *TINY, "--n_layer=1", "--shift=0"]
+CNN = ["cnn-digits", *TINY[2:], "--n_stage=1"]
+IGPT = ["igpt-digits", *TINY, "--n_layer=1", "--block_size=16", "--dropout=0.0"]
+
+
+# --- words ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [[], ["--next_sentence=true", "--block_size=32"]])
+def test_a_run_learns_hidden_words_and_reports_its_accuracy(more, capsys):
+    found = rows(words_run("words", *more, "--learning_rate=1e-2", "--lr_decay_iters=40", max_iters=40))
+    losses = [float(row["val_loss"]) for row in found if row["val_loss"]]
+    assert losses[-1] < losses[0] - 0.5
+    assert 0 < float(found[-1]["accuracy"]) <= 1
+    said = capsys.readouterr()
+    assert re.search(r"% of [\d,]+ hidden tokens guessed", said.err)
+    assert ("second segments" in said.err) == bool(more)
+    assert "[MASK]" in said.out  # guesses in a sentence
+
+
+def test_sample_names_the_most_probable_words(capsys):
+    words_run()
+    capsys.readouterr()
+    assert sample.main(["words", "--start", "Es [MASK] der [MASK]", "--answers", "2"]) == 0
+    first, *guesses = capsys.readouterr().out.splitlines()
+    assert first == "Es [MASK] der [MASK]"
+    assert [len(re.findall(r"\d%", line)) for line in guesses] == [2, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "give a text"),
+        (["--start", "Es irrt"], r"there is no \[MASK\]"),
+        (["--start", "Es [MASK]", "--temperature", "1"], "--temperature is for models that write"),
+    ],
+)
+def test_sample_refuses_what_an_encoder_cannot_do(words, sentence):
+    words_run(max_iters=0)
+    with pytest.raises(OptionError, match=sentence):
+        sample.main(["words", *words])
+
+
+def test_a_resumed_run_gives_the_same_bytes():
+    whole = words_run("whole", "--dropout=0.1")
+    words_run("parts", "--dropout=0.1", max_iters=5)
+    assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
+    weights = [load_checkpoint(folder.last).weights for folder in (whole, RunFolder("parts"))]
+    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+
+
+def test_two_processes_learn_the_same():
+    one = words_run("one", "--next_sentence=true", "--block_size=32", "--dropout=0.0")
+    two = words_run("two", "--next_sentence=true", "--block_size=32", "--dropout=0.0", "--workers=2")
+    weights = [load_checkpoint(folder.last).weights for folder in (one, two)]
+    for name in weights[0]:
+        np.testing.assert_allclose(weights[0][name], weights[1][name], atol=2e-4)
+
+
+def test_the_same_command_gives_the_same_run():
+    same(words_run("first"), words_run("second"))
+
+
+def test_a_text_that_is_too_short_is_refused(workplace):
+    (workplace / "short.txt").write_text("Es irrt der Mensch, so lang er strebt. " * 3)
+    with pytest.raises(CorpusError, match="the text is too short"):
+        run("bert-goethe", "--text=short.txt", *TEXT, "--block_size=64", "short")
+
+
+def test_a_bert_and_a_gpt_guess_the_same_hidden_words(workplace, monkeypatch, capsys):
+    (workplace / "goethe.txt").write_text((workplace / "text.txt").read_text())  # a corpus of this name
+    run("bert-goethe", *TEXT, "bert")
+    bpe = ["--tokenizer=bpe", "--vocab_size=295"]
+    run("goethe", *TINY, "--n_layer=1", "--block_size=16", *bpe, "gpt")
+    capsys.readouterr()
+    assert compare.main(["bert", "gpt"]) == 0
+    out = capsys.readouterr().out
+    assert [line.split("|")[1].strip() for line in out.splitlines()[4:]] == ["BERT", "counting", "GPT"]
+    run("goethe", *TINY, "--n_layer=1", "--block_size=16", "--tokenizer=bpe", "--vocab_size=280", "other")
+    with pytest.raises(OptionError, match="--vocab_size 295"):
+        compare.main(["bert", "other"])
+
+
+# --- labels ---------------------------------------------------------------------------------------------------
+
+
+def test_a_pretrained_encoder_learns_labels(table, capsys):
+    words_run(max_iters=0)
+    run("classify", "--init_from=words", table, "--learning_rate=1e-2", *TINY[3:], "labels", max_iters=40)
+    before, after = (load_checkpoint(RunFolder(name).last) for name in ("words", "labels"))
+    assert set(after.weights) - set(before.weights) == {
+        f"{n}.{p}" for n in ("pooler", "label_head") for p in ("weight", "bias")
+    }
+    assert after.model["labels"] == "negative|positive"
+    assert float(rows(RunFolder("labels"))[-1]["accuracy"]) > 0.8
+    capsys.readouterr()
+    assert sample.main(["labels", "--start", "der Baum gut 3\nder Baum schlecht 3"]) == 0
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["positive", "negative"]
+    assert evaluate.main(["labels,labels", "--against", "labels,labels"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"mean of 2: \d+", out)
+    assert "gain, in pairs: +0.0%" in out
+
+
+def test_a_frozen_encoder_stays_as_it_is(table):
+    words_run(max_iters=0)
+    run("classify", "--init_from=words", "--freeze=true", table, *TINY[3:], "labels")
+    before, after = (load_checkpoint(RunFolder(name).last).weights for name in ("words", "labels"))
+    assert all((before[name] == after[name]).all() for name in before.keys() & after.keys())
+    start = load_checkpoint(RunFolder("labels").last).weights["label_head.weight"]
+    assert np.abs(start).max() > 0
+
+
+def test_labels_can_be_learned_from_scratch_and_resumed(table):
+    settings = [*TINY, "--n_layer=1", "--block_size=16", "--vocab_size=300", "--tokenizer=bpe"]
+    run("classify", table, *settings, "whole")
+    run("classify", table, *settings, "parts", max_iters=5)
+    assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
+    weights = [load_checkpoint(RunFolder(name).last).weights for name in ("whole", "parts")]
+    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+
+
+def test_words_and_labels_models_are_not_confused(table):
+    words_run(max_iters=0)
+    with pytest.raises(OptionError, match="predicts words, not labels"):
+        evaluate.main(["words"])
+
+
+# --- pictures -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["vit", "cnn"])
+def test_pictures_are_learned_and_looked_at(kind, drawn, capsys):
+    folder = run(*(VIT if kind == "vit" else CNN), "--learning_rate=1e-2", "pictures", max_iters=60)
+    assert float(rows(folder)[-1]["accuracy"]) > 0.9
+    capsys.readouterr()
+    assert sample.main(["pictures", "--image", "test:1"]) == 0
+    said = capsys.readouterr()
+    label = re.search("picture 1 of the test of digits: (.*)", said.err)[1]
+    assert said.out.splitlines()[0].split()[1:] == [label]
+    assert ("  |  " in said.err) == (kind == "vit")  # the rollout beside the picture
+    assert evaluate.main(["pictures"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ([], "give a picture"),
+        (["--image", "test:99"], "numbered from test:0 to test:11"),
+        (["--image", "test:x"], "numbered from"),
+        (["--image", "test:1", "--beam", "2"], "--beam is for models that write"),
+    ],
+)
+def test_sample_refuses_what_a_model_of_pictures_cannot_do(words, sentence, drawn):
+    run(*VIT, "pictures", max_iters=0)
+    with pytest.raises((OptionError, CorpusError), match=sentence):
+        sample.main(["pictures", *words])
+
+
+def test_pictures_in_two_processes_and_resumed(drawn):
+    moved = ["--shift=1", "--flip=true", "--dropout=0.0"]
+    one = run(*VIT, *moved, "one")
+    two = run(*VIT, *moved, "--workers=2", "two")
+    run(*VIT, *moved, "parts", max_iters=5)
+    assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
+    weights = [load_checkpoint(folder.last).weights for folder in (one, two, RunFolder("parts"))]
+    for name in weights[0]:
+        np.testing.assert_allclose(weights[0][name], weights[1][name], atol=1e-4)
+        assert (weights[0][name] == weights[2][name]).all()
+
+
+# --- pixels ---------------------------------------------------------------------------------------------------
+
+
+def test_a_gpt_learns_pixels_and_completes_pictures(drawn, capsys):
+    folder = run(*IGPT, "--learning_rate=1e-2", "igpt", max_iters=60)
+    bits = [float(row["bits_per_char"]) for row in rows(folder) if row["val_loss"]]
+    assert bits[-1] < bits[0] - 0.5
+    capsys.readouterr()
+    assert sample.main(["igpt", "--image", "test:1", "--keep_rows", "2", "--num_samples", "3"]) == 0
+    drawn_rows = capsys.readouterr().out.split("\n\n")
+    assert len(drawn_rows) == 3
+    assert len({tuple(one.strip("\n").split("\n")[:2]) for one in drawn_rows}) == 1  # what is kept
+    assert gpt_pictures.main(["digits"]) == 0
+    with pytest.raises(OptionError, match="keep at most 3"):
+        sample.main(["igpt", "--image", "test:1", "--keep_rows", "4"])
+    with pytest.raises(OptionError, match="--beam is for models of text"):
+        sample.main(["igpt", "--image", "test:1", "--beam", "4"])
+
+
+@pytest.mark.parametrize("words", [["--tokenizer=char"], ["--dataset=goethe"]])
+def test_pixels_and_pictures_belong_together(words, drawn):
+    with pytest.raises(OptionError, match="belong together"):
+        run(*IGPT, *words, "igpt")
+
+
+def test_counting_neighbours_is_a_distribution_and_learns():
+    rng = np.random.default_rng(3)
+    striped = (np.arange(6)[None, :, None] + rng.integers(0, 2, (50, 1, 1)) + np.zeros((1, 1, 6), int)) % 2
+    noise = rng.integers(0, 2, (50, 6, 6))
+    assert gpt_pictures.neighbour_bits(striped, striped, 2) < 0.2
+    assert gpt_pictures.neighbour_bits(noise, noise, 2) == pytest.approx(1.0, abs=0.02)
+    nothing = np.zeros((0, 6, 6), int)
+    assert gpt_pictures.neighbour_bits(nothing, noise, 2) == pytest.approx(1.0)  # only the uniform distribution is left

@@ -1,0 +1,157 @@
+import itertools
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.debug.profiler import Profile
+from tinygrad_lite.functional.conv import conv2d_composed
+
+rng = np.random.default_rng(7)
+both = both_versions(F.conv2d)
+
+SETTINGS = [  # shape of x, of the weight, and the settings
+    ((2, 3, 6, 5), (4, 3, 3, 2), {}),
+    ((2, 3, 6, 5), (4, 3, 3, 3), {"padding": 1}),
+    ((1, 4, 7, 8), (6, 2, 3, 3), {"groups": 2, "stride": 2, "padding": 1}),
+    ((1, 3, 7, 6), (6, 1, 3, 2), {"groups": 3, "padding": (2, 0), "dilation": (2, 3)}),
+    ((2, 2, 9, 7), (3, 2, 2, 2), {"stride": 3}),
+    ((1, 1, 5, 5), (1, 1, 5, 4), {"stride": (1, 7), "padding": (0, 3)}),
+]
+NAMES = ("stride", "dilation", "padding")
+each_setting = pytest.mark.parametrize(("x", "weight", "settings"), SETTINGS)
+
+
+def leaf(*shape, dtype=np.float64):
+    return Tensor(rng.standard_normal(shape).astype(dtype), requires_grad=True)
+
+
+@both
+def test_by_hand(version):
+    """Each result is 1 a + 2 b + 3 c + 4 d + bias, of a window with a b above c d."""
+    x = Tensor([[[[1.0, 2.0, 0.0], [0.0, 1.0, 1.0], [3.0, 0.0, 0.0]]]], requires_grad=True)
+    weight = Tensor([[[[1.0, 2.0], [3.0, 4.0]]]], requires_grad=True)
+    y = version(x, weight, Tensor([0.5]))
+    assert y.tolist() == [[[[9.5, 9.5], [11.5, 3.5]]]]
+    y.backward(Tensor([[[[1.0, 0.0], [0.0, 10.0]]]]))
+    assert x.grad.tolist() == [[[[1.0, 2.0, 0.0], [3.0, 4.0 + 10.0, 20.0], [0.0, 30.0, 40.0]]]]
+    assert weight.grad.tolist() == [[[[1.0 + 10.0, 2.0 + 10.0], [0.0, 1.0]]]]
+
+
+@both
+@each_setting
+def test_the_formula_number_by_number(version, x, weight, settings):
+    x, weight, bias = rng.standard_normal(x), rng.standard_normal(weight), rng.standard_normal(weight[0])
+    (s, t), (d, e), (p, q) = (np.broadcast_to(settings.get(k, n), 2) for k, n in zip(NAMES, (1, 1, 0), strict=True))
+    y = version(Tensor(x), Tensor(weight), Tensor(bias), **settings).numpy()
+    (_, channels, height, width), (outputs, inputs, *kernel) = x.shape, weight.shape
+    assert channels == inputs * settings.get("groups", 1)
+    for b, o, u, v in itertools.product(*map(range, y.shape)):
+        first = o // (outputs * inputs // channels) * inputs  # of the channels that this output sees
+        expected = bias[o]
+        for c, i, j in itertools.product(range(inputs), *map(range, kernel)):
+            m, n = s * u + d * i - p, t * v + e * j - q
+            if 0 <= m < height and 0 <= n < width:
+                expected += weight[o, c, i, j] * x[b, first + c, m, n]
+        assert y[b, o, u, v] == pytest.approx(expected, rel=1e-12, abs=1e-12)
+
+
+@both
+def test_a_matrix_times_each_patch_is_a_convolution_whose_stride_is_its_kernel(version):
+    x, weight, bias = leaf(2, 3, 8, 6), leaf(5, 3, 4, 2), leaf(5)
+    patches = x.reshape(2, 3, 2, 4, 3, 2).permute(0, 2, 4, 1, 3, 5).reshape(2, 2 * 3, 3 * 4 * 2)
+    by_matrix = F.linear(patches, weight.reshape(5, -1), bias)  # (B, patches, C_out)
+    by_windows = version(x, weight, bias, stride=(4, 2)).flatten(2).transpose(1, 2)
+    np.testing.assert_allclose(by_windows.numpy(), by_matrix.numpy(), rtol=1e-12, atol=1e-14)
+
+
+@both
+def test_a_shifted_picture_gives_a_shifted_result(version):
+    x, weight = rng.standard_normal((1, 2, 9, 9)), leaf(3, 2, 3, 3)
+    y, shifted = (version(Tensor(x[..., i : i + 7, j : j + 6]), weight).numpy() for i, j in ((0, 0), (2, 3)))
+    np.testing.assert_allclose(shifted[..., :3, :1], y[..., 2:, 3:], rtol=1e-12)
+
+
+def test_only_inputs_are_kept_for_the_backward_pass():
+    x, weight = leaf(2, 3, 8, 8), leaf(4, 3, 3, 3)
+    with Profile() as profile:
+        F.conv2d(x, weight, padding=1).sum().backward()
+    assert profile.by_operation["conv2d"].kept == 0
+    (shaped,) = (s for (name, *_), s in profile.by_shapes.items() if name == "conv2d")
+    assert shaped.operations == 2 * (2 * 4 * 8 * 8) * (3 * 3 * 3)  # a sum of 27 products for each result
+
+
+@pytest.mark.parametrize("types", [("f4", "f8", "f8"), ("f8", "f4", "f4"), ("f4", "f4", "f8")])
+def test_mixed_types_give_float64_and_each_input_its_own_type(types):
+    shapes = [(2, 3, 4, 4), (5, 3, 2, 2), (5,)]
+    inputs = [leaf(*shape, dtype=kind) for shape, kind in zip(shapes, types, strict=True)]
+    y, expected = F.conv2d(*inputs), conv2d_composed(*inputs)
+    assert y.dtype == expected.dtype == np.float64
+    y.sum().backward()
+    assert [x.grad.dtype for x in inputs] == [np.dtype(kind) for kind in types]
+    np.testing.assert_array_equal(y.numpy(), expected.numpy())
+
+
+@both
+@pytest.mark.parametrize(
+    ("x", "weight", "settings", "message"),
+    [
+        (
+            (3, 4, 4),
+            (2, 3, 3, 3),
+            {},
+            r"x \(B, C, H, W\) and weight .* have 4 axes, not \(3, 4, 4\) and \(2, 3, 3, 3\)",
+        ),
+        (
+            (1, 3, 4, 4),
+            (2, 4, 3, 3),
+            {},
+            r"x \(1, 3, 4, 4\) in groups=1 needs a weight \(C_out, 3, k, l\), not \(2, 4,",
+        ),
+        ((1, 4, 4, 4), (2, 4, 3, 3), {"groups": 2}, r"in groups=2 needs a weight \(C_out, 2, k, l\), not \(2, 4, 3, 3"),
+        ((1, 4, 4, 4), (6, 1, 3, 3), {"groups": 3}, "groups=3 must divide the 4 channels of x and the 6 of the result"),
+        ((1, 4, 4, 4), (6, 1, 3, 3), {"groups": 4}, "groups=4 must divide the 4 channels of x and the 6 of the result"),
+        ((1, 4, 4, 4), (6, 4, 3, 3), {"groups": 0}, "groups=0 must divide"),
+        (
+            (1, 3, 4, 9),
+            (2, 3, 7, 7),
+            {"padding": 1},
+            r"a kernel of \(7, 7\), dilation \(1, 1\), does not fit into pict",
+        ),
+        ((1, 3, 4, 4), (2, 3, 3, 3), {"dilation": 2}, r"does not fit into pictures of \(4, 4\) with padding \(0, 0\)"),
+        ((1, 3, 4, 4), (2, 3, 3, 3), {"bias": (3,)}, r"weight .* needs a bias of shape \(2,\), not \(3,\)"),
+        ((1, 3, 4, 4), (2, 3, 3, 3), {"stride": 0}, "stride must be a whole number of at least 1, or a pair .*, not 0"),
+        (
+            (1, 3, 4, 4),
+            (2, 3, 3, 3),
+            {"padding": "same"},
+            "padding must be a whole number of at least 0, .*, not 'same'",
+        ),
+        ((1, 3, 4, 4), (2, 3, 3, 3), {"dilation": (1, 1, 1)}, r"dilation must be a .* pair .*, not \(1, 1, 1\)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(version, x, weight, settings, message):
+    bias = leaf(*settings["bias"]) if "bias" in settings else None
+    with pytest.raises(ValueError, match=f"^conv2d: .*{message}"):
+        version(leaf(*x), leaf(*weight), **settings | {"bias": bias})
+
+
+def test_settings_are_given_by_name():
+    with pytest.raises(
+        TypeError, match=r"^conv2d: give groups, stride, dilation, padding by name, as in groups=\.\.\.$"
+    ):
+        F.conv2d(leaf(1, 3, 4, 4), leaf(2, 3, 3, 3), None, 1, 1)
+    assert leaf(1, 3, 4, 4).conv2d(leaf(2, 3, 3, 3), padding=1).shape == (1, 2, 4, 4)
+
+
+@pytest.mark.torch
+@each_setting
+def test_torch_agrees(x, weight, settings):
+    inputs = leaf(*x), leaf(*weight), leaf(weight[0])
+    assert_torch_agrees(
+        lambda *inputs: F.conv2d(*inputs, **settings),
+        lambda torch, *inputs: torch.nn.functional.conv2d(*inputs, **settings),
+        *inputs,
+    )

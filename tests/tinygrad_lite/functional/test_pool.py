@@ -1,0 +1,121 @@
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.debug.profiler import Profile
+
+rng = np.random.default_rng(8)
+both_means, both_maxima = both_versions(F.avg_pool2d), both_versions(F.max_pool2d)
+each_pooling = pytest.mark.parametrize("pooling", [F.avg_pool2d, F.max_pool2d], ids=["avg", "max"])
+
+PICTURE = [[[[1.0, 2.0, 3.0, 9.0], [6.0, 3.0, 8.0, 0.0], [7.0, 7.0, 7.0, 7.0]]]]  # the last row fills no 2 x 2 window
+
+
+def leaf(*shape):
+    return Tensor(rng.standard_normal(shape), requires_grad=True)
+
+
+@both_means
+def test_means_by_hand(version):
+    x = Tensor(PICTURE, requires_grad=True)
+    y = version(x)
+    assert y.tolist() == [[[[3.0, 5.0]]]]
+    y.backward(Tensor([[[[4.0, 8.0]]]]))
+    assert x.grad.tolist() == [[[[1.0, 1.0, 2.0, 2.0], [1.0, 1.0, 2.0, 2.0], [0.0, 0.0, 0.0, 0.0]]]]
+
+
+@both_maxima
+def test_maxima_by_hand(version):
+    x = Tensor(PICTURE, requires_grad=True)
+    y = version(x)
+    assert y.tolist() == [[[[6.0, 9.0]]]]
+    y.backward(Tensor([[[[4.0, 8.0]]]]))
+    assert x.grad.tolist() == [[[[0.0, 0.0, 0.0, 8.0], [4.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.0]]]]
+
+
+@both_means
+def test_the_zeros_of_the_padding_count(version):
+    assert version(Tensor.ones(1, 1, 2, 2), 2, padding=1).tolist() == [[[[0.25, 0.25], [0.25, 0.25]]]]
+
+
+@both_maxima
+def test_the_padding_never_wins(version):
+    x = Tensor.full((1, 1, 2, 2), -5.0).requires_grad_()
+    y = version(x, 2, padding=1)
+    y.sum().backward()
+    assert y.tolist() == [[[[-5.0, -5.0], [-5.0, -5.0]]]]
+    assert x.grad.tolist() == [[[[1.0, 1.0], [1.0, 1.0]]]]
+
+
+@both_maxima
+def test_of_equal_pixels_the_first_in_reading_order_gets_the_gradient(version):
+    """Windows of 2 x 2, stride 1: each picks its upper left pixel; where 1 is larger, the first 1."""
+    x = Tensor([[[[0.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 0.0]]]], requires_grad=True)
+    version(x, 2, 1).backward(Tensor([[[[1.0, 2.0], [4.0, 8.0]]]]))
+    assert x.grad.tolist() == [[[[0.0, 0.0, 2.0], [0.0, 1.0 + 4.0 + 8.0, 0.0], [0.0, 0.0, 0.0]]]]
+    x = Tensor.zeros(1, 2, 4, 6).requires_grad_()
+    version(x).sum().backward()
+    assert x.grad.tolist() == [[[[1.0, 0.0] * 3, [0.0] * 6] * 2] * 2]
+
+
+@both_maxima
+def test_nan_is_larger_than_any_number_and_infinity_stays_in_its_window(version):
+    x = Tensor([[[[1.0, np.nan, np.inf, 2.0], [np.inf, np.nan, 0.0, np.inf]]]], requires_grad=True)
+    y = version(x)
+    y.backward(Tensor([[[[1.0, np.inf]]]]))
+    np.testing.assert_array_equal(y.numpy(), [[[[np.nan, np.inf]]]])
+    assert x.grad.tolist() == [[[[0.0, 1.0, np.inf, 0.0], [0.0, 0.0, 0.0, 0.0]]]]
+
+
+@both_means
+def test_a_mean_is_not_finite_only_where_its_window_is_not(version):
+    x = np.ones((1, 1, 4, 4))
+    x[0, 0, 0, 0], x[0, 0, 3, 3] = np.inf, np.nan
+    np.testing.assert_array_equal(version(Tensor(x)).numpy(), [[[[np.inf, 1.0], [1.0, np.nan]]]])
+
+
+def test_little_is_kept_for_the_backward_pass():
+    with Profile() as profile:
+        x = leaf(2, 3, 4, 4)
+        (x.exp().avg_pool2d() + x.exp().max_pool2d()).sum().backward()
+    assert profile.by_operation["avg_pool2d"].kept == 0
+    assert profile.by_operation["max_pool2d"].kept == 2 * 3 * 2 * 2  # a byte for each result
+
+
+@each_pooling
+@pytest.mark.parametrize(
+    ("x", "settings", "message"),
+    [
+        (Tensor.ones(3, 4, 4), {}, r"x must be \(B, C, H, W\) floats, not \(3, 4, 4\) of float32"),
+        (Tensor([[[[1, 2]]]]), {}, r"x must be \(B, C, H, W\) floats, not \(1, 1, 1, 2\) of int64"),
+        (leaf(1, 1, 4, 4), {"kernel_size": 5}, r"a kernel of \(5, 5\), .* does not fit into pictures of \(4, 4\) with"),
+        (
+            leaf(1, 1, 4, 4),
+            {"kernel_size": 3, "padding": 2},
+            r"padding \(2, 2\) must be at most half of the kernel \(3",
+        ),
+        (leaf(1, 1, 4, 4), {"stride": 0}, "stride must be a whole number of at least 1, or a pair .*, not 0"),
+        (leaf(1, 1, 4, 4), {"kernel_size": 0.5}, "kernel_size must be a whole number of at least 1, .*, not 0.5"),
+    ],
+)
+def test_what_does_not_fit_is_refused(pooling, x, settings, message):
+    for version in (pooling.composed, pooling):
+        with pytest.raises(ValueError, match=f"^{pooling.name}: {message}"):
+            version(x, **settings)
+
+
+@pytest.mark.torch
+@each_pooling
+@pytest.mark.parametrize(
+    ("kernel", "stride", "padding"),
+    [(2, None, 0), (3, 2, 1), (2, 3, 0), ((2, 3), (1, 2), (1, 1)), ((3, 1), None, (1, 0)), (5, 1, 2)],
+)
+def test_torch_agrees(pooling, kernel, stride, padding):
+    numbers = rng.integers(0, 4, (2, 3, 7, 6)).astype(float)  # with many equal ones
+    assert_torch_agrees(
+        lambda x: pooling(x, kernel, stride, padding=padding),
+        lambda torch, x: getattr(torch.nn.functional, pooling.name)(x, kernel, stride, padding),
+        Tensor(numbers, requires_grad=True),
+    )

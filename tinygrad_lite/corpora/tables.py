@@ -1,0 +1,190 @@
+"""Texts with labels, to learn to classify: `reviews`, or anybody's table in a CSV file.
+
+A table has one text and its label a row. Its first line names the columns, of which `text` (or sentence, review, title,
+message) and `label` (or class, category, sentiment, topic) are taken; or there are only two columns, a text and its
+label, without such a line. They are separated by commas, semicolons or tabs.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tinygrad_lite.cli import console
+from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.options import nearest
+from tinygrad_lite.corpora import fetch, reviews
+from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.corpora.parts import stratified
+from tinygrad_lite.corpora.reviews import Labelled
+
+TABLES = {"reviews": "8,530 sentences from reviews of films in English, half of them positive"}
+COLUMNS = (("text", "sentence", "review", "title", "message"), ("label", "class", "category", "sentiment", "topic"))
+MAX_TABLE = 256 * 2**20  # bytes
+MAX_ROW = 100_000  # characters of the first row, by which the separator is found
+MAX_LABELS = 100
+MIN_ROWS = 10  # one each for validation and test
+HELD_OUT = 0.1  # the shares of the rows for validation and for the test
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts, each with the number of its label, and their source.
+
+    Attributes:
+        train, validation, test: no text is in two of them.
+        labels: the names of the labels, in the order of their numbers.
+    """
+
+    name: str
+    train: list[Labelled]
+    validation: list[Labelled]
+    test: list[Labelled]
+    labels: tuple[str, ...]
+    source: str
+    licence: str
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all rows in the order of the parts: which data a number was measured on."""
+        rows = [*self.train, None, *self.validation, None, *self.test, self.labels]
+        return hashlib.sha256(repr(rows).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def load_labelled(name: str, say: Callable[[str], None] = console.say) -> LabelledTexts:
+    """Find texts with labels by name, or read a CSV file, and print their number, source and licence.
+
+    Args:
+        name: one of `TABLES`, or the path of a CSV file.
+        say: takes each line meant for the user.
+    Raises: CorpusError if there is no such file or it is no such table, or if a named one cannot be fetched.
+    """
+    if Path(name).is_file() or Path(name).name != name or "." in name:
+        found = read_table(name, say)
+    elif name not in TABLES:
+        near = nearest(name, TABLES)
+        hint = f" (did you mean {near!r}?)" if near else ""
+        raise CorpusError(
+            f"no texts with labels are called {name!r}{hint}: there are {', '.join(TABLES)}, and `--table FILE.csv` "
+            "takes a table of text and label"
+        )
+    else:
+        try:
+            parts = reviews.labelled_sentences()
+        except CorpusError as error:
+            raise CorpusError(
+                f"{name} is unavailable ({error}); `--table FILE.csv` takes your own texts and labels"
+            ) from error
+        found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=reviews.SOURCE, licence=reviews.LICENCE)
+    sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"
+    say(f"{found.name}: texts with {len(found.labels)} labels, {sizes}, from {found.source}")
+    say(f"licence: {found.licence}")
+    return found
+
+
+def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledTexts:
+    """Read a CSV file of texts and labels; a tenth of the rows each is for validation and for the test.
+
+    The rows are shuffled, always in the same way, with each label's share the same in all parts. A text that occurs
+    again, but for capitals and white space, is left out. Labels are numbered in alphabetical order.
+
+    Raises: CorpusError, naming the file and the line, if it is missing, too large, not UTF-8 or not a CSV file; if it
+        has no columns of text and label; or if it has an empty text, a single label, more than MAX_LABELS, or fewer
+        than MIN_ROWS rows.
+    """
+    seen: dict[str, tuple[str, str]] = {}
+    cells = _cells(path)
+    for line, text, label in cells:
+        text, label = " ".join(text.split()), " ".join(label.split())
+        if not text or not label:
+            what = "label" if text else "text"
+            raise CorpusError(f"{path}, line {line}: the {what} is empty: fill it in, or delete the row")
+        seen.setdefault(text.casefold(), (text, label))
+    every = list(seen.values())
+    counts = Counter(label for _, label in every)
+    if len(every) < MIN_ROWS:
+        raise CorpusError(f"{path} has {len(every)} different texts: at least {MIN_ROWS} are needed")
+    if len(counts) < 2:
+        raise CorpusError(f"{path} has only the label {every[0][1]!r}: there is nothing to tell apart")
+    if len(counts) > MAX_LABELS:
+        raise CorpusError(
+            f"{path} has {len(counts):,} different labels, more than {MAX_LABELS}: is it the right column of labels?"
+        )
+    if len(cells) > len(every):
+        say(f"{path}: {len(cells) - len(every):,} rows are left out, because their text occurs earlier")
+    if rare := [label for label, count in counts.items() if count < MIN_ROWS]:
+        others = f" and {len(rare) - 1} others" if len(rare) > 1 else ""
+        say(f"warning: {path} has fewer than {MIN_ROWS} texts with the label {rare[0]!r}{others}")
+    labels = tuple(sorted(counts))
+    numbers = {label: number for number, label in enumerate(labels)}
+    held_out = max(1, round(HELD_OUT * len(every)))
+    parts = stratified(
+        [label for _, label in every],
+        [text.encode("utf-8", "surrogatepass") for text, _ in every],
+        (len(every) - 2 * held_out, held_out, held_out),
+    )
+    texts = ([(every[row][0], numbers[every[row][1]]) for row in part] for part in parts)
+    name = Path(path).name  # without folders, which are private
+    return LabelledTexts(Path(path).stem, *texts, labels=labels, source=name, licence="that of your file")
+
+
+def _cells(path: str) -> list[tuple[int, str, str]]:
+    """The number of each line, its text and its label."""
+    try:
+        if Path(path).stat().st_size > MAX_TABLE:
+            raise CorpusError(f"{path} has more than {MAX_TABLE:,} bytes: use a part of it")
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        raise CorpusError(f"there is no file {path}") from None
+    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
+        raise CorpusError(f"{path} cannot be read: {error}") from None
+    try:
+        text = normalise(fetch.decode_utf8(data, path))
+    except CorpusError as error:
+        raise CorpusError(f"{error}: save it as UTF-8") from None
+    separator = next((mark for mark in "\t,;" if _columns(_first_row(text, mark))), ",")
+    try:
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        rows = [(lines.line_num, cells) for cells in lines if any(cell.strip() for cell in cells)]
+    except csv.Error as error:
+        raise CorpusError(f"{path}, line {lines.line_num}: not a CSV file ({error})") from None
+    if not rows:
+        raise CorpusError(f"{path} is empty")
+    names = rows[0][1]
+    columns = _columns(names)
+    if columns is None:
+        raise CorpusError(
+            f"{path} has the columns {', '.join(names)[:100]}: name those with the texts and their labels `text` and "
+            "`label` in the first line, or leave only these two"
+        )
+    for line, cells in rows:
+        if len(cells) != len(names):
+            raise CorpusError(f"{path}, line {line}: {len(cells)} columns instead of {len(names)}: are quotes missing?")
+    if _named(names):
+        rows = rows[1:]
+    return [(line, *(cells[column] for column in columns)) for line, cells in rows]
+
+
+def _first_row(text: str, separator: str) -> list[str]:
+    try:
+        return next(csv.reader(io.StringIO(text[:MAX_ROW], newline=""), delimiter=separator), [])
+    except csv.Error:
+        return []
+
+
+def _columns(names: list[str]) -> list[int] | None:
+    """The places of text and label: by the names of the columns, or the first and second if there are only two."""
+    return _named(names) or ([0, 1] if len(names) == 2 else None)
+
+
+def _named(names: list[str]) -> list[int] | None:
+    names = [name.strip().lower() for name in names]
+    places = [next((names.index(name) for name in known if name in names), None) for known in COLUMNS]
+    if len(names) == 2 and places.count(None) == 1:  # of two columns, one name is enough
+        places = [1 - places[1 - number] if place is None else place for number, place in enumerate(places)]
+    return None if None in places else places

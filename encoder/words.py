@@ -156,8 +156,13 @@ def example_of(text: str) -> str:
 
 
 def whole_sequence(tokenizer: Tokenizer, text: str) -> np.ndarray:
-    """The ids of a text in which each [MASK] hides a word: [CLS] text [SEP]."""
+    """The ids of a text in which each [MASK] hides a word: [CLS] text [SEP].
+
+    In byte-pair encoding a word's token begins with the blank before it, so [MASK] stands for that, too.
+    """
     special = tokenizer.specials
+    if tokenizer.kind == BPETokenizer.kind:
+        text = text.replace(f" {MASK}", MASK)
     return np.array([special[CLS], *tokenizer.encode(text, allow_special=[MASK]), special[SEP]])
 
 

@@ -10,11 +10,15 @@ import pytest
 import sample
 import train
 from encoder import compare, evaluate
+from encoder.data import SPECIALS
+from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
 from tests.tiny_runs import rows, same
 from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.corpora import pictures
 from tinygrad_lite.corpora.pictures import Pictures
+from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.run_folder import RunFolder
 
@@ -100,6 +104,15 @@ def test_sample_names_the_most_probable_words(capsys):
     first, *guesses = capsys.readouterr().out.splitlines()
     assert first == "Es [MASK] der [MASK]"
     assert [len(re.findall(r"\d%", line)) for line in guesses] == [2, 2]
+
+
+def test_a_mask_stands_for_a_word_with_the_blank_before_it():
+    text = "Es irrt der Mensch. " * 9
+    for tokenizer in (BPETokenizer.train(text, 290, SPECIALS), WordPieceTokenizer.train(text, 60)):
+        whole = whole_sequence(tokenizer, "Es irrt der Mensch")
+        hidden = whole_sequence(tokenizer, "Es [MASK] der Mensch")
+        assert len(whole) == len(hidden)
+        assert (whole != hidden).sum() == 1
 
 
 @pytest.mark.parametrize(

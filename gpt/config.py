@@ -162,6 +162,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0, group="evaluation"
     )
 
+    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES)
     BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
     FILES: ClassVar[tuple[str, ...]] = ("text",)  # options that are paths, which no checkpoint holds

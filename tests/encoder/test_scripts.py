@@ -282,6 +282,13 @@ def test_pixels_and_pictures_belong_together(words, drawn):
         run(*IGPT, *words, "igpt")
 
 
+def test_other_pictures_can_be_pixels_too(drawn, monkeypatch):
+    monkeypatch.setitem(pictures.RECIPES, "mnist-5k", replace(pictures.RECIPES["digits"], highest=255))
+    run(*IGPT, "--dataset=mnist-5k", "igpt", max_iters=0)
+    with pytest.raises(OptionError, match="--dataset digits belongs to the Vision Transformer"):
+        run("bert-goethe", "--dataset=digits", "bert")
+
+
 def test_counting_neighbours_is_a_distribution_and_learns():
     rng = np.random.default_rng(3)
     striped = (np.arange(6)[None, :, None] + rng.integers(0, 2, (50, 1, 1)) + np.zeros((1, 1, 6), int)) % 2

@@ -199,6 +199,8 @@ class TrainOptions:
         tuple[str, ...]
     ] = ()  # the options that are paths of the training data, named by each model's class
 
+    DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset takes, if it takes others too
+
     @property
     def weight_dtype(self) -> np.dtype:
         """The type of weights and gradients. (TF32 and bfloat16 only change how a GPU multiplies them.)"""

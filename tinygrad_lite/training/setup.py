@@ -151,7 +151,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(named)}")
     for other in families:
         choices = {field.name: field.metadata["choices"] or () for field in fields(other.options)}["dataset"]
-        if other is not family and given.get("dataset") in choices:
+        if other is not family and given.get("dataset") in {*choices} - {*family.options.DATASETS}:
             command = f"python train.py {other.preset} --dataset {given['dataset']}"
             raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
     base = settings_of(named or family.preset)

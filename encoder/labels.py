@@ -21,9 +21,9 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.tables import Labelled, load_labelled
 from tinygrad_lite.decoding.state import pad_rows
-from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.epochs import items_in_epochs
 from tinygrad_lite.training.model_spec import Report
 
 
@@ -79,12 +79,8 @@ class LabelsTask:
 
         The texts come in passes over all of them, each in another order.
         """
-        count, rows = len(self.train), self.target_tokens(step)
-        epochs, places = np.divmod(step * rows + np.arange(rows), count)
-        orders = {
-            epoch: keyed_rng(self.options.seed, "epoch", epoch).permutation(count) for epoch in set(epochs.tolist())
-        }
-        numbers = [orders[epoch][place] for epoch, place in zip(epochs.tolist(), places, strict=True)]
+        rows = self.target_tokens(step)
+        numbers = items_in_epochs(self.options.seed, step * rows, rows, len(self.train)).tolist()
         for first in range(0, rows, self.options.batch_size):
             part = numbers[first : first + self.options.batch_size]
             if own := part[len(part) * rank // size : len(part) * (rank + 1) // size]:

@@ -20,6 +20,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.labels import LabelTokenizer
+from tinygrad_lite.training.epochs import items_in_epochs
 from tinygrad_lite.training.model_config import ModelOptions
 from tinygrad_lite.training.model_spec import Report
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
@@ -112,9 +113,7 @@ class PicturesTask:
         The pictures come in passes over all of them, each in another order.
         """
         options, data, rows = self.options, self.data.train, self.target_tokens(step)
-        epochs, places = np.divmod(step * rows + np.arange(rows), len(data.labels))
-        orders = {e: keyed_rng(options.seed, "epoch", e).permutation(len(data.labels)) for e in set(epochs.tolist())}
-        numbers = np.array([orders[epoch][place] for epoch, place in zip(epochs.tolist(), places, strict=True)])
+        numbers = items_in_epochs(options.seed, step * rows, rows, len(data.labels))
         for first in range(0, rows, options.batch_size):
             part = numbers[first : first + options.batch_size]
             own = slice(len(part) * rank // size, len(part) * (rank + 1) // size)

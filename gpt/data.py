@@ -31,6 +31,7 @@ from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
+from tinygrad_lite.training.epochs import items_in_epochs
 
 Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
 
@@ -63,7 +64,8 @@ class TextData:
         All sequences of an update are chosen at once, so cutting them into micro-steps does not change them.
         """
         if self.windows_apart:
-            starts = self.windows_apart * self._next_items(step * sequences, sequences)
+            items = len(self.train) // self.windows_apart
+            starts = self.windows_apart * items_in_epochs(self.seed, step * sequences, sequences, items)
         elif self.data_order == "epochs":
             starts = self._next_in_epochs(step * sequences, sequences)
         else:  # drawn with the key (seed, step)
@@ -77,13 +79,6 @@ class TextData:
         epochs, places = np.divmod(first + np.arange(sequences), windows_of_epoch(length, size))
         parts = [epoch_starts(self.seed, e, length, size)[places[epochs == e]] for e in np.unique(epochs).tolist()]
         return np.concatenate(parts)
-
-    def _next_items(self, first: int, sequences: int) -> np.ndarray:
-        """The items number first, first + 1, ... of passes over all of them, each in another order."""
-        count = len(self.train) // self.windows_apart
-        epochs, places = np.divmod(first + np.arange(sequences), count)
-        orders = {e: keyed_rng(self.seed, "epoch", e).permutation(count) for e in set(epochs.tolist())}
-        return np.array([orders[epoch][place] for epoch, place in zip(epochs.tolist(), places, strict=True)])
 
     def micro_batches(self, step: int, batch_size: int, micro_steps: int) -> Iterator[Batch]:
         """The update's windows as `micro_steps` batches of `batch_size` sequences."""

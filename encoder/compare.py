@@ -20,7 +20,7 @@ from encoder.bert import Bert
 from encoder.config import BertOptions
 from encoder.data import MaskedSequence
 from encoder.task import load_trained
-from encoder.words import WordsTask
+from encoder.words import WordsTask, are_guessed
 from gpt.model import GPT
 from gpt.trained import load_trained as load_gpt
 from tinygrad_lite.autograd import no_grad
@@ -79,9 +79,7 @@ def bert_answers(model: Bert, task: WordsTask, sequences: list[MaskedSequence]) 
     for first in range(0, len(sequences), task.options.batch_size):
         batch = task.data.batch(sequences[first : first + task.options.batch_size])
         with no_grad():
-            x = model(batch.ids, batch.segments).reshape(-1, model.config.n_embd)
-            found = model.words(x[batch.places]).numpy().argmax(-1)
-        right.append(found == batch.targets.numpy())
+            right.append(are_guessed(model, model(batch.ids, batch.segments), batch))
     return np.concatenate(right)
 
 

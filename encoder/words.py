@@ -17,6 +17,7 @@ from tinygrad_lite.corpora.texts import announce, load_corpus, load_files
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.model_spec import Report
 
 
@@ -51,6 +52,7 @@ class WordsTask:
             seed=options.seed,
             device=options.device,
         )
+        self._latest: tuple[int, tuple[list[list[MaskedSequence]], int]] = -1, ([], 0)
         self.held_out = self.data.validation_sequences(options.eval_iters)
         is_goethe = options.dataset.startswith("goethe") and not options.text
         self.example = "Der [MASK] ist ein Künstler." if is_goethe else example_of(held_out)
@@ -69,17 +71,21 @@ class WordsTask:
         """The characters or words of the text that the tokenizer does not know."""
         return self.tokenizer.unknown(self.text)
 
+    def _update(self, step: int) -> tuple[list[list[MaskedSequence]], int]:
+        """The sequences of an update, and how many tokens are hidden in them; those of the latest are kept."""
+        if step != self._latest[0]:
+            options = self.options
+            parts = list(self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps))
+            self._latest = step, (parts, sum(len(sequence.targets) for part in parts for sequence in part))
+        return self._latest[1]
+
     def target_tokens(self, step: int) -> int:
         """The number of hidden tokens of an update."""
-        options = self.options
-        parts = self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps)
-        return sum(len(sequence.targets) for part in parts for sequence in part)
+        return self._update(step)[1]
 
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[MaskedBatch, float]]:
         """A process's sequences of the batches of one update, each with its share of the update's hidden tokens."""
-        options = self.options
-        update = list(self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps))
-        tokens = sum(len(sequence.targets) for part in update for sequence in part)
+        update, tokens = self._update(step)
         for part in update:
             if own := part[len(part) * rank // size : len(part) * (rank + 1) // size]:
                 yield self.data.batch(own, part), sum(len(sequence.targets) for sequence in own) / tokens
@@ -103,8 +109,7 @@ class WordsTask:
             for part in self._parts():
                 batch = self.data.batch(part)
                 x = model(batch.ids, batch.segments)
-                rows = x.reshape(-1, model.config.n_embd)[batch.places]
-                right += int((model.words(rows).numpy().argmax(-1) == batch.targets.numpy()).sum())
+                right += int(are_guessed(model, x, batch).sum())
                 asked += len(batch.places)
                 if batch.follows is not None:
                     logits = model.next_head(model.pooled(x, batch.ids)).numpy()
@@ -118,6 +123,12 @@ class WordsTask:
             words += f", and of {sequences:,} second segments {with_interval(right_next, sequences)}"
         text = "\n".join(guesses(model, self.tokenizer, self.example, 3)) if self.example else ""
         return Report(measures, words, text)
+
+
+def are_guessed(model: Bert, x: Tensor, batch: MaskedBatch) -> np.ndarray:
+    """Whether the most probable token is right at each hidden position: (B, T, C) vectors of a batch -> (N,)."""
+    rows = x.reshape(-1, model.config.n_embd)[batch.places]
+    return model.words(rows).numpy().argmax(-1) == batch.targets.numpy()
 
 
 def with_interval(right: int, asked: int) -> str:
@@ -136,8 +147,6 @@ def learn_tokenizer(options: BertOptions, text: str) -> Tokenizer:
     """The tokenizer that the options ask for, learned from the part of the text that is not held out."""
     if options.tokenizer == "bpe":
         return BPETokenizer.train(text, options.vocab_size, SPECIALS)
-    from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
-
     return WordPieceTokenizer.train(text, options.vocab_size, lowercase=options.lowercase)
 
 

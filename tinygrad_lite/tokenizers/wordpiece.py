@@ -91,7 +91,7 @@ def without_accent(character: str) -> str:
 
 
 def is_punctuation(character: str) -> bool:
-    """Whether a character is a mark, of which every ASCII sign is one: $ and + too."""
+    """Whether a character is punctuation; every ASCII symbol counts as such, $ and + included."""
     return character in string.punctuation or unicodedata.category(character).startswith("P")
 
 

@@ -27,8 +27,12 @@ from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.tokenizers.wordpiece import CLASS as CLS
+from tinygrad_lite.tokenizers.wordpiece import MASK, UNKNOWN
+from tinygrad_lite.tokenizers.wordpiece import PADDING as PAD
+from tinygrad_lite.tokenizers.wordpiece import SEPARATOR as SEP
 
-PAD, CLS, SEP, MASK, UNKNOWN = SPECIALS = ("[PAD]", "[CLS]", "[SEP]", "[MASK]", "[UNK]")
+SPECIALS = (PAD, CLS, SEP, MASK, UNKNOWN)  # in this order after the byte pairs; WordPiece has its own
 HIDDEN, REPLACED = 0.8, 0.1  # of the tokens to predict: those that become [MASK], and those that become another token
 # The end of a sentence: a full stop or its like, closing quotation marks, and white space; or a line break.
 SENTENCE = re.compile(r".*?(?:[.!?][\"'»«“”‘’)\]]*\s+|\n+|\Z)", re.DOTALL)

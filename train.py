@@ -35,7 +35,7 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.costs import dry_run
-from tinygrad_lite.training.estimate import is_shortage, too_little_to_train
+from tinygrad_lite.training.estimate import is_shortage, size_of, too_little_to_train
 from tinygrad_lite.training.log import RunLog
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.mpirun import on_all_ranks
@@ -215,11 +215,11 @@ def show_profile(setup: RunSetup, task: Task) -> int:
     optimizer, rate = options.make_optimizer(model), matmul_rate(options.device, options.dtype)
     with start_processes(profile, options, task, model, optimizer) as comm:
         seconds, table = profile(options, task, model, optimizer, comm)
-    tokens = task.target_tokens(1)
-    operations = model.flops_per_token() * tokens
+    size = size_of(setup)
+    count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
     print(f"operations of one training step in process 0 of {comm.size}:\n\n{table}\n")
     print(
-        f"{seconds * 1e3:.1f} ms for {tokens:,} tokens; its matrix products, {operations / 1e9:.2f} GFLOP, would take "
+        f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP, would take "
         f"{operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches here: "
         f"{operations / rate / seconds:.0%} of the step"
     )

@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from encoder.config import BertConfig
+from encoder.config import MASK_SHARE, BertConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
@@ -161,12 +161,15 @@ class Bert(Module):
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one token takes.
 
-        Counted as in `GPT.flops_per_token`; attention reads all T keys, and the head of the words counts as if every
-        position were hidden.
+        Counted as in `GPT.flops_per_token`; attention reads all T keys, and the head of the words sees the hidden
+        positions only.
         """
         config = self.config
         attention = 4 * config.n_head * config.head_width * config.block_size
-        return 3 * (linear_flops(self) + config.n_layer * attention)
+        seen = linear_flops(self) + config.n_layer * attention
+        if config.objective == "words":
+            seen -= round((1 - MASK_SHARE) * (linear_flops(self.transform) + linear_flops(self.lm_head)))
+        return 3 * seen
 
 
 def mean_of_text(x: Tensor, ids: Tensor, pad: int) -> Tensor:

@@ -15,6 +15,7 @@ from tinygrad_lite.transformer import ACTIVATIONS
 
 OBJECTIVES = ("words", "labels", "features")
 TOKENIZERS = ("wordpiece", "bpe")
+MASK_SHARE = 0.15  # of the tokens are to be predicted
 LABEL_MARK = "|"  # between the names of labels
 
 
@@ -95,7 +96,7 @@ class BertConfig(ModelConfig):
         """About how many numbers a training micro-step keeps for its backward pass, counted as for the GPT."""
         c, t = self.n_embd, self.block_size
         per_token = self.of_all_blocks(self.n_layer, 8 * c + self.n_head * t + self.kept_hidden) + 2 * c
-        words = 0.15 * (self.vocab_size + 4 * c) if self.objective == "words" else 0
+        words = MASK_SHARE * (self.vocab_size + 4 * c) if self.objective == "words" else 0
         return int(batch_size * t * (per_token + words))
 
 
@@ -127,7 +128,7 @@ class BertOptions(model_options(BertConfig), TrainOptions):
     lowercase: bool = option(False, "read letters without case and accents", group="data")
 
     batch_size: int = option(32, "sequences per micro-step", unit="sequences", low=1, high=1_000_000, group="training")
-    mask_share: float = option(0.15, "share of the tokens to predict", above=0.0, below=1.0, group="training")
+    mask_share: float = option(MASK_SHARE, "share of the tokens to predict", above=0.0, below=1.0, group="training")
     weight_decay: float = option(0.01, "weight decay of the matrices", low=0.0, group="training")
     eval_iters: int = option(
         0,

@@ -138,7 +138,7 @@ class Profile:
     def table(self, steps: int = 1) -> str:
         """The operations, the most expensive first: milliseconds, share of the total time, and mebibytes per step."""
         rows = sorted(self.by_operation.items(), key=lambda item: -(item[1].forward + item[1].backward))
-        lines = [f"{'operation':<32}{'calls':>7}{'forward':>10}{'backward':>10}{'share':>8}{'kept':>10}"]
+        lines = [f"{'operation':<32}{'calls':>7}{'forward':>12}{'backward':>12}{'share':>8}{'kept':>10}"]
         lines += [self._row(name, spent, steps) for name, spent in rows]
         columns = zip(*(astuple(spent) for _, spent in rows), strict=True)
         total = Spent(*map(sum, columns))
@@ -170,7 +170,7 @@ class Profile:
         share = (spent.forward + spent.backward if seconds is None else seconds) / self.seconds
         kept = spent.kept / steps / MIB
         calls = spent.calls // steps
-        return f"{name:<32}{calls:>7,}{forward:>7.2f} ms{backward:>7.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
+        return f"{name:<32}{calls:>7,}{forward:>9.2f} ms{backward:>9.2f} ms{share:>8.1%}{kept:>6.1f} MiB"
 
 
 running: Profile | None = None

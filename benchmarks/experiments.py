@@ -35,6 +35,8 @@ What a row says (`COLUMNS` in `results.py`):
     val_loss             its loss on everything that is held out, in consecutive windows; nats per token
     bits_per_char        the same in bits per character, where the model has such a measure
     last_bits_per_char   that of the last checkpoint, which unlike the best is not chosen by the held-out text
+    accuracy             share of the held-out labels or hidden words that it guesses, where there are any
+    test_accuracy        the same on the test part, where the data have one: unlike the held-out part it chose nothing
 """
 
 from __future__ import annotations
@@ -54,6 +56,9 @@ from pathlib import Path
 import train
 from benchmarks.machine import cpu_model, gpu_model
 from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
+from encoder.evaluate import accuracy
+from encoder.labels import LabelsTask
+from encoder.pictures import PicturesTask
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
@@ -67,7 +72,7 @@ from tinygrad_lite.training.setup import RunSetup, read_setup
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "benchmarks" / "experiments"
 RESULTS = ROOT / "docs" / "experiments"
-CODE = ("train.py", "gpt", "seq2seq", "tinygrad_lite", "presets")  # what a result depends on
+CODE = ("train.py", "encoder", "gpt", "seq2seq", "tinygrad_lite", "presets")  # what a result depends on
 KEY = ("name", "options", "seed", "commit")
 WHOLE = {"eval_iters": 0, "eval_pairs": 0, "sample_tokens": 0}  # evaluate on everything, write no samples
 
@@ -246,7 +251,8 @@ def train_all(runs: Sequence[Run], results: Path, out_dir: str) -> int:
             raise UserError("the code was changed while it trained, so this run has no row: start again")
         write_rows(results, [*read_rows(results), row])
         took.setdefault(run.name, []).append(time.monotonic() - began)
-        say(f"{run.name}, seed {run.seed}: {row['bits_per_char'] or '-'} bits per character; added to {results}")
+        found = f"{row['bits_per_char']} bits per character" if row["bits_per_char"] else f"accuracy {row['accuracy']}"
+        say(f"{run.name}, seed {run.seed}: {found}; added to {results}")
     if failed:
         raise UserError(f"{len(failed)} of {len(runs)} runs failed: {'; '.join(failed)}")
     return 0
@@ -286,7 +292,7 @@ def measure(run: Run) -> Row:
     steps = int(logged[-1]["step"]) if logged else 0
     losses = [float(row["loss"]) for row in logged if int(row["step"]) > 0.9 * steps]
     seconds = training_seconds(logged, task)
-    val_loss, bits = evaluate(setup, task, chosen)
+    val_loss, measures = evaluate(setup, task, chosen)
     return {
         "processor": gpu_model() if options.device == "cuda" else cpu_model(),
         "workers": str(options.workers),
@@ -297,9 +303,11 @@ def measure(run: Run) -> Row:
         "train_loss": f"{statistics.mean(losses):.4f}" if losses else "",
         "checkpoint": chosen.stem,
         "val_loss": f"{val_loss:.4f}",
-        "bits_per_char": bits,
-        "last_bits_per_char": evaluate(setup, task, folder.last)[1],
+        "bits_per_char": measures["bits_per_char"],
+        "last_bits_per_char": evaluate(setup, task, folder.last)[1]["bits_per_char"],
         "best_step": str(load_checkpoint(folder.best).step),
+        "accuracy": measures["accuracy"],
+        "test_accuracy": f"{accuracy(chosen)[0]:.4f}" if isinstance(task, (LabelsTask, PicturesTask)) else "",
     }
 
 
@@ -313,12 +321,14 @@ def training_seconds(logged: Sequence[Row], task: Task) -> float:
     return seconds
 
 
-def evaluate(setup: RunSetup, task: Task, checkpoint: Path) -> tuple[float, str]:
-    """A checkpoint's loss on all that is held out, and its bits per character, if the task has such a number."""
+def evaluate(setup: RunSetup, task: Task, checkpoint: Path) -> tuple[float, Row]:
+    """A checkpoint's loss on all that is held out, and its other measures; empty where the task has none."""
     model = setup.family.load(checkpoint).make_model(setup.options.device)
     val_loss = train.evaluate(task, model, OneProcess())
     measures = task.report(model, val_loss).measures
-    return val_loss, f"{measures['bits_per_char']:.4f}" if "bits_per_char" in measures else ""
+    return val_loss, {
+        name: f"{measures[name]:.4f}" if name in measures else "" for name in ("bits_per_char", "accuracy")
+    }
 
 
 if __name__ == "__main__":

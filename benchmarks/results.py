@@ -19,6 +19,7 @@ from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style,
 COLUMNS = (
     *("name", "seed", "options", "commit", "processor", "workers", "steps", "seconds", "seconds_per_step"),
     *("parameters", "train_loss", "checkpoint", "val_loss", "bits_per_char", "last_bits_per_char", "best_step"),
+    *("accuracy", "test_accuracy"),
 )
 
 Row = dict[str, str]
@@ -68,6 +69,8 @@ def table(groups: Sequence[Sequence[Row]]) -> str:
     columns: dict[str, tuple[str, int]] = {
         "bits per character": ("bits_per_char", 3),
         "of the last step": ("last_bits_per_char", 3),
+        "accuracy": ("accuracy", 3),
+        "on the test part": ("test_accuracy", 3),
         "validation loss": ("val_loss", 3),
         "training loss": ("train_loss", 3),
         "steps": ("steps", 0),

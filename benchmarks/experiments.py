@@ -283,9 +283,12 @@ def train_one(run: Run) -> int:
 def measure(run: Run) -> Row:
     """The columns of a finished run's row, but for its key."""
     setup, folder = run.setup, run.setup.folder
-    options = replace(setup.options, **{name: value for name, value in WHOLE.items() if hasattr(setup.options, name)})
     chosen = folder.average if folder.average.exists() else folder.best
     trained = setup.family.load(chosen)
+    told = {name: getattr(trained.config, name) for name in setup.family.shape}  # the data decide some of them
+    options = replace(
+        setup.options, **{name: value for name, value in (told | WHOLE).items() if hasattr(setup.options, name)}
+    )
     task = setup.family.task(options, trained.tokenizer)
     with open(folder.metrics, encoding="utf-8", newline="") as file:
         logged = [row for row in csv.DictReader(file) if row["loss"]]

@@ -30,7 +30,7 @@ from tinygrad_lite.training.model_spec import Report
 class LabelsTask:
     """Labelled texts to learn from, and others to evaluate on."""
 
-    asked_with = "start"
+    asked_with, predicted = "start", "text"
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options

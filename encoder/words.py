@@ -24,7 +24,7 @@ from tinygrad_lite.training.model_spec import Report
 class WordsTask:
     """A training text, and the hidden words of its held-out part."""
 
-    asked_with = "start"
+    asked_with, predicted = "start", "hidden token"
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options

@@ -25,7 +25,7 @@ from tinygrad_lite.training.model_spec import ModelSpec, Report
 class TextTask:
     """A training text, its held-out part, and samples by the model."""
 
-    asked_with = "start"
+    asked_with, predicted = "start", "token"
 
     def __init__(self, options: GPTOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options

@@ -31,7 +31,7 @@ TOO_HIGH = 0.9  # as a share of the loss of guessing: above it, nothing is trans
 class TranslationTask:
     """Training pairs, held-out pairs, and translations of the held-out sentences."""
 
-    asked_with = "start"
+    asked_with, predicted = "start", "token"
 
     def __init__(self, options: Seq2SeqOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options

@@ -205,8 +205,8 @@ def test_last_and_best_report_their_own_loss(workplace, capsys, monkeypatch):
     monkeypatch.setattr(train, "evaluate", lambda *_: next(losses))
     run = run_training(max_iters=4)
     for path, words in (
-        (run.last, "after 4 steps; the best validation loss before was 3.0000 nats per token, at step 0\n"),
-        (run.best, "after 4 steps, validation loss 2.0000 nats per token\n"),
+        (run.last, "after 4 steps; the best validation loss before was 3.0000 nats, at step 0\n"),
+        (run.best, "after 4 steps, validation loss 2.0000 nats\n"),
     ):
         capsys.readouterr()
         assert sample.main([str(path), "--max_new_tokens", "1"]) == 0

@@ -227,7 +227,7 @@ def describe(checkpoint: Checkpoint) -> str:
     `last` is saved before its evaluation, and knows only the best loss of earlier ones.
     """
     numbers, step = sum(array.size for array in checkpoint.weights.values()), checkpoint.best_step
-    loss = "" if step is None else f"{checkpoint.best_loss:.4f} nats per token"
+    loss = "" if step is None else f"{checkpoint.best_loss:.4f} nats"
     if step == checkpoint.step:
         loss = f", validation loss {loss}"
     elif loss:

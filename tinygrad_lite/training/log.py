@@ -88,7 +88,7 @@ class RunLog(AbstractContextManager):
     def report(self, step: int, val_loss: float) -> None:
         """Log an evaluation, and show a sample."""
         found = self.task.report(self.model, val_loss)
-        heading = f"step {step:,}: validation loss {val_loss:.4f} nats per token, {found.words}"
+        heading = f"step {step:,}: {self._loss(val_loss)}, {found.words}"
         self.folder.log(step=step, val_loss=val_loss, **found.measures)
         if found.text:
             self.folder.add_sample(heading, found.text)
@@ -132,8 +132,12 @@ class RunLog(AbstractContextManager):
         """Save the averaged weights, and print their validation loss."""
         save_checkpoint(self.folder.average, self.checkpoint(val_loss, self.optimizer.steps))
         found, number = self.task.report(self.model, val_loss), min(self.options.average, len(self.folder.kept()))
-        heading = f"average of {number} checkpoints: validation loss {val_loss:.4f} nats per token, {found.words}"
+        heading = f"average of {number} checkpoints: {self._loss(val_loss)}, {found.words}"
         tqdm.write(f"{heading}; saved {self.folder.average}", file=sys.stderr)
+
+    def _loss(self, val_loss: float) -> str:
+        """The validation loss in words."""
+        return f"validation loss {val_loss:.4f} nats per {self.task.predicted}"
 
     def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
         """All that is needed to resume the run, and to generate with sample.py."""

@@ -46,6 +46,7 @@ class Task(Protocol):
     corpus_sha256: str
     example: str  # a prompt, a sentence or a picture for the trained model; empty if there is none
     asked_with: str  # the option of sample.py that takes it
+    predicted: str  # what the loss is the mean over, such as "token"
 
     def describe(self) -> str:
         """One line about the data."""

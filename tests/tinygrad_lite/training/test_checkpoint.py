@@ -61,8 +61,8 @@ def rewritten(path, **changes) -> None:
 @pytest.mark.parametrize(
     ("best_loss", "best_step", "words"),
     [
-        (1.25, 17, ", validation loss 1.2500 nats per token"),
-        (1.25, 3, "; the best validation loss before was 1.2500 nats per token, at step 3"),
+        (1.25, 17, ", validation loss 1.2500 nats"),
+        (1.25, 3, "; the best validation loss before was 1.2500 nats, at step 3"),
         (None, None, ""),
     ],
 )

@@ -113,17 +113,17 @@ def own_config(theirs: Mapping[str, Any]) -> BertConfig:
 
 def their_config(config: BertConfig) -> dict[str, Any]:
     """Our settings under their names, as far as they have such settings."""
-    wanted = {"objective": config.objective, "next_sentence": config.next_sentence}
-    architecture = next(
-        name for name, has in ARCHITECTURES.items() if {"next_sentence": False} | has == wanted or has == wanted
-    )
-    theirs = {ours: name for name, ours in OUR_ACTIVATION.items()}
+    wanted = {"objective": config.objective}
+    if config.objective == "words" and config.next_sentence:
+        wanted["next_sentence"] = True
+    architecture = next(name for name, settings in ARCHITECTURES.items() if settings == wanted)
+    activations = (name for name, ours in OUR_ACTIVATION.items() if ours == config.activation)
     return {
         "architectures": [architecture],
         "model_type": "bert",
         **{name: {"n_inner": config.n_hidden}.get(ours, getattr(config, ours)) for ours, name in TRANSLATED.items()},
         "attention_probs_dropout_prob": config.dropout,
-        "hidden_act": theirs[config.activation],
+        "hidden_act": next(activations, "gelu"),  # an activation that BERT lacks is refused by export
         "pad_token_id": config.pad,
         **({"id2label": dict(enumerate(config.label_names))} if config.labels else {}),
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
@@ -81,6 +81,11 @@ class BertConfig(ModelConfig):
     def has_pooler(self) -> bool:
         """Whether the first token's vector passes another layer, from which a whole sequence is judged."""
         return self.objective != "words" or self.next_sentence
+
+    def effective(self) -> dict[str, Any]:
+        """The settings that results depend on: those of heads only where there is one."""
+        settings = super().effective() | {"next_sentence": self.next_sentence and self.objective == "words"}
+        return settings | ({"pooling": self.pooling} if self.has_pooler else {})
 
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""

@@ -80,7 +80,10 @@ def folder_with(path, **changes):
         ({"type_vocab_size": None}, "type_vocab_size is missing"),
         ({"num_attention_heads": 5}, "no multiple of"),
         ({"hidden_size": -1}, "n_embd cannot be -1"),
-        ({"architectures": ["BertForSequenceClassification"], "id2label": ["a"]}, "id2label"),
+        ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": ["a"]}, "id2label is .* not name the labels"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": 5}, "id2label is"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
     ],
 )
 def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
@@ -90,7 +93,8 @@ def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
 
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
 def test_settings_survive_both_directions(architecture):
-    config = own_config({**SETTINGS, "architectures": [architecture], "id2label": {"0": "bad", "1": "good"}})
+    config = own_config({**SETTINGS, "architectures": [architecture], "id2label": {"1": "good", "0": "bad"}})
+    assert config.label_names in ([], ["bad", "good"])
     assert own_config(json.loads(json.dumps(their_config(config)))) == config
     assert Bert.blueprint(config).num_parameters() > 0
 

@@ -35,7 +35,7 @@ from tinygrad_lite.training.layout import (
 )
 
 TITLES = {"bert": "BERT"}  # by model_type
-TOKENIZER = WordPieceTokenizer
+read_tokenizer = WordPieceTokenizer.from_folder
 PREFIX = "bert."  # before the names of the encoder's weights, in a model that has a head
 HEAD = "cls.predictions.decoder.weight"  # the same matrix as the embedding
 EMBEDDING = "embeddings.word_embeddings.weight"
@@ -93,7 +93,7 @@ OUTSIDE = {
 def own_config(theirs: Mapping[str, Any]) -> BertConfig:
     """Our settings from those in a config.json of BERT.
 
-    The ids of special tokens are not in it: `load_trained` takes them from the vocabulary.
+    The ids of special tokens are not in it: `read_trained` takes them from the vocabulary.
 
     Raises: CheckpointError if they describe a different kind of model.
     """

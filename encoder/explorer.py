@@ -18,13 +18,12 @@ from encoder.bert import Bert
 from encoder.data import MASK
 from encoder.inside import Inside, look_inside
 from encoder.labels import sequence
-from encoder.looking import as_input, rollout
+from encoder.looking import as_input, asked_picture, gray, rollout
 from encoder.vit import ViT
 from encoder.words import predictions, whole_sequence
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.corpora.pictures import named_picture
 from tinygrad_lite.explorer.page import Panel, assemble, write_page
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
@@ -196,7 +195,7 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
     numbers = config.n_layer * config.n_head * config.block_size**2
     if numbers > MAX_NUMBERS:
         raise OptionError(f"--explain: this model has {numbers:,} attention weights; a page holds {MAX_NUMBERS:,}")
-    picture, name = named_picture(options.image, trained.dataset, config.image_size)
+    picture, name = asked_picture(options, trained)
     pictures = as_input(model, picture)
     found = look_inside(model, pictures)
     with no_grad():
@@ -210,7 +209,7 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
         "classes": [[trained.tokenizer.decode([int(n)]), float(probabilities[n])] for n in order],
     }
     blobs = {
-        "recorded-picture": picture.astype(np.uint8).tobytes(),
+        "recorded-picture": gray(picture).astype(np.uint8).tobytes(),
         "recorded-rollout": rollout(found.attention).astype("<f2").tobytes(),
     }
     intro = f"This is your model: {about(trained)}. It looked at one picture while this page was written."

@@ -1,35 +1,38 @@
-"""Export a trained BERT in Hugging Face's layout, which many programs read.
+"""Export a trained BERT or Vision Transformer in Hugging Face's layout, which many programs read.
 
     python train.py bert-goethe --norm_first false --out_dir out/post-norm
     python -m encoder.export out/post-norm goethe-bert
 
 The folder then holds
 
-    config.json                       the settings, under that model's names
-    model.safetensors                 the weights, under its names (`encoder/bert_layout.py`)
-    tinygrad_lite_tokenizer.json      our tokenizer
+    config.json                       the settings, under that model's names; for pictures, the names of the classes
+    model.safetensors                 the weights, under its names (`encoder/bert_layout.py`, `encoder/vit_layout.py`)
+    tinygrad_lite_tokenizer.json      our tokenizer, or the names of the classes
     tokenizer.json, vocab.txt, ...    the same for other programs, if it is WordPiece
 
 The class of transformers to read it with, such as `BertForMaskedLM`, is printed, and stands in config.json; it computes
-the same results. A BERT normalises after each part of a block and reads a label from the first token: a model with
---norm_first true or --pooling mean cannot be exported. Byte-pair encoding is no tokenizer of BERT there: encode with
-ours, and pass ids.
+the same results. A model with a setting that the layout lacks cannot be exported: a BERT normalises after each part of
+a block (--norm_first false) and reads a label from the first token (--pooling cls); a ViT has --positions 1d and
+--pooling cls, and gets pixels from -1, black, to 1, white. Byte-pair encoding is no tokenizer of BERT there: encode
+with ours, and pass ids.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from encoder import bert_layout
-from encoder.task import load_trained
+from encoder import bert_layout, vit_layout
+from encoder.picture_task import VIT_SPEC
+from encoder.task import SPEC
+from encoder.vit import ViT
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.training.export import export_command, write_pretrained
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.model_spec import Trained, read_any
 
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    return export_command(argv, "encoder.export", __doc__, load_trained, export)
+    return export_command(argv, "encoder.export", __doc__, lambda path: read_any(path, (SPEC, VIT_SPEC)), export)
 
 
 def export(trained: Trained, folder: Path) -> str:
@@ -38,7 +41,11 @@ def export(trained: Trained, folder: Path) -> str:
     Returns: the name of the architecture, such as BertForMaskedLM.
     Raises: CheckpointError if the layout lacks one of its settings, or if the folder cannot be written.
     """
-    return write_pretrained(trained, bert_layout, folder)
+    if trained.model_class is not ViT:
+        return write_pretrained(trained, bert_layout, folder)
+    names = trained.tokenizer.labels
+    numbers = {name: number for number, name in enumerate(names)}
+    return write_pretrained(trained, vit_layout, folder, id2label=dict(enumerate(names)), label2id=numbers)
 
 
 if __name__ == "__main__":

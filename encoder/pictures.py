@@ -84,7 +84,9 @@ class PicturesTask:
         side = self.data.train.pixels.shape[1]
         if tokenizer is None:
             options.image_size = side
-        elif options.image_size != side or self.tokenizer.labels != list(self.data.labels):
+        if options.channels != 1:
+            raise CorpusError(f"the pictures of {self.data.name} are gray: take --channels 1, not {options.channels}")
+        if options.image_size != side or self.tokenizer.labels != list(self.data.labels):
             raise CorpusError(
                 f"the pictures of {self.data.name} have {side} x {side} pixels and the classes "
                 f"{', '.join(self.data.labels)}, which are not those of the model"

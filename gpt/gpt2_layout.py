@@ -23,7 +23,7 @@ from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 from tinygrad_lite.training.layout import check_values, own_activation, their_activation
 
 TITLES = {"gpt2": "GPT-2"}  # by model_type
-TOKENIZER = HFTokenizer
+read_tokenizer = HFTokenizer.from_folder
 PREFIX = "transformer."  # before every name, except in some older files
 HEAD = "lm_head.weight"
 EMBEDDING = "wte.weight"

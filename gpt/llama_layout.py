@@ -26,7 +26,7 @@ from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 from tinygrad_lite.training.layout import Renamed, architecture_of, check_settings, check_values
 
 TITLES = {"llama": "Llama", "qwen3": "Qwen3"}  # by model_type
-TOKENIZER = HFTokenizer
+read_tokenizer = HFTokenizer.from_folder
 PREFIX = ""
 HEAD = "lm_head.weight"
 EMBEDDING = "model.embed_tokens.weight"

@@ -11,7 +11,7 @@ from encoder.bert import Bert
 from encoder.bert_layout import ARCHITECTURES, own_config, their_config
 from encoder.config import BertConfig
 from encoder.export import export, main
-from encoder.task import load_trained
+from encoder.task import SPEC
 from tinygrad_lite import Tensor
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
@@ -34,7 +34,7 @@ def test_transformers_computes_the_same(architecture, tmp_path):
         torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
     theirs.save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    trained = load_trained(tmp_path)
+    trained = SPEC.load(tmp_path)
     assert (trained.config.cls, trained.config.sep) == (4, 2)
     assert trained.config.label_names == (["bad", "fair", "good"] if architecture.endswith("Classification") else [])
     assert_same(trained.make_model(), theirs)
@@ -88,7 +88,7 @@ def folder_with(path, **changes):
 )
 def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
     with pytest.raises(CheckpointError, match=sentence):
-        load_trained(folder_with(tmp_path, **changes))
+        SPEC.load(folder_with(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
@@ -120,7 +120,7 @@ def test_an_exported_model_is_read_back_unchanged(architecture, tmp_path, capsys
     assert export(trained, tmp_path / "first") == architecture
     assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 0
     assert f"in the layout of {architecture} to" in capsys.readouterr().err
-    found = load_trained(tmp_path / "second")
+    found = SPEC.load(tmp_path / "second")
     assert (found.config, found.tokenizer.to_json()) == (trained.config, trained.tokenizer.to_json())
     assert found.weights.keys() == trained.weights.keys()
     assert all((found.weights[name] == array).all() for name, array in trained.weights.items())

@@ -9,7 +9,7 @@ import pytest
 
 import sample
 import train
-from encoder import compare, evaluate
+from encoder import compare, evaluate, export
 from encoder.data import SPECIALS
 from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
@@ -255,6 +255,17 @@ def test_pictures_in_two_processes_and_resumed(drawn):
     for name in weights[0]:
         np.testing.assert_allclose(weights[0][name], weights[1][name], atol=1e-4)
         assert (weights[0][name] == weights[2][name]).all()
+
+
+def test_an_exported_model_of_pictures_is_trained_further(drawn):
+    before = run(*VIT, "--pooling=cls", "--positions=1d", "pictures", max_iters=0)
+    assert export.main(["pictures", "exported"]) == 0
+    after = run("--init_from=exported", *TINY[3:], "further", max_iters=0)
+    weights = [load_checkpoint(folder.last).weights for folder in (before, after)]
+    assert weights[0].keys() == weights[1].keys()
+    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+    with pytest.raises(CorpusError, match="the pictures of digits are gray: take --channels 1, not 3"):
+        run(*VIT, "--channels=3", "colours")
 
 
 # --- pixels ---------------------------------------------------------------------------------------------------

@@ -126,7 +126,9 @@ class BertOptions(model_options(BertConfig), TrainOptions):
         "goethe", "text whose hidden words are predicted, by name: " + ", ".join(CORPORA), group="data"
     )
     text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
-    table: str = option("", "CSV file of texts and labels, for --objective labels", is_path=True, group="data")
+    table: str = option(
+        "", "CSV file of texts, or pairs of texts, and labels, for --objective labels", is_path=True, group="data"
+    )
     tokenizer: str = option("wordpiece", "what a token is", choices=TOKENIZERS, group="data")
     vocab_size: int = option(4096, "size of the vocabulary", unit="tokens", low=2, high=1_000_000, group="data")
     lowercase: bool = option(False, "read letters without case and accents", group="data")

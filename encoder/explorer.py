@@ -17,7 +17,7 @@ import numpy as np
 from encoder.bert import Bert
 from encoder.data import MASK
 from encoder.inside import Inside, look_inside
-from encoder.labels import sequence
+from encoder.labels import sequence, texts_of
 from encoder.looking import as_input, asked_picture, gray, rollout
 from encoder.vit import ViT
 from encoder.words import predictions, whole_sequence
@@ -112,8 +112,8 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
         raise OptionError(f"--explain needs exactly one line of text; lines given: {len(lines)}")
     tokenizer, size = trained.tokenizer, min(model.config.block_size, MAX_TOKENS)
     asks_label = model.config.objective == "labels"
-    if asks_label:  # a tab divides the texts of a pair
-        ids, segments = sequence(tokenizer, lines[0].split("\t")[:2], len(text) + size)
+    if asks_label:
+        ids, segments = sequence(tokenizer, texts_of(lines[0], model.config.segments), len(text) + size)
     else:
         ids = whole_sequence(tokenizer, lines[0])
         segments = np.zeros_like(ids)

@@ -39,6 +39,8 @@ class LabelsTask:
         self.options = options
         self.data = load_labelled(options.table or options.dataset)
         self.corpus_sha256 = self.data.sha256
+        if wrong := [label for label in self.data.labels if LABEL_MARK in label]:
+            raise CorpusError(f"the label {wrong[0]!r} in {self.data.name} has the mark {LABEL_MARK}: rename it")
         names = LABEL_MARK.join(self.data.labels)
         if options.labels and not set(self.data.labels) <= set(options.labels.split(LABEL_MARK)):
             raise CorpusError(f"the labels in {self.data.name} are {names}, but those of the model {options.labels}")
@@ -62,6 +64,10 @@ class LabelsTask:
         numbers = [self.labels.index(label) for label in self.data.labels]  # the model's, by the data's
         size = self.options.block_size
         return [(*sequence(self.tokenizer, text.split("\t"), size), numbers[label]) for text, label in part]
+
+    def hold_out_test(self) -> None:
+        """Evaluate on the test part from now on, which no run has seen."""
+        self.held_out = self.encoded(self.data.test)
 
     def describe(self) -> str:
         """One line about the texts."""

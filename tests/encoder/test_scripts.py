@@ -225,6 +225,11 @@ def test_labels_of_pairs_of_texts(workplace, capsys):
     assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["positive", "negative"]
     with pytest.raises(OptionError, match=r"into 3 texts, but the model reads a text or a pair of texts"):
         sample.main(["pairs", "--start", "a ||| b ||| c"])
+    assert evaluate.main(["pairs"]) == 0
+    assert re.search(r"of 8 labels right: pairs.best", capsys.readouterr().out)
+    (workplace / "bars.csv").write_text("".join(f"text {n},{'a|b' if n % 2 else 'c'}\n" for n in range(20)))
+    with pytest.raises(CorpusError, match=r"the label 'a\|b' in bars has the mark \|: rename it"):
+        run(*settings, "--table=bars.csv", "bars")
     with pytest.raises(CorpusError, match="pairs has pairs of texts, which need a model with two segments"):
         run(*settings, "--block_size=32", "--segments=1", "one")
 

@@ -35,7 +35,7 @@ MAX_TOKENS = 128  # of a text; more would be unreadable
 MAX_NUMBERS = 20_000_000  # attention weights in a page: 40 MB as float16, 53 MB in base64
 MOST = 10  # words or classes that are listed
 BATCH = 32  # texts that are read at once
-FAMILIES = {"bert": "a BERT", "BERT": "a BERT", "vit": "a Vision Transformer"}
+FAMILIES = {"bert": "a BERT", "BERT": "a BERT", "vit": "a Vision Transformer", "ViT": "a Vision Transformer"}
 
 TOKENS = Panel(
     "tokens",

@@ -65,8 +65,9 @@ from tinygrad_lite.decoding.stopping import StopText
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
+from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
-from tinygrad_lite.training.model_spec import Trained, read_any
+from tinygrad_lite.training.model_spec import Trained, family_of_weights
 from tinygrad_lite.training.run_folder import newest_checkpoint, tune_memory
 from tinygrad_lite.viz.attention import plot_attention
 
@@ -200,7 +201,12 @@ def load_any(path: Path) -> Trained:
     if named and not is_fetched and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
-    return read_any(newest_checkpoint(path) if path == OUT else path, FAMILIES)
+    if family := family_of_weights(path, FAMILIES):
+        return family.read(path)
+    if path.is_dir() or path == OUT:
+        path = newest_checkpoint(path)
+    family = load_checkpoint(path).family
+    return next((spec for spec in FAMILIES if spec.name == family), gpt).load(path)
 
 
 def read_prompt(start: str) -> str:

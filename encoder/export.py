@@ -32,7 +32,13 @@ from tinygrad_lite.training.model_spec import Trained, read_any
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    return export_command(argv, "encoder.export", __doc__, lambda path: read_any(path, (SPEC, VIT_SPEC)), export)
+    return export_command(argv, "encoder.export", __doc__, export_file)
+
+
+def export_file(source: Path, folder: Path) -> str:
+    """Export the model in a checkpoint or a run's folder, and say which and how."""
+    trained = read_any(source, (SPEC, VIT_SPEC))
+    return f"{trained.about}; exported in the layout of {export(trained, folder)}"
 
 
 def export(trained: Trained, folder: Path) -> str:

@@ -33,7 +33,13 @@ from tinygrad_lite.training.model_spec import Trained
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    return export_command(argv, "gpt.export", __doc__, load_trained, export)
+    return export_command(argv, "gpt.export", __doc__, export_file)
+
+
+def export_file(source: Path, folder: Path) -> str:
+    """Export the model in a checkpoint or a run's folder, and say which and how."""
+    trained = load_trained(source)
+    return f"{trained.about}; exported in the layout of {export(trained, folder)}"
 
 
 def export(trained: Trained, folder: Path) -> str:

@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
     if parsed.positional is None:
         raise OptionError("name a checkpoint or the folder of a run: python -m seq2seq.evaluate out/translate-de-en")
     penalties = penalties_to_compare(options)
-    trained = SPEC.load(Path(parsed.positional))
+    trained = SPEC.read(Path(parsed.positional))
     say(trained.about)
     pairs = pairs_to_translate(options, trained.path)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))

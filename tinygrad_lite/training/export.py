@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,19 +20,12 @@ from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.training.pretrained import OWN_TOKENIZER, WEIGHTS
 
 
-def export_command(
-    argv: list[str],
-    module: str,
-    about: str | None,
-    load: Callable[[Path], Trained],
-    export: Callable[[Trained, Path], str],
-) -> int:
+def export_command(argv: list[str], module: str, about: str | None, export: Callable[[Path, Path], str]) -> int:
     """Run the command line of `python -m module CHECKPOINT DIR` and return the exit status.
 
     Args:
         about: what --help prints.
-        load: reads a trained model.
-        export: writes it into a folder, and returns the name of its architecture.
+        export: reads a checkpoint, writes it into a folder, and returns what it was and its layout, in words.
     """
     if argv in (["--help"], ["-h"]):
         print(about)
@@ -43,9 +36,7 @@ def export_command(
             "(a .safetensors file or a run's folder; a new folder)"
         )
     source, folder = map(Path, argv)
-    trained = load(source)
-    architecture = export(trained, folder)
-    say(f"{trained.about}; exported in the layout of {architecture} to {folder}/")
+    say(f"{export(source, folder)} to {folder}/")
     return 0
 
 
@@ -67,6 +58,15 @@ def write_pretrained(trained: Trained, layout: ModuleType, folder: Path, **more:
         WEIGHTS: to_bytes(weights, {"format": "pt"}),  # transformers requires this entry
         **{name: text.encode("utf-8") for name, text in trained.tokenizer.folder_files().items()},
     }
+    write_files(folder, files)
+    return settings["architectures"][0]
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a new or empty folder.
+
+    Raises: CheckpointError if that is impossible.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -75,7 +75,6 @@ def write_pretrained(trained: Trained, layout: ModuleType, folder: Path, **more:
             (folder / name).write_bytes(data)
     except OSError as error:
         raise CheckpointError(f"cannot write into {folder} ({error.strerror}): name another folder") from None
-    return settings["architectures"][0]
 
 
 def checked_settings(layout: ModuleType, config: ModelConfig) -> dict[str, Any]:

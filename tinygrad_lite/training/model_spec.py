@@ -109,10 +109,6 @@ class ModelSpec:
         """Whether this is the name of a model that is fetched, and of nothing that exists."""
         return str(path) in self.fetched and not path.exists()
 
-    def load(self, path: Path) -> Trained:
-        """Read a trained model from a file or folder, as `read_trained` does."""
-        return read_trained(path, self.name, self.config, self.model, self.layouts)
-
     def read(self, path: Path) -> Trained:
         """Read a trained model, as `load` does, or fetch it first."""
         return self.load(self.fetched[str(path)]() if self.is_fetched(path) else path)
@@ -121,6 +117,10 @@ class ModelSpec:
     def shape(self) -> frozenset[str]:
         """The settings that determine the weights and the function that they compute."""
         return self.config.shape()
+
+    def load(self, path: Path) -> Trained:
+        """Read a trained model from a file or folder, as `read_trained` does."""
+        return read_trained(path, self.name, self.config, self.model, self.layouts)
 
 
 @dataclass

@@ -30,6 +30,7 @@ from tinygrad_lite.training.layout import (
     architecture_of,
     check_settings,
     label_names,
+    label_settings,
     own_activation,
     their_activation,
 )
@@ -123,7 +124,7 @@ def their_config(config: BertConfig) -> dict[str, Any]:
         "attention_probs_dropout_prob": config.dropout,
         "hidden_act": their_activation(config.activation),
         "pad_token_id": config.pad,
-        **({"id2label": dict(enumerate(config.label_names))} if config.labels else {}),
+        **(label_settings(config.label_names) if config.labels else {}),
     }
 
 

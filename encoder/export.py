@@ -27,6 +27,7 @@ from encoder.task import SPEC
 from encoder.vit import ViT
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.training.export import export_command, write_pretrained
+from tinygrad_lite.training.layout import label_settings
 from tinygrad_lite.training.model_spec import Trained, read_any
 
 
@@ -49,9 +50,7 @@ def export(trained: Trained, folder: Path) -> str:
     """
     if trained.model_class is not ViT:
         return write_pretrained(trained, bert_layout, folder)
-    names = trained.tokenizer.labels
-    numbers = {name: number for number, name in enumerate(names)}
-    return write_pretrained(trained, vit_layout, folder, id2label=dict(enumerate(names)), label2id=numbers)
+    return write_pretrained(trained, vit_layout, folder, **label_settings(trained.tokenizer.labels))
 
 
 if __name__ == "__main__":

@@ -83,6 +83,7 @@ def test_transformers_computes_the_same_for_an_exported_model(settings, tmp_path
     assert not report["unexpected_keys"]
     assert not report["missing_keys"]
     assert theirs.config.id2label == {0: "cat", 1: "dog", 2: "newt"}
+    assert theirs.config.label2id == {"cat": 0, "dog": 1, "newt": 2}
     assert_same(trained.make_model(), theirs.eval())
 
 

@@ -102,6 +102,11 @@ def label_names(theirs: Mapping[str, Any]) -> list[str]:
     return found
 
 
+def label_settings(names: Sequence[str]) -> dict[str, Any]:
+    """The settings that name a classifier's labels."""
+    return {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
+
+
 @dataclass(frozen=True)
 class Renamed:
     """Weights that are ours under other names, with the same numbers in the same order.

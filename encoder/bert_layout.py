@@ -15,7 +15,7 @@ Format: the classes of these names of https://huggingface.co/docs/transformers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from reprlib import repr as short
 from typing import Any
 
@@ -25,9 +25,18 @@ from encoder.bert import Bert
 from encoder.config import LABEL_MARK, BertConfig
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
+from tinygrad_lite.training.layout import (
+    Renamed,
+    architecture_of,
+    check_settings,
+    label_names,
+    label_settings,
+    own_activation,
+    their_activation,
+)
 
 TITLES = {"bert": "BERT"}  # by model_type
-TOKENIZER = WordPieceTokenizer
+read_tokenizer = WordPieceTokenizer.from_folder
 PREFIX = "bert."  # before the names of the encoder's weights, in a model that has a head
 HEAD = "cls.predictions.decoder.weight"  # the same matrix as the embedding
 EMBEDDING = "embeddings.word_embeddings.weight"
@@ -50,9 +59,13 @@ TRANSLATED = {
     "norm_eps": "layer_norm_eps",
     "dropout": "hidden_dropout_prob",
 }
-OUR_ACTIVATION = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 # The values that these settings must have, if they are given, for the model to be ours.
 REQUIRED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cross_attention": False}
+# Settings that are read below, or change no result.
+OTHERS = {
+    *("hidden_act", "attention_probs_dropout_prob", "classifier_dropout", "directionality", "pooler_type"),
+    *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
+}
 # Their name of each part of a block, by ours.
 PARTS = {
     "mixer.query": "attention.self.query",
@@ -81,86 +94,44 @@ OUTSIDE = {
 def own_config(theirs: Mapping[str, Any]) -> BertConfig:
     """Our settings from those in a config.json of BERT.
 
-    The ids of special tokens are not in it: `load_trained` takes them from the vocabulary.
+    The ids of special tokens are not in it: `read_trained` takes them from the vocabulary.
 
     Raises: CheckpointError if they describe a different kind of model.
     """
-    named = theirs.get("architectures") or ["BertModel"]
-    if len(named) != 1 or named[0] not in ARCHITECTURES:
-        raise CheckpointError(
-            f"architectures is {short(named)}, but this program supports only {', '.join(ARCHITECTURES)}"
-        )
-    for name, value in REQUIRED.items():
-        if theirs.get(name, value) != value:
-            raise CheckpointError(f"{name} is {short(theirs[name])}, but this program supports only {value!r}")
-    activation = theirs.get("hidden_act", "gelu")
-    if not isinstance(activation, str) or activation not in OUR_ACTIVATION:
-        raise CheckpointError(
-            f"hidden_act is {short(activation)}, but this program supports only {', '.join(OUR_ACTIVATION)}"
-        )
-    for name in TRANSLATED.values():
-        if name not in theirs:
-            raise CheckpointError(f"{name} is missing, which a BERT needs")
-    settings = {ours: theirs[name] for ours, name in TRANSLATED.items()} | ARCHITECTURES[named[0]]
-    settings |= {"activation": OUR_ACTIVATION[activation], "norm_first": False}
+    architecture = architecture_of(theirs, list(ARCHITECTURES))
+    activation = own_activation(theirs, "hidden_act", "gelu")
+    check_settings(theirs, TRANSLATED.values(), REQUIRED, OTHERS)
+    settings = {ours: theirs[name] for ours, name in TRANSLATED.items()} | ARCHITECTURES[architecture]
+    settings |= {"activation": activation, "norm_first": False}
     if settings["objective"] == "labels":
-        names = theirs.get("id2label", {})
-        if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
-            raise CheckpointError(f"id2label is {short(names)}, which does not name the labels")
-        settings["labels"] = LABEL_MARK.join(names.values())
+        names = label_names(theirs)
+        if wrong := [name for name in names if LABEL_MARK in name]:
+            raise CheckpointError(f"id2label has {short(wrong[0])}, but no name with {LABEL_MARK} is supported")
+        settings["labels"] = LABEL_MARK.join(names)
     return BertConfig.from_json(settings | {"pad": 0, "cls": 1, "sep": 2, "mask": 3})
 
 
 def their_config(config: BertConfig) -> dict[str, Any]:
     """Our settings under their names, as far as they have such settings."""
-    wanted = {"objective": config.objective, "next_sentence": config.next_sentence}
-    architecture = next(
-        name for name, has in ARCHITECTURES.items() if {"next_sentence": False} | has == wanted or has == wanted
-    )
-    theirs = {ours: name for name, ours in OUR_ACTIVATION.items()}
+    wanted = {"objective": config.objective}
+    if config.objective == "words" and config.next_sentence:
+        wanted["next_sentence"] = True
+    architecture = next(name for name, settings in ARCHITECTURES.items() if settings == wanted)
     return {
         "architectures": [architecture],
         "model_type": "bert",
         **{name: {"n_inner": config.n_hidden}.get(ours, getattr(config, ours)) for ours, name in TRANSLATED.items()},
         "attention_probs_dropout_prob": config.dropout,
-        "hidden_act": theirs[config.activation],
+        "hidden_act": their_activation(config.activation),
         "pad_token_id": config.pad,
-        **({"id2label": dict(enumerate(config.label_names))} if config.labels else {}),
+        **(label_settings(config.label_names) if config.labels else {}),
     }
 
 
-def shapes(config: BertConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight of such a model, under their names."""
-    weights = dict(Bert.blueprint(config).named_parameters())
-    return {their_name: weights[ours].shape for ours, their_name in _names(weights).items()}
-
-
-def to_own(theirs: Mapping[str, np.ndarray], config: BertConfig) -> dict[str, np.ndarray]:
-    """The weights under our names."""
-    ours = dict(Bert.blueprint(config).named_parameters())
-    return {our_name: theirs[their_name] for our_name, their_name in _names(ours).items()}
+NAMES = Renamed(Bert, "encoder.layer", PARTS, OUTSIDE)
+shapes, to_own = NAMES.shapes, NAMES.to_own
 
 
 def to_theirs(model: Bert) -> dict[str, np.ndarray]:
     """The weights under their names, with the prefix that a model with a head has."""
-    ours, prefix = model.state_dict(), "" if model.config.objective == "features" else PREFIX
-    heads = ("cls.", "classifier.")
-    named = {their_name: ours[our_name] for our_name, their_name in _names(ours).items()}
-    return {name if name.startswith(heads) else prefix + name: array for name, array in named.items()}
-
-
-def _names(ours: Iterable[str]) -> dict[str, str]:
-    """Their names of weights, by ours.
-
-    >>> _names(["blocks.3.mixer.query.weight"])
-    {'blocks.3.mixer.query.weight': 'encoder.layer.3.attention.self.query.weight'}
-    """
-    names = {}
-    for name in ours:
-        part, _, kind = name.rpartition(".")
-        if part in OUTSIDE:
-            names[name] = f"{OUTSIDE[part]}.{kind}"
-        else:
-            _, layer, inside = part.split(".", 2)
-            names[name] = f"encoder.layer.{layer}.{PARTS[inside]}.{kind}"
-    return names
+    return NAMES.to_theirs(model, "" if model.config.objective == "features" else PREFIX)

@@ -19,7 +19,7 @@ import numpy as np
 from encoder.bert import Bert
 from encoder.config import BertOptions
 from encoder.data import MaskedSequence
-from encoder.task import load_trained
+from encoder.task import SPEC
 from encoder.words import WordsTask, are_guessed
 from gpt.model import GPT
 from gpt.trained import load_trained as load_gpt
@@ -39,7 +39,7 @@ def main(argv: list[str]) -> int:
         return 0
     if not 1 <= len(argv) <= 2 or any(word.startswith("-") for word in argv):
         raise OptionError(f"one or two arguments are needed; {USAGE}")
-    trained = load_trained(Path(argv[0]))
+    trained = SPEC.load(Path(argv[0]))
     if trained.config.objective != "words":
         raise OptionError(f"{argv[0]} does not predict words: its objective is {trained.config.objective}")
     say(trained.about)

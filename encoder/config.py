@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
@@ -83,6 +83,11 @@ class BertConfig(ModelConfig):
         """Whether the first token's vector passes another layer, from which a whole sequence is judged."""
         return self.objective != "words" or self.next_sentence
 
+    def effective(self) -> dict[str, Any]:
+        """The settings that results depend on: those of heads only where there is one."""
+        settings = super().effective() | {"next_sentence": self.next_sentence and self.objective == "words"}
+        return settings | ({"pooling": self.pooling} if self.has_pooler else {})
+
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""
         names = self.label_names
@@ -122,7 +127,9 @@ class BertOptions(model_options(BertConfig), TrainOptions):
         "goethe", "text whose hidden words are predicted, by name: " + ", ".join(CORPORA), group="data"
     )
     text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
-    table: str = option("", "CSV file of texts and labels, for --objective labels", is_path=True, group="data")
+    table: str = option(
+        "", "CSV file of texts, or pairs of texts, and labels, for --objective labels", is_path=True, group="data"
+    )
     tokenizer: str = option("wordpiece", "what a token is", choices=TOKENIZERS, group="data")
     vocab_size: int = option(4096, "size of the vocabulary", unit="tokens", low=2, high=1_000_000, group="data")
     lowercase: bool = option(False, "read letters without case and accents", group="data")

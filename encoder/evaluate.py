@@ -16,16 +16,9 @@ import math
 import statistics
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
-from encoder.labels import LabelsTask
-from encoder.labels import count_right as labels_right
 from encoder.picture_task import CNN_SPEC, VIT_SPEC
-from encoder.pictures import PicturesTask
-from encoder.pictures import count_right as classes_right
 from encoder.task import SPEC
-from encoder.words import with_interval
-from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import OptionError, UserError
@@ -33,9 +26,8 @@ from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.tables import LabelledTexts
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.model_spec import family_of_weights
+from tinygrad_lite.training.origin import check_saved
 from tinygrad_lite.training.run_folder import RunFolder, newest_checkpoint
-
-BATCH = 64
 
 
 @dataclass
@@ -91,28 +83,19 @@ def accuracy(path: Path) -> tuple[float, object]:
     family = family_of_weights(path, (SPEC, VIT_SPEC, CNN_SPEC))
     if family is None:
         raise OptionError(f"{path} is no classifier of texts or pictures")
-    trained = family.read(path)
-    noted = RunFolder(path.parent).noted_options() if (path.parent / "options.json").is_file() else {}
-    settings = load_checkpoint(path).training | {"table": noted.get("table", ""), "device": "cpu", "batch_size": BATCH}
-    options = SimpleNamespace(**settings)
-    if family is SPEC:
-        if trained.config.objective != "labels":
-            raise OptionError(f"{path} predicts {trained.config.objective}, not labels")
-        task = LabelsTask(options, trained.tokenizer)
-        rows = task.encoded(task.data.test)
-        batches = [task.batch(rows[first : first + BATCH]) for first in range(0, len(rows), BATCH)]
-        count, right_in = len(rows), labels_right
-    else:
-        task = PicturesTask(options, trained.tokenizer)
-        pixels, labels = task.data.test
-        parts = [slice(first, first + BATCH) for first in range(0, len(labels), BATCH)]
-        batches = [task.batch(pixels[part], labels[part]) for part in parts]
-        count, right_in = len(labels), classes_right
-    model = trained.make_model()
-    with no_grad():
-        right = sum(right_in(model, batch) for batch in batches)
-    print(f"{with_interval(right, count)} of {count:,} right: {path}")
-    return right / count, task.data
+    trained, training = family.read(path), load_checkpoint(path).training
+    if family is SPEC and trained.config.objective != "labels":
+        raise OptionError(f"{path} predicts {trained.config.objective}, not labels")
+    check_saved(path, family, training)
+    folder = RunFolder(path.parent)
+    noted = folder.noted_options()  # paths, which no checkpoint holds
+    files = {name: noted[name] for name in family.options.FILES if name in noted}
+    sources = ((str(path), training), (str(folder.options), files), ("the evaluation", {"device": "cpu"}))
+    task = family.task(build(family.options, *sources), trained.tokenizer)
+    task.hold_out_test()
+    report = task.report(trained.make_model(), math.nan)
+    print(f"{report.words}: {path}")
+    return report.measures["accuracy"], task.data
 
 
 def tfidf(data: LabelledTexts) -> float:

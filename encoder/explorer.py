@@ -17,14 +17,13 @@ import numpy as np
 from encoder.bert import Bert
 from encoder.data import MASK
 from encoder.inside import Inside, look_inside
-from encoder.labels import sequence
-from encoder.looking import as_input, rollout
+from encoder.labels import sequence, texts_of
+from encoder.looking import as_input, asked_picture, gray, rollout
 from encoder.vit import ViT
 from encoder.words import predictions, whole_sequence
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.corpora.pictures import named_picture
 from tinygrad_lite.explorer.page import Panel, assemble, write_page
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
@@ -36,7 +35,7 @@ MAX_TOKENS = 128  # of a text; more would be unreadable
 MAX_NUMBERS = 20_000_000  # attention weights in a page: 40 MB as float16, 53 MB in base64
 MOST = 10  # words or classes that are listed
 BATCH = 32  # texts that are read at once
-FAMILIES = {"bert": "a BERT", "BERT": "a BERT", "vit": "a Vision Transformer"}
+FAMILIES = {"bert": "a BERT", "BERT": "a BERT", "vit": "a Vision Transformer", "ViT": "a Vision Transformer"}
 
 TOKENS = Panel(
     "tokens",
@@ -113,8 +112,8 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
         raise OptionError(f"--explain needs exactly one line of text; lines given: {len(lines)}")
     tokenizer, size = trained.tokenizer, min(model.config.block_size, MAX_TOKENS)
     asks_label = model.config.objective == "labels"
-    if asks_label:  # a tab divides the texts of a pair
-        ids, segments = sequence(tokenizer, lines[0].split("\t")[:2], len(text) + size)
+    if asks_label:
+        ids, segments = sequence(tokenizer, texts_of(lines[0], model.config.segments), len(text) + size)
     else:
         ids = whole_sequence(tokenizer, lines[0])
         segments = np.zeros_like(ids)
@@ -196,7 +195,7 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
     numbers = config.n_layer * config.n_head * config.block_size**2
     if numbers > MAX_NUMBERS:
         raise OptionError(f"--explain: this model has {numbers:,} attention weights; a page holds {MAX_NUMBERS:,}")
-    picture, name = named_picture(options.image, trained.dataset, config.image_size)
+    picture, name = asked_picture(options, trained)
     pictures = as_input(model, picture)
     found = look_inside(model, pictures)
     with no_grad():
@@ -210,7 +209,7 @@ def explain_picture(options: Any, trained: Trained, model: Module) -> None:
         "classes": [[trained.tokenizer.decode([int(n)]), float(probabilities[n])] for n in order],
     }
     blobs = {
-        "recorded-picture": picture.astype(np.uint8).tobytes(),
+        "recorded-picture": gray(picture).astype(np.uint8).tobytes(),
         "recorded-rollout": rollout(found.attention).astype("<f2").tobytes(),
     }
     intro = f"This is your model: {about(trained)}. It looked at one picture while this page was written."

@@ -1,6 +1,7 @@
 """BERT's fine-tuning task: the label of a text, or of a pair of texts.
 
-    [CLS] A joy from start to end . [SEP]   ->   positive
+    [CLS] A joy from start to end . [SEP]                      ->   positive
+    [CLS] Es regnet . [SEP] Die Straße ist trocken . [SEP]     ->   contradiction
 
 A model that has learned to predict words (`--init_from`) needs few examples for this, because it knows the language
 already: only the head is new (Devlin et al. 2018, section 3.2 and figure 4).
@@ -18,13 +19,15 @@ from encoder.config import LABEL_MARK, BertOptions
 from encoder.data import CLS, PAD, SEP
 from encoder.words import learn_tokenizer, with_interval
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.corpora.tables import Labelled, load_labelled
 from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.epochs import items_in_epochs
 from tinygrad_lite.training.model_spec import Report
+
+PAIR_MARK = "|||"  # between the two texts of a pair, as a user writes them
 
 
 class LabelsTask:
@@ -36,19 +39,25 @@ class LabelsTask:
         self.options = options
         self.data = load_labelled(options.table or options.dataset)
         self.corpus_sha256 = self.data.sha256
+        if wrong := [label for label in self.data.labels if LABEL_MARK in label]:
+            raise CorpusError(f"the label {wrong[0]!r} in {self.data.name} has the mark {LABEL_MARK}: rename it")
         names = LABEL_MARK.join(self.data.labels)
         if options.labels and not set(self.data.labels) <= set(options.labels.split(LABEL_MARK)):
             raise CorpusError(f"the labels in {self.data.name} are {names}, but those of the model {options.labels}")
         options.labels = options.labels or names  # so that the model has as many outputs
         self.labels = options.labels.split(LABEL_MARK)
+        if self.data.are_pairs and options.segments < 2:
+            raise CorpusError(
+                f"{self.data.name} has pairs of texts, which need a model with two segments: --segments 2"
+            )
         self.tokenizer = tokenizer or learn_tokenizer(options, self.text)
         self.train, self.held_out = (self.encoded(part) for part in (self.data.train, self.data.validation))
-        self.example = self.data.validation[0][0]
+        self.example = self.data.validation[0][0].replace("\t", f" {PAIR_MARK} ")
 
     @property
     def text(self) -> str:
         """All texts to learn from."""
-        return "\n".join(text for text, _ in self.data.train)
+        return "\n".join(text for text, _ in self.data.train).replace("\t", "\n")
 
     def encoded(self, part: Sequence[Labelled]) -> list[tuple[np.ndarray, np.ndarray, int]]:
         """The ids, segments and label of each text."""
@@ -56,11 +65,15 @@ class LabelsTask:
         size = self.options.block_size
         return [(*sequence(self.tokenizer, text.split("\t"), size), numbers[label]) for text, label in part]
 
+    def hold_out_test(self) -> None:
+        """Evaluate on the test part from now on, which no run has seen."""
+        self.held_out = self.encoded(self.data.test)
+
     def describe(self) -> str:
         """One line about the texts."""
         cut = np.mean([len(ids) == self.options.block_size for ids, _, _ in self.train])
         return (
-            f"{self.data.name}: {len(self.train):,} texts to learn from, {len(self.held_out):,} held out, "
+            f"{self.data.name}: {len(self.train):,} {self.data.noun} to learn from, {len(self.held_out):,} held out, "
             f"{len(self.labels)} labels ({', '.join(self.labels[:10])}); {self.tokenizer.kind} tokenizer with "
             f"{self.tokenizer.vocab_size:,} tokens; {cut:.1%} of the texts have {self.options.block_size} or more; "
             f"an epoch is {math.ceil(len(self.train) / self.target_tokens(0)):,} steps"
@@ -113,6 +126,21 @@ def count_right(model: Bert, batch: LabelledBatch) -> int:
     """How many labels of a batch the model finds."""
     found = model.label_logits(batch.ids, batch.segments).numpy().argmax(-1)
     return int((found == batch.labels.numpy()).sum())
+
+
+def texts_of(line: str, most: int) -> list[str]:
+    """The text in a line, or the two of a pair, between which there is ||| or a tab.
+
+    >>> texts_of("Es regnet. ||| Die Straße ist nass.", most=2)
+    ['Es regnet.', 'Die Straße ist nass.']
+
+    Raises: OptionError if there are more than `most`, the segments of the model.
+    """
+    texts = [text.strip() for text in line.replace("\t", PAIR_MARK).split(PAIR_MARK)]
+    if len(texts) > (most := min(2, most)):
+        words = "a text or a pair of texts" if most == 2 else "one text"
+        raise OptionError(f"{PAIR_MARK} divides {line[:60]!r} into {len(texts)} texts, but the model reads {words}")
+    return texts
 
 
 def sequence(tokenizer: Tokenizer, texts: Sequence[str], size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -35,6 +35,7 @@ from tinygrad_lite.viz.figure import Picture, write
 
 KNOWN = {*"image attention explain answers out_dir device dtype".split()}
 SHADES = PixelTokenizer(17)  # for printing
+MAX_PRINTED = 40  # pixels in a row
 
 
 def check_options(given: Collection[str]) -> None:
@@ -51,8 +52,7 @@ def check_options(given: Collection[str]) -> None:
 
 def look(options: Any, trained: Trained, model: Module) -> None:
     """Print the most probable classes of a picture, and the picture with what the model attended to."""
-    config = model.config
-    picture, about = named_picture(options.image, trained.dataset, config.image_size)
+    picture, about = asked_picture(options, trained)
     with no_grad():
         logits = model(as_input(model, picture))
     probabilities = logits.softmax().numpy()[0]
@@ -60,7 +60,7 @@ def look(options: Any, trained: Trained, model: Module) -> None:
     if isinstance(model, ViT):
         shown.append(rollout_picture(model, picture))
     say(about)
-    say(SHADES.printed(*shown))
+    say(SHADES.printed(*map(small, shown)))
     names: Tokenizer = trained.tokenizer
     for number in np.argsort(-probabilities, kind="stable")[: options.answers]:
         print(f"{probabilities[number]:6.1%}  {names.decode([int(number)])}")
@@ -70,9 +70,33 @@ def look(options: Any, trained: Trained, model: Module) -> None:
         write(drawing(*shown, about), Path(options.attention))
 
 
+def asked_picture(options: Any, trained: Trained) -> tuple[np.ndarray, str]:
+    """The picture that --image names, (H, W) or in colour (H, W, 3), from 0 to 255, and a line about it.
+
+    Raises: OptionError if the model reads neither, CorpusError if there is no such picture.
+    """
+    config = trained.config
+    if config.channels not in (1, 3):
+        raise OptionError(f"--image: a picture has 1 or 3 numbers for each pixel, this model needs {config.channels}")
+    return named_picture(options.image, trained.dataset, config.image_size, config.channels == 3)
+
+
 def as_input(model: Module, picture: np.ndarray) -> Tensor:
-    """A picture (H, W) of brightness from 0 to 255 as the model's input: (1, H, W, 1), from -1 to 1."""
-    return Tensor(picture[None, ..., None].astype(np.float32) / 127.5 - 1, device=model.device)
+    """A picture, (H, W) or (H, W, 3) from 0 to 255, as the model's input: (1, H, W, channels) from -1 to 1."""
+    pixels = picture.reshape(1, *picture.shape[:2], -1).astype(np.float32)
+    return Tensor(pixels / 127.5 - 1, device=model.device)
+
+
+def gray(picture: np.ndarray) -> np.ndarray:
+    """The brightness of a picture, which may have colours: (H, W)."""
+    return picture.mean(axis=-1) if picture.ndim == 3 else picture
+
+
+def small(picture: np.ndarray) -> np.ndarray:
+    """A picture in gray, of at most MAX_PRINTED pixels in a row: each the mean of a square."""
+    step = -(-len(picture) // MAX_PRINTED)
+    side = len(picture) // step
+    return gray(picture)[: side * step, : side * step].reshape(side, step, side, step).mean(axis=(1, 3))
 
 
 def rollout(attention: np.ndarray) -> np.ndarray:
@@ -84,7 +108,7 @@ def rollout(attention: np.ndarray) -> np.ndarray:
 
 
 def patch_shares(model: ViT, picture: np.ndarray) -> np.ndarray:
-    """How much of each patch of a picture (H, W) is in the vector that the class is read from: (N,)."""
+    """How much of each patch of a picture is in the vector that the class is read from: (N,)."""
     whole = rollout(look_inside(model, as_input(model, picture)).attention)
     return whole.mean(axis=0) if model.config.pooling == "mean" else whole[0, 1:]
 

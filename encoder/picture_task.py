@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
+from encoder import vit_layout
 from encoder.cnn import CNN, CNNConfig
 from encoder.pictures import PictureOptions, PicturesTask
 from encoder.vit import ViT, ViTConfig
 from tinygrad_lite.cli.options import answers
 from tinygrad_lite.training.model_config import model_options
-from tinygrad_lite.training.model_spec import ModelSpec, Trained, read_trained
+from tinygrad_lite.training.model_spec import ModelSpec
 
 
 @dataclass
@@ -32,16 +32,6 @@ class CNNOptions(model_options(CNNConfig), PictureOptions):
     """The options of `train.py` for training a convolutional network."""
 
 
-def load_vit(path: Path) -> Trained:
-    """Read a trained Vision Transformer, as `read_trained` does."""
-    return read_trained(path, "vit", ViTConfig, ViT)
-
-
-def load_cnn(path: Path) -> Trained:
-    """Read a trained convolutional network, as `read_trained` does."""
-    return read_trained(path, "cnn", CNNConfig, CNN)
-
-
 VIT_SPEC = ModelSpec(
     name="vit",
     title="the Vision Transformer",
@@ -55,7 +45,7 @@ VIT_SPEC = ModelSpec(
     config=ViTConfig,
     model=ViT,
     task=PicturesTask,
-    load=load_vit,
+    layouts=dict.fromkeys(vit_layout.TITLES, vit_layout),
 )
 
 CNN_SPEC = ModelSpec(
@@ -71,5 +61,4 @@ CNN_SPEC = ModelSpec(
     config=CNNConfig,
     model=CNN,
     task=PicturesTask,
-    load=load_cnn,
 )

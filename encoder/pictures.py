@@ -79,16 +79,22 @@ class PicturesTask:
     def __init__(self, options: Any, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
         self.data: LabelledPictures = load_pictures(options.dataset)
-        self.corpus_sha256 = self.data.sha256
+        self.held_out, self.corpus_sha256 = self.data.validation, self.data.sha256
         self.tokenizer = tokenizer or LabelTokenizer(self.data.labels)
         side = self.data.train.pixels.shape[1]
         if tokenizer is None:
             options.image_size = side
-        elif options.image_size != side or self.tokenizer.labels != list(self.data.labels):
+        if options.channels != 1:
+            raise CorpusError(f"the pictures of {self.data.name} are gray: take --channels 1, not {options.channels}")
+        if options.image_size != side or self.tokenizer.labels != list(self.data.labels):
             raise CorpusError(
                 f"the pictures of {self.data.name} have {side} x {side} pixels and the classes "
                 f"{', '.join(self.data.labels)}, which are not those of the model"
             )
+
+    def hold_out_test(self) -> None:
+        """Evaluate on the test part from now on, which no run has seen."""
+        self.held_out = self.data.test
 
     def describe(self) -> str:
         """One line about the pictures."""
@@ -127,7 +133,7 @@ class PicturesTask:
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[PictureBatch, int]]:
         """All held-out pictures; with several processes, each has every n-th batch."""
-        data, batch_size = self.data.validation, self.options.batch_size
+        data, batch_size = self.held_out, self.options.batch_size
         for first in range(rank * batch_size, len(data.labels), size * batch_size):
             part = slice(first, first + batch_size)
             yield self.batch(data.pixels[part], data.labels[part]), len(data.labels[part])
@@ -139,7 +145,7 @@ class PicturesTask:
 
     def report(self, model: Module, val_loss: float) -> Report:
         """How many classes are right."""
-        count = len(self.data.validation.labels)
+        count = len(self.held_out.labels)
         model.eval()
         with no_grad():
             right = sum(count_right(model, batch) for batch, _ in self.validation_batches())

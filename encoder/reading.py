@@ -10,7 +10,7 @@ import numpy as np
 
 from encoder.bert import Bert, mean_of_text
 from encoder.data import MASK, PAD
-from encoder.labels import sequence
+from encoder.labels import sequence, texts_of
 from encoder.words import guesses
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import shown
@@ -60,9 +60,9 @@ def show_words(model: Bert, tokenizer: Tokenizer, lines: Sequence[str], most: in
 
 
 def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
-    """Print the label of each line, and the probabilities of all. A tab divides the two texts of a pair."""
+    """Print the label of each line, which has a text or a pair of texts, and the probabilities of all."""
     for line in lines:
-        ids, segments = sequence(tokenizer, line.split("\t")[:2], model.config.block_size)
+        ids, segments = sequence(tokenizer, texts_of(line, model.config.segments), model.config.block_size)
         with no_grad():
             logits = model.label_logits(*(Tensor(array[None], np.int64, model.device) for array in (ids, segments)))
         probabilities = logits.softmax().numpy()[0]

@@ -21,37 +21,25 @@ our tokenizer and pass ids, as with the other kinds.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from types import ModuleType
-from typing import Any
-
-from safetensors.numpy import save as to_bytes
 
 from gpt import gpt2_layout, llama_layout
-from gpt.config import GPTConfig
 from gpt.trained import load_trained
-from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
-from tinygrad_lite.tokenizers.huggingface import GPT2_SPECIAL, HFTokenizer
+from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.tokenizers.huggingface import GPT2_SPECIAL
+from tinygrad_lite.training.export import export_command, write_pretrained
 from tinygrad_lite.training.model_spec import Trained
-from tinygrad_lite.training.pretrained import OWN_TOKENIZER, WEIGHTS
-
-USAGE = "usage: python -m gpt.export CHECKPOINT DIR    (a .safetensors file or a run's folder; a new folder)"
 
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    if argv in (["--help"], ["-h"]):
-        print(__doc__)
-        return 0
-    if len(argv) != 2 or any(word.startswith("-") for word in argv):
-        raise OptionError(f"two arguments are needed, a checkpoint and a folder; {USAGE}")
-    source, folder = map(Path, argv)
+    return export_command(argv, "gpt.export", __doc__, export_file)
+
+
+def export_file(source: Path, folder: Path) -> str:
+    """Export the model in a checkpoint or a run's folder, and say which and how."""
     trained = load_trained(source)
-    architecture = export(trained, folder)
-    say(f"{trained.about}; exported in the layout of {architecture} to {folder}/")
-    return 0
+    return f"{trained.about}; exported in the layout of {export(trained, folder)}"
 
 
 def export(trained: Trained, folder: Path) -> str:
@@ -60,60 +48,11 @@ def export(trained: Trained, folder: Path) -> str:
     Returns: the name of the architecture, such as GPT2LMHeadModel.
     Raises: CheckpointError if the layout lacks one of its settings, or if the folder cannot be written.
     """
-    model, tokenizer = trained.make_model(), trained.tokenizer  # this checks that weights and settings agree
-    dtype = model.token_embedding.weight.dtype.name
-    end = tokenizer.specials.get("<eos>", tokenizer.specials.get(GPT2_SPECIAL))
     layout = llama_layout if trained.config.norm == "rmsnorm" else gpt2_layout
-    settings = checked_settings(layout, trained.config)
+    specials = trained.tokenizer.specials
+    end = specials.get("<eos>", specials.get(GPT2_SPECIAL))
     # Without the ids of bos and eos, they would be those of the original model.
-    settings |= {"bos_token_id": end, "eos_token_id": end, "dtype": dtype}
-    weights = layout.to_theirs(model)
-    files = {
-        "config.json": _as_json(settings),
-        OWN_TOKENIZER: _as_json(tokenizer.to_json()),
-        WEIGHTS: to_bytes(weights, {"format": "pt"}),  # transformers requires this entry
-    }
-    if isinstance(tokenizer, HFTokenizer):
-        files["tokenizer.json"] = tokenizer.definition.encode("utf-8")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
-            raise CheckpointError(f"{folder} is not empty: name a new folder, so that nothing is overwritten")
-        for name, data in files.items():
-            (folder / name).write_bytes(data)
-    except OSError as error:
-        raise CheckpointError(f"cannot write into {folder} ({error.strerror}): name another folder") from None
-    return settings["architectures"][0]
-
-
-def checked_settings(layout: ModuleType, config: GPTConfig) -> dict[str, Any]:
-    """Our settings under the names of a layout.
-
-    Raises: CheckpointError if it lacks one of them, that is, if reading them back gives other settings.
-    """
-    theirs = layout.their_config(config)
-    read = resolved(layout.own_config(theirs))
-    for name, ours in resolved(config).items():
-        if name == "bias" and read[name]:  # a bias of zeros is equivalent to no bias
-            continue
-        if read[name] != ours:
-            allowed = "none" if read[name] is None else read[name]
-            raise CheckpointError(
-                f"the model has {name} {ours}, but the layout of {theirs['architectures'][0]} allows only {allowed}: "
-                f"train one with --{name} {str(allowed).lower()} to export it"
-            )
-    return theirs
-
-
-def resolved(config: GPTConfig) -> dict[str, Any]:
-    """The settings that weights depend on; what a value of 0 or None stands for in its place."""
-    settings = {name: getattr(config, name) for name in sorted(config.shape())}
-    widths = {"n_inner": config.n_hidden, "n_kv_head": config.n_kv_head or config.n_head, "head_dim": config.head_width}
-    return settings | widths
-
-
-def _as_json(data: dict[str, Any]) -> bytes:
-    return (json.dumps(data, indent=2, sort_keys=True) + "\n").encode("utf-8")
+    return write_pretrained(trained, layout, folder, bos_token_id=end, eos_token_id=end)
 
 
 if __name__ == "__main__":

@@ -19,16 +19,15 @@ import numpy as np
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
+from tinygrad_lite.training.layout import check_values, own_activation, their_activation
 
 TITLES = {"gpt2": "GPT-2"}  # by model_type
-TOKENIZER = HFTokenizer
+read_tokenizer = HFTokenizer.from_folder
 PREFIX = "transformer."  # before every name, except in some older files
 HEAD = "lm_head.weight"
 EMBEDDING = "wte.weight"
 BUFFER = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # the causal mask, which older files store like a weight
-OUR_ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
 # The values that these settings must have, if they are given, for the model to be ours.
 REQUIRED = {
     "tie_word_embeddings": True,
@@ -54,15 +53,8 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
 
     Raises: CheckpointError if they describe a different kind of model.
     """
-    for name, value in REQUIRED.items():
-        if theirs.get(name, value) != value:
-            raise CheckpointError(f"{name} is {theirs[name]!r}, but this program supports only {value!r}")
+    check_values(theirs, REQUIRED)
     theirs = DEFAULTS | theirs
-    activation = theirs["activation_function"]
-    if not isinstance(activation, str) or activation not in OUR_ACTIVATION:
-        raise CheckpointError(
-            f"activation_function is {activation!r}, but this program supports only {', '.join(OUR_ACTIVATION)}"
-        )
     return GPTConfig.from_json(
         {
             "vocab_size": theirs["vocab_size"],
@@ -73,7 +65,7 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
             "dropout": 0.0,
             "bias": True,
             "positions": "learned",
-            "activation": OUR_ACTIVATION[activation],
+            "activation": own_activation(theirs, "activation_function", DEFAULTS["activation_function"]),
             "norm_eps": theirs["layer_norm_epsilon"],
             "n_inner": 0 if theirs["n_inner"] is None else theirs["n_inner"],
         }
@@ -134,7 +126,6 @@ def to_own(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.
 
 def their_config(config: GPTConfig) -> dict[str, Any]:
     """Our settings under GPT-2's names, as far as it has such settings."""
-    names = (name for name, ours in OUR_ACTIVATION.items() if ours == config.activation)
     return {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -144,7 +135,7 @@ def their_config(config: GPTConfig) -> dict[str, Any]:
         "n_layer": config.n_layer,
         "n_head": config.n_head,
         "n_inner": config.n_inner or None,
-        "activation_function": next(names, "gelu"),  # an activation that GPT-2 lacks is refused by export
+        "activation_function": their_activation(config.activation),
         "layer_norm_epsilon": config.norm_eps,
         "embd_pdrop": config.dropout,
         "attn_pdrop": config.dropout,

@@ -7,10 +7,6 @@ Both models have the parts that our GPT has with these settings, and no biases:
 Qwen3 normalises queries and keys as well (`qk_norm`). Llama 3 lowers the frequencies of its rotary positions
 (`rope_scaling`). The weights are ours under other names: both programs store a linear map as (out, in).
 
-A config.json may hold settings of which this program knows nothing, and a model computed without them would be
-another one. So each setting is one that is translated, one that must have a certain value, or one that is known to
-change no result; any other is refused.
-
 References: Touvron et al. 2023 (arXiv:2302.13971); Grattafiori et al. 2024 (arXiv:2407.21783); Yang et al. 2025
 (arXiv:2505.09388).
 Format: the classes LlamaForCausalLM and Qwen3ForCausalLM of https://huggingface.co/docs/transformers.
@@ -19,19 +15,18 @@ Format: the classes LlamaForCausalLM and Qwen3ForCausalLM of https://huggingface
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from reprlib import repr as short
 from typing import Any
-
-import numpy as np
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
+from tinygrad_lite.training.layout import Renamed, architecture_of, check_settings, check_values
 
 TITLES = {"llama": "Llama", "qwen3": "Qwen3"}  # by model_type
-TOKENIZER = HFTokenizer
+read_tokenizer = HFTokenizer.from_folder
 PREFIX = ""
 HEAD = "lm_head.weight"
 EMBEDDING = "model.embed_tokens.weight"
@@ -62,14 +57,10 @@ REQUIRED = {
     "use_sliding_window": False,
     "quantization_config": None,
 }
-# Settings that change no result: for training, for other programs, or names of tokens.
-WITHOUT_EFFECT = {
-    *("architectures", "model_type", "tie_word_embeddings", "rope_theta", "rope_scaling", "rope_parameters"),
-    *("_name_or_path", "transformers_version", "transformers.js_config", "torch_dtype", "dtype", "is_llama_config"),
-    *("attention_dropout", "initializer_range", "pretraining_tp", "use_cache", "gradient_checkpointing"),
-    *("bos_token_id", "eos_token_id", "pad_token_id", "sliding_window", "max_window_layers", "layer_types"),
-    *("output_attentions", "output_hidden_states", "return_dict", "torchscript", "chunk_size_feed_forward"),
-    *("id2label", "label2id", "problem_type", "is_encoder_decoder", "is_decoder", "_attn_implementation"),
+# Settings that are read below, or change no result.
+OTHERS = {
+    *("rope_theta", "rope_scaling", "rope_parameters", "is_llama_config", "attention_dropout", "pretraining_tp"),
+    *("sliding_window", "max_window_layers", "layer_types"),
 }
 LLAMA3 = ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
 # Their name of each part of a block, by ours.
@@ -95,30 +86,16 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
     Raises: CheckpointError if they describe a different kind of model.
     """
     kind = theirs["model_type"]
-    if (theirs.get("architectures") or [ARCHITECTURES[kind]]) != [ARCHITECTURES[kind]]:
-        raise CheckpointError(
-            f"architectures is {short(theirs['architectures'])}, but this program supports only {ARCHITECTURES[kind]}"
-        )
-    _check_values(theirs, REQUIRED)
+    architecture_of(theirs, [ARCHITECTURES[kind]])
     layers = theirs.get("layer_types") or []
     if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
         raise CheckpointError("layer_types has other values than full_attention, the only one that is supported")
-    known = {*TRANSLATED.values(), *REQUIRED, *WITHOUT_EFFECT}
-    if unknown := [name for name, value in theirs.items() if name not in known and value is not None]:
-        raise CheckpointError(f"{unknown[0]} is {short(theirs[unknown[0]])}, a setting that this program does not know")
     optional = MAY_BE_MISSING if kind == "llama" else ()
-    for name in TRANSLATED.values():
-        if theirs.get(name) is None and name not in optional:
-            raise CheckpointError(f"{name} is missing, which a {kind} needs")
+    needed = [name for name in TRANSLATED.values() if name not in optional]
+    check_settings(theirs, needed, REQUIRED, {*OTHERS, *optional})
     settings = {ours: theirs.get(name) for ours, name in TRANSLATED.items()}
     tied = theirs.get("tie_word_embeddings", False)
     return GPTConfig.from_json(FIXED | settings | _rope(theirs) | {"qk_norm": kind == "qwen3", "tie_weights": tied})
-
-
-def _check_values(theirs: Mapping[str, Any], required: Mapping[str, Any]) -> None:
-    for name, value in required.items():
-        if theirs.get(name, value) != value:
-            raise CheckpointError(f"{name} is {short(theirs[name])}, but this program supports only {value!r}")
 
 
 def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
@@ -131,7 +108,7 @@ def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
     kind = rope["rope_type"]
     if kind not in ("default", "llama3"):
         raise CheckpointError(f"rope_type in {name} is {short(kind)}, but this program supports only default, llama3")
-    _check_values(rope, {"partial_rotary_factor": 1.0})
+    check_values(rope, {"partial_rotary_factor": 1.0})
     numbers = LLAMA3 if kind == "llama3" else ()
     for key in numbers:
         if type(rope.get(key)) not in (int, float):
@@ -164,36 +141,5 @@ def their_config(config: GPTConfig) -> dict[str, Any]:
     }
 
 
-def shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
-    """The shape of every weight of such a model, under their names."""
-    weights = dict(GPT.blueprint(config).named_parameters())
-    return {their_name: weights[ours].shape for ours, their_name in _names(weights).items()}
-
-
-def to_own(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
-    """The weights under our names."""
-    ours = dict(GPT.blueprint(config).named_parameters())
-    return {our_name: theirs[their_name] for our_name, their_name in _names(ours).items()}
-
-
-def to_theirs(model: GPT) -> dict[str, np.ndarray]:
-    """The weights under their names."""
-    ours = model.state_dict()
-    return {their_name: ours[our_name] for our_name, their_name in _names(ours).items()}
-
-
-def _names(ours: Iterable[str]) -> dict[str, str]:
-    """Their names of weights, by ours.
-
-    >>> _names(["blocks.3.mixer.query.weight"])
-    {'blocks.3.mixer.query.weight': 'model.layers.3.self_attn.q_proj.weight'}
-    """
-    names = {}
-    for name in ours:
-        part, _, kind = name.rpartition(".")
-        if part in OUTSIDE:
-            names[name] = f"{OUTSIDE[part]}.{kind}"
-        else:
-            _, layer, inside = part.split(".", 2)
-            names[name] = f"model.layers.{layer}.{PARTS[inside]}.{kind}"
-    return names
+NAMES = Renamed(GPT, "model.layers", PARTS, OUTSIDE)
+shapes, to_own, to_theirs = NAMES.shapes, NAMES.to_own, NAMES.to_theirs

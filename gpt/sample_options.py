@@ -21,7 +21,9 @@ LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's 
 class SampleOptions:
     """The options of `sample.py`."""
 
-    start: str = option("\n", "the prompt; FILE:path reads it from a file, - from stdin", group="text")
+    start: str = option(
+        "\n", "the prompt; FILE:path reads it from a file, - from stdin; ||| divides a pair", group="text"
+    )
     max_new_tokens: int = option(500, "length of the continuation", unit="tokens", low=0, high=10_000_000, group="text")
     num_samples: int = option(1, "number of continuations", low=1, high=1_000_000, group="text")
     seed: int = option(1337, "random seed; the same seed gives the same text", low=0, group="text")

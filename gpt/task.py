@@ -14,7 +14,7 @@ from gpt.model import GPT
 from gpt.pictures import complete, prepare_pictures
 from gpt.smollm2 import NAME as SMOLLM2
 from gpt.smollm2 import smollm2_folder
-from gpt.trained import LAYOUTS, load_trained
+from gpt.trained import LAYOUTS
 from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.corpora.pictures import PICTURES
 from tinygrad_lite.decoding.sampling import generate
@@ -150,7 +150,6 @@ SPEC = ModelSpec(
     config=GPTConfig,
     model=GPT,
     task=make_task,
-    load=load_trained,
     layouts=LAYOUTS,
     fetched={SMOLLM2: smollm2_folder},
 )

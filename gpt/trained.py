@@ -7,9 +7,7 @@ from pathlib import Path
 from gpt import gpt2_layout, llama_layout
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.training.model_spec import Trained, read_trained
-from tinygrad_lite.training.pretrained import is_pretrained_folder, load_pretrained
 
 LAYOUTS = {kind: layout for layout in (gpt2_layout, llama_layout) for kind in layout.TITLES}  # by model_type
 
@@ -22,13 +20,4 @@ def load_trained(path: Path) -> Trained:
             newest checkpoint is read.
     Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
     """
-    if is_pretrained_folder(path):
-        title, config, weights, tokenizer = load_pretrained(path, LAYOUTS)
-        if tokenizer is None:
-            raise CheckpointError(
-                f"{path} has no tokenizer: put the tokenizer.json (or vocab.json and merges.txt) of its model beside "
-                "its config.json"
-            )
-        about = f"{path}: {title} with {GPT.blueprint(config).num_parameters():,} parameters"
-        return Trained(path, about, GPT, config, tokenizer, weights)
-    return read_trained(path, "gpt", GPTConfig, GPT)
+    return read_trained(path, "gpt", GPTConfig, GPT, LAYOUTS)

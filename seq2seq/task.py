@@ -6,7 +6,6 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.corpus import load_pairs
@@ -23,7 +22,7 @@ from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
-from tinygrad_lite.training.model_spec import ModelSpec, Report, Trained, read_trained
+from tinygrad_lite.training.model_spec import ModelSpec, Report
 
 TOO_HIGH = 0.9  # as a share of the loss of guessing: above it, nothing is translated
 
@@ -131,11 +130,6 @@ def learn_tokenizer(options: Seq2SeqOptions, pairs: list[tuple[str, str]]) -> To
     return BPETokenizer.train(text, options.vocab_size, SPECIALS)
 
 
-def load_trained(path: Path) -> Trained:
-    """Read a trained translation model, as `read_trained` does."""
-    return read_trained(path, "seq2seq", Seq2SeqConfig, Seq2Seq)
-
-
 SPEC = ModelSpec(
     name="seq2seq",
     title="translation",
@@ -150,5 +144,4 @@ SPEC = ModelSpec(
     config=Seq2SeqConfig,
     model=Seq2Seq,
     task=TranslationTask,
-    load=load_trained,
 )

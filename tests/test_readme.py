@@ -88,6 +88,8 @@ def newcomer(tmp_path, monkeypatch):
     labelled = [(f"{word} film {number}", number % 2) for number, word in enumerate(["bad", "good"] * 20)]
     monkeypatch.setattr(reviews, "labelled_sentences", lambda: [labelled[:20], labelled[20:30], labelled[30:]])
     (tmp_path / "my.csv").write_text("".join(f"{text},{label}\n" for text, label in labelled), encoding="utf-8")
+    pairs = "".join(f"it rains {number},{text},{label}\n" for number, (text, label) in enumerate(labelled))
+    (tmp_path / "pairs.csv").write_text(pairs, encoding="utf-8")
     parts = [
         Pictures(np.arange(20 * 64).reshape(20, 8, 8).astype(np.uint8) % 17, np.arange(20, dtype=np.uint8) % 10)
     ] * 3
@@ -150,7 +152,8 @@ def run_command(command: str, monkeypatch, capsys) -> int:
     if "--explain" in arguments:
         assert sample.main(arguments) == 0
         return Path(arguments[arguments.index("--explain") + 1]).read_text("utf-8").startswith("<!doctype html>")
-    reads = arguments[0] in ("out/bert-goethe", "out/classify", "out/my", "out/vit-digits", "out/igpt-digits")
+    encoders = ("out/bert-goethe", "out/classify", "out/pairs", "my-bert", "out/vit-digits", "out/igpt-digits")
+    reads = arguments[0] in encoders
     if not (translates or reads) and "--max_new_tokens" not in arguments and "--score" not in arguments:
         arguments += ["--max_new_tokens", "8"]
     assert sample.main(arguments) == 0

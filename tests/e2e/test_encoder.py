@@ -9,7 +9,7 @@ import sample
 from encoder.inside import look_inside
 from encoder.looking import as_input, rollout
 from encoder.picture_task import VIT_SPEC
-from encoder.task import load_trained
+from encoder.task import SPEC
 from tests.encoder.test_explorer import PICTURE, TEXT, saved_bert, saved_vit, with_picture
 from tinygrad_lite import Tensor
 
@@ -29,7 +29,7 @@ def test_hidden_words_and_what_a_token_attends_to(workplace, opened, tmp_path, w
     sample.main([path, "--start", TEXT, "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
     data = page.evaluate("readData()")
-    found = look_inside(load_trained(Path(path)).make_model(), Tensor([data["ids"]]))
+    found = look_inside(SPEC.load(Path(path)).make_model(), Tensor([data["ids"]]))
     weights = np.reshape(page.evaluate("Array.from(readHalves('recorded-attention'))"), found.attention.shape)
     np.testing.assert_allclose(weights, found.attention, atol=1e-3)
 

@@ -1,15 +1,21 @@
-"""BERT in Hugging Face's layout: equal to transformers, and refused where it is another model."""
+"""BERT in Hugging Face's layout, in both directions: equal to transformers, and refused where it is another model."""
 
 import json
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from encoder.bert import Bert
 from encoder.bert_layout import ARCHITECTURES, own_config, their_config
-from encoder.task import load_trained
+from encoder.config import BertConfig
+from encoder.export import export, main
+from encoder.task import SPEC
 from tinygrad_lite import Tensor
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
+from tinygrad_lite.training.model_spec import Trained
 
 WORDS = ["[PAD]", "[UNK]", "[SEP]", "[MASK]", "[CLS]", *(f"w{n}" for n in range(94))]  # not in the usual order
 SETTINGS = {
@@ -28,10 +34,15 @@ def test_transformers_computes_the_same(architecture, tmp_path):
         torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
     theirs.save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    trained = load_trained(tmp_path)
+    trained = SPEC.load(tmp_path)
     assert (trained.config.cls, trained.config.sep) == (4, 2)
-    model = trained.make_model()
+    assert trained.config.label_names == (["bad", "fair", "good"] if architecture.endswith("Classification") else [])
+    assert_same(trained.make_model(), theirs)
 
+
+def assert_same(model: Bert, theirs) -> None:
+    """The hidden states and the results of all heads are equal for a pair of texts and a shorter text."""
+    torch = pytest.importorskip("torch")
     ids = np.random.default_rng(1).integers(5, 99, (2, 9))
     ids[1, 6:] = 0
     real, segments = ids != 0, np.arange(9)[None].repeat(2, 0) // 5
@@ -40,15 +51,14 @@ def test_transformers_computes_the_same(architecture, tmp_path):
         found = theirs(**{name: torch.tensor(array) for name, array in given.items()}, output_hidden_states=True)
     x = model(Tensor(ids), Tensor(segments))
     pairs = [(x.numpy()[real], found.hidden_states[-1].numpy()[real])]
-    if architecture == "BertModel":
+    if model.config.objective == "features":
         pairs.append((model.pooled(x, Tensor(ids)).numpy(), found.pooler_output.numpy()))
-    elif architecture == "BertForSequenceClassification":
-        assert model.config.label_names == ["bad", "fair", "good"]
+    elif model.config.objective == "labels":
         pairs.append((model.label_logits(Tensor(ids), Tensor(segments)).numpy(), found.logits.numpy()))
     else:
-        logits = found.logits if architecture == "BertForMaskedLM" else found.prediction_logits
+        logits = found.prediction_logits if model.config.next_sentence else found.logits
         pairs.append((model.words(x).numpy()[real], logits.numpy()[real]))
-        if architecture == "BertForPreTraining":
+        if model.config.next_sentence:
             pairs.append((model.next_head(model.pooled(x, Tensor(ids))).numpy(), found.seq_relationship_logits.numpy()))
     for ours, reference in pairs:
         np.testing.assert_allclose(ours, reference, atol=2e-5)
@@ -70,16 +80,81 @@ def folder_with(path, **changes):
         ({"type_vocab_size": None}, "type_vocab_size is missing"),
         ({"num_attention_heads": 5}, "no multiple of"),
         ({"hidden_size": -1}, "n_embd cannot be -1"),
-        ({"architectures": ["BertForSequenceClassification"], "id2label": ["a"]}, "id2label"),
+        ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": ["a"]}, "id2label is .* not name the labels"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": 5}, "id2label is"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
     ],
 )
 def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
     with pytest.raises(CheckpointError, match=sentence):
-        load_trained(folder_with(tmp_path, **changes))
+        SPEC.load(folder_with(tmp_path, **changes))
 
 
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
 def test_settings_survive_both_directions(architecture):
-    config = own_config({**SETTINGS, "architectures": [architecture], "id2label": {"0": "bad", "1": "good"}})
+    config = own_config({**SETTINGS, "architectures": [architecture], "id2label": {"1": "good", "0": "bad"}})
+    assert config.label_names in ([], ["bad", "good"])
     assert own_config(json.loads(json.dumps(their_config(config)))) == config
     assert Bert.blueprint(config).num_parameters() > 0
+
+
+# --- export -----------------------------------------------------------------------------------------------------------
+
+
+def made(architecture: str = "BertModel", **changes) -> Trained:
+    """A BERT of ours in which every number matters: no bias is 0 and no gain is 1."""
+    tokenizer = WordPieceTokenizer(WORDS, WORDS[:5])
+    specials = {name: tokenizer.specials[BertConfig.special_token(name)] for name in BertConfig.special_fields()}
+    theirs = {**SETTINGS, "architectures": [architecture], "id2label": {"0": "bad", "1": "good"}}
+    config = replace(own_config(theirs), **specials | changes)
+    rng = np.random.default_rng(2)
+    shapes = {name: weight.shape for name, weight in Bert.blueprint(config).named_parameters()}
+    weights = {name: (0.3 * rng.standard_normal(shape)).astype("float32") for name, shape in shapes.items()}
+    return Trained(Path("file"), "a BERT", Bert, config, tokenizer, weights)
+
+
+@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
+def test_an_exported_model_is_read_back_unchanged(architecture, tmp_path, capsys):
+    trained = made(architecture)
+    assert export(trained, tmp_path / "first") == architecture
+    assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 0
+    assert f"in the layout of {architecture} to" in capsys.readouterr().err
+    found = SPEC.load(tmp_path / "second")
+    assert (found.config, found.tokenizer.to_json()) == (trained.config, trained.tokenizer.to_json())
+    assert found.weights.keys() == trained.weights.keys()
+    assert all((found.weights[name] == array).all() for name, array in trained.weights.items())
+    assert "vocab.txt" in {path.name for path in (tmp_path / "second").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "setting", "allowed"),
+    [
+        ("BertModel", {"norm_first": True}, "false"),
+        ("BertForMaskedLM", {"activation": "relu2"}, "gelu"),
+        ("BertForSequenceClassification", {"pooling": "mean"}, "cls"),
+    ],
+)
+def test_a_setting_that_bert_lacks_is_named(architecture, setting, allowed, tmp_path):
+    (name, value), *_ = setting.items()
+    message = f"the model has {name} {value}, but the layout of {architecture} allows only .*: train one with --{name} "
+    with pytest.raises(CheckpointError, match=message + allowed):
+        export(made(architecture, **setting), tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.parametrize("setting", [{"objective": "labels", "next_sentence": True}, {"pooling": "mean"}])
+def test_settings_of_a_head_that_is_absent_do_not_matter(setting, tmp_path):
+    export(made("BertForMaskedLM", **setting), tmp_path / "folder")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
+def test_transformers_computes_the_same_for_an_exported_model(architecture, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    trained = made(architecture)
+    export(trained, tmp_path / "folder")
+    theirs, report = getattr(transformers, architecture).from_pretrained(tmp_path / "folder", output_loading_info=True)
+    assert not report["unexpected_keys"]
+    assert set(report["missing_keys"]) <= {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}
+    assert_same(trained.make_model(), theirs.eval())

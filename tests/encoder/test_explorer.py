@@ -16,7 +16,7 @@ from encoder.cnn import CNN, CNNConfig
 from encoder.config import BertConfig
 from encoder.data import SPECIALS
 from encoder.picture_task import VIT_SPEC
-from encoder.task import load_trained
+from encoder.task import SPEC
 from encoder.vit import ViT, ViTConfig
 from tests.tiny_runs import made_up_text
 from tinygrad_lite import Tensor
@@ -56,7 +56,9 @@ def saved_vit(path: str = "vit.safetensors", **settings) -> str:
 
 
 def with_picture(monkeypatch) -> None:
-    monkeypatch.setattr(explorer, "named_picture", lambda name, dataset, size: (PICTURE, f"{name} of {dataset}"))
+    monkeypatch.setattr(
+        explorer, "asked_picture", lambda options, trained: (PICTURE, f"{options.image} of {trained.dataset}")
+    )
 
 
 def explained(path: str, *arguments: str) -> tuple[dict, dict[str, np.ndarray]]:
@@ -133,7 +135,7 @@ def check_inside(data, arrays, found):
 def test_hidden_words_and_attention_are_those_of_numpy(workplace, norm_first):
     path = saved_bert(norm_first=norm_first)
     data, arrays = explained(path, "--start", TEXT)
-    model = ByNumPy(load_trained(Path(path)).make_model())
+    model = ByNumPy(SPEC.load(Path(path)).make_model())
     special, w = TOKENIZER.specials, model.w
     text = TEXT.replace(" [MASK]", "[MASK]")  # in byte-pair encoding a word has the blank before it
     ids = [special["[CLS]"], *TOKENIZER.encode(text, allow_special=["[MASK]"]), special["[SEP]"]]
@@ -160,7 +162,7 @@ def test_occlusion_is_the_difference_that_one_hidden_token_makes(workplace, monk
     monkeypatch.setattr(explorer, "BATCH", 3)
     path = saved_bert(objective="labels", labels="bad|</script>|good")
     data, _ = explained(path, "--start", text)
-    model = load_trained(Path(path)).make_model()
+    model = SPEC.load(Path(path)).make_model()
     assert data["segments"][1] == 0
     assert data["segments"][-1] == text.count("\t")
 

@@ -9,7 +9,7 @@ import pytest
 
 import sample
 import train
-from encoder import compare, evaluate
+from encoder import compare, evaluate, export
 from encoder.data import SPECIALS
 from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
@@ -208,6 +208,32 @@ def test_labels_can_be_learned_from_scratch_and_resumed(table):
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
 
 
+def test_labels_of_pairs_of_texts(workplace, capsys):
+    rng, rows_ = np.random.default_rng(1), ["sentence1,sentence2,label"]
+    for number in range(80):
+        first, second = (" ".join(rng.choice("der Mensch strebt grün Baum süß".split(), 2)) for _ in range(2))
+        word, label = ("gut", "positive") if number % 2 else ("schlecht", "negative")
+        rows_.append(f"{first} {number},{second} {word},{label}")
+    (workplace / "pairs.csv").write_text("\n".join(rows_), encoding="utf-8")
+    settings = ["classify", "--table=pairs.csv", *TINY, "--n_layer=1", "--vocab_size=300", "--tokenizer=bpe"]
+    run(*settings, "--block_size=32", "--learning_rate=1e-2", "pairs", max_iters=40)
+    assert float(rows(RunFolder("pairs"))[-1]["accuracy"]) > 0.8
+    said = capsys.readouterr().err
+    assert "64 pairs of texts to learn from" in said
+    assert re.search(r'--start "[^"\t]+ \|\|\| [^"\t]+"', said)  # the command to try it with
+    assert sample.main(["pairs", "--start", "der Baum 3 ||| grün gut\nder Baum 3\tgrün schlecht"]) == 0
+    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["positive", "negative"]
+    with pytest.raises(OptionError, match=r"into 3 texts, but the model reads a text or a pair of texts"):
+        sample.main(["pairs", "--start", "a ||| b ||| c"])
+    assert evaluate.main(["pairs"]) == 0
+    assert re.search(r"of 8 labels right: pairs.best", capsys.readouterr().out)
+    (workplace / "bars.csv").write_text("".join(f"text {n},{'a|b' if n % 2 else 'c'}\n" for n in range(20)))
+    with pytest.raises(CorpusError, match=r"the label 'a\|b' in bars has the mark \|: rename it"):
+        run(*settings, "--table=bars.csv", "bars")
+    with pytest.raises(CorpusError, match="pairs has pairs of texts, which need a model with two segments"):
+        run(*settings, "--block_size=32", "--segments=1", "one")
+
+
 def test_words_and_labels_models_are_not_confused(table):
     words_run(max_iters=0)
     with pytest.raises(OptionError, match="predicts words, not labels"):
@@ -255,6 +281,17 @@ def test_pictures_in_two_processes_and_resumed(drawn):
     for name in weights[0]:
         np.testing.assert_allclose(weights[0][name], weights[1][name], atol=1e-4)
         assert (weights[0][name] == weights[2][name]).all()
+
+
+def test_an_exported_model_of_pictures_is_trained_further(drawn):
+    before = run(*VIT, "--pooling=cls", "--positions=1d", "pictures", max_iters=0)
+    assert export.main(["pictures", "exported"]) == 0
+    after = run("--init_from=exported", *TINY[3:], "further", max_iters=0)
+    weights = [load_checkpoint(folder.last).weights for folder in (before, after)]
+    assert weights[0].keys() == weights[1].keys()
+    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+    with pytest.raises(CorpusError, match="the pictures of digits are gray: take --channels 1, not 3"):
+        run(*VIT, "--channels=3", "colours")
 
 
 # --- pixels ---------------------------------------------------------------------------------------------------

@@ -280,16 +280,19 @@ PICTURES = {name: recipe.description for name, recipe in RECIPES.items()}
 # ------------------------------------------------------------------------------------------------ pictures in files
 
 
-def named_picture(name: str, dataset: str, side: int) -> tuple[np.ndarray, str]:
-    """A picture by the name that a user gives it, and a line about it: (side, side) brightness from 0 to 255.
+def named_picture(name: str, dataset: str, side: int, colour: bool = False) -> tuple[np.ndarray, str]:
+    """A picture by the name that a user gives it, and a line about it: as from `read_picture`, (side, side).
 
     Args:
         name: the path of a PNG or JPEG file, or test:17, number 17 of the test pictures of `dataset`.
+        dataset: what the model was trained on; empty if that is unknown.
     Raises: CorpusError if there is none.
     """
     part, _, number = name.partition(":")
     if part != "test":
-        return read_picture(name, side, side), name
+        return read_picture(name, side, side, colour), name
+    if not dataset or colour:
+        raise CorpusError(f"{name}: this model has no test pictures here: name a PNG or JPEG file")
     data = load_pictures(dataset, say=lambda line: None)
     count = len(data.test.labels)
     if not number.isdecimal() or int(number) >= count:

@@ -1,8 +1,10 @@
 """Texts with labels, to learn to classify: `reviews`, or anybody's table in a CSV file.
 
-A table has one text and its label a row. Its first line names the columns, of which `text` (or sentence, review, title,
-message) and `label` (or class, category, sentiment, topic) are taken; or there are only two columns, a text and its
-label, without such a line. They are separated by commas, semicolons or tabs.
+A table has one text and its label a row, or two texts that are judged together, such as a question and another one.
+Its first line names the columns, of which `text` (or sentence, review, title, message) and `label` (or class, category,
+sentiment, topic) are taken, or of a pair `text1`, `text2` (or sentence1, sentence2; premise, hypothesis; question1,
+question2) and `label`. Without such a line, two columns are a text and its label, three a pair and its label. They are
+separated by commas, semicolons or tabs.
 """
 
 from __future__ import annotations
@@ -24,9 +26,11 @@ from tinygrad_lite.corpora.parts import stratified
 from tinygrad_lite.corpora.reviews import Labelled
 
 TABLES = {"reviews": "8,530 sentences from reviews of films in English, half of them positive"}
-COLUMNS = (("text", "sentence", "review", "title", "message"), ("label", "class", "category", "sentiment", "topic"))
+TEXTS = ("text", "sentence", "review", "title", "message")
+PAIRS = (("text1", "text2"), ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"))
+LABELS = ("label", "class", "category", "sentiment", "topic")
 MAX_TABLE = 256 * 2**20  # bytes
-MAX_ROW = 100_000  # characters of the first row, by which the separator is found
+MAX_START = 100_000  # characters at the beginning, by which the separator is found
 MAX_LABELS = 100
 MIN_ROWS = 10  # one each for validation and test
 HELD_OUT = 0.1  # the shares of the rows for validation and for the test
@@ -37,7 +41,7 @@ class LabelledTexts:
     """Texts, each with the number of its label, and their source.
 
     Attributes:
-        train, validation, test: no text is in two of them.
+        train, validation, test: no text is in two of them. Between the two texts of a pair there is a tab.
         labels: the names of the labels, in the order of their numbers.
     """
 
@@ -48,6 +52,16 @@ class LabelledTexts:
     labels: tuple[str, ...]
     source: str
     licence: str
+
+    @property
+    def are_pairs(self) -> bool:
+        """Whether a label belongs to two texts."""
+        return "\t" in self.train[0][0]
+
+    @property
+    def noun(self) -> str:
+        """What has a label, in words."""
+        return "pairs of texts" if self.are_pairs else "texts"
 
     @property
     def sha256(self) -> str:
@@ -82,7 +96,7 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
             ) from error
         found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=reviews.SOURCE, licence=reviews.LICENCE)
     sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"
-    say(f"{found.name}: texts with {len(found.labels)} labels, {sizes}, from {found.source}")
+    say(f"{found.name}: {found.noun} with {len(found.labels)} labels, {sizes}, from {found.source}")
     say(f"licence: {found.licence}")
     return found
 
@@ -90,20 +104,22 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
 def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledTexts:
     """Read a CSV file of texts and labels; a tenth of the rows each is for validation and for the test.
 
-    The rows are shuffled, always in the same way, with each label's share the same in all parts. A text that occurs
-    again, but for capitals and white space, is left out. Labels are numbered in alphabetical order.
+    The rows are shuffled, always in the same way, with each label's share the same in all parts. A text, or a pair,
+    that occurs again, but for capitals and white space, is left out. Labels are numbered in alphabetical order.
 
     Raises: CorpusError, naming the file and the line, if it is missing, too large, not UTF-8 or not a CSV file; if it
         has no columns of text and label; or if it has an empty text, a single label, more than MAX_LABELS, or fewer
         than MIN_ROWS rows.
     """
     seen: dict[str, tuple[str, str]] = {}
-    cells = _cells(path)
-    for line, text, label in cells:
-        text, label = " ".join(text.split()), " ".join(label.split())
-        if not text or not label:
-            what = "label" if text else "text"
+    cells = _cells(path, say)
+    for line, row in cells:
+        *texts, label = (" ".join(cell.split()) for cell in row)
+        if not all(texts) or not label:
+            empty = "text" if len(texts) == 1 else "first text" if not texts[0] else "second text"
+            what = "label" if all(texts) else empty
             raise CorpusError(f"{path}, line {line}: the {what} is empty: fill it in, or delete the row")
+        text = "\t".join(texts)
         seen.setdefault(text.casefold(), (text, label))
     every = list(seen.values())
     counts = Counter(label for _, label in every)
@@ -133,8 +149,8 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
     return LabelledTexts(Path(path).stem, *texts, labels=labels, source=name, licence="that of your file")
 
 
-def _cells(path: str) -> list[tuple[int, str, str]]:
-    """The number of each line, its text and its label."""
+def _cells(path: str, say: Callable[[str], None]) -> list[tuple[int, list[str]]]:
+    """The number of each line, and its text or two texts, and its label."""
     try:
         if Path(path).stat().st_size > MAX_TABLE:
             raise CorpusError(f"{path} has more than {MAX_TABLE:,} bytes: use a part of it")
@@ -147,7 +163,7 @@ def _cells(path: str) -> list[tuple[int, str, str]]:
         text = normalise(fetch.decode_utf8(data, path))
     except CorpusError as error:
         raise CorpusError(f"{error}: save it as UTF-8") from None
-    separator = next((mark for mark in "\t,;" if _columns(_first_row(text, mark))), ",")
+    separator = _separator(text)
     try:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         rows = [(lines.line_num, cells) for cells in lines if any(cell.strip() for cell in cells)]
@@ -157,34 +173,58 @@ def _cells(path: str) -> list[tuple[int, str, str]]:
         raise CorpusError(f"{path} is empty")
     names = rows[0][1]
     columns = _columns(names)
-    if columns is None:
+    if columns is None or (len(columns) == 3 and not _named(names) and _has_numbers(rows[1:])):
         raise CorpusError(
             f"{path} has the columns {', '.join(names)[:100]}: name those with the texts and their labels `text` and "
-            "`label` in the first line, or leave only these two"
+            "`label` in the first line, or `text1`, `text2` and `label` for pairs of texts, or leave only these"
         )
     for line, cells in rows:
         if len(cells) != len(names):
             raise CorpusError(f"{path}, line {line}: {len(cells)} columns instead of {len(names)}: are quotes missing?")
     if _named(names):
         rows = rows[1:]
-    return [(line, *(cells[column] for column in columns)) for line, cells in rows]
+    elif len(columns) == 3:
+        say(f"{path}: no column is named, so each row is a pair of texts and its label")
+    return [(line, [cells[column] for column in columns]) for line, cells in rows]
 
 
-def _first_row(text: str, separator: str) -> list[str]:
-    try:
-        return next(csv.reader(io.StringIO(text[:MAX_ROW], newline=""), delimiter=separator), [])
-    except csv.Error:
-        return []
+def _separator(text: str) -> str:
+    """The mark with which the first row has the right columns, and most of the next ones as many."""
+    equal = {}
+    for mark in "\t,;":
+        rows: list[list[str]] = []
+        try:
+            for cells in csv.reader(io.StringIO(text[:MAX_START], newline=""), delimiter=mark):
+                rows += [cells] if any(cell.strip() for cell in cells) else []
+        except csv.Error:  # not this mark, or the end of the part
+            pass
+        if rows and _columns(rows[0]):
+            equal[mark] = sum(len(cells) == len(rows[0]) for cells in rows)
+    return max(equal, key=equal.__getitem__, default=",")
 
 
 def _columns(names: list[str]) -> list[int] | None:
-    """The places of text and label: by the names of the columns, or the first and second if there are only two."""
-    return _named(names) or ([0, 1] if len(names) == 2 else None)
+    """The places of the text, or of both texts of a pair, and of the label: by name, or all columns in this order."""
+    if named := _named(names):
+        return named
+    known = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)} & {name.strip().lower() for name in names}
+    return list(range(len(names))) if len(names) == 2 or (len(names) == 3 and not known) else None
 
 
 def _named(names: list[str]) -> list[int] | None:
     names = [name.strip().lower() for name in names]
-    places = [next((names.index(name) for name in known if name in names), None) for known in COLUMNS]
+    label = next((names.index(name) for name in LABELS if name in names), None)
+    for pair in PAIRS:
+        if {*pair} <= {*names} and label is not None:
+            return [*map(names.index, pair), label]
+    text = next((names.index(name) for name in TEXTS if name in names), None)
+    places = [text, label]
     if len(names) == 2 and places.count(None) == 1:  # of two columns, one name is enough
         places = [1 - places[1 - number] if place is None else place for number, place in enumerate(places)]
     return None if None in places else places
+
+
+def _has_numbers(rows: list[tuple[int, list[str]]]) -> bool:
+    """Whether one of the first two columns has numbers only, such as the rows' own: then they are no pairs of texts."""
+    columns = ([cells[number] for _, cells in rows if len(cells) > number] for number in (0, 1))
+    return any(cells and all(cell.strip().isdecimal() for cell in cells) for cells in columns)

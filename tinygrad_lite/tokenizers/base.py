@@ -169,6 +169,10 @@ class Tokenizer:
         """Everything that `from_json` needs to rebuild this tokenizer, as JSON values."""
         raise NotImplementedError
 
+    def folder_files(self) -> dict[str, str]:
+        """The files in which Hugging Face's layout describes this tokenizer, by name; none for kinds that it lacks."""
+        return {}
+
     @classmethod
     def from_json(cls, data: dict) -> Self:
         """Build a tokenizer of this kind from the output of its `to_json`, which may come from an untrusted file.

@@ -118,6 +118,10 @@ class HFTokenizer(Tokenizer):
         """The contents of a `tokenizer.json` that makes this tokenizer."""
         return self._inner.to_str()
 
+    def folder_files(self) -> dict[str, str]:
+        """The definition as `tokenizer.json`."""
+        return {"tokenizer.json": self.definition}
+
     def to_json(self) -> dict:
         """The kind, the definition and the size of the vocabulary."""
         return {"kind": self.kind, "definition": self.definition, "vocab_size": self.vocab_size}

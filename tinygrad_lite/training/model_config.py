@@ -90,6 +90,11 @@ class ModelConfig:
         """How many numbers the keys of one position and layer have, and as many its values."""
         return (self.n_kv_head or self.n_head) * self.head_width
 
+    def effective(self) -> dict[str, Any]:
+        """The settings that results depend on, with what a value of 0 or None stands for in its place."""
+        widths = {"n_inner": self.n_hidden, "n_kv_head": self.n_kv_head or self.n_head, "head_dim": self.head_width}
+        return {name: widths.get(name, getattr(self, name)) for name in sorted(self.shape())}
+
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do.
 

@@ -7,7 +7,7 @@ gpt/task.py and of seq2seq/task.py), and its `Task` is the work that the trainin
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, describe, family_in, load_checkpoint
 from tinygrad_lite.training.model_config import ModelConfig
-from tinygrad_lite.training.pretrained import is_pretrained_folder, model_type
+from tinygrad_lite.training.pretrained import is_pretrained_folder, load_pretrained, model_type
 from tinygrad_lite.training.run_folder import newest_checkpoint
 
 
@@ -88,9 +88,8 @@ class ModelSpec:
         config: the dataclass of these settings.
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
         task: makes the task from options and a tokenizer (None: learn one).
-        load: reads a trained model from a file or folder.
         adapt: fits trained weights to the settings of a run that starts from them, where these may differ.
-        layouts: the layouts of other programs' weights that `load` reads, by their name in config.json.
+        layouts: the layouts of other programs' weights that it reads, by their name in config.json.
         fetched: trained models that are fetched when they are named: functions that return their folders.
     """
 
@@ -103,7 +102,6 @@ class ModelSpec:
     config: type[ModelConfig]
     model: type
     task: Callable[[Any, Tokenizer | None], Task]
-    load: Callable[[Path], Trained]
     adapt: Callable[[Mapping[str, np.ndarray], Any], dict[str, np.ndarray]] = lambda weights, config: dict(weights)
     layouts: Mapping[str, ModuleType] = field(default_factory=dict)
     fetched: Mapping[str, Callable[[], Path]] = field(default_factory=dict)
@@ -120,6 +118,10 @@ class ModelSpec:
     def shape(self) -> frozenset[str]:
         """The settings that determine the weights and the function that they compute."""
         return self.config.shape()
+
+    def load(self, path: Path) -> Trained:
+        """Read a trained model from a file or folder, as `read_trained` does."""
+        return read_trained(path, self.name, self.config, self.model, self.layouts)
 
 
 @dataclass
@@ -164,11 +166,22 @@ def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
             raise CheckpointError(f"{path}: {name} is token {token} of its model, but not of its tokenizer")
 
 
-def read_trained(path: Path, family: str, config_class: type[ModelConfig], model_class: type) -> Trained:
-    """Read a trained model of a family from a checkpoint, or from the newest checkpoint in a folder.
+def read_trained(
+    path: Path,
+    family: str,
+    config_class: type[ModelConfig],
+    model_class: type,
+    layouts: Mapping[str, ModuleType] | None = None,
+) -> Trained:
+    """Read a trained model of a family.
 
+    Args:
+        path: a checkpoint; a folder in one of the layouts, which has a config.json; or any other folder, whose newest
+            checkpoint is read.
     Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
     """
+    if layouts and is_pretrained_folder(path):
+        return read_folder(path, model_class, layouts)
     if path.is_dir():
         path = newest_checkpoint(path)
     checkpoint = load_checkpoint(path)
@@ -184,6 +197,35 @@ def read_trained(path: Path, family: str, config_class: type[ModelConfig], model
         corpus_sha256=checkpoint.corpus_sha256,
         dataset=str(checkpoint.training.get("dataset", "")),
     )
+
+
+def read_folder(folder: Path, model_class: type, layouts: Mapping[str, ModuleType]) -> Trained:
+    """Read a model from a folder in Hugging Face's layout; the ids of special tokens are those of its tokenizer.
+
+    Raises: CheckpointError or TokenizerError with the reason if it cannot be used.
+    """
+    title, config, weights, tokenizer = load_pretrained(folder, layouts)
+    if tokenizer is None:
+        raise CheckpointError(
+            f"{folder} has no tokenizer: put the tokenizer.json of its model (or its vocab.txt, or its vocab.json and "
+            "merges.txt) beside its config.json"
+        )
+    names = {name: config.special_token(name) for name in config.special_fields()}
+    if missing := [token for token in names.values() if token not in tokenizer.specials]:
+        raise CheckpointError(f"the tokenizer in {folder} has no token {missing[0]}, which a {title} needs")
+    config = replace(config, **{name: tokenizer.specials[token] for name, token in names.items()})
+    about = f"{folder}: {title} with {model_class.blueprint(config).num_parameters():,} parameters"
+    return Trained(folder, about, model_class, config, tokenizer, weights)
+
+
+def read_any(path: Path, families: Sequence[ModelSpec]) -> Trained:
+    """Read a trained model of one of these families; a folder is one in Hugging Face's layout, or that of a run.
+
+    Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
+    """
+    if path.is_dir() and not is_pretrained_folder(path):
+        path = newest_checkpoint(path)
+    return (family_of_weights(path, families) or families[0]).read(path)
 
 
 def family_of_weights(path: Path, families: Sequence[ModelSpec]) -> ModelSpec | None:

@@ -1,8 +1,9 @@
 """Pretrained weights: a folder in Hugging Face's layout becomes our settings, weights and tokenizer.
 
-    config.json          whose model_type says which layout it is, such as GPT-2's, Llama's or BERT's
+    config.json          whose model_type says which layout it is, such as GPT-2's, Llama's, BERT's or ViT's
     model.safetensors    the weights, or model.safetensors.index.json and several files that it names
-    tokenizer.json       or vocab.json and merges.txt, or vocab.txt; or the file that an export of ours writes
+    tokenizer.json       or vocab.json and merges.txt, or vocab.txt; or the file that an export of ours writes; or none
+                         for a model of pictures, the names of whose classes stand in config.json
 
 A layout is a module that translates the names of settings and weights, such as `gpt/gpt2_layout.py`: a family of
 models has one or several. This file reads.
@@ -44,6 +45,8 @@ def load_pretrained(
     """
     kind, config = read_config(folder / "config.json", layouts)
     layout = layouts[kind]
+    if hasattr(layout, "check_folder"):  # what stands in further files
+        layout.check_folder(folder)
     theirs = _read_weights(folder, layout, config)
     if config.n_layer > len(theirs):  # checked before listing names: a damaged config.json may claim millions of layers
         raise CheckpointError(f"{WEIGHTS} holds {len(theirs)} tensors, too few for {config.n_layer} layers")
@@ -187,7 +190,7 @@ def _as_float(path: Path, name: str, array: np.ndarray) -> np.ndarray:
 def _read_tokenizer(folder: Path, layout: ModuleType, vocab_size: int) -> Tokenizer | None:
     path = folder / OWN_TOKENIZER
     if not path.is_file():
-        return layout.TOKENIZER.from_folder(folder, vocab_size)
+        return layout.read_tokenizer(folder, vocab_size)
     tokenizer = tokenizer_from_json(read_json(path))
     if tokenizer.vocab_size != vocab_size:
         raise CheckpointError(f"{path} has {tokenizer.vocab_size} tokens, the model of config.json {vocab_size}")

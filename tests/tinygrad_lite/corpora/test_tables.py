@@ -160,9 +160,42 @@ def test_a_table_is_read_whatever_its_separator(table, content):
     assert ("20 rows are left out, because their text occurs earlier" in said[0]) == ("tweet" in content)
 
 
+def test_commas_in_texts_do_not_separate_columns(table):
+    rows = [f"text {i}{', and' * (2 + i % 3)} more;{'yes' if i % 2 else 'no'}\n" for i in range(20)]
+    assert read_table(table("".join(rows))).labels == ("no", "yes")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "sentence1,sentence2,label\n" + "".join(f'"{text}",it is  {label},{label}\n' for text, label in ROWS),
+        "id;Label;Hypothesis;Premise\n" + "".join(f'7;{label};it is\t{label};"{text}"\n' for text, label in ROWS),
+        "".join(f"{text}\tit is {label}\t{label}\n" for text, label in ROWS),
+    ],
+    ids=["named", "in another order", "no header"],
+)
+def test_a_table_of_pairs_has_a_tab_between_the_texts(table, content):
+    said = []
+    found = load_labelled(table(content), said.append)
+    assert found.are_pairs
+    texts = sorted(text for part in (found.train, found.validation, found.test) for text, _ in part)
+    assert texts == sorted(f"{text}\tit is {label}" for text, label in ROWS)
+    assert said[-2].startswith("mine: pairs of texts with 2 labels")
+    assert ("no column is named, so each row is a pair of texts and its label" in said[0]) == (len(said) == 3)
+
+
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
+        ("premise,hypothesis,label\nit rains,,yes\n", "line 2: the second text is empty"),
+        ("premise,hypothesis,label\n,it rains,yes\n", "line 2: the first text is empty"),
+        ("premise,hypothesis,label\nit rains,it pours,\n", "line 2: the label is empty"),
+        ("premise,hypothesis,label\nit rains,yes\n", "line 2: 2 columns instead of 3"),
+        ("premise,answer,label\nit rains,it pours,yes\n", "has the columns premise, answer, label: name those"),
+        (
+            "".join(f"{i},text {i},yes\n" for i in range(20)),
+            "has the columns 0, text 0, yes: name .* for pairs of texts",
+        ),
         (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
         ("a,b,c\n1,2,3\n", "has the columns a, b, c: name those with the texts and their labels"),
         ("text\nhello\n", "has the columns text: name"),

@@ -296,7 +296,8 @@ class Saving:
     before: int
     after: int
 
-    def __str__(self) -> str:
+    def describe(self) -> str:
+        """The same in a line."""
         before, after = (f"{count / 1e6:,.1f} MB" for count in (self.before, self.after))
         return f"{self.weights:,} weights take {self.bits:.3f} bits each; all weights {after} instead of {before}"
 

@@ -68,8 +68,8 @@ class FastStep:
             block.norm_first and block.residual and {type(part) for _, part in block.named_modules()} <= KNOWN
             for block in model.blocks
         )
-        is_small = model.num_parameters() <= MAX_PARAMETERS and table <= MAX_TABLE
-        return known and is_small and model.token_embedding.weight.device == "cpu"
+        is_small = known and table <= MAX_TABLE and model.num_parameters() <= MAX_PARAMETERS
+        return is_small and model.token_embedding.weight.device == "cpu"
 
     def is_up_to_date(self, model: Module) -> bool:
         """Whether the model still has the weights that this was made of."""

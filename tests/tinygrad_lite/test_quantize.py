@@ -131,6 +131,20 @@ def test_an_outlier_ruins_what_shares_its_scale():
     assert abs(by_row[1] - w[1]).max() < abs(w[1]).max() / 200
 
 
+def test_an_outlier_ruins_256_blocks_if_their_scales_are_quantized_together():
+    w = np.random.default_rng(0).normal(0, 0.02, (1, 300 * 64)).astype(np.float32)
+    w[0, 70] = 100
+    blocks, kinds = w.reshape(-1, 64), ("nf4-single", "nf4")
+    single, double = (
+        abs(Quantized(w, KINDS[kind]).numpy().reshape(-1, 64) - blocks).mean(axis=1) / abs(blocks).mean(axis=1)
+        for kind in kinds
+    )
+    others = np.arange(300) != 1
+    assert single[others].max() < 0.15
+    assert double[:256][others[:256]].min() > 0.3
+    assert double[256:].max() < 0.15
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_zeros_stay_zeros(kind):
     w = np.ones((3, 64), np.float32)

@@ -23,11 +23,10 @@ import numpy as np
 from gpt.fast_weights import Affine, balanced_output, centred, fold, gain, monic_polynomial, scale
 from tinygrad_lite.functional.gelu import gelu_array
 from tinygrad_lite.functional.rotary import rotary_factors
-from tinygrad_lite.nn import Dropout, LayerNorm, Linear, Module, RMSNorm
+from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.ops.common import silent
 from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, sinusoidal_positions
 
-KNOWN = {Block, MultiHeadAttention, FeedForward, Linear, LayerNorm, RMSNorm, Dropout}  # what blocks are made of
 MAX_PARAMETERS = 200_000_000  # beyond, a copy of the weights takes much memory
 MAX_TABLE = 10_000_000  # numbers in a table of positions, which a small file can claim to need
 
@@ -65,11 +64,13 @@ class FastStep:
         widths = {"none": 0, "learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
         table = config.block_size * widths[config.positions]
         known = all(
-            block.norm_first and block.residual and {type(part) for _, part in block.named_modules()} <= KNOWN
+            type(block.mixer) is MultiHeadAttention
+            and type(block.mlp) is FeedForward
+            and (block.norm_first and block.residual)
             for block in model.blocks
-        )
-        is_small = known and table <= MAX_TABLE and model.num_parameters() <= MAX_PARAMETERS
-        return is_small and model.token_embedding.weight.device == "cpu"
+        ) and all(type(part) is Linear for _, part in model.named_modules() if hasattr(part, "out_features"))
+        is_small = model.num_parameters() <= MAX_PARAMETERS and table <= MAX_TABLE
+        return known and is_small and model.token_embedding.weight.device == "cpu"
 
     def is_up_to_date(self, model: Module) -> bool:
         """Whether the model still has the weights that this was made of."""

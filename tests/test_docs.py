@@ -136,6 +136,7 @@ QUESTIONS = {
     "why bits per character": ("course/04-letters", "Why bits per character?"),
     "dropout and resume": ("course/09-learning", "What happens to dropout when a run is resumed?"),
     "cost of attention against length": ("course/06-attention", "What does attention cost against length?"),
+    "one outlier": ("quantization.md", "What does one outlier do?"),
     "fine-tuning": ("architecture.md", "What happens in fine-tuning?"),
     "difference between BERT and GPT": ("course/17-encoders", "What is the difference between BERT and GPT?"),
     "why 15 % words hidden": ("course/17-encoders", "Why are 15 % of the words hidden, and not more?"),

@@ -144,7 +144,7 @@ class Quantized:
     def __init__(self, w: np.ndarray, kind: Kind) -> None:
         """Quantize a matrix of floats.
 
-        Raises: ValueError if it is no such matrix, or holds NaN, infinity, or a number whose error would overflow.
+        Raises: ValueError if it is no such matrix, or holds NaN, infinity, or too large a number.
         """
         if w.ndim != 2 or w.dtype.kind != "f":
             raise ValueError(f"Quantized: needs a matrix of floats, not {w.dtype} of shape {w.shape}")
@@ -314,12 +314,12 @@ def quantize(model: Module, kind: str, targets: Sequence[str] = ("*",)) -> Savin
     Args:
         kind: one of `KINDS`.
         targets: patterns such as "*.mlp.*"; only linear maps whose dotted name matches one are quantized.
-    Raises: OptionError if there are none, or no such kind; ValueError if weights cannot be quantized.
+    Raises: OptionError if there are none, no such kind, or weights that cannot be quantized.
     """
     if kind not in KINDS:
         raise OptionError(f"weights cannot be quantized as {kind!r}, only as {', '.join(KINDS)}")
     found = [
-        (owner, attribute)
+        (f"{name}.{attribute}", owner, attribute)
         for block_name, block in model.named_modules()
         if isinstance(block, Block)
         for name, owner in block.named_modules(block_name)
@@ -331,13 +331,16 @@ def quantize(model: Module, kind: str, targets: Sequence[str] = ("*",)) -> Savin
             f"nothing to quantize: no block of this {type(model).__name__} has a linear map called "
             + " or ".join(targets)
         )
-    before = weight_bytes(model)
-    for owner, attribute in found:
-        setattr(owner, attribute, QuantizedLinear(getattr(owner, attribute), KINDS[kind]))
-    made = [getattr(owner, attribute).weight for owner, attribute in found]
-    weights = sum(math.prod(weight.shape) for weight in made)
-    bits = 8 * sum(weight.nbytes for weight in made) / max(weights, 1)
-    return Saving(weights, bits, before, weight_bytes(model))
+    before, weights, size = weight_bytes(model), 0, 0
+    for path, owner, attribute in found:
+        try:
+            quantized = QuantizedLinear(getattr(owner, attribute), KINDS[kind])
+        except ValueError as error:
+            raise OptionError(f"{path} cannot be quantized: {error}") from None
+        setattr(owner, attribute, quantized)
+        weights += math.prod(quantized.weight.shape)
+        size += quantized.weight.nbytes
+    return Saving(weights, 8 * size / weights, before, weight_bytes(model))
 
 
 def weight_bytes(model: Module) -> int:

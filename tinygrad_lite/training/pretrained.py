@@ -171,9 +171,10 @@ def _tensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
             if kind is None:
                 yield name, file.get_tensor(name)
                 continue
-            shape, (first, end) = header[name]["shape"], header[name]["data_offsets"]
-            raw.seek(start + first)
-            array = np.fromfile(raw, kind, (end - first) // np.dtype(kind).itemsize).reshape(shape)
+            array = np.empty(header[name]["shape"], kind)
+            raw.seek(start + header[name]["data_offsets"][0])
+            if raw.readinto(array) != array.nbytes:
+                raise ValueError(f"the file ends within {name}")
             yield name, (array.astype(np.uint32) << 16).view(np.float32) if kind == "<u2" else array
 
 

@@ -11,6 +11,7 @@
     python sample.py --interactive                     write in turns with the model; commands change settings
     python sample.py smollm2 --chat                    talk with a small model that is downloaded first
     python sample.py --score my.txt                    the loss on a text in bits per character; nothing is generated
+    python sample.py --quantize nf4                    with weights of 4 bits: less memory, a little more loss
     python sample.py --start "Ja." --attention a.svg   plot what the prompt, or a translation, attends to
     python sample.py --explain page.html               write a page in which the model can be explored
     python sample.py --help                            all options
@@ -63,12 +64,13 @@ from tinygrad_lite.decoding.probabilities import LEGEND, Probabilities
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.decoding.stopping import StopText
 from tinygrad_lite.device import get_device, why_no_cuda
+from tinygrad_lite.quantize import quantize
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
 from tinygrad_lite.training.model_spec import Trained, family_of_weights
-from tinygrad_lite.training.run_folder import newest_checkpoint, tune_memory
+from tinygrad_lite.training.run_folder import newest_checkpoint, release_memory, tune_memory
 from tinygrad_lite.viz.attention import plot_attention
 
 FAMILIES = (gpt, seq2seq, bert, VIT_SPEC, CNN_SPEC)
@@ -107,6 +109,8 @@ def main(argv: list[str]) -> int:
     device = get_device(options.device).name
     check_precision(options.dtype, device)
     set_precision(options.dtype)
+    if options.quantize and device != "cpu":
+        raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
     named = parsed.positional
     if named and options.out_dir:
         raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
@@ -129,7 +133,10 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     Args:
         given: the options on the command line.
     """
-    tokenizer, model = trained.tokenizer, trained.make_model(device)
+    tokenizer, model = trained.tokenizer, trained.make_model(device, take=device == "cpu")
+    if options.quantize:
+        say(quantize(model, options.quantize).describe())
+        release_memory()
     if device == "cpu":
         trained.weights = model.state_dict()  # the model's own arrays: no second copy stays in memory
     if isinstance(model, Seq2Seq):

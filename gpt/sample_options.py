@@ -12,6 +12,7 @@ from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.cuda.precision import PRECISIONS
+from tinygrad_lite.quantize import KINDS
 from tinygrad_lite.viz.figure import check_file
 
 LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have one of their own
@@ -119,6 +120,12 @@ class SampleOptions:
         choices=PRECISIONS,
         group="run",
     )
+    quantize: str | None = option(
+        None,
+        "store the weights of the blocks in 8 bits (int8) or 4 (nf4): less memory, slower, a little more loss",
+        choices=[*KINDS],
+        group="run",
+    )
     use_cache: bool = option(True, "cache keys and values of earlier tokens; false: the same text, slower", group="run")
 
     def stop_strings(self) -> list[str]:
@@ -157,6 +164,8 @@ HINTS = answers(
         "--device cpu": "cpu no_cuda use_cpu",
         "--device cuda": "gpu cuda gpus use_gpu use_cuda",
         "--dtype": "precision fp16 bf16 half",
+        "--quantize int8": "load_in_8bit int8 w8",
+        "--quantize nf4": "load_in_4bit nf4 q4 bits bnb quantization",
         "--use_cache": "cache kv_cache",
         "--out_dir": "run run_dir",
         "is not needed: name the file or folder alone, as in python sample.py out/goethe": (
@@ -182,13 +191,15 @@ MAX_BEAM_MEMORY = 4 * 2**30  # bytes
 
 def check_combination(options: SampleOptions, given: dict) -> None:
     """Raise OptionError if options contradict each other."""
-    others = [f"--{name}" for name in given if name not in ("score", *RUN)]
+    others = [f"--{name}" for name in given if name not in ("score", "quantize", *RUN)]
     if options.score and others:
         raise OptionError(
             f"--score cannot be combined with {others[0]}, because it generates no text: omit one of them"
         )
     if options.compare and not options.explain:
         raise OptionError("--compare is an option of the page: add --explain page.html")
+    if options.explain and options.quantize:
+        raise OptionError("--explain writes the weights themselves into its page: omit --quantize")
     others = [f"--{name}" for name in given if name not in (*EXPLORER, *RUN)]
     if options.explain and others:
         raise OptionError(

@@ -18,7 +18,7 @@ import pytest
 
 import tinygrad_lite
 from tests.tiny_runs import undone
-from tinygrad_lite import Tensor, functional, nn, optim
+from tinygrad_lite import Tensor, functional, nn, optim, quantize
 from tinygrad_lite.device import random_key
 
 ROOT = Path(__file__).parent.parent
@@ -136,6 +136,7 @@ QUESTIONS = {
     "why bits per character": ("course/04-letters", "Why bits per character?"),
     "dropout and resume": ("course/09-learning", "What happens to dropout when a run is resumed?"),
     "cost of attention against length": ("course/06-attention", "What does attention cost against length?"),
+    "one outlier": ("quantization.md", "What does one outlier do?"),
     "fine-tuning": ("architecture.md", "What happens in fine-tuning?"),
     "difference between BERT and GPT": ("course/17-encoders", "What is the difference between BERT and GPT?"),
     "why 15 % words hidden": ("course/17-encoders", "Why are 15 % of the words hidden, and not more?"),
@@ -198,6 +199,7 @@ def first_sentence(value: object) -> str:
 def test_the_list_of_public_names_is_complete():
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     owners = {"tinygrad_lite": tinygrad_lite, "Tensor": Tensor, "functional": functional, "nn": nn, "optim": optim}
+    owners["quantize"] = quantize
     listed = dict.fromkeys(owners, ())
     for part in page.split("\n## ")[1:]:
         heading = part.split("\n")[0].strip("`").removeprefix("tinygrad_lite.")

@@ -149,11 +149,13 @@ class Module(metaclass=Listed):
             return cls(*args)
 
     @classmethod
-    def from_weights(cls, config: Any, weights: Mapping[str, np.ndarray], device: str = "cpu") -> Self:
+    def from_weights(cls, config: Any, weights: dict[str, np.ndarray], device: str = "cpu", take: bool = False) -> Self:
         """The module cls(config) with these weights, all of the type of the first.
 
         No memory is taken before names and shapes are known to be right, whatever size the settings claim.
 
+        Args:
+            take: empty `weights`: on a CPU its arrays become the module's own, so that there is no second copy.
         Raises: CheckpointError if they are not the weights of such a module.
         """
         model = cls.blueprint(config)
@@ -166,7 +168,8 @@ class Module(metaclass=Listed):
             raise CheckpointError(f"the weights do not fit the model's settings: {problems}")
         dtype = next(iter(weights.values())).dtype
         for name, parameter in model.named_parameters():
-            parameter.data = get_device(device).from_host(np.array(weights[name], dtype, order="C"))
+            array = weights.pop(name) if take else np.array(weights[name], dtype, order="C")
+            parameter.data = get_device(device).from_host(np.require(array, dtype, ["C", "WRITEABLE"]))
         return model
 
     def train(self, mode: bool = True) -> Module:

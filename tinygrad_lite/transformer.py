@@ -275,6 +275,8 @@ class FeedForward(Module):
         if self.activation == "linear":
             return self.up(x)
         approximate = "tanh" if self.activation == "gelu_tanh" else "none"
+        if type(self.up) is not Linear:  # an adapter, for example
+            return F.gelu(self.up(x), approximate)
         return F.linear_gelu(x, self.up.weight, self.up.bias, approximate)
 
 

@@ -105,7 +105,7 @@ def too_little_to_sample(trained: Trained, device: str, beam: int, error: Except
     """The error for sampling: the memory that it needs, and the options of sample.py that reduce it."""
     config, arrays = trained.config, list(trained.weights.values())
     weights = sum(array.nbytes for array in arrays)
-    cache = cache_bytes(config, arrays[0].itemsize)
+    cache = cache_bytes(config, max((array.itemsize for array in arrays), default=4))
     advice = ["a smaller --beam"] if beam else []
     advice += ["a shorter prompt", "--use_cache=False, which is slow"]
     advice += ["--device cpu"] if device == "cuda" else ["a smaller model"]

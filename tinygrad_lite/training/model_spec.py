@@ -143,12 +143,14 @@ class Trained:
     corpus_sha256: str = ""
     dataset: str = ""
 
-    def make_model(self, device: str = "cpu") -> Module:
+    def make_model(self, device: str = "cpu", take: bool = False) -> Module:
         """The model, ready to predict: without dropout.
 
+        Args:
+            take: whether the model takes over `weights`, which is empty afterwards.
         Raises: CheckpointError if the weights do not fit the settings.
         """
-        model = self.model_class.from_weights(self.config, self.weights, device)
+        model = self.model_class.from_weights(self.config, self.weights, device, take)
         model.eval()
         return model
 

@@ -29,6 +29,7 @@ from tinygrad_lite.training.model_config import ModelConfig
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
+STORED = {"F64": "<f8", "F32": "<f4", "BF16": "<u2"}  # types as safetensors calls them, and as a file's bytes are read
 
 
 def load_pretrained(
@@ -161,20 +162,23 @@ def _weight_files(folder: Path) -> list[Path]:
 def _tensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     """The tensors of a safetensors file by name; bfloat16, which NumPy lacks, as float32.
 
-    A bfloat16 is the upper half of a float32. Where these halves are says the file's header: JSON, preceded by its
-    length in 8 bytes.
+    A bfloat16 is the upper half of a float32. Where the numbers are says the file's header: JSON, preceded by its
+    length in 8 bytes. They are read from the file as one reads any file, since `get_tensor` maps it into memory first,
+    where it would stand beside the tensors until the last one is read.
     """
     with safetensors.safe_open(path, framework="numpy") as file, path.open("rb") as raw:  # the first checks the header
         start = 8 + int.from_bytes(raw.read(8), "little")
         header = json.loads(raw.read(start - 8))
         for name in file.keys():  # noqa: SIM118 (not a dict)
-            if header[name]["dtype"] == "BF16":
-                shape, (first, end) = header[name]["shape"], header[name]["data_offsets"]
-                raw.seek(start + first)
-                halves = np.frombuffer(raw.read(end - first), "<u2")
-                yield name, (halves.astype(np.uint32) << 16).view(np.float32).reshape(shape)
-            else:
+            kind = STORED.get(header[name]["dtype"])
+            if kind is None:
                 yield name, file.get_tensor(name)
+                continue
+            array = np.empty(header[name]["shape"], kind)
+            raw.seek(start + header[name]["data_offsets"][0])
+            if raw.readinto(array) != array.nbytes:
+                raise ValueError(f"the file ends within {name}")
+            yield name, (array.astype(np.uint32) << 16).view(np.float32) if kind == "<u2" else array
 
 
 def _as_float(path: Path, name: str, array: np.ndarray) -> np.ndarray:

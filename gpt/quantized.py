@@ -1,0 +1,89 @@
+"""What quantized weights cost: the memory and the loss of a GPT with each kind of `tinygrad_lite/quantize.py`.
+
+    python -m gpt.quantized out/goethe                     on the text that was held out when it was trained
+    python -m gpt.quantized out/goethe --text my.txt       on this text
+    python -m gpt.quantized smollm2 --dataset imdb --characters 4000
+
+The table goes to stdout. "Bits each" are those of a quantized weight with its share of the scales, "all weights" the
+memory of all that the model has, of which embeddings, norms and the output matrix stay as they are. Losses are measured
+as by `python sample.py --score`, and comparable for one model and text.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gpt.score import score
+from gpt.task import SPEC
+from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.corpora.texts import Corpus, load_corpus, load_files
+from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
+from tinygrad_lite.training.model_spec import Trained
+
+
+@dataclass
+class QuantizedOptions:
+    """The options of `python -m gpt.quantized`."""
+
+    dataset: str = option("", "text whose held-out part is predicted, by name; empty: the one it was trained on")
+    text: list[str] = option([], "files to predict instead: any UTF-8 text", is_path=True)
+    characters: int = option(0, "predict only the first N characters; 0: all", unit="characters", low=0)
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    parsed = parse_command_line(
+        QuantizedOptions,
+        argv,
+        prog="python -m gpt.quantized",
+        description="Memory and loss of a GPT with quantized weights.",
+        positional="checkpoint",
+        about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
+    )
+    options = build(QuantizedOptions, ("command line", parsed.values))
+    if not parsed.positional:
+        raise OptionError("name a trained GPT, such as out/goethe")
+    trained = SPEC.read(Path(parsed.positional))
+    say(trained.about)
+    corpus = text_to_predict(options, trained)
+    print(f"{'kind':<12} {'bits each':>10} {'all weights':>12} {'bits per character':>20} {'more':>8}")
+    first = 0.0
+    for kind in (None, *KINDS):
+        model = trained.make_model()
+        bits, size = 8 * next(iter(trained.weights.values())).itemsize, weight_bytes(model)
+        if kind:
+            saving = quantize(model, kind)
+            bits, size = saving.bits, saving.after
+        found = score(model, trained.tokenizer, corpus).bits_per_character
+        first = first or found
+        more = f"{found / first - 1:z.2%}" if kind else ""
+        row = f"{kind or 'none':<12} {bits:>10.3f} {size / 1e6:>9,.2f} MB {found:>20.4f} {more:>8}"
+        print(row.rstrip(), flush=True)
+    return 0
+
+
+def text_to_predict(options: QuantizedOptions, trained: Trained) -> Corpus:
+    """The text, of which nothing was learned if it is the held-out part.
+
+    Raises: OptionError if none is named, and the model does not know what it was trained on.
+    """
+    if options.text:
+        corpus = load_files(options.text)
+    else:
+        name = options.dataset or trained.dataset
+        if not name:
+            raise OptionError("this model does not say what it was trained on: add --text FILE or --dataset NAME")
+        corpus = load_corpus(name)
+        if name == trained.dataset and corpus.sha256 != trained.corpus_sha256:
+            say(f"warning: {name} is not the text that it was trained on, so it may have learned this part")
+        corpus = replace(corpus, text=corpus.split()[1])
+    return replace(corpus, text=corpus.text[: options.characters or sys.maxsize])
+
+
+if __name__ == "__main__":
+    run_command("gpt.quantized", main)

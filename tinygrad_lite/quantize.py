@@ -1,0 +1,352 @@
+"""Quantized weights: a matrix in 8 or 4 bits per number, for models that are used or adapted, not trained from scratch.
+
+    w  ~  s level[code]        s: a scale that the numbers of a block share        code: all that is stored of w
+
+The largest number of a block, absmax = max |w|, gets the largest level: s = absmax / max(level). Every number gets the
+code of the level nearest to w / s. So nothing is learned and no data are needed, and the error is known beforehand.
+
+int8. The levels are the integers from -127 to 127, all one apart. Rounding to the nearest errs by at most half a step,
+and the step is s = absmax / 127, so
+
+    |w - s code| <= absmax / 254
+
+With a scale for each row, each output of a linear map has its own. But one weight of 100 in a row makes the step 0.79,
+and weights below 0.39 become 0. With a scale for each block of 64 numbers, such an outlier ruins 63 others, not a row.
+
+NF4, the 4-bit NormalFloat. Trained weights are roughly normal, most of them close to 0. Sixteen levels at equal
+distances would waste codes on the tails, so these levels lie at quantiles of the normal distribution, dense where the
+weights are: with q the inverse of its distribution function,
+
+    level = q(p) / q(p_max)    p at equal distances from 1 - p_max to 1/2 in 8 values, and from 1/2 to p_max in 9
+
+Each half contains 1/2, so both have the level 0, of which one is dropped: 16 levels from -1 to 1, with an exact 0, and
+one more of them above 0 than below. The infinite quantile q(1) is avoided by p_max. Of n equally probable intervals,
+the middle of the last is at 1 - 1 / 2n; p_max is the mean of that for n = 15 and 16. The error is at most half the
+largest gap between neighbours, from -1 to -0.696: |w - s level| <= 0.152 absmax. That is worse than the 1/15 of equal
+distances. Around 0, where most weights are, half a gap is 0.04 to 0.05.
+
+Double quantization. A float32 scale for 64 numbers takes 32 / 64 = 0.5 bits per weight, an eighth of the codes
+themselves. So the scales are quantized as well: less their mean (they are all positive), to int8 in blocks of 256.
+Then a weight takes
+
+    int8, a scale per row of C     8 + 32 / C                       8.056 bits for C = 576
+    int8, blocks of 64             8 + 32 / 64                      8.5
+    nf4-single                     4 + 32 / 64                      4.5
+    nf4                            4 + 8 / 64 + 32 / (64 256)       4.127
+
+The codes are chosen for the scales as they will be read, so a scale that is off by e costs at most e where a weight
+lies beyond the last level: with s' the scale as it is read, |w - s' level| <= 0.152 absmax + e. An outlier reaches
+further now. The scales of 256 blocks are rounded in the same steps, so it ruins up to 16,384 weights. Those of trained
+models hardly have any: there double quantization costs next to nothing.
+
+The derivative. In y = x W^T + b a quantized W is a constant, so there is only
+
+    dx = dy W
+
+Forward and backward read the codes, a few rows of W at a time; no other copy of W exists in between. The numbers of
+such rows stay in the processor's cache, and so do the 65,536 quadruples of levels in which two bytes of NF4 are found
+at once.
+
+References: Dettmers et al. 2022 (arXiv:2208.07339), section 2, on absmax; Dettmers et al. 2023 (QLoRA,
+arXiv:2305.14314), section 3 and appendix E, whose levels these are, and whose scales have an 8-bit float instead of
+int8.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from statistics import NormalDist
+
+import numpy as np
+
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.functional.linear import check_linear, linear_composed
+from tinygrad_lite.functional.registry import is_composed
+from tinygrad_lite.nn import Linear, Module
+from tinygrad_lite.tensor import Tensor, node
+from tinygrad_lite.transformer import Block
+
+
+def normal_float_levels() -> np.ndarray:
+    """The 16 levels of NF4, from -1 to 1, as float64."""
+    quantile, p_max = NormalDist().inv_cdf, 1 - (1 / 32 + 1 / 30) / 2
+    below, above = ([quantile(p) for p in np.linspace(0.5, p_max, count)] for count in (8, 9))
+    return np.array([-q for q in below[:0:-1]] + above) / above[-1]
+
+
+LEVELS = {8: np.arange(-127.0, 128.0), 4: normal_float_levels()}  # by the number of bits
+
+
+@dataclass(frozen=True)
+class Kind:
+    """How numbers are stored.
+
+    Attributes:
+        bits: of a code: 8 (int8) or 4 (NF4).
+        block: how many consecutive numbers share a scale; None: each row has one.
+        double: whether the scales are quantized too.
+    """
+
+    bits: int
+    block: int | None = 64
+    double: bool = False
+
+    def __post_init__(self) -> None:
+        if self.bits not in LEVELS or (self.block is not None and self.block < 1):
+            raise ValueError(f"{self}: a code has 8 or 4 bits, and a block at least one number")
+        if self.bits == 4 and (self.block is None or self.block % 4):
+            raise ValueError(f"{self}: codes of 4 bits need a block of a multiple of 4 numbers")
+
+
+KINDS = {
+    "int8": Kind(8, block=None),
+    "int8-block": Kind(8),
+    "nf4": Kind(4, double=True),
+    "nf4-single": Kind(4),
+}
+_OF_SCALES = Kind(8, block=256)  # how double quantization stores scales
+
+
+def rounded_composed(w: np.ndarray, kind: Kind) -> np.ndarray:
+    """What quantization leaves of a matrix: the definition, for small matrices."""
+    levels, block = LEVELS[kind.bits], kind.block or w.shape[1]
+    blocks = np.pad(w.ravel(), (0, -w.size % block)).reshape(-1, block)
+    scales = abs(blocks).max(axis=1) / levels[-1]
+    if kind.double:
+        scales = rounded_composed((scales - scales.mean())[None], _OF_SCALES)[0] + scales.mean()
+    scales = scales[:, None]
+    distances = abs(blocks[..., None] / np.where(scales == 0, 1, scales)[..., None] - levels)
+    return (scales * levels[distances.argmin(-1)]).ravel()[: w.size].reshape(w.shape)
+
+
+# --- the packed version -----------------------------------------------------------------------------------------
+
+AT_ONCE = 1 << 18  # numbers that are computed from their codes at a time: 1 MiB in float32
+
+
+class Quantized:
+    """A matrix in 8 or 4 bits per number.
+
+    Attributes:
+        shape: of the matrix.
+        dtype: of its numbers when they are read: float32, or float64 if it was made from that.
+        codes: (blocks, numbers per block) int8; of NF4 (blocks, half of that) uint8, the first of two in the upper
+            half of its byte. The last block is filled up with zeros.
+        scales: one per block, less `mean` and quantized again if there is double quantization.
+    """
+
+    ndim = 2
+
+    def __init__(self, w: np.ndarray, kind: Kind) -> None:
+        """Quantize a matrix of floats.
+
+        Raises: ValueError if it is no such matrix, or holds NaN, infinity, or too large a number.
+        """
+        if w.ndim != 2 or w.dtype.kind != "f":
+            raise ValueError(f"Quantized: needs a matrix of floats, not {w.dtype} of shape {w.shape}")
+        self.shape, self.kind, self.mean = w.shape, kind, 0.0
+        self.dtype = np.result_type(w.dtype, np.float32)
+        self.block = kind.block or max(w.shape[1], 1)
+        numbers = np.zeros((-(-w.size // self.block), self.block), self.dtype)
+        numbers.reshape(-1)[: w.size] = w.reshape(-1)
+        largest = self.dtype.type(LEVELS[kind.bits][-1])
+        with np.errstate(all="ignore"):
+            self.scales = np.abs(numbers).max(axis=1) / largest
+            if not np.isfinite(self.scales * largest).all():
+                raise ValueError("Quantized: the matrix holds NaN, infinity, or numbers too large to be quantized")
+            if kind.double and len(numbers):
+                self.mean = self.dtype.type(self.scales.mean(dtype=np.float64))
+                self.scales = Quantized((self.scales - self.mean)[None], _OF_SCALES)
+            scales = self._read_scales()[:, None]
+            numbers /= np.where(scales == 0, 1, scales)
+        self.codes = _encode(numbers, kind.bits)
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of codes and scales."""
+        return self.codes.nbytes + self.scales.nbytes + (self.dtype.itemsize if self.kind.double else 0)
+
+    def row_blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """The matrix, some rows (R, C) at a time with their places, each time in the same memory."""
+        rows, width = self.shape
+        unit = self.block // math.gcd(self.block, width)  # after as many rows, a row begins where a block begins
+        step = unit * max(1, AT_ONCE // max(1, unit * width))
+        scales = self._read_scales()[:, None]
+        memory = np.empty((-(-min(step, rows) * width // self.block), self.block), self.dtype)
+        for start in range(0, rows, step):
+            stop = min(start + step, rows)
+            blocks = slice(start * width // self.block, -(-stop * width // self.block))
+            numbers = memory[: blocks.stop - blocks.start]
+            _decode(self.codes[blocks], self.kind.bits, numbers)
+            numbers *= scales[blocks]
+            yield slice(start, stop), numbers.reshape(-1)[: (stop - start) * width].reshape(stop - start, width)
+
+    def numpy(self) -> np.ndarray:
+        """The whole matrix."""
+        w = np.empty(self.shape, self.dtype)
+        for rows, numbers in self.row_blocks():
+            w[rows] = numbers
+        return w
+
+    def _read_scales(self) -> np.ndarray:
+        return self.scales if isinstance(self.scales, np.ndarray) else self.scales.numpy()[0] + self.mean
+
+
+def _encode(x: np.ndarray, bits: int) -> np.ndarray:
+    """The codes of the levels nearest to x (blocks, numbers), which is in units of the scale."""
+    if bits == 8:
+        return np.clip(np.rint(x), -127, 127).astype(np.int8)
+    codes = np.zeros(x.shape, np.uint8)
+    for border in (LEVELS[4][1:] + LEVELS[4][:-1]) / 2:  # fifteen comparisons are faster than a binary search
+        codes += (x > x.dtype.type(border)).view(np.uint8)
+    return codes[:, 0::2] << 4 | codes[:, 1::2]
+
+
+def _decode(codes: np.ndarray, bits: int, out: np.ndarray) -> None:
+    """The levels of codes, in units of the scale."""
+    if bits == 8:
+        out[...] = codes
+    else:
+        _quadruples(out.dtype).take(codes.view(np.uint16), 0, out.reshape(len(out), out.shape[1] // 4, 4), mode="clip")
+
+
+@functools.cache
+def _quadruples(dtype: np.dtype) -> np.ndarray:
+    """The four levels that each pair of bytes stands for: (65,536, 4), 1 MiB in float32."""
+    pairs = np.arange(1 << 16, dtype=np.uint16).view(np.uint8).reshape(-1, 2)
+    return LEVELS[4].astype(dtype)[np.stack([pairs >> 4, pairs & 15], axis=-1).reshape(-1, 4)]
+
+
+# --- linear maps ------------------------------------------------------------------------------------------------
+
+
+def quantized_linear(x: Tensor, weight: Quantized, bias: Tensor | None = None) -> Tensor:
+    """y = x W^T + b with a quantized W, which is a constant, as is b.
+
+    Args:
+        x: (..., C_in) float tensor on the CPU.
+        weight: (C_out, C_in).
+        bias: (C_out,) or None.
+    Returns: (..., C_out).
+    Raises: ValueError if the shapes do not fit.
+    """
+    if is_composed():
+        return linear_composed(x, Tensor(weight.numpy()), bias)
+    check_linear(x, weight, bias)
+    x_shape, x_dtype = x.shape, x.dtype
+    inputs = x.data.reshape(-1, x_shape[-1])
+    y = np.empty((len(inputs), weight.shape[0]), np.result_type(inputs, weight.dtype))
+    for rows, w in weight.row_blocks():
+        np.matmul(inputs, w.T, out=y[:, rows])
+    if bias is not None:
+        y += bias.data
+
+    def backward(dy):
+        dy = dy.reshape(-1, weight.shape[0])
+        dx = np.zeros((len(dy), weight.shape[1]), y_dtype)
+        for rows, w in weight.row_blocks():
+            dx += dy[:, rows] @ w
+        return (dx.astype(x_dtype, copy=False).reshape(x_shape),)
+
+    y_dtype = y.dtype
+    y = y.reshape(*x_shape[:-1], weight.shape[0])
+    return node(y, (x,), backward, "quantized_linear", linear=True, uses_result=False)
+
+
+class QuantizedLinear(Module):
+    """A linear map y = x W^T + b whose W is stored in 8 or 4 bits per number. It has no trainable parameters.
+
+    Attributes:
+        in_features, out_features: the widths C_in and C_out.
+        weight: the `Quantized` matrix (C_out, C_in).
+        bias: (C_out,), a constant, or None.
+    """
+
+    def __init__(self, linear: Linear, kind: Kind) -> None:
+        """That of a linear map on the CPU. Raises: ValueError if its weights cannot be quantized."""
+        super().__init__()
+        if linear.weight.device != "cpu":
+            raise ValueError(f"QuantizedLinear: quantized weights are for the CPU, not for {linear.weight.device}")
+        self.out_features, self.in_features = linear.weight.shape
+        self.weight = Quantized(linear.weight.data, kind)
+        self.bias = None if linear.bias is None else linear.bias.detach()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x (..., in) -> (..., out)."""
+        return quantized_linear(x, self.weight, self.bias)
+
+
+# --- models -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What quantization changed.
+
+    Attributes:
+        weights: numbers that are now quantized.
+        bits: of each of them, with its share of the scales.
+        before, after: bytes of all weights of the model.
+    """
+
+    weights: int
+    bits: float
+    before: int
+    after: int
+
+    def describe(self) -> str:
+        """The same in a line."""
+        before, after = (f"{count / 1e6:,.1f} MB" for count in (self.before, self.after))
+        return f"{self.weights:,} weights take {self.bits:.3f} bits each; all weights {after} instead of {before}"
+
+
+def quantize(model: Module, kind: str, targets: Sequence[str] = ("*",)) -> Saving:
+    """Quantize the linear maps in a model's blocks, in place and one after the other.
+
+    They hold most weights, and what they compute is added to a sum of many parts. Everything else stays as it is.
+    Gains, shifts and biases are few, and each belongs to a whole channel. The rows of the embedding are looked up, not
+    multiplied; and the output matrix, often the same, makes the logits: no later layer can repair its errors.
+
+    Args:
+        kind: one of `KINDS`.
+        targets: patterns such as "*.mlp.*"; only linear maps whose dotted name matches one are quantized.
+    Raises: OptionError if there are none, no such kind, or weights that cannot be quantized.
+    """
+    if kind not in KINDS:
+        raise OptionError(f"weights cannot be quantized as {kind!r}, only as {', '.join(KINDS)}")
+    found = [
+        (f"{name}.{attribute}", owner, attribute)
+        for block_name, block in model.named_modules()
+        if isinstance(block, Block)
+        for name, owner in block.named_modules(block_name)
+        for attribute, part in vars(owner).items()
+        if type(part) is Linear and any(fnmatchcase(f"{name}.{attribute}", target) for target in targets)
+    ]
+    if not found:
+        raise OptionError(
+            f"nothing to quantize: no block of this {type(model).__name__} has a linear map called "
+            + " or ".join(targets)
+        )
+    before, weights, size = weight_bytes(model), 0, 0
+    for path, owner, attribute in found:
+        try:
+            quantized = QuantizedLinear(getattr(owner, attribute), KINDS[kind])
+        except ValueError as error:
+            raise OptionError(f"{path} cannot be quantized: {error}") from None
+        setattr(owner, attribute, quantized)
+        weights += math.prod(quantized.weight.shape)
+        size += quantized.weight.nbytes
+    return Saving(weights, 8 * size / weights, before, weight_bytes(model))
+
+
+def weight_bytes(model: Module) -> int:
+    """The memory of all weights of a model."""
+    total = sum(parameter.data.nbytes for parameter in model.parameters())
+    for _, part in model.named_modules():
+        if isinstance(part, QuantizedLinear):
+            total += part.weight.nbytes + (0 if part.bias is None else part.bias.data.nbytes)
+    return total

@@ -92,8 +92,11 @@ class TwoHosts:
         for host, address in HOSTS.items():
             ip("-n", host, "addr", "add", f"{address}/24", "dev", DEVICE)
             ip("-n", host, "link", "set", "lo", "up")
+            ip("-n", host, "link", "set", DEVICE, "addrgenmode", "none")  # no IPv6, which needs seconds to be usable
             ip("-n", host, "link", "set", DEVICE, "up")
             ip("netns", "exec", host, "tc", "qdisc", "add", "dev", DEVICE, *shaping)
+        while any("state UP" not in ip("-n", host, "link", "show", DEVICE) for host in HOSTS):
+            time.sleep(0.1)  # before, MPICH chooses another device, or fails
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -117,11 +120,12 @@ class TwoHosts:
         return subprocess.Popen(command, env=os.environ | network | paths, **settings)
 
 
-def ip(*words: str) -> None:
-    """Run the command `ip`. Raises: UserError if it fails."""
+def ip(*words: str) -> str:
+    """Run the command `ip`; returns what it prints. Raises: UserError if it fails."""
     done = subprocess.run(["ip", *words], capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise UserError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 # --- in the ranks -------------------------------------------------------------------------------------------------

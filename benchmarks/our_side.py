@@ -15,13 +15,13 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from benchmarks.shapes import SHAPES, MadeUpTask, Shape
 from gpt.model import GPT
 from gpt.sample_options import SampleOptions
-from seq2seq.model import Seq2Seq
 from seq2seq.toys import german_number
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import UserError
@@ -72,10 +72,10 @@ def prepare(work: str, shape: str, workers: int, until_end: ExitStack) -> tuple[
     return time_updates(update), [*facts, f"{shape} in {comm.size} process" + ("es" if comm.size > 1 else "")]
 
 
-def make_model(shape: Shape) -> GPT | Seq2Seq:
+def make_model(shape: Shape) -> Any:
     """The model with its first, random weights, which are the same in every process."""
     with random_key(shape.options.seed):
-        return (Seq2Seq if shape.translates else GPT)(shape.config)
+        return shape.model(shape.config)
 
 
 def updates_of(shape: Shape, workers: int, until_end: ExitStack) -> tuple[Callable[[int], float], OneProcess]:

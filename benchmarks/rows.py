@@ -104,6 +104,8 @@ SMALL, BABY = "4 layers, 4 heads, 128 wide, context 64", "6 layers, 6 heads, 384
 TRANSLATION = "translation step: 3 + 3 layers, 4 heads, 256 wide, vocabulary 6,000, 2,112 tokens"
 GPT2 = "GPT-2 with 124 million parameters, 1 × 256 tokens"
 DEFAULT = "the default preset (4 layers, 4 heads, 128 wide, context 128, batch 8, Muon)"
+BERT = "the preset bert-goethe (4 layers, 4 heads, 192 wide, 32 × 64 tokens, 9 of each 64 hidden, Muon)"
+VIT = "the preset vit-fashion (4 layers, 4 heads, 96 wide, 64 pictures of 49 patches, Muon)"
 HF, UNCACHED = "greedy generation, against Hugging Face", "greedy generation, against torch without a cache"
 ROWS = (
     Row(1, f"training step: {SMALL}, batch 12", "train", "small", "ms", 1.15, 1.5, repeats=20),
@@ -130,6 +132,10 @@ ROWS = (
     Row(15, f"with `--recompute`: {GPT2}", "train", "gpt2-recompute", "ms", 0.8, 1.0),
     Row(15, f"with `--recompute`: {BABY}, batch 8", "train-alone", "baby-recompute", "MB", 0.7, 0.5, repeats=2),
     Row(15, f"with `--recompute`: {GPT2}", "train-alone", "gpt2-recompute", "MB", 0.8, 0.75, repeats=2),
+    Row(16, f"training step: {BERT}, without dropout", "train", "bert-no-dropout", "ms", 1.2, 1.5, repeats=3),
+    Row(16, f"training step: {BERT}", "train", "bert", "ms", 1.2, 1.5, repeats=3),
+    Row(17, f"training step: {VIT}, without dropout", "train", "vit-no-dropout", "ms", 1.2, 1.5, repeats=3),
+    Row(17, f"training step: {VIT}", "train", "vit", "ms", 1.2, 1.5, repeats=3),
 )
 
 

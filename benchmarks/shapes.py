@@ -1,7 +1,7 @@
 """The models that are timed, and the batches that both sides train on.
 
-The batches are synthetic: the time of a step does not depend on the content of the text. As in a text, few tokens are
-frequent and many are rare.
+The batches are synthetic: the time of a step does not depend on the content of the text or of the pictures. As in a
+text, few tokens are frequent and many are rare.
 """
 
 from __future__ import annotations
@@ -9,23 +9,33 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
-from gpt.config import GPTConfig, GPTOptions
-from gpt.data import Batch
+from encoder.bert import Bert, MaskedBatch
+from encoder.config import BertOptions
+from encoder.picture_task import ViTOptions
+from encoder.vit import PictureBatch, ViT
+from gpt.config import GPTOptions
 from gpt.model import GPT
-from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.cli.options import build, find_preset, read_preset
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.model_config import ModelConfig
 
 PRESETS = Path(__file__).parent.parent / "presets"
 BATCHES = 8  # different ones, used in turn
 PAIRS, LONGEST = 64, 16  # sentence pairs of a translation batch on a CPU, and the tokens of the longest sentence
 SPECIALS = {"<pad>": 0, "<bos>": 1, "<eos>": 2}
+BERT_SPECIALS = {"[PAD]": 0, "[CLS]": 1, "[SEP]": 2, "[MASK]": 3}
+MODELS: dict[type, type[Module]] = {GPTOptions: GPT, Seq2SeqOptions: Seq2Seq, BertOptions: Bert, ViTOptions: ViT}
+NAMED: dict[type, type] = {Bert: MaskedBatch, ViT: PictureBatch}  # the batches whose parts have names
+Arrays = tuple[np.ndarray, ...]
+Options = TypeVar("Options", GPTOptions, Seq2SeqOptions, BertOptions, ViTOptions)
 
 
 @dataclass(frozen=True)
@@ -35,62 +45,78 @@ class Shape:
     Attributes:
         options: settings of the model and of the optimizer.
         vocab_size: V.
-        tokens: the length T of a training sequence, at most block_size; of a translation batch the longest.
+        tokens: the length T of a training sequence, at most block_size; of a translation batch the longest; 1 for
+            pictures, which have one label.
         pairs: sentence pairs of a translation batch.
     """
 
-    options: GPTOptions | Seq2SeqOptions
+    options: GPTOptions | Seq2SeqOptions | BertOptions | ViTOptions
     vocab_size: int
     tokens: int
     pairs: int = PAIRS
 
     @property
-    def config(self) -> GPTConfig | Seq2SeqConfig:
+    def config(self) -> ModelConfig:
         """The model's settings."""
-        return self.options.model_config(self.vocab_size, SPECIALS)
+        return self.options.model_config(self.vocab_size, SPECIALS | BERT_SPECIALS)
 
     @property
-    def blueprint(self) -> GPT | Seq2Seq:
-        """The model with shapes only."""
-        return (Seq2Seq if self.translates else GPT).blueprint(self.config)
+    def model(self) -> type[Module]:
+        """The model's class."""
+        return MODELS[type(self.options)]
 
-    def batches(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The training batches: ids and targets (B, T), or source (B, S) and target (B, T + 1)."""
-        return [(made_up_pairs if self.translates else made_up_windows)(self, i) for i in range(BATCHES)]
+    @property
+    def blueprint(self) -> Module:
+        """The model with shapes only."""
+        return self.model.blueprint(self.config)
+
+    def batches(self) -> list[Arrays]:
+        """The training batches, each as arrays with a row per sequence or picture; the targets are the last one.
+
+        Ids and targets (B, T); source (B, S) and target (B, T + 1); ids (B, T) with the places of hidden tokens and
+        what stood there, both (B, n); pictures (B, H, W, 1) and labels (B,).
+        """
+        return [MADE_UP[self.model](self, number) for number in range(BATCHES)]
+
+    def arguments(self, rows: Arrays) -> Arrays:
+        """What the loss of the model takes, made of some rows of a batch."""
+        return places_of_all(*rows) if self.model is Bert else rows
 
     @property
     def target_tokens(self) -> int:
-        """The tokens that one batch learns to predict, with padding."""
+        """The tokens that one batch of a GPT or of the translation model learns to predict, with padding."""
         return self.tokens * (self.pairs if self.translates else self.options.batch_size)
 
     @property
     def is_modern(self) -> bool:
         """Whether it is a GPT with the parts of the preset `goethe`, not GPT-2's."""
-        return not self.translates and self.options.optimizer == "muon"
+        return self.model is GPT and self.options.optimizer == "muon"
 
     @property
     def translates(self) -> bool:
         """Whether it is the translation model."""
-        return isinstance(self.options, Seq2SeqOptions)
+        return self.model is Seq2Seq
 
 
 class MadeUpTask:
     """The batches of a shape as a Task (training/model_spec.py), with the methods that are needed here."""
 
     def __init__(self, shape: Shape) -> None:
-        self.arrays, self.ignored = shape.batches(), SPECIALS["<pad>"] if shape.translates else None
+        self.shape, self.arrays = shape, shape.batches()
 
     def target_tokens(self, step: int) -> int:
-        """The number of tokens that an update learns to predict."""
-        return self._learned(self.arrays[step % BATCHES][1])
+        """The number of tokens, or of labels, that an update learns to predict."""
+        return self._learned(self.arrays[step % BATCHES][-1])
 
-    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
-        """A process's rows of the one batch of an update, with its share of the target tokens."""
-        first, second = (part[rank::size] for part in self.arrays[step % BATCHES])
-        yield (Tensor(first), Tensor(second)), self._learned(second) / self.target_tokens(step)
+    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Any, float]]:
+        """A process's rows of the one batch of an update, with its share of the targets."""
+        rows = tuple(part[rank::size] for part in self.arrays[step % BATCHES])
+        tensors = map(Tensor, self.shape.arguments(rows))
+        named = NAMED.get(self.shape.model)
+        yield named(*tensors) if named else tuple(tensors), self._learned(rows[-1]) / self.target_tokens(step)
 
     def _learned(self, targets: np.ndarray) -> int:
-        return targets.size if self.ignored is None else np.count_nonzero(targets[:, 1:] != self.ignored)
+        return np.count_nonzero(targets[:, 1:] != SPECIALS["<pad>"]) if self.shape.translates else targets.size
 
 
 def made_up_ids(rng: np.random.Generator, first: int, vocab_size: int, size: tuple[int, ...]) -> np.ndarray:
@@ -98,14 +124,14 @@ def made_up_ids(rng: np.random.Generator, first: int, vocab_size: int, size: tup
     return first + ((vocab_size - first) * rng.random(size) ** 3).astype(np.int64)
 
 
-def made_up_windows(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
+def made_up_windows(shape: Shape, number: int) -> Arrays:
     """Ids and targets (B, T): the targets are the ids shifted by one."""
     rng = keyed_rng(shape.options.seed, "benchmark", number)
     windows = made_up_ids(rng, 0, shape.vocab_size, (shape.options.batch_size, shape.tokens + 1))
     return windows[:, :-1], windows[:, 1:]
 
 
-def made_up_pairs(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
+def made_up_pairs(shape: Shape, number: int) -> Arrays:
     """Source (B, S) and target (B, T + 1) of similar lengths, the target from <bos> to <eos>; padded at the end.
 
     The shortest sentences are three quarters as long as the longest.
@@ -125,7 +151,35 @@ def made_up_pairs(shape: Shape, number: int) -> tuple[np.ndarray, np.ndarray]:
     return tuple(sides)
 
 
-def preset(kind: type[GPTOptions | Seq2SeqOptions], name: str) -> GPTOptions | Seq2SeqOptions:
+def made_up_cloze(shape: Shape, number: int) -> Arrays:
+    """Ids (B, T) from [CLS] to [SEP], the places of hidden tokens in their rows, and what stood there (B, n)."""
+    rng, options = keyed_rng(shape.options.seed, "benchmark", number), shape.options
+    ids = made_up_ids(rng, len(BERT_SPECIALS), shape.vocab_size, (options.batch_size, shape.tokens))
+    ids[:, 0], ids[:, -1] = BERT_SPECIALS["[CLS]"], BERT_SPECIALS["[SEP]"]
+    words = np.tile(np.arange(1, shape.tokens - 1), (options.batch_size, 1))
+    places = np.sort(rng.permuted(words, axis=1)[:, : round(options.mask_share * words.shape[1])])
+    targets = np.take_along_axis(ids, places, axis=1)
+    np.put_along_axis(ids, places, BERT_SPECIALS["[MASK]"], axis=1)
+    return ids, places, targets
+
+
+def places_of_all(ids: np.ndarray, places: np.ndarray, targets: np.ndarray) -> Arrays:
+    """The parts of a `MaskedBatch`, whose places are numbered through all rows; one segment."""
+    numbered = places + ids.shape[1] * np.arange(len(ids))[:, None]
+    return ids, np.zeros_like(ids), numbered.reshape(-1), targets.reshape(-1)
+
+
+def made_up_pictures(shape: Shape, number: int) -> Arrays:
+    """Pictures (B, H, W, 1) of random pixels, and labels (B,)."""
+    rng, options = keyed_rng(shape.options.seed, "benchmark", number), shape.options
+    pixels = rng.random((options.batch_size, options.image_size, options.image_size, 1), np.float32)
+    return 2 * pixels - 1, made_up_ids(rng, 0, shape.vocab_size, (options.batch_size,))
+
+
+MADE_UP = {GPT: made_up_windows, Seq2Seq: made_up_pairs, Bert: made_up_cloze, ViT: made_up_pictures}
+
+
+def preset(kind: type[Options], name: str) -> Options:
     """The settings of a preset."""
     values = read_preset(find_preset(PRESETS, name))
     values.pop("family", None)
@@ -142,6 +196,7 @@ SMALL = {"n_layer": 4, "n_head": 4, "n_embd": 128, "block_size": 64, "batch_size
 SCALES = {"block_size": (32, 64, 128, 256, 512), "n_embd": (64, 128, 256, 512), "batch_size": (2, 6, 12, 24, 48)}
 
 GOETHE = preset(GPTOptions, "goethe")
+BERT, PICTURES = preset(BertOptions, "bert-goethe"), preset(ViTOptions, "vit-fashion")
 GOETHE_SIZES = {name: getattr(GOETHE, name) for name in SMALL}
 
 SHAPES = {
@@ -155,6 +210,10 @@ SHAPES = {
     "goethe": Shape(GOETHE, GOETHE.vocab_size, GOETHE.block_size),
     "goethe-gpt2": Shape(GPTOptions(**GOETHE_SIZES), GOETHE.vocab_size, GOETHE.block_size),  # GPT-2's parts
     "goethe-no-dropout": Shape(replace(GOETHE, dropout=0.0), GOETHE.vocab_size, GOETHE.block_size),
+    "bert": Shape(BERT, BERT.vocab_size, BERT.block_size),
+    "bert-no-dropout": Shape(replace(BERT, dropout=0.0), BERT.vocab_size, BERT.block_size),
+    "vit": Shape(PICTURES, PICTURES.vocab_size, 1),
+    "vit-no-dropout": Shape(replace(PICTURES, dropout=0.0), PICTURES.vocab_size, 1),
 }
 
 

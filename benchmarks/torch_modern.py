@@ -7,6 +7,9 @@ differently. (One product with all three, concatenated for it, is no faster.)
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Any
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -93,14 +96,14 @@ class MuonAndAdamW:
     or faster, with AVX512-BF16, and many times slower without. AdamW is the fused one, which is faster.
     """
 
-    def __init__(self, options: TrainOptions, model: ModernGPT) -> None:
+    def __init__(self, options: TrainOptions, model: nn.Module) -> None:
         lr, decay = options.learning_rate, options.weight_decay
         muon = {"lr": options.muon_lr_factor * lr, "momentum": options.muon_momentum, "weight_decay": decay}
-        adamw = {"lr": lr, "betas": (options.beta1, options.beta2), "weight_decay": decay, "fused": True}
-        self.both = (
-            torch.optim.Muon(model.blocks.parameters(), **muon),
-            torch.optim.AdamW(model.token_embedding.parameters(), **adamw),
-        )
+        adamw = {"lr": lr, "betas": (options.beta1, options.beta2), "fused": True}
+        matrices = [p for p in model.blocks.parameters() if p.ndim == 2]
+        chosen = set(matrices)
+        rest = [p for p in model.parameters() if p not in chosen]
+        self.both = torch.optim.Muon(matrices, **muon), torch.optim.AdamW(decay_groups(rest, decay), **adamw)
 
     def zero_grad(self) -> None:
         """Remove all gradients."""
@@ -111,6 +114,15 @@ class MuonAndAdamW:
         """Update all weights."""
         for optimizer in self.both:
             optimizer.step()
+
+
+def decay_groups(parameters: Iterable[nn.Parameter], weight_decay: float) -> list[dict[str, Any]]:
+    """nanoGPT's groups: parameters with two or more axes decay, the others do not."""
+    parameters = list(parameters)
+    return [
+        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
+    ]
 
 
 def our_names(model: GPT) -> dict[str, tuple[str, ...]]:

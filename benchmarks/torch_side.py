@@ -14,17 +14,22 @@ import torch
 
 from benchmarks.our_side import MALLOC, Repeat, make_model
 from benchmarks.shapes import SHAPES, Shape
+from benchmarks.torch_encoder import from_ours as encoder_from_ours
 from benchmarks.torch_gpt import TorchGPT
 from benchmarks.torch_gpt import from_ours as gpt_from_ours
-from benchmarks.torch_modern import ModernGPT, MuonAndAdamW
+from benchmarks.torch_modern import ModernGPT, MuonAndAdamW, decay_groups
 from benchmarks.torch_modern import from_ours as modern_from_ours
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
+from encoder.bert import Bert
+from encoder.vit import ViT
 from gpt import gpt2_layout
 from gpt.model import GPT
+from seq2seq.model import Seq2Seq
 from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.run_folder import tune_memory
 
+FROM_OURS = {GPT: gpt_from_ours, Seq2Seq: seq2seq_from_ours} | dict.fromkeys((Bert, ViT), encoder_from_ours)
 AnyOptimizer = torch.optim.Optimizer | MuonAndAdamW
 
 
@@ -43,9 +48,7 @@ def prepare(work: str, shape: str, side: str) -> tuple[Repeat, list[str]]:
 
 def torch_model_of(shape: Shape) -> torch.nn.Module:
     """The model in PyTorch with the initial weights of ours."""
-    if shape.translates:
-        return seq2seq_from_ours(make_model(shape))
-    return (modern_from_ours if shape.is_modern else gpt_from_ours)(make_model(shape))
+    return (modern_from_ours if shape.is_modern else FROM_OURS[shape.model])(make_model(shape))
 
 
 def train(shape: Shape) -> Repeat:
@@ -78,13 +81,13 @@ def train_compiled(shape: Shape) -> tuple[Repeat, float]:
 
 def torch_batches(shape: Shape) -> list[tuple[torch.Tensor, ...]]:
     """The training batches."""
-    return [tuple(torch.from_numpy(part.copy()) for part in batch) for batch in shape.batches()]
+    return [tuple(torch.from_numpy(part.copy()) for part in shape.arguments(rows)) for rows in shape.batches()]
 
 
 def steps_of(shape: Shape, torch_model: torch.nn.Module) -> Repeat:
     """The training steps of a model."""
     batches = torch_batches(shape)
-    optimizer = (MuonAndAdamW if shape.is_modern else torch_optimizer)(shape.options, torch_model)
+    optimizer = (MuonAndAdamW if shape.options.optimizer == "muon" else torch_optimizer)(shape.options, torch_model)
 
     def repeat(step: int) -> dict[str, float]:
         began = time.perf_counter()
@@ -119,11 +122,8 @@ def torch_step(
 
 
 def torch_optimizer(options: TrainOptions, torch_model: torch.nn.Module, **settings: Any) -> torch.optim.AdamW:
-    """AdamW with nanoGPT's groups: parameters with two or more axes decay, the others do not."""
-    groups = [
-        {"params": [p for p in torch_model.parameters() if p.ndim >= 2], "weight_decay": options.weight_decay},
-        {"params": [p for p in torch_model.parameters() if p.ndim < 2], "weight_decay": 0.0},
-    ]
+    """AdamW with nanoGPT's groups."""
+    groups = decay_groups(torch_model.parameters(), options.weight_decay)
     return torch.optim.AdamW(groups, lr=options.learning_rate, betas=(options.beta1, options.beta2), **settings)
 
 

@@ -31,7 +31,7 @@ import numpy as np
 
 from benchmarks.machine import cpu_model, load
 from benchmarks.our_side import make_model
-from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask, Shape
+from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
 from gpt.data import Batch
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
@@ -49,7 +49,9 @@ from train import train
 
 ROOT = Path(__file__).parent.parent
 HOSTS = {"hostA": "10.77.0.1", "hostB": "10.77.0.2"}
-CASES = [(exchange, steps) for exchange in ("same", "bfloat16") for steps in (1, 4, 8)]
+DEVICE = "veth"  # the name of the network device on each host
+EXCHANGES = {"same": 4, "bfloat16": 2}  # --exchange, and the bytes of a number that is sent
+MICRO_STEPS = (1, 4, 8)  # of an update
 # Called like ssh, with options, a machine and a command, it runs the command in the namespace that plays the machine.
 AGENT = """#!/bin/sh
 while [ "${1#-}" != "$1" ]; do shift; done
@@ -81,17 +83,20 @@ class TwoHosts:
         self.agent = Path(self.folder.name) / "agent"
         self.agent.write_text(AGENT, encoding="ascii", newline="\n")
         self.agent.chmod(0o755)
-        for host in HOSTS:
-            ip("netns", "add", host)
         first, second = HOSTS
-        ip("link", "add", "veth", "netns", first, "type", "veth", "peer", "name", "veth", "netns", second)
+        for host in HOSTS:
+            subprocess.run(["ip", "netns", "del", host], stderr=subprocess.DEVNULL, check=False)  # left by a killed run
+            ip("netns", "add", host)
+        ip("link", "add", DEVICE, "netns", first, "type", "veth", "peer", "name", DEVICE, "netns", second)
         shaping = ["root", "tbf", "rate", self.rate, "burst", "64k", "latency", "50ms"]
         for host, address in HOSTS.items():
-            ip("-n", host, "addr", "add", f"{address}/24", "dev", "veth")
+            ip("-n", host, "addr", "add", f"{address}/24", "dev", DEVICE)
             ip("-n", host, "link", "set", "lo", "up")
-            ip("-n", host, "link", "set", "veth", "up")
-            ip("netns", "exec", host, "tc", "qdisc", "add", "dev", "veth", *shaping)
-        time.sleep(3)  # until IPv6 has checked its addresses: before that, MPICH may choose the loopback device
+            ip("-n", host, "link", "set", DEVICE, "addrgenmode", "none")  # no IPv6, which needs seconds to be usable
+            ip("-n", host, "link", "set", DEVICE, "up")
+            ip("netns", "exec", host, "tc", "qdisc", "add", "dev", DEVICE, *shaping)
+        while any("state UP" not in ip("-n", host, "link", "show", DEVICE) for host in HOSTS):
+            time.sleep(0.1)  # before, MPICH chooses another device, or fails
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -101,24 +106,26 @@ class TwoHosts:
 
     def cut(self) -> None:
         """Cut the link: from now on nothing arrives, and nobody is told."""
-        ip("-n", next(iter(HOSTS)), "link", "set", "veth", "down")
+        ip("-n", next(iter(HOSTS)), "link", "set", DEVICE, "down")
 
     def start(self, *words: str, **settings: Any) -> subprocess.Popen:
         """Start one rank of `python WORDS` on each host."""
         run = [sys.executable, *words]
         mpirun = [str(Path(sys.prefix, "bin", "mpirun")), "-launcher", "ssh", "-launcher-exec", str(self.agent)]
         where = ["-hosts", ",".join(f"{address}:1" for address in HOSTS.values()), "-n", "2"]
-        network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "OPENBLAS_NUM_THREADS": "1"}
+        network = {"MPIR_CVAR_CH4_NETMOD": "ofi", "FI_PROVIDER": "tcp", "FI_TCP_IFACE": DEVICE}
+        network["OPENBLAS_NUM_THREADS"] = "1"
         paths = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
         command = [str(self.agent), next(iter(HOSTS.values())), *mpirun, *where, *run]
         return subprocess.Popen(command, env=os.environ | network | paths, **settings)
 
 
-def ip(*words: str) -> None:
-    """Run the command `ip`. Raises: UserError if it fails."""
+def ip(*words: str) -> str:
+    """Run the command `ip`; returns what it prints. Raises: UserError if it fails."""
     done = subprocess.run(["ip", *words], capture_output=True, encoding="utf-8", check=False)
     if done.returncode:
         raise UserError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+    return done.stdout
 
 
 # --- in the ranks -------------------------------------------------------------------------------------------------
@@ -129,27 +136,65 @@ class FullWork(MadeUpTask):
 
     steps = 1
 
+    def __init__(self, name: str) -> None:
+        super().__init__(SHAPES[name])
+        self.name = name
+
     def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
         for number in range(self.steps):
             first, second = self.arrays[(step + number + rank) % BATCHES]
             yield (Tensor(first), Tensor(second)), 1 / (self.steps * size)
 
 
-def measure(options: TrainOptions, task: FullWork, model: Module, optimizer: Optimizer, comm: Ranks) -> dict[str, Any]:
-    """What both ranks do: measure computing alone, the link, and updates in all cases; times in seconds."""
-    found: dict[str, Any] = {"numbers": optimizer.values.data.size}
+def measure(options: TrainOptions, task: FullWork, model: Module, optimizer: Optimizer, comm: Ranks) -> None:
+    """What both ranks do: measure computing alone, the link, and updates in all cases; rank 0 prints each result."""
+    numbers = optimizer.values.data.size
+    micro_step, update = time_alone(options, task, model, optimizer, comm)
+    rate = bytes_per_second(comm)
+    if comm.rank == 0:
+        say(
+            f"{task.name}: {numbers:,} parameters, a micro-step {micro_step * 1e3:.1f} ms, an update "
+            f"{update * 1e3:.1f} ms, the link {rate * 8 / 1e9:.2f} Gbit/s each way"
+        )
+    for exchange, size in EXCHANGES.items():
+        comm.is_short = exchange == "bfloat16"
+        comm.copy_weights(optimizer)
+        for task.steps in MICRO_STEPS:
+            took = []
+            for _ in range(options.patience):
+                began = time.perf_counter()
+                train(replace(options, max_iters=optimizer.steps + 1), task, model, optimizer, comm)
+                took.append(time.perf_counter() - began)
+            alone, together = task.steps * micro_step + update, float(np.median(took))
+            predicted = alone - update / 2 + 2 * (numbers / 2) * size / rate
+            if comm.rank == 0:
+                print(
+                    f"| {task.name} | {8 * size} bits | {task.steps} | {alone * 1e3:,.0f} | {together * 1e3:,.0f} | "
+                    f"{alone / together:.0%} | {alone / predicted:.0%} |",
+                    flush=True,
+                )
+
+
+def time_alone(
+    options: TrainOptions, task: FullWork, model: Module, optimizer: Optimizer, comm: Ranks
+) -> tuple[float, float]:
+    """The seconds of a micro-step and of an update of all weights, without the other rank; medians."""
     own, optimizer.part = optimizer.part, None
-    alone = []
-    for step in range(3):
+    times = []
+    for step in range(options.patience + 1):  # the first takes longer
         began = time.perf_counter()
         for batch, share in task.batches(step, comm.rank, comm.size):
             (model.loss(batch) * share).backward()
         computed = time.perf_counter()
         optimizer.step()
-        alone.append((computed - began, time.perf_counter() - computed))
+        times.append((computed - began, time.perf_counter() - computed))
         optimizer.zero_grad()
-    found["micro-step"], found["update"] = map(min, zip(*alone[1:], strict=True))
     optimizer.part = own
+    return tuple(np.median(times[1:], axis=0).tolist())
+
+
+def bytes_per_second(comm: Ranks) -> float:
+    """What the link carries in each direction while both send."""
     sent = np.zeros(1 << 23, np.uint8)
     took = []
     for _ in range(4):
@@ -157,43 +202,18 @@ def measure(options: TrainOptions, task: FullWork, model: Module, optimizer: Opt
         began = time.perf_counter()
         comm.world.Alltoall(sent, np.empty_like(sent))
         took.append(time.perf_counter() - began)
-    found["bytes per second"] = sent.size / 2 / min(took)
-    for exchange, steps in CASES:
-        comm.is_short, task.steps = exchange == "bfloat16", steps
-        comm.copy_weights(optimizer)
-        took = []
-        for _ in range(options.patience):
-            began = time.perf_counter()
-            train(replace(options, max_iters=optimizer.steps + 1), task, model, optimizer, comm)
-            took.append(time.perf_counter() - began)
-        found[exchange, steps] = float(np.median(took))
-    return found
+    return sent.size / 2 / min(took)
 
 
 def rank(argv: list[str]) -> int:
     """The main function of rank 0."""
     tune_memory()
-    shape: Shape = SHAPES[argv[0]]
-    options = replace(shape.options, workers=2, profile=True, decay_lr=False, patience=int(argv[1]))
-    model, task = make_model(shape), FullWork(shape)
+    task = FullWork(argv[0])
+    options = replace(task.shape.options, workers=2, profile=True, decay_lr=False, patience=int(argv[1]))
+    model = make_model(task.shape)
     optimizer = options.make_optimizer(model)
     with start_processes(measure, options, task, model, optimizer) as comm:
-        found = measure(options, task, model, optimizer, comm)
-    numbers, rate = found["numbers"], found["bytes per second"]
-    say(
-        f"{argv[0]}: {numbers:,} parameters, a micro-step {found['micro-step'] * 1e3:.1f} ms, an update "
-        f"{found['update'] * 1e3:.1f} ms, the link {rate * 8 / 1e9:.2f} Gbit/s each way"
-    )
-    for exchange, steps in CASES:
-        computing, update = steps * found["micro-step"], found["update"]
-        bytes_each = {"same": 4, "bfloat16": 2}[exchange]
-        predicted = computing + update / 2 + 2 * (numbers / 2) * bytes_each / rate
-        alone, took = computing + update, found[exchange, steps]
-        print(
-            f"| {argv[0]} | {8 * bytes_each} bits | {steps} | {alone * 1e3:,.0f} | {took * 1e3:,.0f} | "
-            f"{alone / took:.0%} | {alone / predicted:.0%} |",
-            flush=True,
-        )
+        measure(options, task, model, optimizer, comm)
     return 0
 
 

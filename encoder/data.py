@@ -158,7 +158,7 @@ class MaskedText:
 
     def hide(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Hide tokens of a sequence: the changed ids, and the places of the tokens to predict, in order."""
-        words = np.flatnonzero(~np.isin(ids, list(self.tokenizer.specials.values())))
+        words = np.flatnonzero(self.is_ordinary[ids])
         count = max(1, round(self.mask_share * len(words)))
         places = np.sort(rng.permutation(words)[:count])
         hidden, chance = ids.copy(), rng.random(len(places))
@@ -168,9 +168,14 @@ class MaskedText:
         return hidden, places
 
     @functools.cached_property
+    def is_ordinary(self) -> np.ndarray:
+        """Which tokens are not special: a truth value for each id."""
+        return ~np.isin(np.arange(self.tokenizer.vocab_size), list(self.tokenizer.specials.values()))
+
+    @functools.cached_property
     def ordinary(self) -> np.ndarray:
-        """The ids of the tokens that are not special."""
-        return np.setdiff1d(np.arange(self.tokenizer.vocab_size), list(self.tokenizer.specials.values()))
+        """Their ids."""
+        return np.flatnonzero(self.is_ordinary)
 
     def batch(self, sequences: list[MaskedSequence], whole: list[MaskedSequence] | None = None) -> MaskedBatch:
         """The tensors of some sequences.

@@ -26,7 +26,7 @@ LAYERS = [
     [f"tinygrad_lite.{name}" for name in "compositions functional functional.* cuda cuda.*".split()],
     ["tinygrad_lite.methods"],
     ["tinygrad_lite.debug", "tinygrad_lite.debug.*"],
-    ["tinygrad_lite.nn"],
+    ["tinygrad_lite.nn", "tinygrad_lite.recomputing"],
     ["tinygrad_lite.flat", "tinygrad_lite.muon"],
     ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite.quantize"],

@@ -16,9 +16,20 @@ from tinygrad_lite import functional, nn, optim
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import manual_seed
+from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.spelling import no_such_name
 
-__all__ = ["NonFiniteError", "Tensor", "detect_anomaly", "functional", "manual_seed", "nn", "no_grad", "optim"]
+__all__ = [
+    "NonFiniteError",
+    "Tensor",
+    "detect_anomaly",
+    "functional",
+    "manual_seed",
+    "nn",
+    "no_grad",
+    "optim",
+    "recompute",
+]
 __version__ = "0.2.0"
 
 

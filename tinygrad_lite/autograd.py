@@ -58,7 +58,7 @@ class Node:
         backward: takes dL/dy and returns dL/dx for each input x (None where there is none). It may close over arrays
             and shapes, never over the resulting tensor: that would be a reference cycle, and memory would be freed
             late. It must not write into dy. None for a leaf. Instead of gradients it may return a node: that of the
-            same result, computed again (`nn.recompute`), through which the walk reaches the same older nodes.
+            same result, computed again (`recompute`), through which the walk reaches the same older nodes.
         shape, dtype: of the result; its gradient has the same.
         age: how many nodes were made before this one.
         seen: for each array that `backward` needs, its counter of in-place writes (a list of one number, see

@@ -17,7 +17,8 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import Array, device_of, next_rng
 from tinygrad_lite.functional.attention import scale_of_scores
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, recompute
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.tensor import Tensor
 
 
@@ -316,7 +317,7 @@ class Block(Module):
         Args:
             norm: makes the norm of vectors of this width; None: a LayerNorm, with a shift if bias.
             residual: false leaves out the additions, to see what they are good for.
-            recompute: keep only the input for the backward pass, which computes the block again (`nn.recompute`).
+            recompute: keep only the input for the backward pass, which computes the block again (`recompute`).
         """
         super().__init__()
         norm = norm or functools.partial(LayerNorm, bias=bias)

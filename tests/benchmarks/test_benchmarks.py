@@ -18,6 +18,8 @@ from benchmarks.children import start
 from benchmarks.memory import Peak, family_of, is_measurable, memory_of
 from benchmarks.rows import NUMBERS, ROWS, BenchmarkOptions, Finding, measure, rows_asked_for
 from benchmarks.shapes import BATCHES, SHAPES, SPECIALS, MadeUpTask
+from encoder.vit import ViT
+from gpt.model import GPT
 from gpt.trained import load_trained
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.corpora import fetch
@@ -30,12 +32,12 @@ def test_rows_are_chosen_by_number():
     assert rows_asked_for("") == list(ROWS)
     assert [row.number for row in rows_asked_for("9, 1")] == [1, 9]
     assert [row.work for row in rows_asked_for("11")] == ["learn", "encode"]
-    assert list(range(1, 16)) == NUMBERS
+    assert list(range(1, 18)) == NUMBERS
 
 
-@pytest.mark.parametrize("text", ["16", "0", "1;2", "1,", "one", "1-3"])
+@pytest.mark.parametrize("text", ["18", "0", "1;2", "1,", "one", "1-3"])
 def test_other_rows_are_refused(text):
-    with pytest.raises(OptionError, match=r"there is no row .*, only 1 to 15, written like 1,2,5"):
+    with pytest.raises(OptionError, match=r"there is no row .*, only 1 to 17, written like 1,2,5"):
         command.main(["--rows", text])
 
 
@@ -174,22 +176,41 @@ def test_a_real_side_is_measured():
 @pytest.mark.parametrize("name", SHAPES)
 def test_synthetic_batches_fit_the_model(name):
     shape = SHAPES[name]
-    first, second = shape.batches()[0]
-    assert first.max() < shape.config.vocab_size
-    assert first.min() >= 0
-    assert shape.tokens == first.shape[1] <= shape.config.block_size
-    if shape.translates:
-        assert 1900 <= first.size + second.size <= 2200
-        assert (second[:, 0] == SPECIALS["<bos>"]).all()
-        assert ((second == SPECIALS["<eos>"]).sum(axis=1) == 1).all()
-        assert not (first == SPECIALS["<eos>"]).any()
+    first, *_, targets = shape.batches()[0]
+    if shape.model is ViT:
+        assert first.shape == (shape.options.batch_size, 28, 28, 1)
+        assert np.abs(first).max() <= 1
+        assert targets.shape == first.shape[:1]
     else:
-        np.testing.assert_array_equal(first[:, 1:], second[:, :-1])
-    again = shape.batches()[0]
-    np.testing.assert_array_equal(again[1], second)
+        assert first.max() < shape.config.vocab_size
+        assert first.min() >= 0
+        assert shape.tokens == first.shape[1] <= shape.config.block_size
+    assert 0 <= targets.min() <= targets.max() < shape.config.vocab_size
+    if shape.translates:
+        assert 1900 <= first.size + targets.size <= 2200
+        assert (targets[:, 0] == SPECIALS["<bos>"]).all()
+        assert ((targets == SPECIALS["<eos>"]).sum(axis=1) == 1).all()
+        assert not (first == SPECIALS["<eos>"]).any()
+    elif shape.model is GPT:
+        np.testing.assert_array_equal(first[:, 1:], targets[:, :-1])
+    np.testing.assert_array_equal(shape.batches()[0][-1], targets)
 
 
-@pytest.mark.parametrize("name", ["small", "translation"])
+def test_words_are_hidden_as_in_training():
+    shape = SHAPES["bert"]
+    config = shape.config
+    (whole, _), (part, _) = (next(MadeUpTask(shape).batches(0, rank, size)) for rank, size in ((0, 1), (1, 2)))
+    assert len(whole.places) == len(whole.targets) == 32 * 9  # 15 % of 62, as for sequences of [CLS], 62 tokens, [SEP]
+    assert len(part.places) == 16 * 9
+    for batch in (whole, part):
+        ids, hidden = batch.ids.numpy(), batch.ids.numpy() == config.mask
+        np.testing.assert_array_equal(np.flatnonzero(hidden), batch.places.numpy())
+        assert (ids[:, 0] == config.cls).all()
+        assert (ids[:, -1] == config.sep).all()
+        assert not np.isin(batch.targets.numpy(), list(config.specials.values())).any()
+
+
+@pytest.mark.parametrize("name", ["small", "translation", "bert"])
 def test_workers_share_a_batch(name):
     task = MadeUpTask(SHAPES[name])
     for step in (0, BATCHES - 1, BATCHES):

@@ -8,13 +8,14 @@ import pytest
 
 from benchmarks import our_side
 from benchmarks.__main__ import main
-from benchmarks.shapes import SHAPES, Shape
+from benchmarks.shapes import NAMED, SHAPES, Shape
+from encoder.bert import Bert
 from tinygrad_lite import Tensor
 from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.device import keyed_rng
 
 torch = pytest.importorskip("torch")
-from benchmarks import torch_side  # noqa: E402 (needs torch)
-from benchmarks.torch_seq2seq import TorchSeq2Seq, from_ours, our_names  # noqa: E402
+from benchmarks import torch_encoder, torch_seq2seq, torch_side  # noqa: E402 (needs torch)
 
 pytestmark = pytest.mark.torch
 
@@ -26,8 +27,14 @@ def changed(name: str, **settings) -> Shape:
 
 @pytest.mark.parametrize(
     "shape",
-    [SHAPES["small"], changed("translation", dropout=0.0), SHAPES["goethe-no-dropout"]],
-    ids=["row 1", "row 5", "row 12"],
+    [
+        SHAPES["small"],
+        changed("translation", dropout=0.0),
+        SHAPES["goethe-no-dropout"],
+        changed("bert-no-dropout", n_layer=2, batch_size=8),
+        changed("vit-no-dropout", n_layer=2, batch_size=16),
+    ],
+    ids=["row 1", "row 5", "row 12", "row 16", "row 17"],
 )
 def test_both_sides_have_the_same_losses(shape):
     step = torch_side.train(shape)
@@ -60,31 +67,53 @@ def test_a_failed_compilation_is_one_sentence(monkeypatch):
         torch_side.prepare("train", "small", "torch-compiled")
 
 
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_gradients_of_the_translation_model_are_those_of_torch(norm_first):
-    shape = changed("translation", dropout=0.0, n_layer=2, n_embd=32, norm_first=norm_first)
+@pytest.mark.parametrize(
+    ("shape", "kind"),
+    [
+        (changed("translation", dropout=0.0, n_layer=2, n_embd=32), torch_seq2seq),
+        (changed("translation", dropout=0.0, n_layer=2, n_embd=32, norm_first=False), torch_seq2seq),
+        (changed("bert-no-dropout", n_layer=2, n_embd=32, batch_size=3), torch_encoder),
+        (changed("vit-no-dropout", n_layer=2, n_embd=32, batch_size=3), torch_encoder),
+    ],
+    ids=["translation", "translation, post-norm", "bert", "vit"],
+)
+def test_gradients_equal_those_of_torch(shape, kind):
     model = our_side.make_model(shape)
     model.to("cpu", np.dtype("float64"))
-    torch_model = from_ours(model)
-    batch = shape.batches()[0]
-    loss, torch_loss = model.loss(tuple(map(Tensor, batch))), torch_model.loss(*map(torch.tensor, batch))
+    for name, parameter in model.named_parameters():  # zero biases and unit gains would hide mistakes
+        parameter.data[...] += 0.1 * keyed_rng(1, name).standard_normal(parameter.shape)
+    torch_model = kind.from_ours(model)
+    arrays = [
+        part.astype("float64") if part.dtype.kind == "f" else part for part in shape.arguments(shape.batches()[0])
+    ]
+    if shape.model is Bert:
+        arrays[0][0, 40:] = shape.config.pad  # which made-up batches do not have
+    batch = NAMED.get(shape.model, lambda *parts: parts)(*map(Tensor, arrays))
+    loss, torch_loss = model.loss(batch), torch_model.loss(*map(torch.tensor, arrays))
     loss.backward()
     torch_loss.backward()
     assert loss.item() == pytest.approx(torch_loss.item(), rel=1e-7)
     ours = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
     theirs = {name: parameter.grad.numpy() for name, parameter in torch_model.named_parameters()}
-    names = our_names(model.config)
-    assert names.keys() == theirs.keys()
+    names = kind.our_names(model if kind is torch_encoder else model.config)
+    assert theirs.keys() <= names.keys()
     largest = max(np.abs(gradient).max() for gradient in theirs.values())
-    for name, parts in names.items():
-        packed = np.concatenate([ours[part] for part in parts])
+    for name in theirs:
+        packed = np.concatenate([ours[part] for part in names[name]])
         assert np.abs(packed - theirs[name]).max() <= 1e-6 * largest, name
 
 
 @pytest.mark.parametrize("setting", [{"positions": "learned"}])
 def test_the_torch_translation_model_refuses_unsupported_settings(setting):
     with pytest.raises(ValueError, match="the PyTorch model supports only"):
-        TorchSeq2Seq(changed("translation", **setting).config)
+        torch_seq2seq.TorchSeq2Seq(changed("translation", **setting).config)
+
+
+def test_the_torch_encoders_refuse_unsupported_settings():
+    with pytest.raises(ValueError, match="the PyTorch model supports only norm_first True, not False"):
+        torch_encoder.TorchBert(changed("bert", norm_first=False).config)
+    with pytest.raises(ValueError, match="the PyTorch model supports only positions 2d, not 1d"):
+        torch_encoder.TorchViT(changed("vit", positions="1d").config)
 
 
 def test_all_sides_generate_the_same_tokens():

@@ -1,0 +1,59 @@
+"""Activation checkpointing: what the backward pass needs is computed a second time instead of being kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite import autograd
+from tinygrad_lite.autograd import Node, build_graph, collect
+from tinygrad_lite.device import Array, draw_position, random_key
+from tinygrad_lite.tensor import Tensor
+
+
+def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Tensor:
+    """Call a function and keep nothing but its arguments: the backward pass computes it a second time.
+
+    This is activation checkpointing. A Transformer of L blocks, each of which keeps a arrays for its derivatives
+    and has an input of one, then keeps L + a instead of L a; the price is a second forward pass.
+
+    The first time, the graph of the function is dropped as soon as its value is known. When the walk back comes to it,
+    the function is called again, draws the same random numbers, and the walk continues in the graph that this leaves.
+    So each gradient is added up in the order in which it would be without: all of them are the same to the last bit.
+
+    Whatever the function uses besides its arguments, such as the parameters of a module, may require gradients too, and
+    it may itself call `recompute`. Apart from random numbers, it must compute the same when it is called again, so it
+    may not depend on what has changed since. Where no graph is built, this is only a call.
+
+    >>> x = Tensor([1.0, 2.0], requires_grad=True)
+    >>> recompute(lambda x: (x * x).exp(), x).sum().backward()
+    >>> x.grad.tolist() == (2 * x * (x * x).exp()).tolist()
+    True
+
+    Raises: TypeError if the function returns no tensor; RuntimeError, from `backward`, if values that the function used
+        were overwritten in between.
+    Reference: Chen et al. 2016, section 3 (arXiv:1604.06174).
+    """
+    if not autograd.grad_enabled:
+        return function(*args, **kwargs)
+    key, drawn = draw_position()
+    begin = Node("recompute", (), None, (), np.dtype(bool)).age  # older than all that the function makes
+    result = function(*args, **kwargs)
+    if not isinstance(result, Tensor):
+        raise TypeError(f"recompute: the function must return one tensor, not a {type(result).__name__}")
+    if result._node is None or result._node.age <= begin:  # nothing to learn; or an argument, as it was given
+        return result
+    inside = collect(result._node, begin)
+
+    def backward(dy: Array) -> Node:
+        with random_key(*key, drawn=drawn), build_graph():
+            return function(*args, **kwargs)._node
+
+    y = Tensor.wrap(result.data)
+    y.op, y._version = "recompute", result._version
+    older = dict.fromkeys(parent for made in inside for parent in made.parents if parent and parent.age <= begin)
+    y._node = Node("recompute", tuple(older), backward, y.shape, y.dtype)
+    y._node.seen = tuple(used for made in inside for used in made.seen)
+    return y

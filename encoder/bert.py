@@ -27,7 +27,7 @@ from encoder.config import BertConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2, linear_flops
+from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2, training_flops
 
 
 class MaskedBatch(NamedTuple):
@@ -89,9 +89,6 @@ class Bert(Module):
         elif config.objective == "labels":
             self.label_head = Linear(width, max(2, len(config.label_names)))
         init_gpt2(self, config.n_layer)
-        if config.freeze:
-            for name, parameter in self.named_parameters():
-                parameter.requires_grad = name.startswith(("pooler.", "label_head."))
 
     def _block(self, norm: functools.partial) -> Block:
         c = self.config
@@ -166,7 +163,7 @@ class Bert(Module):
         """
         config = self.config
         attention = 4 * config.n_head * config.head_width * config.block_size
-        return 3 * (linear_flops(self) + config.n_layer * attention)
+        return training_flops(self, config.n_layer * attention)
 
 
 def mean_of_text(x: Tensor, ids: Tensor, pad: int) -> Tensor:

@@ -17,25 +17,34 @@ sinusoidal positions, cannot be exported.
 Our own byte-level BPE is not written as a `tokenizer.json`: the two programs would cut text into words by regular
 expressions whose classes of Unicode characters differ slightly, so some text would get different tokens. Encode with
 our tokenizer and pass ids, as with the other kinds.
+
+An adapter, the checkpoint of a run with `--lora_rank`, is written in the layout of peft instead (`gpt/peft_layout.py`):
+
+    python -m gpt.export out/goethe-char-finetuned goethe-adapter
+
+`PeftModel.from_pretrained(base, "goethe-adapter")` of peft then reads it, where `base` is the exported base.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from safetensors.numpy import save as to_bytes
 
-from gpt import gpt2_layout, llama_layout
 from gpt.config import GPTConfig
-from gpt.trained import load_trained
+from gpt.peft_layout import peft_files
+from gpt.trained import layout_of, load_trained
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.tokenizers.huggingface import GPT2_SPECIAL, HFTokenizer
-from tinygrad_lite.training.model_spec import Trained
-from tinygrad_lite.training.pretrained import OWN_TOKENIZER, WEIGHTS
+from tinygrad_lite.training.checkpoint import describe, fact_in, load_checkpoint
+from tinygrad_lite.training.model_spec import Trained, check_family
+from tinygrad_lite.training.pretrained import OWN_TOKENIZER, WEIGHTS, is_pretrained_folder
+from tinygrad_lite.training.run_folder import newest_checkpoint
 
 USAGE = "usage: python -m gpt.export CHECKPOINT DIR    (a .safetensors file or a run's folder; a new folder)"
 
@@ -48,6 +57,15 @@ def main(argv: list[str]) -> int:
     if len(argv) != 2 or any(word.startswith("-") for word in argv):
         raise OptionError(f"two arguments are needed, a checkpoint and a folder; {USAGE}")
     source, folder = map(Path, argv)
+    file = newest_checkpoint(source) if source.is_dir() and not is_pretrained_folder(source) else source
+    if file.is_file() and fact_in(file, "base"):
+        checkpoint = load_checkpoint(file)
+        check_family(file, checkpoint, "gpt")
+        config = GPTConfig.from_json(checkpoint.model)
+        checked_settings(layout_of(config), config)  # an adapter of a base that peft cannot have is of no use
+        write_files(folder, peft_files(file, checkpoint))
+        say(f"{file}: {describe(checkpoint)}; exported in the layout of peft to {folder}/")
+        return 0
     trained = load_trained(source)
     architecture = export(trained, folder)
     say(f"{trained.about}; exported in the layout of {architecture} to {folder}/")
@@ -63,7 +81,7 @@ def export(trained: Trained, folder: Path) -> str:
     model, tokenizer = trained.make_model(), trained.tokenizer  # this checks that weights and settings agree
     dtype = model.token_embedding.weight.dtype.name
     end = tokenizer.specials.get("<eos>", tokenizer.specials.get(GPT2_SPECIAL))
-    layout = llama_layout if trained.config.norm == "rmsnorm" else gpt2_layout
+    layout = layout_of(trained.config)
     settings = checked_settings(layout, trained.config)
     # Without the ids of bos and eos, they would be those of the original model.
     settings |= {"bos_token_id": end, "eos_token_id": end, "dtype": dtype}
@@ -75,6 +93,12 @@ def export(trained: Trained, folder: Path) -> str:
     }
     if isinstance(tokenizer, HFTokenizer):
         files["tokenizer.json"] = tokenizer.definition.encode("utf-8")
+    write_files(folder, files)
+    return settings["architectures"][0]
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a new or empty folder. Raises: CheckpointError if that is impossible."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if any(folder.iterdir()):
@@ -83,7 +107,6 @@ def export(trained: Trained, folder: Path) -> str:
             (folder / name).write_bytes(data)
     except OSError as error:
         raise CheckpointError(f"cannot write into {folder} ({error.strerror}): name another folder") from None
-    return settings["architectures"][0]
 
 
 def checked_settings(layout: ModuleType, config: GPTConfig) -> dict[str, Any]:

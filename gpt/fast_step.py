@@ -23,7 +23,7 @@ import numpy as np
 from gpt.fast_weights import Affine, balanced_output, centred, fold, gain, monic_polynomial, scale
 from tinygrad_lite.functional.gelu import gelu_array
 from tinygrad_lite.functional.rotary import rotary_factors
-from tinygrad_lite.nn import Module
+from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.ops.common import silent
 from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, sinusoidal_positions
 
@@ -68,7 +68,7 @@ class FastStep:
             and type(block.mlp) is FeedForward
             and (block.norm_first and block.residual)
             for block in model.blocks
-        )
+        ) and all(type(part) is Linear for _, part in model.named_modules() if hasattr(part, "out_features"))
         is_small = model.num_parameters() <= MAX_PARAMETERS and table <= MAX_TABLE
         return known and is_small and model.token_embedding.weight.device == "cpu"
 

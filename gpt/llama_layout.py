@@ -28,6 +28,7 @@ import numpy as np
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.nn import Linear
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 
 TITLES = {"llama": "Llama", "qwen3": "Qwen3"}  # by model_type
@@ -36,6 +37,7 @@ PREFIX = ""
 HEAD = "lm_head.weight"
 EMBEDDING = "model.embed_tokens.weight"
 BUFFER = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")  # in older files
+FAN_IN_FAN_OUT = False  # a linear map is stored as (out, in)
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 # Their settings, by ours.
 TRANSLATED = {
@@ -168,6 +170,18 @@ def shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every weight of such a model, under their names."""
     weights = dict(GPT.blueprint(config).named_parameters())
     return {their_name: weights[ours].shape for ours, their_name in _names(weights).items()}
+
+
+def linear_maps(config: GPTConfig) -> dict[str, tuple[str, ...]]:
+    """Our linear maps by their names of them; each is one of ours."""
+    parts = GPT.blueprint(config).named_modules()
+    linears = [
+        name
+        for name, part in parts
+        if isinstance(part, Linear) and not (f"{name}.weight" == HEAD and config.tie_weights)
+    ]
+    names = _names(f"{name}.weight" for name in linears)
+    return {theirs.removesuffix(".weight"): (ours.removesuffix(".weight"),) for ours, theirs in names.items()}
 
 
 def to_own(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:

@@ -12,13 +12,13 @@ from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the 
 from tinygrad_lite import methods  # noqa: F401
 
 # isort: on
-from tinygrad_lite import functional, nn, optim
+from tinygrad_lite import adapt, functional, nn, optim
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import manual_seed
 from tinygrad_lite.spelling import no_such_name
 
-__all__ = ["NonFiniteError", "Tensor", "detect_anomaly", "functional", "manual_seed", "nn", "no_grad", "optim"]
+__all__ = ["NonFiniteError", "Tensor", "adapt", "detect_anomaly", "functional", "manual_seed", "nn", "no_grad", "optim"]
 __version__ = "0.2.0"
 
 

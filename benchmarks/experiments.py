@@ -279,7 +279,7 @@ def measure(run: Run) -> Row:
     setup, folder = run.setup, run.setup.folder
     options = replace(setup.options, **{name: value for name, value in WHOLE.items() if hasattr(setup.options, name)})
     chosen = folder.average if folder.average.exists() else folder.best
-    trained = setup.family.load(chosen)
+    trained = setup.family.read(chosen)
     task = setup.family.task(options, trained.tokenizer)
     with open(folder.metrics, encoding="utf-8", newline="") as file:
         logged = [row for row in csv.DictReader(file) if row["loss"]]
@@ -315,7 +315,7 @@ def training_seconds(logged: Sequence[Row], task: Task) -> float:
 
 def evaluate(setup: RunSetup, task: Task, checkpoint: Path) -> tuple[float, str]:
     """A checkpoint's loss on all that is held out, and its bits per character, if the task has such a number."""
-    model = setup.family.load(checkpoint).make_model(setup.options.device)
+    model = setup.family.read(checkpoint).make_model(setup.options.device)
     val_loss = train.evaluate(task, model, OneProcess())
     measures = task.report(model, val_loss).measures
     return val_loss, f"{measures['bits_per_char']:.4f}" if "bits_per_char" in measures else ""

@@ -20,7 +20,7 @@ from pathlib import Path
 from seq2seq.corpus import SentencePair, load_pairs, read_table, read_two, without_empty
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.scores import scores, scores_with_brevity, scores_with_confidence
-from seq2seq.task import load_trained
+from seq2seq.task import SPEC
 from seq2seq.translate import penalty_of, translate
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
     if parsed.positional is None:
         raise OptionError("name a checkpoint or the folder of a run: python -m seq2seq.evaluate out/translate-de-en")
     penalties = penalties_to_compare(options)
-    trained = load_trained(Path(parsed.positional))
+    trained = SPEC.read(Path(parsed.positional))
     say(trained.about)
     pairs = pairs_to_translate(options, trained.path)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))

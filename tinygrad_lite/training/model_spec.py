@@ -270,8 +270,8 @@ def read_trained(path: Path, family: str, config_class: type[ModelConfig], model
     check_family(path, checkpoint, family)
     if checkpoint.base:
         raise CheckpointError(
-            f"{path} is an adapter, not a whole model: fold it into its base first, with python -m gpt.merge BASE "
-            f"{path} OUT.safetensors"
+            f"{path} is an adapter, and this needs a whole model: of a GPT, python -m gpt.merge BASE {path} "
+            "OUT.safetensors makes one"
         )
     config = config_class.from_json(checkpoint.model)
     tokenizer = tokenizer_from_json(checkpoint.tokenizer)

@@ -182,21 +182,21 @@ class TrainOptions:
     )
     lora_rank: int = option(
         0,
-        "learn a change of this rank of the linear maps of --init_from (LoRA), and freeze all of its weights; 0: none",
+        "LoRA: freeze all weights of --init_from, and learn changes of this rank beside its linear maps; 0: none",
         low=0,
         group="adapting",
     )
     lora_alpha: float = option(
-        16.0, "such a change counts lora_alpha / lora_rank times", above=0.0, high=1e6, group="adapting"
+        16.0, "factor of these changes, divided by lora_rank", above=0.0, high=1e6, group="adapting"
     )
     lora_targets: list[str] = option(
         [],
-        "linear maps that learn so, such as query,value (Hu et al. 2021); empty: all of the blocks, which comes "
+        "linear maps that are changed, such as query,value (Hu et al. 2021); empty: all of the blocks, which comes "
         "closer to training all weights (Dettmers et al. 2023, section 4)",
         group="adapting",
     )
     lora_dropout: float = option(
-        0.0, "probability of dropping an element of what such a change sees", low=0.0, below=1.0, group="adapting"
+        0.0, "probability of dropping an element of the input of these changes", low=0.0, below=1.0, group="adapting"
     )
 
     eval_interval: int = option(

@@ -12,10 +12,9 @@ resumed run needs too (adapters.py).
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +54,8 @@ class RunSetup:
         trained: the weights with which a new run starts, or the base of an adapter; None for random weights.
         vocab_size: size of the vocabulary, once the text has been read.
         named: the model of `sizes.py` whose cost is asked for; None for a preset.
+        base: what a checkpoint says of `trained`, if only a part of the model learns; else empty.
+        freezable: the names of the weights that may be frozen, those of `trained`; None: any.
     """
 
     family: ModelSpec
@@ -64,6 +65,18 @@ class RunSetup:
     trained: Trained | None = None
     vocab_size: int | None = None
     named: NamedSize | None = None
+    base: dict[str, Any] = field(init=False, default_factory=dict)
+    freezable: frozenset[str] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.trained is None:
+            return
+        self.freezable = frozenset(self.trained.weights)
+        if self.checkpoint:
+            self.base = self.checkpoint.base
+        elif self.options.adapts:
+            place, sha256 = self.trained.path.as_posix(), fingerprint(self.trained.weights)
+            self.base = {"path": place, "sha256": sha256, "alpha": self.options.lora_alpha}
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -71,16 +84,6 @@ class RunSetup:
         if self.trained:
             return self.trained.tokenizer
         return tokenizer_from_json(self.checkpoint.tokenizer) if self.checkpoint else None
-
-    @functools.cached_property
-    def base(self) -> dict[str, Any]:
-        """What a checkpoint says of the base of this run, if it learns only a part of the model; else empty."""
-        if not self.options.adapts:
-            return {}
-        if self.checkpoint:
-            return self.checkpoint.base
-        place, alpha = self.trained.path.as_posix(), self.options.lora_alpha
-        return {"path": place, "sha256": fingerprint(self.trained.weights), "alpha": alpha}
 
     def make_task(self) -> Task:
         """Prepare the data, and print a description."""
@@ -92,12 +95,16 @@ class RunSetup:
         return task
 
     def make_model(self, tokenizer: Tokenizer) -> Module:
-        """The model to train. Random weights depend on the seed alone, not on the device."""
+        """The model to train. Random weights depend on the seed alone, not on the device.
+
+        Trained weights are moved into it, so it can be made only once.
+        """
         options, make = self.options, self.family.model
         config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
         with random_key(options.seed):
             if self.trained:
                 model = make.from_weights(config, self.family.fit(self.trained.weights, config), options.device)
+                self.trained.weights.clear()  # no second copy stays in memory
             elif self.checkpoint:
                 model = make.from_weights(config, self.checkpoint.weights, options.device)
             else:
@@ -114,7 +121,7 @@ class RunSetup:
     def adapt(self, model: Module) -> None:
         """Freeze parts of the model, or give it adapters, if the options say so."""
         if self.options.adapts:
-            self.options.adapt(model, self.trained.weights.keys() if self.trained else None)
+            self.options.adapt(model, self.freezable)
 
     def begin(self, optimizer: Optimizer, task: Task) -> None:
         """Prepare the folder, and restore the optimizer if the run is resumed."""

@@ -108,6 +108,21 @@ def test_several_processes_learn_the_same():
         np.testing.assert_allclose(weights[0][name], weights[1][name], atol=1e-9)
 
 
+def test_a_translation_model_is_adapted(capsys):
+    words = ["--toy_size=60", "--batch_tokens=300", "--max_iters=3", "--eval_interval=3", "--workers=1"]
+    assert train.main(["reverse", *words, "--n_layer=1", "--n_embd=16", "--out_dir=pairs"]) == 0
+    more = ["--init_from=pairs/best.safetensors", "--dataset=reverse", "--lora_rank=2", "--out_dir=more"]
+    assert train.main([*words, *more]) == 0
+    capsys.readouterr()
+    outputs = []
+    for named in (["more"], ["pairs/best.safetensors", "--adapter=more"]):
+        assert sample.main([*named, "--start=abc"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    with pytest.raises(CheckpointError, match="holds a model of the family 'seq2seq', not 'gpt'"):
+        merge.main([BASE, "more/best.safetensors", "merged.safetensors"])
+
+
 def test_a_frozen_part_stays_as_it_is():
     run = adapt("--freeze", "blocks.0", "*norm*,token_embedding", lora_rank=None, out_dir="frozen", max_iters=2)
     before, after = load_checkpoint(Path(BASE)).weights, load_checkpoint(run.last).weights

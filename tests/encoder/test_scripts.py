@@ -209,8 +209,9 @@ def test_a_frozen_encoder_stays_as_it_is(option, table, capsys):
     same = [name for name in before.weights.keys() & whole.keys() if (before.weights[name] == whole[name]).all()]
     assert len(before.weights.keys() & whole.keys()) - len(same) == (0 if "freeze" in option else 6)
     capsys.readouterr()
-    assert sample.main(["labels", "--start", "der Baum gut 3"]) == 0
-    assert "negative" in capsys.readouterr().out
+    for words in (["labels"], ["words/best.safetensors", "--adapter", "labels"]):
+        assert sample.main([*words, "--start", "der Baum gut 3"]) == 0
+        assert "negative" in capsys.readouterr().out
 
 
 def test_labels_can_be_learned_from_scratch_and_resumed(table):

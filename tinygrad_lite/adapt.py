@@ -80,6 +80,8 @@ class LoRA(Module):
         self.scale = alpha / rank
         for parameter in base.parameters():
             parameter.requires_grad = False
+        for parameter in base.parameters()[:1]:  # a base of integers may have none
+            self.to(parameter.device, parameter.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""

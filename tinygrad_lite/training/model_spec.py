@@ -145,7 +145,7 @@ class ModelSpec:
         place = Path(named)
         if self.is_fetched(place):
             return self.load(self.fetched[named]())
-        # An untrusted file must not make this program search a disk, or connect to another computer.
+        # An untrusted file must not make this program search a disk, or connect to a computer of its choice.
         is_near = not named.startswith(("//", "\\\\")) and os.path.exists(place)
         if not is_near or not (place.is_file() or is_pretrained_folder(place)):
             raise CheckpointError(
@@ -160,7 +160,7 @@ class ModelSpec:
         """
         if (path / PEFT_CONFIG).is_file():
             if self.read_peft is None:
-                raise CheckpointError(f"{path} is in peft's layout, which {self.title} does not have here")
+                raise CheckpointError(f"{path} is in peft's layout, which is read for the GPT, not for {self.title}")
             adapter = self.read_peft(path, trained.config)
             about = f"{trained.about}; with the adapter {path}"
             return replace(trained, about=about, weights=adapter.folded_into(trained.weights), adapter=path)

@@ -4,6 +4,7 @@
     python sample.py out/goethe/best.safetensors       with this checkpoint
     python sample.py out/reverse --start abcdefghij    translate, with a translation model; --beam 5 --n_best 3
     python sample.py gpt2/                             with pretrained weights in Hugging Face's layout
+    python sample.py gpt2/ --adapter out/my-adapter    and with what a run with --lora_rank has learned on top of them
     python sample.py --start FILE:prompt.txt           read the prompt from a file; --start - reads stdin
     python sample.py --greedy                          always the most probable token
     python sample.py --beam 4 --n_best 3               search for the most probable continuations
@@ -69,7 +70,7 @@ from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
-from tinygrad_lite.training.model_spec import Trained, family_of_weights
+from tinygrad_lite.training.model_spec import PEFT_CONFIG, Trained, family_of_weights
 from tinygrad_lite.training.run_folder import newest_checkpoint, release_memory, tune_memory
 from tinygrad_lite.viz.attention import plot_attention
 
@@ -114,7 +115,7 @@ def main(argv: list[str]) -> int:
     named = parsed.positional
     if named and options.out_dir:
         raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
-    trained = load_any(Path(named or options.out_dir or OUT))
+    trained = load_any(Path(named or options.out_dir or OUT), Path(options.adapter) if options.adapter else None)
     say(trained.about)
     if options.device == "auto":
         say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
@@ -201,19 +202,19 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     return 0
 
 
-def load_any(path: Path) -> Trained:
-    """A trained model of any family, from a file or folder, or fetched by its name."""
+def load_any(path: Path, adapter: Path | None = None) -> Trained:
+    """A trained model of any family, from a file or folder, or fetched by its name; with this adapter, if any."""
     is_fetched = any(family.is_fetched(path) for family in FAMILIES)
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
     if named and not is_fetched and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
     if family := family_of_weights(path, FAMILIES):
-        return family.read(path)
-    if path.is_dir() or path == OUT:
+        return family.read(path, adapter)
+    if (path.is_dir() or path == OUT) and not (path / PEFT_CONFIG).is_file():
         path = newest_checkpoint(path)
-    family = load_checkpoint(path).family
-    return next((spec for spec in FAMILIES if spec.name == family), gpt).load(path)
+    family = load_checkpoint(path).family if path.is_file() else gpt.name
+    return next((spec for spec in FAMILIES if spec.name == family), gpt).read(path, adapter)
 
 
 def read_prompt(start: str) -> str:

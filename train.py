@@ -34,6 +34,7 @@ from tinygrad_lite.device import device_of, random_key
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.training.adapters import in_words
 from tinygrad_lite.training.costs import dry_run
 from tinygrad_lite.training.estimate import is_shortage, size_of, too_little_to_train
 from tinygrad_lite.training.log import RunLog
@@ -81,7 +82,7 @@ def run(setup: RunSetup) -> int:
     with folder.locked():
         model = setup.make_model(task.tokenizer)
         optimizer = options.make_optimizer(model)
-        say(f"{model.num_parameters():,} parameters on {options.device}, {options.max_iters:,} steps in {folder.path}/")
+        say(f"{in_words(model)} on {options.device}, {options.max_iters:,} steps in {folder.path}/")
         setup.begin(optimizer, task)
         with (
             StopRequest() as stop,

@@ -284,7 +284,7 @@ def measure(run: Run) -> Row:
     """The columns of a finished run's row, but for its key."""
     setup, folder = run.setup, run.setup.folder
     chosen = folder.average if folder.average.exists() else folder.best
-    trained = setup.family.load(chosen)
+    trained = setup.family.read(chosen)
     told = {name: getattr(trained.config, name) for name in setup.family.shape}  # the data decide some of them
     options = replace(
         setup.options, **{name: value for name, value in (told | WHOLE).items() if hasattr(setup.options, name)}
@@ -326,7 +326,7 @@ def training_seconds(logged: Sequence[Row], task: Task) -> float:
 
 def evaluate(setup: RunSetup, task: Task, checkpoint: Path) -> tuple[float, Row]:
     """A checkpoint's loss on all that is held out, and its other measures; empty where the task has none."""
-    model = setup.family.load(checkpoint).make_model(setup.options.device)
+    model = setup.family.read(checkpoint).make_model(setup.options.device)
     val_loss = train.evaluate(task, model, OneProcess())
     measures = task.report(model, val_loss).measures
     return val_loss, {

@@ -27,7 +27,7 @@ from encoder.config import MASK_SHARE, BertConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2, linear_flops
+from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2, linear_flops, training_flops
 
 
 class MaskedBatch(NamedTuple):
@@ -89,9 +89,6 @@ class Bert(Module):
         elif config.objective == "labels":
             self.label_head = Linear(width, max(2, len(config.label_names)))
         init_gpt2(self, config.n_layer)
-        if config.freeze:
-            for name, parameter in self.named_parameters():
-                parameter.requires_grad = name.startswith(("pooler.", "label_head."))
 
     def _block(self, norm: functools.partial) -> Block:
         c = self.config
@@ -166,10 +163,10 @@ class Bert(Module):
         """
         config = self.config
         attention = 4 * config.n_head * config.head_width * config.block_size
-        seen = linear_flops(self) + config.n_layer * attention
+        seen = config.n_layer * attention
         if config.objective == "words":
             seen -= round((1 - MASK_SHARE) * (linear_flops(self.transform) + linear_flops(self.lm_head)))
-        return 3 * seen
+        return training_flops(self, seen)
 
 
 def mean_of_text(x: Tensor, ids: Tensor, pad: int) -> Tensor:

@@ -6,7 +6,6 @@ from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.texts import CORPORA, from_cache
 from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, model_options
@@ -64,7 +63,6 @@ class BertConfig(ModelConfig):
         "keep only each block's input for the backward pass, which computes the rest again: less memory, more time",
         group="training",
     )
-    freeze: bool = option(False, "train the head of the labels only, on fixed features", group="training")
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(("vocab_size", "n_layer", "n_head", "n_embd", "block_size"))
 
@@ -154,7 +152,6 @@ class BertOptions(model_options(BertConfig), TrainOptions):
             "--text": DATA_NAMES,
             "--mask_share": "mlm_probability mask_prob masking_prob",
             "--next_sentence": "nsp",
-            "--freeze": "frozen freeze_encoder",
         }
     )
 
@@ -169,8 +166,6 @@ class BertOptions(model_options(BertConfig), TrainOptions):
             self.text, self.dataset = [self.dataset], BertOptions.dataset
         if learns_tokenizer:
             self.model_config(6)
-        if self.freeze and self.objective != "labels":
-            raise OptionError("--freeze trains the head of --objective labels only")
 
     def is_at_hand(self) -> bool:
         """Whether the text can be read, or be refused, without a network."""

@@ -33,7 +33,7 @@ from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.viz.figure import Picture, write
 
-KNOWN = {*"image attention explain answers out_dir device quantize dtype".split()}
+KNOWN = {*"image attention explain answers out_dir device quantize adapter dtype".split()}
 SHADES = PixelTokenizer(17)  # for printing
 MAX_PRINTED = 40  # pixels in a row
 

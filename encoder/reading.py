@@ -21,7 +21,7 @@ from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 
-KNOWN = {*"start similar explain answers out_dir device quantize dtype".split()}
+KNOWN = {*"start similar explain answers out_dir device quantize adapter dtype".split()}
 BATCH = 32  # lines that are read at once
 
 

@@ -24,7 +24,7 @@ from tinygrad_lite.device import next_rng
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig
-from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2, linear_flops
+from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2, training_flops
 
 
 class PictureBatch(NamedTuple):
@@ -170,7 +170,7 @@ class ViT(Module):
         """
         c = self.config
         attention = 4 * c.n_head * c.head_width * c.block_size
-        return 3 * c.block_size * (linear_flops(self) + c.n_layer * attention)
+        return c.block_size * training_flops(self, c.n_layer * attention)
 
 
 def patches(pictures: Tensor, size: int) -> Tensor:

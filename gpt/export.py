@@ -17,18 +17,28 @@ sinusoidal positions, cannot be exported.
 Our own byte-level BPE is not written as a `tokenizer.json`: the two programs would cut text into words by regular
 expressions whose classes of Unicode characters differ slightly, so some text would get different tokens. Encode with
 our tokenizer and pass ids, as with the other kinds.
+
+An adapter, the checkpoint of a run with `--lora_rank`, is written in the layout of peft instead (`gpt/peft_layout.py`):
+
+    python -m gpt.export out/goethe-char-finetuned goethe-adapter
+
+`PeftModel.from_pretrained(base, "goethe-adapter")` of peft then reads it, where `base` is the exported base.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from gpt import gpt2_layout, llama_layout
-from gpt.trained import load_trained
+from gpt.config import GPTConfig
+from gpt.peft_layout import peft_files
+from gpt.trained import layout_of, load_trained
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.tokenizers.huggingface import GPT2_SPECIAL
-from tinygrad_lite.training.export import export_command, write_pretrained
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.checkpoint import describe, fact_in, load_checkpoint
+from tinygrad_lite.training.export import checked_settings, export_command, write_files, write_pretrained
+from tinygrad_lite.training.model_spec import Trained, check_family
+from tinygrad_lite.training.pretrained import is_pretrained_folder
+from tinygrad_lite.training.run_folder import newest_checkpoint
 
 
 def main(argv: list[str]) -> int:
@@ -37,7 +47,15 @@ def main(argv: list[str]) -> int:
 
 
 def export_file(source: Path, folder: Path) -> str:
-    """Export the model in a checkpoint or a run's folder, and say which and how."""
+    """Export the model, or the adapter, in a checkpoint or a run's folder, and say which and how."""
+    file = newest_checkpoint(source) if source.is_dir() and not is_pretrained_folder(source) else source
+    if file.is_file() and fact_in(file, "base"):
+        checkpoint = load_checkpoint(file)
+        check_family(file, checkpoint, "gpt")
+        config = GPTConfig.from_json(checkpoint.model)
+        checked_settings(layout_of(config), config)  # an adapter of a base that peft cannot have is of no use
+        write_files(folder, peft_files(file, checkpoint))
+        return f"{file}: {describe(checkpoint)}; exported in the layout of peft"
     trained = load_trained(source)
     return f"{trained.about}; exported in the layout of {export(trained, folder)}"
 
@@ -48,11 +66,10 @@ def export(trained: Trained, folder: Path) -> str:
     Returns: the name of the architecture, such as GPT2LMHeadModel.
     Raises: CheckpointError if the layout lacks one of its settings, or if the folder cannot be written.
     """
-    layout = llama_layout if trained.config.norm == "rmsnorm" else gpt2_layout
     specials = trained.tokenizer.specials
     end = specials.get("<eos>", specials.get(GPT2_SPECIAL))
     # Without the ids of bos and eos, they would be those of the original model.
-    return write_pretrained(trained, layout, folder, bos_token_id=end, eos_token_id=end)
+    return write_pretrained(trained, layout_of(trained.config), folder, bos_token_id=end, eos_token_id=end)
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ PREFIX = "transformer."  # before every name, except in some older files
 HEAD = "lm_head.weight"
 EMBEDDING = "wte.weight"
 BUFFER = re.compile(r"h\.\d+\.attn\.(bias|masked_bias)")  # the causal mask, which older files store like a weight
+FAN_IN_FAN_OUT = True  # a linear map is stored as (in, out)
+PACKED = ("query", "key", "value")  # our parts of c_attn
 # The values that these settings must have, if they are given, for the model to be ours.
 REQUIRED = {
     "tie_word_embeddings": True,
@@ -92,6 +94,15 @@ def layer_names(n_layer: int) -> dict[str, str]:
     return names | {"ln_f": "final_norm"}
 
 
+def linear_maps(config: GPTConfig) -> dict[str, tuple[str, ...]]:
+    """Our linear maps by the names of GPT-2's, with the prefix: one, or the three parts of c_attn."""
+    named = {name: ours for name, ours in layer_names(config.n_layer).items() if "c_" in name}
+    return {
+        PREFIX + name: tuple(f"{ours}.{part}" for part in PACKED) if name.endswith("c_attn") else (ours,)
+        for name, ours in named.items()
+    }
+
+
 def shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
     """The shape of every weight of such a model, under GPT-2's names."""
     c, f = config.n_embd, config.n_hidden
@@ -117,7 +128,7 @@ def to_own(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.
             if "c_" in their_name:  # a linear map
                 array = array.T  # (in, out) -> (out, in); the bias, a vector, is unchanged
             if their_name.endswith("c_attn"):
-                for part, piece in zip(("query", "key", "value"), np.split(array, 3), strict=True):
+                for part, piece in zip(PACKED, np.split(array, 3), strict=True):
                     ours[f"{our_name}.{part}.{kind}"] = np.ascontiguousarray(piece)
             else:
                 ours[f"{our_name}.{kind}"] = np.ascontiguousarray(array)
@@ -155,7 +166,7 @@ def to_theirs(model: GPT) -> dict[str, np.ndarray]:
         our_part = parts[their_part]
         sources = [our_part]
         if their_part.endswith("c_attn"):
-            sources = [f"{our_part}.query", f"{our_part}.key", f"{our_part}.value"]
+            sources = [f"{our_part}.{part}" for part in PACKED]
         if kind == "bias" and f"{sources[0]}.bias" not in ours:
             array = np.zeros(shape, dtype)
         else:

@@ -22,6 +22,7 @@ from typing import Any
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.nn import Linear
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 from tinygrad_lite.training.layout import Renamed, architecture_of, check_settings, check_values
 
@@ -31,6 +32,7 @@ PREFIX = ""
 HEAD = "lm_head.weight"
 EMBEDDING = "model.embed_tokens.weight"
 BUFFER = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")  # in older files
+FAN_IN_FAN_OUT = False  # a linear map is stored as (out, in)
 ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 # Their settings, by ours.
 TRANSLATED = {
@@ -143,3 +145,15 @@ def their_config(config: GPTConfig) -> dict[str, Any]:
 
 NAMES = Renamed(GPT, "model.layers", PARTS, OUTSIDE)
 shapes, to_own, to_theirs = NAMES.shapes, NAMES.to_own, NAMES.to_theirs
+
+
+def linear_maps(config: GPTConfig) -> dict[str, tuple[str, ...]]:
+    """Our linear maps by their names of them; each is one of ours."""
+    parts = GPT.blueprint(config).named_modules()
+    linears = [
+        name
+        for name, part in parts
+        if isinstance(part, Linear) and not (f"{name}.weight" == HEAD and config.tie_weights)
+    ]
+    names = NAMES.names(f"{name}.weight" for name in linears)
+    return {theirs.removesuffix(".weight"): (ours.removesuffix(".weight"),) for ours, theirs in names.items()}

@@ -30,8 +30,8 @@ from tinygrad_lite.transformer import (
     KVCache,
     MultiHeadAttention,
     init_gpt2,
-    linear_flops,
     sinusoidal_positions,
+    training_flops,
 )
 
 
@@ -147,14 +147,14 @@ class GPT(Generator):
 
         Forward, attention takes 2 H D T multiplications and as many additions per token and block (scores, and the
         weighted sum of values), beside the linear maps; H D is C unless heads have a width of their own. Backward costs
-        twice that: once for the gradient of the input, once for that of the weights. Norms, softmax, activations and
-        the optimizer are not counted.
+        twice that, less where weights are frozen (`training_flops`). Norms, softmax, activations and the optimizer are
+        not counted.
 
         Reference: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B.
         """
         config = self.config
         attention = 4 * config.n_head * config.head_width * config.block_size
-        return 3 * (linear_flops(self) + config.n_layer * attention)
+        return training_flops(self, config.n_layer * attention)
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
         """The logits after each of ids (B, n): see `decoding/state.py`."""

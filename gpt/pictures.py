@@ -35,7 +35,7 @@ from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.viz.figure import Picture, write
 
 # Options of sample.py for these models.
-KNOWN = {*"image keep_rows out num_samples temperature greedy seed out_dir device quantize dtype".split()}
+KNOWN = {*"image keep_rows out num_samples temperature greedy seed out_dir device quantize adapter dtype".split()}
 
 
 def prepare_pictures(options: GPTOptions, tokenizer: PixelTokenizer | None = None) -> TextData:

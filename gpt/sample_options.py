@@ -112,6 +112,12 @@ class SampleOptions:
         "", "plot what the prompt, or a translation, attends to: .svg, .png or .pdf", is_path=True, group="text"
     )
 
+    adapter: str = option(
+        "",
+        "what was learned on top of the model: a run with --lora_rank or --freeze, or a folder in peft's layout",
+        is_path=True,
+        group="run",
+    )
     out_dir: str = option("", "folder of a run; empty: the newest checkpoint under out/", is_path=True, group="run")
     device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
     dtype: str = option(
@@ -167,6 +173,7 @@ HINTS = answers(
         "--quantize int8": "load_in_8bit int8 w8",
         "--quantize nf4": "load_in_4bit nf4 q4 bits bnb quantization",
         "--use_cache": "cache kv_cache",
+        "--adapter": "lora peft adapter_path lora_path lora_weights",
         "--out_dir": "run run_dir",
         "is not needed: name the file or folder alone, as in python sample.py out/goethe": (
             "ckpt checkpoint model model_path model_name_or_path weights load load_from pretrained init_from resume"
@@ -184,7 +191,7 @@ SAMPLING = (
 # Options of random sampling, which --greedy excludes.
 RANDOM = ("temperature", "top_k", "top_p", "min_p")
 # Options that each way of using the script has, and those of --explain: where its sliders and its search begin.
-RUN = ("out_dir", "device", "dtype")
+RUN = ("adapter", "out_dir", "device", "dtype")
 EXPLORER = ("explain", "compare", "start", "image", *RANDOM, "greedy", "beam", "n_best", "length_penalty")
 MAX_BEAM_MEMORY = 4 * 2**30  # bytes
 

@@ -11,6 +11,7 @@ import numpy as np
 from gpt.config import GPTConfig, GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
+from gpt.peft_layout import read_peft
 from gpt.pictures import complete, prepare_pictures
 from gpt.smollm2 import NAME as SMOLLM2
 from gpt.smollm2 import smollm2_folder
@@ -152,4 +153,5 @@ SPEC = ModelSpec(
     task=make_task,
     layouts=LAYOUTS,
     fetched={SMOLLM2: smollm2_folder},
+    read_peft=read_peft,
 )

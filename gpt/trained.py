@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import ModuleType
 
 from gpt import gpt2_layout, llama_layout
 from gpt.config import GPTConfig
@@ -10,6 +11,11 @@ from gpt.model import GPT
 from tinygrad_lite.training.model_spec import Trained, read_trained
 
 LAYOUTS = {kind: layout for layout in (gpt2_layout, llama_layout) for kind in layout.TITLES}  # by model_type
+
+
+def layout_of(config: GPTConfig) -> ModuleType:
+    """The layout in which a model of these settings is exported, if in any: that of a Llama if it has RMS norms."""
+    return llama_layout if config.norm == "rmsnorm" else gpt2_layout
 
 
 def load_trained(path: Path) -> Trained:

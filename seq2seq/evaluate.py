@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     penalties = penalties_to_compare(options)
     trained = SPEC.read(Path(parsed.positional))
     say(trained.about)
-    pairs = pairs_to_translate(options, trained.path)
+    pairs = pairs_to_translate(options, trained.adapter or trained.path)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
     model = trained.make_model(options.device)
 

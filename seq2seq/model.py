@@ -31,8 +31,8 @@ from tinygrad_lite.transformer import (
     KVCache,
     MultiHeadAttention,
     init_gpt2,
-    linear_flops,
     sinusoidal_positions,
+    training_flops,
 )
 
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
@@ -133,7 +133,7 @@ class Seq2Seq(Generator):
         Counted as in `GPT.flops_per_token`, with a source token for every target token, and without the products
         of attention, which are small for sentences.
         """
-        return 3 * linear_flops(self)
+        return training_flops(self)
 
     def start(self, sources: Sequence[Sequence[int]], use_cache: bool = True) -> tuple[np.ndarray, GenerationState]:
         """Read a sentence per row, of any lengths: log-probabilities (B, V) of the first token of its translation.

@@ -22,9 +22,8 @@ from tinygrad_lite.viz.attention import plot_attention
 
 # Options that make a translation a random sample.
 SAMPLING = {*"temperature top_k top_p min_p repetition_penalty no_repeat_ngram_size seed num_samples".split()}
-KNOWN = SAMPLING | {
-    *"start beam n_best length_penalty greedy interactive out_dir device quantize attention explain".split()
-}
+KNOWN = SAMPLING | {*"start beam n_best length_penalty greedy interactive attention explain".split()}
+KNOWN |= {*"adapter out_dir device quantize".split()}
 
 
 def check_options(options: Any, given: Collection[str]) -> None:

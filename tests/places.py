@@ -33,7 +33,7 @@ from tinygrad_lite.nn import Module, Parameter
 TESTS = Path(__file__).parent
 ON_EVERY_DEVICE = """
     tinygrad_lite/debug/test_anomaly tinygrad_lite/debug/test_gradcheck tinygrad_lite/debug/test_graph
-    tinygrad_lite/test_backward
+    tinygrad_lite/test_adapt tinygrad_lite/test_backward
     tinygrad_lite/test_nn tinygrad_lite/test_ops tinygrad_lite/test_ops_edges tinygrad_lite/test_optim
     tinygrad_lite/test_tensor tinygrad_lite/test_transformer
     tinygrad_lite/functional/test_attention tinygrad_lite/functional/test_conv

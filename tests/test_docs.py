@@ -18,7 +18,7 @@ import pytest
 
 import tinygrad_lite
 from tests.tiny_runs import undone
-from tinygrad_lite import Tensor, functional, nn, optim, quantize
+from tinygrad_lite import Tensor, adapt, functional, nn, optim, quantize
 from tinygrad_lite.device import random_key
 
 ROOT = Path(__file__).parent.parent
@@ -198,8 +198,8 @@ def first_sentence(value: object) -> str:
 
 def test_the_list_of_public_names_is_complete():
     page = (ROOT / "docs" / "api.md").read_text(encoding="utf-8")
-    owners = {"tinygrad_lite": tinygrad_lite, "Tensor": Tensor, "functional": functional, "nn": nn, "optim": optim}
-    owners["quantize"] = quantize
+    modules = {"functional": functional, "nn": nn, "optim": optim, "adapt": adapt, "quantize": quantize}
+    owners = {"tinygrad_lite": tinygrad_lite, "Tensor": Tensor, **modules}
     listed = dict.fromkeys(owners, ())
     for part in page.split("\n## ")[1:]:
         heading = part.split("\n")[0].strip("`").removeprefix("tinygrad_lite.")

@@ -28,7 +28,7 @@ LAYERS = [
     ["tinygrad_lite.debug", "tinygrad_lite.debug.*"],
     ["tinygrad_lite.nn", "tinygrad_lite.recomputing"],
     ["tinygrad_lite.flat", "tinygrad_lite.muon"],
-    ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
+    ["tinygrad_lite.adapt", "tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite.quantize"],
     ["tinygrad_lite"],  # __init__.py, the names that users import
     ["tinygrad_lite.cli.options", "tinygrad_lite.cli.command_line"],
@@ -39,7 +39,7 @@ LAYERS = [
     "gpt gpt.config gpt.data gpt.fast_weights gpt.fast_step gpt.model gpt.sample_options gpt.score".split()
     + "gpt.baselines gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat gpt.pictures".split()
     + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw gpt.explorer gpt.explorer.*".split()
-    + ["gpt.interactive", "gpt.quantized"],
+    + ["gpt.interactive", "gpt.merge", "gpt.peft_layout", "gpt.quantized"],
     ["seq2seq", "seq2seq.*"],
     ["encoder", "encoder.*"],
     ["train", "sample"],

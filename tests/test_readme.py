@@ -44,7 +44,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 # In the order of reading: later pages use the runs of the README's commands.
 GUIDES = [
     ROOT / "docs" / f"{name}.md"
-    for name in "runs pretrained quantization corpora translation encoders pictures performance gpu costs".split()
+    for name in "runs pretrained adapting quantization corpora translation".split()
+    + "encoders pictures performance gpu costs".split()
 ]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "benchmarks/README.md")),

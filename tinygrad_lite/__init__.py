@@ -12,7 +12,7 @@ from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the 
 from tinygrad_lite import methods  # noqa: F401
 
 # isort: on
-from tinygrad_lite import functional, nn, optim
+from tinygrad_lite import adapt, functional, nn, optim
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import manual_seed
@@ -22,6 +22,7 @@ from tinygrad_lite.spelling import no_such_name
 __all__ = [
     "NonFiniteError",
     "Tensor",
+    "adapt",
     "detect_anomaly",
     "functional",
     "manual_seed",

@@ -162,7 +162,7 @@ class Module(metaclass=Listed):
             raise CheckpointError(
                 f"the settings describe a {cls.__name__} of {needed:,} parameters, but the weights have {stored:,}"
             )
-        if problems := model._misfits(weights):
+        if problems := misfits(dict(model.named_parameters()), weights):
             raise CheckpointError(f"the weights do not fit the model's settings: {problems}")
         dtype = next(iter(weights.values())).dtype
         for name, parameter in model.named_parameters():
@@ -201,26 +201,26 @@ class Module(metaclass=Listed):
 
         Raises: ValueError that lists missing, unexpected and mis-shaped names; then nothing was changed.
         """
-        if problems := self._misfits(state):
+        if problems := misfits(dict(self.named_parameters()), state):
             raise ValueError(f"the state does not match {type(self).__name__}; {problems}")
         for name, parameter in self.named_parameters():
             parameter.data[...] = get_device(parameter.device).from_host(np.ascontiguousarray(state[name]))
             parameter.mark_written()
 
-    def _misfits(self, state: Mapping[str, np.ndarray]) -> str:
-        """The names that are missing, unexpected, or of another shape in a state; empty if it matches this module."""
-        own = {name: parameter.shape for name, parameter in self.named_parameters()}
-        shapes = [
-            f"{name} is {tuple(state[name].shape)}, the model has {shape}"
-            for name, shape in own.items()
-            if name in state and tuple(state[name].shape) != shape
-        ]
-        problems = {
-            "missing": [name for name in own if name not in state],
-            "unexpected": [name for name in state if name not in own],
-            "mis-shaped": shapes,
-        }
-        return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in problems.items() if names)
+
+def misfits(own: Mapping[str, Tensor], state: Mapping[str, np.ndarray]) -> str:
+    """The names that are missing, unexpected, or of another shape in a state; empty if it matches these parameters."""
+    shapes = [
+        f"{name} is {tuple(state[name].shape)}, the model has {parameter.shape}"
+        for name, parameter in own.items()
+        if name in state and tuple(state[name].shape) != parameter.shape
+    ]
+    problems = {
+        "missing": [name for name in own if name not in state],
+        "unexpected": [name for name in state if name not in own],
+        "mis-shaped": shapes,
+    }
+    return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in problems.items() if names)
 
 
 teach(Module, {}, MODULES_INSTEAD)
@@ -232,6 +232,7 @@ class Linear(Module):
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
+        self.in_features, self.out_features = in_features, out_features
         self.weight = Parameter.create((out_features, in_features), _uniform(in_features))
         self.bias = Parameter.create((out_features,), _uniform(in_features)) if bias else None
 

@@ -383,3 +383,20 @@ def linear_flops(model: Module) -> int:
     A map of (C, F) takes C F multiplications and as many additions.
     """
     return sum(2 * part.weight.numel() for _, part in model.named_modules() if isinstance(part, Linear))
+
+
+def training_flops(model: Module, attention: int = 0) -> int:
+    """Floating-point operations of the matrix products with which a model learns from one token.
+
+    Backward costs twice as much as forward: once for the gradient of the input, once for that of the weights, which is
+    not computed for a frozen matrix. (Below the lowest layer that learns, neither is; that is not taken off.)
+
+    Args:
+        attention: the operations of attention, forward.
+    """
+    frozen = [
+        part.weight.numel()
+        for _, part in model.named_modules()
+        if isinstance(part, Linear) and not part.weight.requires_grad
+    ]
+    return 3 * (linear_flops(model) + attention) - 2 * sum(frozen)

@@ -163,7 +163,7 @@ def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
 
     If there are more than a page can hold, some are left out, evenly over the run.
     """
-    if trained.path.suffix != ".safetensors":
+    if trained.adapter or trained.path.suffix != ".safetensors":
         return [(0, trained.weights)]
     own = load_checkpoint(trained.path)
     own_shapes = {name: array.shape for name, array in own.weights.items()}

@@ -3,6 +3,7 @@
 import csv
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import sample
 import train
 from encoder import compare, evaluate, export
 from encoder.data import SPECIALS
+from encoder.task import SPEC as BERT
 from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
 from tests.tiny_runs import rows, same
@@ -190,13 +192,26 @@ def test_a_pretrained_encoder_learns_labels(table, capsys):
     assert "gain, in pairs: +0.0%" in out
 
 
-def test_a_frozen_encoder_stays_as_it_is(table):
+@pytest.mark.parametrize("option", ["--freeze=base", "--lora_rank=2"])
+def test_a_frozen_encoder_stays_as_it_is(option, table, capsys):
+    """A new head learns in any case; it stands in the checkpoint, and with its base it makes a whole model."""
     words_run(max_iters=0)
-    run("classify", "--init_from=words", "--freeze=true", table, *TINY[3:], "labels")
-    before, after = (load_checkpoint(RunFolder(name).last).weights for name in ("words", "labels"))
-    assert all((before[name] == after[name]).all() for name in before.keys() & after.keys())
-    start = load_checkpoint(RunFolder("labels").last).weights["label_head.weight"]
-    assert np.abs(start).max() > 0
+    for folder, steps in (("labels", 10), ("parts", 5)):
+        run("classify", "--init_from=words", option, table, TINY[0], *TINY[3:], folder, max_iters=steps)
+    assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
+    before, after, resumed = (load_checkpoint(RunFolder(name).last) for name in ("words", "labels", "parts"))
+    head = {f"{name}.{kind}" for name in ("pooler", "label_head") for kind in ("weight", "bias")}
+    assert {name for name in after.weights if "lora" not in name} == head
+    assert not after.tokenizer
+    assert all((after.weights[name] == resumed.weights[name]).all() for name in after.weights)
+    assert np.abs(after.weights["label_head.weight"]).max() > 0
+    whole = BERT.read(Path("labels")).weights
+    same = [name for name in before.weights.keys() & whole.keys() if (before.weights[name] == whole[name]).all()]
+    assert len(before.weights.keys() & whole.keys()) - len(same) == (0 if "freeze" in option else 6)
+    capsys.readouterr()
+    for words in (["labels"], ["words/best.safetensors", "--adapter", "labels"]):
+        assert sample.main([*words, "--start", "der Baum gut 3"]) == 0
+        assert "negative" in capsys.readouterr().out
 
 
 def test_labels_can_be_learned_from_scratch_and_resumed(table):

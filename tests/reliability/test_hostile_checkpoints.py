@@ -162,6 +162,92 @@ def test_a_broken_checkpoint_resumes_or_is_refused(family, count, run, runs, wor
     report(f"hostile files: {count:,} {what} (seed {SEED + 1}): {outcomes}")
 
 
+@pytest.fixture
+def adapter(run, runs):
+    """The bytes of an adapter of the run's model, which it calls base.safetensors; in the folder `run`."""
+    Path("base.safetensors").write_bytes(run("gpt").read_bytes())
+    if "adapter" not in runs:
+        shutil.rmtree("run")
+        words = ["--init_from=base.safetensors", "--text=text.txt", "--lora_rank=2", "--out_dir=run", "--workers=1"]
+        with undone():
+            assert train.main([*words, "--max_iters=2", "--eval_interval=2", "--eval_iters=2", *SHORT["gpt"]]) == 0
+        runs["adapter"] = contents(Path("run"))
+    return run("adapter").read_bytes()
+
+
+@many(40, 2000)
+def test_a_broken_adapter_is_folded_in_or_refused(count, adapter, workplace, report, capsys):
+    rng, outcomes, path = random.Random(SEED + 3), Outcomes(), Path("broken.safetensors")
+    with harmless(workplace), np.errstate(all="ignore"):
+        for number in range(count):
+            path.write_bytes(odd_checkpoint(rng, adapter))
+            base = Path("base.safetensors")
+            outcomes.tried(number, lambda n=number, b=base: write_some(sample.load_any(*((path,), (b, path))[n % 2])))
+    capsys.readouterr()
+    assert outcomes["used"] > count / 20
+    assert outcomes["CheckpointError"] > count / 4
+    report(f"hostile files: {count:,} broken adapters given to sample.py (seed {SEED + 3}): {outcomes}")
+
+
+@many(10, 400)
+def test_a_broken_adapter_resumes_or_is_refused(count, adapter, run, workplace, report, capsys):
+    rng, outcomes = random.Random(SEED + 4), Outcomes()
+    with harmless(workplace):
+        for number in range(count):
+            run("adapter", odd_checkpoint(rng, adapter))
+            outcomes.tried(number, lambda: resume(*SHORT["gpt"], "--text=text.txt"))
+    capsys.readouterr()
+    assert outcomes["used"]
+    assert outcomes["CheckpointError"] + outcomes["OptionError"] > count / 4
+    report(f"hostile files: {count:,} broken adapters given to train.py --resume (seed {SEED + 4}): {outcomes}")
+
+
+QUERY = "model.blocks.0.mixer.query.lora_"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({f"{QUERY}A.weight": None}, "query has lora_B but not the other half of its change"),
+        (
+            {f"{QUERY}A.weight": np.ones((2, 9), "f4")},
+            r"as if its shape were \(16, 9\), but in its base it is \(16, 16\)",
+        ),
+        ({f"{QUERY}A.weight": np.ones((3, 16), "f4")}, r"has lora_A \(3, 16\) and lora_B \(16, 2\), but they must be"),
+        ({f"{QUERY}A.weight": np.full((2, 16), np.nan, "f4")}, "holds NaN or infinity"),
+        ({"model.invented": np.ones(3, "f4")}, "changes invented, which its base does not have"),
+        ({"": {"base": {"path": "/", "sha256": "0" * 64, "alpha": 1}}}, "is an adapter of /, which is not there"),
+        ({"": {"base": {"path": "//far/away", "sha256": "0" * 64, "alpha": 1}}}, "away, which is not there"),
+        ({"": {"base": {"path": "x" * 5000, "sha256": "0" * 64, "alpha": 1}}}, "which is not there"),
+        ({"": {"base": {"path": "base.safetensors", "sha256": "0" * 64, "alpha": 1}}}, "was trained on other weights"),
+        ({"": {"base": {"path": "base.safetensors", "sha256": "0" * 64, "alpha": 1e300}}}, "cannot be used"),
+        ({"": {"base": {"path": 3}}}, "its description of its base cannot be used"),
+        ({"": {"base": ["base.safetensors"]}}, "the field 'base' of its description is .* of the wrong type"),
+        ({"model": {"n_head": 4}}, "adapts a model with n_head 4, but base.safetensors has 2"),
+        ({"model": {"block_size": 999}}, "adapts a model with block_size 999, but base.safetensors has 8"),
+    ],
+)
+def test_an_adapter_that_does_not_fit_is_refused_with_the_reason(changes, reason, adapter):
+    path = Path("other.safetensors")
+    tensors = safetensors.numpy.load(adapter)
+    _, info, _ = taken_apart(adapter)
+    for name, value in changes.items():
+        if isinstance(value, dict):
+            (info[name] if name else info).update(value)
+        else:
+            tensors[name] = value
+    tensors = {name: array for name, array in tensors.items() if array is not None}
+    path.write_bytes(safetensors.numpy.save(tensors, {KEY: json.dumps(info)}))
+    with pytest.raises(CheckpointError, match=reason):
+        sampled(path)
+
+
+def test_a_huge_rank_takes_no_memory(adapter, runs):
+    Path("run/last.safetensors").write_bytes(changed(adapter, "training", lora_rank=10**9))
+    with pytest.raises(OptionError, match=r"rank 1000000000 is above 16"):
+        resume(*SHORT["gpt"], "--text=text.txt")
+
+
 def gpt2_folder(path: Path) -> Path:
     return write_folder(path, random_weights(SETTINGS | {"vocab_size": 256}, "float32"), vocab_size=256)
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import train
 from gpt.config import GPTOptions
 from tests.reliability import mpi_trials
 from tests.tiny_runs import ROOT, arguments, losses, run_training, same
@@ -82,6 +83,17 @@ def test_two_ranks_give_the_bytes_of_two_workers(settings):
     assert ranks.average.exists() == whole.average.exists()
     if whole.average.exists():
         assert ranks.average.read_bytes() == whole.average.read_bytes()
+
+
+@STARTS
+def test_two_ranks_adapt_a_base_like_two_workers():
+    """Both have the frozen weights of rank 0."""
+    run_training(out_dir="base")
+    shape = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size"))
+    words = arguments(init_from="base/best.safetensors", lora_rank=2, out_dir=None, **shape)
+    ranks = run_ranks(2, *words)
+    assert train.main([*words, "--workers=2", "--out_dir=workers"]) == 0
+    same(ranks, RunFolder("workers"))
 
 
 @STARTS

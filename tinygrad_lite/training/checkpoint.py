@@ -7,8 +7,11 @@ The file holds tensors and one metadata entry with sorted JSON:
     tinygrad_lite (JSON)    format version, family, settings of the model and of the run, tokenizer, step, best loss,
                             hash of the text, versions of the libraries
 
-It contains no time, host or path, so the same run gives the same bytes. It contains no pickle, so loading an untrusted
-file runs no code.
+Of a run that learns only a part of a model (`--freeze`, `--lora_rank`), the weights are that part, and the JSON names
+the base to which it belongs, which has the tokenizer too: see `adapters.py`.
+
+It contains no time or host, and no path but that of a base, so the same run gives the same bytes. It contains no
+pickle, so loading an untrusted file runs no code.
 
 Format: https://huggingface.co/docs/safetensors, read and written by the `safetensors` package.
 """
@@ -58,6 +61,7 @@ class Checkpoint:
     corpus_sha256: str
     weights: dict[str, np.ndarray] = field(repr=False)
     optimizer: dict[str, np.ndarray] = field(repr=False)
+    base: dict = field(default_factory=dict)  # the weights to which an adapter belongs; empty for a whole model
 
 
 def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
@@ -144,14 +148,13 @@ def mean_weights(paths: Sequence[Path]) -> dict[str, np.ndarray]:
     return {name: (array / len(paths)).astype(weights[name].dtype) for name, array in sums.items()}
 
 
-def family_in(path: Path) -> str | None:
-    """The family of the model in a checkpoint, without reading its weights; None if it cannot be read."""
+def fact_in(path: Path, name: str) -> Any:
+    """A field of a checkpoint's description, such as its family, without reading its weights; None if there is none."""
     try:
         with safetensors.safe_open(path, framework="numpy") as file:
-            family = json.loads((file.metadata() or {})[KEY])["family"]
+            return json.loads((file.metadata() or {})[KEY])[name]
     except (safetensors.SafetensorError, OSError, KeyError, TypeError, ValueError, RecursionError):
         return None
-    return family if isinstance(family, str) else None
 
 
 def load_checkpoint(path: Path) -> Checkpoint:
@@ -186,6 +189,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
         raise CheckpointError(f"{path} has format version {version}, this program reads version {FORMAT_VERSION}")
     if "best_step" not in info:  # older checkpoints have none
         info["best_step"] = None if info.get("best_loss") is None else info.get("step")
+    info.setdefault("base", {})
     kinds = {name: kind for name, kind in get_type_hints(Checkpoint).items() if name not in TENSORS}
     for name, kind in kinds.items():
         if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
@@ -218,7 +222,11 @@ def todays_settings(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     for name, without in REMOVED.items():
         if settings.get(name, without) != without:
             raise CheckpointError(f"{path}: it was trained with --{name}, which did not help and was removed")
-    return {RENAMED.get(name, name): value for name, value in settings.items() if name not in REMOVED}
+    return {
+        RENAMED.get(name, name): value
+        for name, value in settings.items()
+        if name not in REMOVED and not (name == "freeze" and isinstance(value, bool))  # once a switch of BERT
+    }
 
 
 def describe(checkpoint: Checkpoint) -> str:
@@ -232,4 +240,5 @@ def describe(checkpoint: Checkpoint) -> str:
         loss = f", validation loss {loss}"
     elif loss:
         loss = f"; the best validation loss before was {loss}, at step {step:,}"
-    return f"{checkpoint.family} with {numbers:,} parameters after {checkpoint.step:,} steps{loss}"
+    what = f"adapter of a {checkpoint.family}" if checkpoint.base else checkpoint.family
+    return f"{what} with {numbers:,} parameters after {checkpoint.step:,} steps{loss}"

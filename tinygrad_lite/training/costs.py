@@ -25,6 +25,7 @@ TOO_LONG = 20.0  # seconds; a step that takes longer is not measured
 JOULES = 3.6e6  # in a kilowatt-hour
 # The part to which a parameter belongs: the first whose word is in its name, such as blocks.0.mixer.query.weight.
 PARTS = {
+    "lora_": "adapters",
     "norm": "norms",
     "mlp": "feed-forward",
     "cross": "attention to the source",
@@ -43,6 +44,8 @@ def dry_run(setup: RunSetup, measure: Program) -> int:
     say(f"parameters       {size.parameters:,}{size.about}")
     for part, count in parameters_by_part(size.model).items():
         say(f"{count:>32,} {count / size.parameters:>6.1%}  {part}")
+    if size.learned < size.parameters:
+        say(f"trained          {size.learned:,}, {100 * size.learned / size.parameters:.2g} % of them")
     load, config, each = size.parameters, size.model.config, options.weight_dtype.itemsize
     cached = cache_bytes(config, each)
     say(f"memory to load   {quantity(2 * load, 'B')} in 16 bits, {quantity(4 * load, 'B')} in 32 bits")
@@ -54,7 +57,8 @@ def dry_run(setup: RunSetup, measure: Program) -> int:
     )
     say(f"tokens per step  {tokens:,} = {factors}")
     per_token, total = size.model.flops_per_token(), options.max_iters * size.products
-    say(f"matrix products  {quantity(per_token, 'FLOP')} per {options.COUNTED[1]}, a third of it forward")
+    forward = ", a third of it forward" if size.learned == size.parameters else ""
+    say(f"matrix products  {quantity(per_token, 'FLOP')} per {options.COUNTED[1]}{forward}")
     say(f"                 {quantity(size.products, 'FLOP')} per step, {total:.2g} FLOP in the whole training")
     say(f"steps            {options.max_iters:,}, evaluation every {options.eval_interval:,}")
     say("learning rate    step: rate")

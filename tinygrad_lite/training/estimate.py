@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from tinygrad_lite.adapt import counts
 from tinygrad_lite.cli.errors import TooLittleMemory
 from tinygrad_lite.device import get_device
-from tinygrad_lite.nn import Module
+from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.training.model_config import ModelConfig
 from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.training.setup import RunSetup
@@ -24,6 +25,7 @@ class Size:
     Attributes:
         about: a caveat about the number of parameters, or empty.
         parameters: number of parameters.
+        learned: how many of them learn.
         kept: bytes that are in use from beginning to end, and their purpose.
         activations: estimate of the bytes that a micro-step keeps for its backward pass.
         tokens: number of tokens of a training step, and its factors.
@@ -33,6 +35,7 @@ class Size:
 
     about: str
     parameters: int
+    learned: int
     kept: tuple[int, str]
     activations: int
     tokens: tuple[int, str]
@@ -53,15 +56,19 @@ def size_of(setup: RunSetup) -> Size:
     elif options.tokenizer == "byte":
         vocab_size = 256
     config = options.model_config(vocab_size)
-    model = setup.family.model.blueprint(config)
-    parameters, bytes_each = model.num_parameters(), options.weight_dtype.itemsize
+    with shapes_only():
+        model = setup.family.model(config)
+        setup.adapt(model)
+    (learned, parameters), bytes_each = counts(model), options.weight_dtype.itemsize
     moments, workers = (1, "one moment") if options.optimizer == "sgd" else (2, "two moments"), options.workers
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
-    kept = (1 + workers + moments[0]) * parameters * bytes_each, f"weights, {gradients} and {moments[1]}"
+    learns = "" if learned == parameters else " of what learns"
+    numbers = parameters + (workers + moments[0]) * learned
+    kept = numbers * bytes_each, f"weights, {gradients} and {moments[1]}{learns}"
     numbers, tokens, factors = options.sizes(config)
     activations = numbers * (2 if options.dtype == "bfloat16" else bytes_each)
     products = tokens // options.COUNTED[0] * model.flops_per_token()
-    return Size(about, parameters, kept, activations, (tokens, factors), products, model)
+    return Size(about, parameters, learned, kept, activations, (tokens, factors), products, model)
 
 
 def cache_bytes(config: ModelConfig, bytes_each: int) -> int:

@@ -14,6 +14,7 @@ from types import TracebackType
 import numpy as np
 from tqdm import tqdm
 
+from tinygrad_lite.adapt import learned, load_learned
 from tinygrad_lite.cli.console import reader_has_gone, shown
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
@@ -126,7 +127,7 @@ class RunLog(AbstractContextManager):
         Late in training the weights move around a minimum rather than towards it; their mean is closer to it than the
         last of them (Vaswani et al. 2017, section 6.1, average 5 checkpoints; Izmailov et al. 2018, arXiv:1803.05407).
         """
-        self.model.load_state_dict(mean_weights(self.folder.kept()[-self.options.average :]))
+        load_learned(self.model, mean_weights(self.folder.kept()[-self.options.average :]))
 
     def save_average(self, val_loss: float) -> None:
         """Save the averaged weights, and print their validation loss."""
@@ -140,18 +141,21 @@ class RunLog(AbstractContextManager):
         return f"validation loss {val_loss:.4f} nats per {self.task.predicted}"
 
     def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
-        """All that is needed to resume the run, and to generate with sample.py."""
+        """All that is needed to resume the run, and to generate with sample.py; an adapter needs its base too."""
+        base = self.setup.base
+        weights = {name: p.numpy() for name, p in learned(self.model).items()} if base else self.model.state_dict()
         return Checkpoint(
             family=self.setup.family.name,
             model=self.model.config.to_json(),
             training=self.options.saved(),
-            tokenizer=self.task.tokenizer.to_json(),
+            tokenizer={} if base else self.task.tokenizer.to_json(),
             step=self.optimizer.steps,
             best_loss=best_loss,
             best_step=best_step,
             corpus_sha256=self.task.corpus_sha256,
-            weights=self.model.state_dict(),
+            weights=weights,
             optimizer=self.optimizer.state_dict(),
+            base=base,
         )
 
     def explain(self, numbers: Numbers, processes: int) -> str:

@@ -6,6 +6,7 @@ gpt/task.py and of seq2seq/task.py), and its `Task` is the work that the trainin
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,10 +19,14 @@ from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.checkpoint import Checkpoint, describe, family_in, load_checkpoint
+from tinygrad_lite.training.adapters import Adapter, adapter_in, base_of, fingerprint
+from tinygrad_lite.training.checkpoint import Checkpoint, describe, fact_in, load_checkpoint
 from tinygrad_lite.training.model_config import ModelConfig
 from tinygrad_lite.training.pretrained import is_pretrained_folder, load_pretrained, model_type
 from tinygrad_lite.training.run_folder import newest_checkpoint
+
+PEFT_CONFIG = "adapter_config.json"
+BASE_FIRST = "python sample.py BASE --adapter"
 
 
 @dataclass
@@ -91,6 +96,7 @@ class ModelSpec:
         adapt: fits trained weights to the settings of a run that starts from them, where these may differ.
         layouts: the layouts of other programs' weights that it reads, by their name in config.json.
         fetched: trained models that are fetched when they are named: functions that return their folders.
+        read_peft: reads an adapter in peft's layout for a model of these settings; None if the family has no such.
     """
 
     name: str
@@ -105,14 +111,95 @@ class ModelSpec:
     adapt: Callable[[Mapping[str, np.ndarray], Any], dict[str, np.ndarray]] = lambda weights, config: dict(weights)
     layouts: Mapping[str, ModuleType] = field(default_factory=dict)
     fetched: Mapping[str, Callable[[], Path]] = field(default_factory=dict)
+    read_peft: Callable[[Path, Any], Adapter] | None = None
 
     def is_fetched(self, path: Path) -> bool:
         """Whether this is the name of a model that is fetched, and of nothing that exists."""
         return str(path) in self.fetched and not path.exists()
 
-    def read(self, path: Path) -> Trained:
-        """Read a trained model, as `load` does, or fetch it first."""
-        return self.load(self.fetched[str(path)]() if self.is_fetched(path) else path)
+    def read(self, path: Path, adapter: Path | None = None) -> Trained:
+        """Read a trained model, as `load` does, or fetch it first.
+
+        Args:
+            path: the model; or an adapter, which stands for itself and for the base that it names.
+            adapter: an adapter of this model, to be folded into its weights: the checkpoint or the folder of a run, or
+                a folder in peft's layout.
+        Raises: CheckpointError if one of them cannot be used, or if they do not belong together.
+        """
+        if adapter is None and not self.is_fetched(path) and not is_pretrained_folder(path):
+            if (path / PEFT_CONFIG).is_file():
+                raise CheckpointError(f"{path} is an adapter: name its base too, as in {BASE_FIRST} {path}")
+            file = newest_checkpoint(path) if path.is_dir() else path
+            if file.is_file() and isinstance(facts := fact_in(file, "base"), dict) and facts:
+                return self.adapted(self.read_base(file, facts), file)
+        trained = self.load(self.fetched[str(path)]() if self.is_fetched(path) else path)
+        return self.adapted(trained, adapter) if adapter else trained
+
+    def read_base(self, path: Path, facts: Mapping[str, Any]) -> Trained:
+        """The base that the adapter at `path` names.
+
+        Raises: CheckpointError if it is not there.
+        """
+        named = base_of(path, facts)["path"]
+        place = Path(named)
+        if self.is_fetched(place):
+            return self.load(self.fetched[named]())
+        # An untrusted file must not make this program search a disk, or connect to a computer of its choice.
+        is_near = not named.startswith(("//", "\\\\")) and os.path.exists(place)
+        if not is_near or not (place.is_file() or is_pretrained_folder(place)):
+            raise CheckpointError(
+                f"{path} is an adapter of {named}, which is not there: say where its base is, as in {BASE_FIRST} {path}"
+            )
+        return self.load(place)
+
+    def adapted(self, trained: Trained, path: Path) -> Trained:
+        """A trained model with the adapter at `path` folded into its weights.
+
+        Raises: CheckpointError if it is none, or belongs to another base.
+        """
+        if (path / PEFT_CONFIG).is_file():
+            if self.read_peft is None:
+                raise CheckpointError(f"{path} is in peft's layout, which is read for the GPT, not for {self.title}")
+            adapter = self.read_peft(path, trained.config)
+            about = f"{trained.about}; with the adapter {path}"
+            return replace(trained, about=about, weights=adapter.folded_into(trained.weights), adapter=path)
+        path = newest_checkpoint(path) if path.is_dir() else path
+        checkpoint = load_checkpoint(path)
+        check_family(path, checkpoint, self.name)
+        adapter = adapter_in(path, checkpoint)
+        self.check_base(path, checkpoint, trained)
+        config = self.config.from_json(checkpoint.model)
+        for name in self.shape:
+            ours, theirs = getattr(config, name), getattr(trained.config, name)
+            if ours != theirs and not (name == "block_size" and ours < theirs):
+                raise CheckpointError(f"{path} adapts a model with {name} {ours}, but {trained.path} has {theirs}")
+        check_tokenizer(path, config, trained.tokenizer)
+        return replace(
+            trained,
+            about=f"{trained.about}; with {path}: {describe(checkpoint)}",
+            config=config,
+            weights=adapter.folded_into(self.fit(trained.weights, config)),
+            corpus_sha256=checkpoint.corpus_sha256,
+            dataset=str(checkpoint.training.get("dataset", "")),
+            adapter=path,
+        )
+
+    @staticmethod
+    def check_base(path: Path, checkpoint: Checkpoint, trained: Trained) -> None:
+        """Raise CheckpointError unless the adapter at `path` was trained on these weights."""
+        facts = base_of(path, checkpoint.base)
+        if fingerprint(trained.weights) != facts["sha256"]:
+            raise CheckpointError(
+                f"{path} was trained on other weights than those of {trained.path}: its base was {facts['path']}, with "
+                f"the SHA-256 {facts['sha256'][:12]}..."
+            )
+
+    def fit(self, weights: Mapping[str, np.ndarray], config: ModelConfig) -> dict[str, np.ndarray]:
+        """Trained weights as a model of these settings needs them: with fewer positions, or another head."""
+        weights = dict(weights)
+        for name in self.model.position_tables & weights.keys():
+            weights[name] = weights[name][: config.block_size]
+        return self.adapt(weights, config)
 
     @property
     def shape(self) -> frozenset[str]:
@@ -132,6 +219,7 @@ class Trained:
         about: one line for messages: its source, and a description.
         corpus_sha256: the hash of the training text; empty if unknown.
         dataset: the name of what it was trained on; empty if unknown.
+        adapter: the adapter that was folded into the weights; None if there was none.
     """
 
     path: Path
@@ -142,6 +230,7 @@ class Trained:
     weights: dict[str, np.ndarray] = field(repr=False)
     corpus_sha256: str = ""
     dataset: str = ""
+    adapter: Path | None = None
 
     def make_model(self, device: str = "cpu", take: bool = False) -> Module:
         """The model, ready to predict: without dropout.
@@ -159,6 +248,13 @@ def check_family(path: Path, checkpoint: Checkpoint, name: str) -> None:
     """Raise CheckpointError if a checkpoint holds a model of another family."""
     if checkpoint.family != name:
         raise CheckpointError(f"{path} holds a model of the family {checkpoint.family!r}, not {name!r}")
+
+
+def check_tokenizer(path: Path, config: Any, tokenizer: Tokenizer) -> None:
+    """Raise CheckpointError if a tokenizer has another number of tokens than the model, or other special ones."""
+    if tokenizer.vocab_size != config.vocab_size:
+        raise CheckpointError(f"{path}: its tokenizer has {tokenizer.vocab_size} tokens, its model {config.vocab_size}")
+    check_specials(path, config, tokenizer)
 
 
 def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
@@ -188,11 +284,14 @@ def read_trained(
         path = newest_checkpoint(path)
     checkpoint = load_checkpoint(path)
     check_family(path, checkpoint, family)
+    if checkpoint.base:
+        raise CheckpointError(
+            f"{path} is an adapter, and this needs a whole model: of a GPT, python -m gpt.merge BASE {path} "
+            "OUT.safetensors makes one"
+        )
     config = config_class.from_json(checkpoint.model)
     tokenizer = tokenizer_from_json(checkpoint.tokenizer)
-    if tokenizer.vocab_size != config.vocab_size:
-        raise CheckpointError(f"{path}: its tokenizer has {tokenizer.vocab_size} tokens, its model {config.vocab_size}")
-    check_specials(path, config, tokenizer)
+    check_tokenizer(path, config, tokenizer)
     about = f"{path}: {describe(checkpoint)}"
     return Trained(
         *(path, about, model_class, config, tokenizer, checkpoint.weights),
@@ -239,5 +338,5 @@ def family_of_weights(path: Path, families: Sequence[ModelSpec]) -> ModelSpec | 
     if is_pretrained_folder(path):
         kind = model_type(path)
         return next((family for family in families if kind in family.layouts), families[0])
-    held = family_in(path) if path.is_file() else None
+    held = fact_in(path, "family") if path.is_file() else None
     return next((family for family in families if family.name == held or family.is_fetched(path)), None)

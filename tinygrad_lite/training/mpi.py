@@ -37,8 +37,9 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training.processes import STOPPING, Gone, Job, SeveralProcesses
+from tinygrad_lite.training.processes import STOPPING, Gone, Job, SeveralProcesses, fixed
 from tinygrad_lite.training.run_folder import StopRequest, available_cores
 
 if TYPE_CHECKING:
@@ -66,12 +67,12 @@ def serve(world: MPI.Comm) -> None:
         comm = Ranks(world, job.options.exchange)
         with comm.ending_together(), threadpool_limits(threads_for(world)):
             model, optimizer = job.prepare()
-            comm.begin(optimizer)
+            comm.begin(model, optimizer)
             job.program(job.options, job.task, model, optimizer, comm)
 
 
 @contextlib.contextmanager
-def start_ranks(job: Job, optimizer: Optimizer, stop: StopRequest | None = None) -> Iterator[Ranks]:
+def start_ranks(job: Job, model: Module, optimizer: Optimizer, stop: StopRequest | None = None) -> Iterator[Ranks]:
     """Send the job to the other ranks; yields the communicator of rank 0, inside whose block it does the same job."""
     from mpi4py import MPI
 
@@ -82,7 +83,7 @@ def start_ranks(job: Job, optimizer: Optimizer, stop: StopRequest | None = None)
             wait_for_all(world)
             world.bcast(job)
             with threadpool_limits(threads_for(world)):
-                comm.begin(optimizer)
+                comm.begin(model, optimizer)
                 yield comm
     finally:
         optimizer.part = None
@@ -158,7 +159,7 @@ class Ranks(SeveralProcesses):
 
     # --- messages -----------------------------------------------------------------------------------------------
 
-    def begin(self, optimizer: Optimizer) -> None:
+    def begin(self, model: Module, optimizer: Optimizer) -> None:
         """Wait until all are ready; then take over weights from rank 0, and this rank's slice of the states."""
         from mpi4py import MPI
 
@@ -170,6 +171,14 @@ class Ranks(SeveralProcesses):
                 own = state.data[cuts[self.rank]]
                 self.world.Scatterv([state.data, (counts, starts)], own if self.rank else MPI.IN_PLACE)
         self.copy_weights(optimizer)
+        self.is_sending = True
+        for parameter in fixed(model, optimizer):  # the frozen weights, which stay as they are from now on
+            if self.rank:
+                parameter.data = np.empty(parameter.shape, parameter.dtype)
+            flat = parameter.data.reshape(-1)
+            for start in range(0, flat.size, PIECE):
+                self.world.Bcast(flat[start : start + PIECE])
+        self.is_sending = False
 
     def add_up(self, gradients: np.ndarray, own: slice) -> None:
         """Add the gradients of all ranks in their order, in this rank's slice."""

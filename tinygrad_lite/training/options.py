@@ -5,13 +5,15 @@ The names are nanoGPT's wherever nanoGPT has one.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tinygrad_lite import optim
+from tinygrad_lite import adapt, optim
+from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.cuda.precision import PRECISIONS
 from tinygrad_lite.nn import Module
@@ -45,6 +47,10 @@ OTHER_NAMES = answers(
         "--eval_interval": "eval_every eval_steps eval_freq val_interval save_every save_steps save_interval",
         "--patience": "early_stopping early_stopping_patience",
         "--keep": "save_total_limit keep_last",
+        "--freeze": "frozen freeze_layers freeze_encoder freeze_base",
+        "--lora_rank": "lora lora_r r rank",
+        "--lora_alpha": "alpha lora_scale",
+        "--lora_targets": "target_modules lora_target_modules lora_target",
         "--log_interval": "log_every log_steps log_freq logging_steps print_every",
         "--dataset": "dataset_name corpus",
         "--tokenizer": "tokenizer_name tokens",
@@ -168,6 +174,31 @@ class TrainOptions:
     weight_decay: float = option(0.1, "weight decay of the matrices", low=0.0, group="training")
     grad_clip: float = option(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0, group="training")
 
+    freeze: list[str] = option(
+        [],
+        "weights of --init_from that stay as they are: patterns of their names, such as blocks.0,*.bias; base: all of "
+        "them, so that only a new head learns",
+        group="adapting",
+    )
+    lora_rank: int = option(
+        0,
+        "LoRA: freeze all weights of --init_from, and learn changes of this rank beside its linear maps; 0: none",
+        low=0,
+        group="adapting",
+    )
+    lora_alpha: float = option(
+        16.0, "factor of these changes, divided by lora_rank", above=0.0, high=1e6, group="adapting"
+    )
+    lora_targets: list[str] = option(
+        [],
+        "linear maps that are changed, such as query,value (Hu et al. 2021); empty: all of the blocks, which comes "
+        "closer to training all weights (Dettmers et al. 2023, section 4)",
+        group="adapting",
+    )
+    lora_dropout: float = option(
+        0.0, "probability of dropping an element of the input of these changes", low=0.0, below=1.0, group="adapting"
+    )
+
     eval_interval: int = option(
         250, "steps between evaluations and checkpoints", unit="steps", low=1, group="evaluation"
     )
@@ -230,6 +261,36 @@ class TrainOptions:
         if self.schedule == "trapezoid":
             return optim.trapezoid(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr, self.plateau)
         return optim.cosine(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr)
+
+    @property
+    def adapts(self) -> bool:
+        """Whether only a part of the model learns, the rest being that of --init_from."""
+        return bool(self.freeze or self.lora_rank)
+
+    def add_lora(self, model: Module) -> None:
+        """Give linear maps the adapters that the options ask for."""
+        if self.lora_rank:
+            targets = ",".join(self.lora_targets).split(",") if self.lora_targets else []
+            adapt.add_lora(model, self.lora_rank, self.lora_alpha, targets, self.lora_dropout)
+
+    def adapt(self, model: Module, base: Collection[str] | None) -> None:
+        """Freeze what the options say of these weights, those of the base; add adapters, with which all of them freeze.
+
+        Args:
+            base: their names; None: all that the model has.
+        Raises: OptionError if the options do not fit the model.
+        """
+        patterns = ",".join(self.freeze).split(",")
+        try:
+            adapt.freeze(model, ["*"] if self.lora_rank or patterns == ["base"] else patterns, base)
+            self.add_lora(model)
+        except ValueError as error:
+            asked = f"--lora_rank {self.lora_rank}" if self.lora_rank else f"--freeze {' '.join(self.freeze)}"
+            raise OptionError(f"{asked}: {error}") from None
+        if not adapt.learned(model):
+            raise OptionError(
+                f"--freeze {' '.join(self.freeze)} leaves nothing to learn: freeze less, or --lora_rank 8"
+            )
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
         """The optimizer that the options ask for, over all parameters of the model."""

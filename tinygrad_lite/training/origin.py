@@ -7,6 +7,7 @@ and an option that contradicts them is an error.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,17 @@ def fixed(family: ModelSpec) -> frozenset[str]:
 # --- resuming -------------------------------------------------------------------------------------------------
 
 
+ADAPTING = frozenset(("freeze", "lora_rank", "lora_alpha", "lora_targets"))  # which part of a model learns
+
+
 def resumed_options(
-    family: ModelSpec, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder
+    family: ModelSpec, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder, base: Trained | None = None
 ) -> TrainOptions:
-    """The settings of the run that is resumed, with what the command line changes; prints the changes."""
+    """The settings of the run that is resumed, with what the command line changes; prints the changes.
+
+    Args:
+        base: the model that the run adapts; None if it learns all weights.
+    """
     source = f"checkpoint {folder.last}"
     check_saved(folder.last, family, checkpoint.training)
     before = build(family.options, (source, checkpoint.training))
@@ -39,7 +47,7 @@ def resumed_options(
     files, noted = family.options.FILES, folder.noted_options()
     text = {} if {*files, "dataset"} & given.keys() else {name: noted[name] for name in files if name in noted}
     options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
-    for name in sorted((fixed(family) | {"dtype"}) & given.keys()):
+    for name in sorted((fixed(family) | ADAPTING | {"dtype"}) & given.keys()):
         old, new = getattr(before, name), getattr(options, name)
         if name == "dtype" and options.weight_dtype == before.weight_dtype:
             continue  # only the precision of a GPU's products changes
@@ -54,7 +62,9 @@ def resumed_options(
         raise OptionError(
             f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
         )
-    tokenizer = tokenizer_from_json(checkpoint.tokenizer)
+    if options.adapts != bool(base):
+        raise CheckpointError(f"{folder.last}: its settings and its base contradict each other")
+    tokenizer = base.tokenizer if base else tokenizer_from_json(checkpoint.tokenizer)
     held = family.config.from_json(checkpoint.model)
     check_specials(folder.last, held, tokenizer)
     described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
@@ -94,7 +104,7 @@ def load_origin(family: ModelSpec, origin: str) -> Trained:
         )
     trained = family.read(path)
     say(trained.about)
-    return trained
+    return replace(trained, path=path) if family.is_fetched(path) else trained
 
 
 def adapted_options(

@@ -121,10 +121,10 @@ def _read_weights(folder: Path, layout: ModuleType, config: ModelConfig) -> dict
     weights = {}
     for path in _weight_files(folder):
         try:
-            for name, array in _tensors(path):
+            for name, array in tensors_in(path):
                 short = name.removeprefix(layout.PREFIX)
                 if not layout.BUFFER.fullmatch(short):
-                    weights[short] = _as_float(path, name, array)
+                    weights[short] = as_float(path, name, array)
         except (safetensors.SafetensorError, OSError, TypeError, ValueError, KeyError, AttributeError) as error:
             # TypeError and AttributeError are for types that NumPy does not have, such as float8.
             raise CheckpointError(
@@ -159,7 +159,7 @@ def _weight_files(folder: Path) -> list[Path]:
     return paths
 
 
-def _tensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+def tensors_in(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     """The tensors of a safetensors file by name; bfloat16, which NumPy lacks, as float32.
 
     A bfloat16 is the upper half of a float32. Where the numbers are says the file's header: JSON, preceded by its
@@ -181,7 +181,8 @@ def _tensors(path: Path) -> Iterator[tuple[str, np.ndarray]]:
             yield name, (array.astype(np.uint32) << 16).view(np.float32) if kind == "<u2" else array
 
 
-def _as_float(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+def as_float(path: Path, name: str, array: np.ndarray) -> np.ndarray:
+    """The finite floats of a tensor. Raises: CheckpointError if it holds others."""
     if array.dtype == np.float16:
         array = array.astype(np.float32)
     if array.dtype not in (np.float32, np.float64):

@@ -28,7 +28,7 @@ import numpy as np
 
 from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.functional.registry import set_composed
-from tinygrad_lite.nn import Module
+from tinygrad_lite.nn import Module, Parameter, shapes_only
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.model_spec import Task
@@ -147,7 +147,7 @@ Program = Callable[[TrainOptions, Task, Module, Optimizer, OneProcess], Any]  # 
 
 @dataclass
 class Job:
-    """All that another process needs to run the same program as process 0, except the numbers in flat arrays.
+    """All that another process needs to run the same program as process 0, except the values of parameters.
 
     Attributes:
         learned: for each parameter, whether it is in the optimizer's flat arrays, and whether it requires a gradient.
@@ -170,13 +170,18 @@ class Job:
         return cls(program, options, task, type(model), model.config, learned, progress)
 
     def prepare(self) -> tuple[Module, Optimizer]:
-        """Set this process up like process 0; returns a model and an optimizer for the flat arrays of process 0."""
+        """Set this process up like process 0; returns a model and an optimizer for the flat arrays of process 0.
+
+        The model has no values yet: what learns will be in the flat arrays, and the rest is `fixed`.
+        """
         for number in STOPPING:
             signal.signal(number, signal.SIG_IGN)  # only process 0 reacts, and all agree to stop after a step
         tune_memory()
         np.seterr(all="ignore")
         set_composed(self.options.composed)
-        model = self.model_class(self.config)
+        with shapes_only():
+            model = self.model_class(self.config)
+            self.options.add_lora(model)
         model.to("cpu", self.options.weight_dtype)
         for name, parameter in model.named_parameters():
             parameter.requires_grad = self.learned[name][0]
@@ -185,6 +190,11 @@ class Job:
             parameter.requires_grad = self.learned[name][1]
         optimizer.steps, optimizer.skipped = self.progress
         return model, optimizer
+
+
+def fixed(model: Module, optimizer: Optimizer) -> list[Parameter]:
+    """The parameters that have no place in the optimizer's flat arrays, since they were frozen from the beginning."""
+    return [parameter for name, parameter in model.named_parameters() if name not in optimizer.places]
 
 
 class SeveralProcesses(OneProcess):

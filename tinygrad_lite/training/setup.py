@@ -6,22 +6,22 @@
 
 The last is called fine-tuning: training continues, usually on another text and with a smaller learning rate, from
 trained weights. The optimizer and the step count start from zero; the tokenizer is PATH's, because the embedding has a
-row for each of its tokens.
+row for each of its tokens. With --freeze or --lora_rank only a part of the model learns, and PATH is its base, which a
+resumed run needs too (adapters.py).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from tinygrad_lite.adapt import load_learned
 from tinygrad_lite.cli.command_line import parse_command_line, split_command_line
 from tinygrad_lite.cli.console import quoted, say
-from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.cli.options import brief, build, find_preset, list_presets, read_preset
 from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
@@ -30,6 +30,7 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
+from tinygrad_lite.training.adapters import fingerprint
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
 from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family, family_of_weights
 from tinygrad_lite.training.mpirun import launched
@@ -50,9 +51,11 @@ class RunSetup:
 
     Attributes:
         checkpoint: the last state of the run that is resumed; None for a new run.
-        trained: the weights with which a new run starts; None for random weights.
+        trained: the weights with which a new run starts, or the base of an adapter; None for random weights.
         vocab_size: size of the vocabulary, once the text has been read.
         named: the model of `sizes.py` whose cost is asked for; None for a preset.
+        base: what a checkpoint says of `trained`, if only a part of the model learns; else empty.
+        freezable: the names of the weights that may be frozen, those of `trained`; None: any.
     """
 
     family: ModelSpec
@@ -62,25 +65,25 @@ class RunSetup:
     trained: Trained | None = None
     vocab_size: int | None = None
     named: NamedSize | None = None
+    base: dict[str, Any] = field(init=False, default_factory=dict)
+    freezable: frozenset[str] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.trained is None:
+            return
+        self.freezable = frozenset(self.trained.weights)
+        if self.checkpoint:
+            self.base = self.checkpoint.base
+        elif self.options.adapts:
+            place, sha256 = self.trained.path.as_posix(), fingerprint(self.trained.weights)
+            self.base = {"path": place, "sha256": sha256, "alpha": self.options.lora_alpha}
 
     @property
     def tokenizer(self) -> Tokenizer | None:
         """The tokenizer of the weights; None for random weights, which fit any."""
-        if self.checkpoint:
-            return tokenizer_from_json(self.checkpoint.tokenizer)
-        return self.trained.tokenizer if self.trained else None
-
-    @property
-    def weights(self) -> dict[str, np.ndarray] | None:
-        """The initial weights; None if they are random."""
-        if self.checkpoint:
-            return self.checkpoint.weights
-        if self.trained is None:
-            return None
-        weights = dict(self.trained.weights)
-        for name in self.family.model.position_tables & weights.keys():  # a shorter context has fewer positions
-            weights[name] = weights[name][: self.options.block_size]
-        return weights
+        if self.trained:
+            return self.trained.tokenizer
+        return tokenizer_from_json(self.checkpoint.tokenizer) if self.checkpoint else None
 
     def make_task(self) -> Task:
         """Prepare the data, and print a description."""
@@ -92,18 +95,33 @@ class RunSetup:
         return task
 
     def make_model(self, tokenizer: Tokenizer) -> Module:
-        """The model to train. Random weights depend on the seed alone, not on the device."""
-        options, weights = self.options, self.weights
+        """The model to train. Random weights depend on the seed alone, not on the device.
+
+        Trained weights are moved into it, so it can be made only once.
+        """
+        options, make = self.options, self.family.model
         config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
         with random_key(options.seed):
             if self.trained:
-                weights = self.family.adapt(weights, config)
-            if weights is not None:
-                model = self.family.model.from_weights(config, weights, options.device)
+                model = make.from_weights(config, self.family.fit(self.trained.weights, config), options.device)
+                self.trained.weights.clear()  # no second copy stays in memory
+            elif self.checkpoint:
+                model = make.from_weights(config, self.checkpoint.weights, options.device)
             else:
-                model = self.family.model(config)
+                model = make(config)
+            self.adapt(model)
         model.to(options.device, options.weight_dtype)
+        if self.trained and self.checkpoint:
+            try:
+                load_learned(model, self.checkpoint.weights)
+            except ValueError as error:
+                raise CheckpointError(f"{self.folder.last}: {error}") from None
         return model
+
+    def adapt(self, model: Module) -> None:
+        """Freeze parts of the model, or give it adapters, if the options say so."""
+        if self.options.adapts:
+            self.options.adapt(model, self.freezable)
 
     def begin(self, optimizer: Optimizer, task: Task) -> None:
         """Prepare the folder, and restore the optimizer if the run is resumed."""
@@ -172,7 +190,10 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
     if origin == "resume":
         checkpoint = load_checkpoint(folder.last)
         check_family(folder.last, checkpoint, family.name)
-        setup = RunSetup(family, resumed_options(family, checkpoint, given, folder), folder, checkpoint)
+        held = family.read_base(folder.last, checkpoint.base) if checkpoint.base else None
+        if held:
+            family.check_base(folder.last, checkpoint, held)
+        setup = RunSetup(family, resumed_options(family, checkpoint, given, folder, held), folder, checkpoint, held)
     elif origin == "scratch":
         setup = RunSetup(family, options, folder, named=SIZES.get(named))
     else:
@@ -180,6 +201,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         trained = load_origin(family, origin)
         setup = RunSetup(family, adapted_options(family, trained, base, given, asked), folder, trained=trained)
     check_options(setup)
+    check_adapting(setup, given)
     if origin != "resume":
         refuse_if_used(setup.options, folder)
     return setup
@@ -278,6 +300,31 @@ def check_options(setup: RunSetup) -> None:
         for path in [paths] if isinstance(paths, str) else paths:
             if path and not os.path.exists(path):
                 raise CorpusError(f"--{name} {path}: there is no such file")
+
+
+def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
+    """Check the options of freezing and of adapters, before any text is fetched.
+
+    Raises: OptionError if they contradict each other, or fit no weights.
+    """
+    options, trained = setup.options, setup.trained
+    extra = [name for name in ("lora_alpha", "lora_targets", "lora_dropout") if name in given and not options.lora_rank]
+    if extra:
+        raise OptionError(f"--{extra[0]} changes nothing without a rank: add --lora_rank, such as --lora_rank 8")
+    if not options.adapts or setup.named:
+        return
+    name = "lora_rank" if options.lora_rank else "freeze"
+    if options.lora_rank and options.freeze:
+        raise OptionError("--lora_rank freezes all weights of --init_from already: omit --freeze")
+    if trained is None:
+        raise OptionError(f"--{name} is for weights that are trained already: add --init_from BASE")
+    if trained.adapter:
+        raise OptionError(
+            f"--{name} needs a whole model, but {trained.adapter} is an adapter: fold it into its base first, with "
+            f"python -m gpt.merge {quoted(trained.path)} {quoted(trained.adapter)} OUT.safetensors"
+        )
+    tokenizer = trained.tokenizer
+    setup.adapt(setup.family.model.blueprint(options.model_config(tokenizer.vocab_size, tokenizer.specials)))
 
 
 def number_of_workers(options: TrainOptions) -> int:

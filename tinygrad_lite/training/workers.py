@@ -8,7 +8,7 @@
 
 Each step needs the results of all processes in the step before, so between steps they wait for each other, in `gather`;
 waiting uses no CPU. The N weights, the W rows of gradients and the optimizer's running means are in shared memory, so
-none of them is ever sent.
+none of them is ever sent. Frozen weights are in it too: all processes read the same ones.
 
 Why is this faster, although matrix products use all cores anyway? The products of a small model are too short to be
 worth splitting, and everything else in NumPy runs on one core. With processes, all of the work is split.
@@ -41,7 +41,7 @@ from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.mpi import start_ranks
 from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
-from tinygrad_lite.training.processes import STOPPING, Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses
+from tinygrad_lite.training.processes import STOPPING, Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses, fixed
 from tinygrad_lite.training.run_folder import StopRequest, release_memory
 
 PATIENCE = 5  # seconds that a process may take to end
@@ -128,7 +128,7 @@ def start_processes(
     this process must call it too. If mpirun has started this process, the others are there already.
     """
     if launched()[1] > 1:
-        with start_ranks(Job.of(program, options, task, model, optimizer), optimizer, stop) as comm:
+        with start_ranks(Job.of(program, options, task, model, optimizer), model, optimizer, stop) as comm:
             yield comm
         return
     if options.workers == 1:
@@ -137,9 +137,10 @@ def start_processes(
         yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)
         return
     context = multiprocessing.get_context("spawn")  # a new Python, independent of threads and locks in this one
-    rows = 1 + len(optimizer.states) + options.workers
-    memory = context.RawArray(ctypes.c_char, rows * optimizer.values.data.nbytes)
-    gradients = move_into(memory, optimizer, rank=0, contents=True)
+    rows, values = 1 + len(optimizer.states) + options.workers, optimizer.values.data
+    frozen = sum(parameter.numel() for parameter in fixed(model, optimizer))
+    memory = context.RawArray(ctypes.c_char, (rows * values.size + frozen) * values.itemsize)
+    gradients = move_into(memory, model, optimizer, rank=0, contents=True)
     release_memory()  # that of the arrays that have moved to the shared memory
     job = Job.of(program, options, task, model, optimizer)
     pipes: list[Connection] = []
@@ -186,17 +187,23 @@ def ignoring_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def move_into(memory: Any, optimizer: Optimizer, rank: int, contents: bool) -> np.ndarray:
-    """Move an optimizer's flat arrays into the shared memory; returns the gradients of all processes, (W, N).
+def move_into(memory: Any, model: Module, optimizer: Optimizer, rank: int, contents: bool) -> np.ndarray:
+    """Move the frozen weights and an optimizer's flat arrays into the shared memory.
 
-    The rows of the memory are the weights, the optimizer's states, and the gradients of each process.
+    First in the memory are the frozen weights, then rows: the weights that learn, the optimizer's states, and the
+    gradients of each process, (W, N), which are returned.
 
     Args:
         rank: the process whose row of gradients the optimizer uses.
         contents: whether to copy its weights and states into the memory; otherwise it adopts those in the memory.
     """
-    values = optimizer.values.data
-    rows = np.frombuffer(memory, values.dtype).reshape(-1, values.size)
+    values, numbers = optimizer.values.data, np.frombuffer(memory, optimizer.values.dtype)
+    for parameter in fixed(model, optimizer):
+        place, numbers = numbers[: parameter.numel()].reshape(parameter.shape), numbers[parameter.numel() :]
+        if contents:
+            place[...] = parameter.data
+        parameter.data = place
+    rows = numbers.reshape(-1, values.size)
     end = 1 + len(optimizer.states)
     optimizer.move_into(rows[0], rows[end + rank], rows[1:end], contents)
     return rows[end:]
@@ -207,7 +214,7 @@ def work(pipe: Connection, rank: int, memory: Any, job: Job) -> None:
     try:
         with threadpool_limits(1):
             model, optimizer = job.prepare()
-            gradients = move_into(memory, optimizer, rank, contents=False)
+            gradients = move_into(memory, model, optimizer, rank, contents=False)
             release_memory()
             comm = WorkerProcesses(rank, job.options.workers, [pipe], gradients, optimizer)
             comm.gather(None)

@@ -1,0 +1,209 @@
+"""--lora_rank and --freeze: a run that learns a part of a model, its small checkpoint, and what is done with it."""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sample
+import train
+from gpt import export, merge
+from gpt.task import SPEC
+from tests.test_train_resume import stop_after
+from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, undone
+from tinygrad_lite import Tensor
+from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.run_folder import RunFolder
+
+BASE = "base/best.safetensors"
+FROM_BASE = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size")) | {"text": "other.txt", "init_from": BASE}
+
+
+def adapt(*words: str, **changes: object) -> RunFolder:
+    """Train an adapter of rank 2 of the base; a value of None leaves an option out."""
+    settings = FROM_BASE | {"out_dir": "adapter", "lora_rank": 2, "workers": 1} | changes
+    assert train.main([*arguments(**settings), *words]) == 0
+    return RunFolder(settings["out_dir"])
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """The runs of a base and of an adapter, and their texts; made once and never changed."""
+    folder, before = tmp_path_factory.mktemp("trained"), Path.cwd()
+    for name, seed in (("text.txt", 1), ("other.txt", 3)):
+        (folder / name).write_text(made_up_text(seed=seed), encoding="utf-8")
+    os.chdir(folder)
+    try:
+        with undone():
+            run_training(out_dir="base", n_layer=2, max_iters=20)
+            adapt(dropout=0.0)
+    finally:
+        os.chdir(before)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def copied(trained, workplace):
+    """A copy of these runs in the folder of each test."""
+    shutil.copytree(trained, workplace, dirs_exist_ok=True)
+
+
+def logits(*path: str) -> np.ndarray:
+    model = SPEC.read(*map(Path, path)).make_model()
+    return model(Tensor(np.arange(8)[None] % 20)).numpy()
+
+
+def test_only_the_adapter_is_trained_and_saved(capsys):
+    run = adapt("--overwrite", max_iters=4)
+    said = capsys.readouterr().err
+    whole, checkpoint = load_checkpoint(Path(BASE)), load_checkpoint(run.last)
+    learned, number = (sum(a.size for a in held.weights.values()) for held in (checkpoint, whole))
+    assert f"trains {learned:,} of {learned + number:,} parameters ({100 * learned / (learned + number):.2g} %)" in said
+    assert learned == 2 * 2 * (4 * (16 + 16) + 2 * (16 + 64))
+    assert all("lora_" in name for name in checkpoint.weights)
+    assert {name.partition(".")[2] for name in checkpoint.optimizer} == set(checkpoint.weights)
+    assert checkpoint.base["path"] == BASE
+    assert losses(run, "val_loss")[0] == loss_of(BASE)  # it begins as the base
+    assert losses(run, "val_loss")[4] < losses(run, "val_loss")[0]
+
+
+def loss_of(path: str) -> float:
+    """The validation loss of a model on the other text."""
+    folder = Path(path).stem + "-as-it-is"
+    assert train.main(arguments(**FROM_BASE | {"init_from": path, "out_dir": folder, "max_iters": 0})) == 0
+    return losses(RunFolder(folder), "val_loss")[0]
+
+
+def test_an_adapter_samples_with_and_without_naming_its_base_and_merges(capsys):
+    outputs = []
+    for words in ([BASE, "--adapter", "adapter/last.safetensors"], ["adapter"], [BASE, "--adapter", "adapter"]):
+        assert sample.main([*words, "--greedy", "--max_new_tokens", "12"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert len(set(outputs)) == 1
+    assert merge.main([BASE, "adapter/last.safetensors", "merged.safetensors"]) == 0
+    np.testing.assert_allclose(logits("merged.safetensors"), logits(BASE, "adapter/last.safetensors"), atol=1e-5)
+    assert np.abs(logits("merged.safetensors") - logits(BASE)).max() > 1e-3
+    assert loss_of("merged.safetensors") == pytest.approx(losses(RunFolder("adapter"), "val_loss")[10], abs=1e-5)
+
+
+def test_a_stopped_run_resumes_bit_for_bit(monkeypatch):
+    settings = {"dropout": 0.2, "lora_dropout": 0.1, "average": 2, "max_iters": 6}
+    whole = adapt(out_dir="whole", **settings)
+    with monkeypatch.context() as patch:
+        stop_after(patch, 3)
+        assert train.main(arguments(**FROM_BASE | {"out_dir": "part", "lora_rank": 2, "workers": 1} | settings)) == 130
+    assert train.main(["--resume", "--out_dir=part"]) == 0
+    same(RunFolder("part"), whole)
+    assert whole.average.read_bytes() == RunFolder("part").average.read_bytes()
+
+
+def test_several_processes_learn_the_same():
+    """The frozen weights are the base's in each of them."""
+    settings = {"dropout": 0.0, "dtype": "float64", "max_iters": 4}
+    weights = [load_checkpoint(adapt(out_dir=f"{n}", workers=n, **settings).last).weights for n in (1, 2)]
+    for name in weights[0]:
+        np.testing.assert_allclose(weights[0][name], weights[1][name], atol=1e-9)
+
+
+def test_a_translation_model_is_adapted(capsys):
+    words = ["--toy_size=60", "--batch_tokens=300", "--max_iters=3", "--eval_interval=3", "--workers=1"]
+    assert train.main(["reverse", *words, "--n_layer=1", "--n_embd=16", "--out_dir=pairs"]) == 0
+    more = ["--init_from=pairs/best.safetensors", "--dataset=reverse", "--lora_rank=2", "--out_dir=more"]
+    assert train.main([*words, *more]) == 0
+    capsys.readouterr()
+    outputs = []
+    for named in (["more"], ["pairs/best.safetensors", "--adapter=more"]):
+        assert sample.main([*named, "--start=abc"]) == 0
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1]
+    with pytest.raises(CheckpointError, match="holds a model of the family 'seq2seq', not 'gpt'"):
+        merge.main([BASE, "more/best.safetensors", "merged.safetensors"])
+
+
+def test_a_frozen_part_stays_as_it_is():
+    run = adapt("--freeze", "blocks.0", "*norm*,token_embedding", lora_rank=None, out_dir="frozen", max_iters=2)
+    before, after = load_checkpoint(Path(BASE)).weights, load_checkpoint(run.last).weights
+    assert set(after) == {name for name in before if "0" not in name and "norm" not in name and "tok" not in name}
+    whole = SPEC.read(run.last).weights
+    assert {name for name in before if (whole[name] == before[name]).all()} == set(before) - set(after)
+    with pytest.raises(CheckpointError, match="as a whole, which is no change of low rank"):
+        export.main(["frozen", "exported"])
+
+
+def test_a_dry_run_and_a_profile_know_what_learns(capsys):
+    adapt("--dry_run", "--flops_per_second=1e12", out_dir="new")
+    said = capsys.readouterr().err
+    assert "\ntrained          1,152, 14 % of them" in said
+    assert "adapters\n" in said
+    assert f"{4 * (8000 + 3 * 1152) / 1000:.3g} kB weights, gradients and two moments of what learns" in said
+    adapt("--profile", out_dir="new")
+    assert "operations of one training step" in capsys.readouterr().out
+    assert train.main(["gpt2-xl", "--dry_run", "--lora_rank", "8", "--flops_per_second", "1e12"]) == 0
+    assert not Path("new").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"init_from": "scratch"}, "--lora_rank is for weights that are trained already: add --init_from BASE"),
+        ({"lora_rank": None, "freeze": "x", "init_from": "scratch"}, "--freeze is for weights that are trained"),
+        ({"lora_rank": 99}, "--lora_rank 99: rank 99 is above 16, the smaller side of blocks.0.mixer.query"),
+        ({"freeze": "*"}, "--lora_rank freezes all weights of --init_from already: omit --freeze"),
+        ({"lora_rank": None, "freeze": "base"}, "--freeze base leaves nothing to learn"),
+        ({"lora_rank": None, "freeze": "nothing"}, "--freeze nothing: nothing to freeze is called nothing"),
+        ({"lora_rank": None, "lora_alpha": 2}, "--lora_alpha changes nothing without a rank: add --lora_rank"),
+        ({"lora_targets": "lm_head"}, "lm_head shares its matrix with another part"),
+        ({"lora_targets": "querry"}, "no linear map is called querry: there are query, key, value"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(changes, sentence):
+    with pytest.raises(OptionError) as refusal:
+        adapt(out_dir="new", **changes)
+    assert sentence in str(refusal.value)
+    assert not Path("new").exists()
+
+
+def test_what_an_adapter_is_cannot_be_changed_later():
+    with pytest.raises(OptionError, match="cannot resume with --lora_rank 4: the run in adapter has 2"):
+        train.main(["--resume", "--out_dir=adapter", "--lora_rank=4"])
+    with pytest.raises(
+        OptionError, match=r"is an adapter: fold it into its base first, with python -m gpt\.merge base"
+    ):
+        adapt(init_from="adapter", out_dir="second")
+
+
+# --- another base, or none ----------------------------------------------------------------------------------------
+
+
+def test_another_base_is_refused_and_a_missing_one_is_named():
+    before = Path("adapter/last.safetensors").read_bytes()
+    shutil.copytree("base", "moved")
+    run_training(out_dir="base", n_layer=2, max_iters=1, overwrite=True)
+    other = "was trained on other weights than those of base.best.safetensors: its base was base/best.safetensors"
+    for refused in (
+        lambda: SPEC.read(Path(BASE), Path("adapter")),
+        lambda: SPEC.read(Path("adapter")),
+        lambda: train.main(["--resume", "--out_dir=adapter", "--max_iters=12"]),
+        lambda: merge.main([BASE, "adapter", "merged.safetensors"]),
+    ):
+        with pytest.raises(CheckpointError, match=other):
+            refused()
+    shutil.rmtree("base")
+    for refused in (lambda: SPEC.read(Path("adapter")), lambda: train.main(["--resume", "--out_dir=adapter"])):
+        with pytest.raises(CheckpointError, match=r"is an adapter of base/best.safetensors, which is not there: say"):
+            refused()
+    assert np.isfinite(logits("moved/best.safetensors", "adapter")).all()
+    assert Path("adapter/last.safetensors").read_bytes() == before
+    assert not Path("merged.safetensors").exists()
+
+
+def test_only_an_adapter_is_one():
+    with pytest.raises(CheckpointError, match=r"is a whole model, not an adapter: name it alone"):
+        sample.main([BASE, "--adapter", BASE])
+    with pytest.raises(OptionError, match=r"must be a new file whose name ends in \.safetensors"):
+        merge.main([BASE, "adapter", BASE])
+    with pytest.raises(OptionError, match="three arguments are needed"):
+        merge.main([BASE])

@@ -163,10 +163,10 @@ class Bert(Module):
         """
         config = self.config
         attention = 4 * config.n_head * config.head_width * config.block_size
-        seen = config.n_layer * attention
+        forward = config.n_layer * attention
         if config.objective == "words":
-            seen -= round((1 - MASK_SHARE) * (linear_flops(self.transform) + linear_flops(self.lm_head)))
-        return training_flops(self, seen)
+            forward -= round((1 - MASK_SHARE) * (linear_flops(self.transform) + linear_flops(self.lm_head)))
+        return training_flops(self, forward)
 
 
 def mean_of_text(x: Tensor, ids: Tensor, pad: int) -> Tensor:

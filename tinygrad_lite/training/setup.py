@@ -103,8 +103,9 @@ class RunSetup:
         config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
         with random_key(options.seed):
             if self.trained:
-                model = make.from_weights(config, self.family.fit(self.trained.weights, config), options.device)
-                self.trained.weights.clear()  # no second copy stays in memory
+                weights = self.family.fit(self.trained.weights, config)
+                self.trained.weights.clear()  # so that the arrays are the model's alone
+                model = make.from_weights(config, weights, options.device, take=True)
             elif self.checkpoint:
                 model = make.from_weights(config, self.checkpoint.weights, options.device)
             else:

@@ -2,6 +2,9 @@
 
     ids (B, T) -> token + position + segment embedding -> n_layer blocks -> x (B, T, C)
 
+With rotary positions there is no position embedding: attention turns its queries and keys instead. That is not in the
+paper, but a small model finds its neighbours far sooner, and what stands at [MASK] can be told from them only.
+
 Its blocks are the GPT's, without the causal mask: every position attends to every other. So it cannot be trained to
 predict the next token, which it would see. Instead some tokens are hidden behind [MASK], and predicted from all others
 ("cloze"). What it has learned from this serves other tasks: a small head on top reads x.
@@ -27,7 +30,15 @@ from encoder.config import MASK_SHARE, BertConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2, linear_flops, training_flops
+from tinygrad_lite.transformer import (
+    Block,
+    FeedForward,
+    MultiHeadAttention,
+    init_gpt2,
+    linear_flops,
+    rotary_frequencies,
+    training_flops,
+)
 
 
 class MaskedBatch(NamedTuple):
@@ -69,7 +80,8 @@ class Bert(Module):
         self.config = config
         width, norm = config.n_embd, functools.partial(LayerNorm, eps=config.norm_eps)
         self.token_embedding = Embedding(config.vocab_size, width)
-        self.position_embedding = Embedding(config.block_size, width)
+        if config.positions == "learned":
+            self.position_embedding = Embedding(config.block_size, width)
         self.segment_embedding = Embedding(config.segments, width)
         if not config.norm_first:
             self.embedding_norm = norm(width)
@@ -92,7 +104,8 @@ class Bert(Module):
 
     def _block(self, norm: functools.partial) -> Block:
         c = self.config
-        attention = MultiHeadAttention(c.n_embd, c.n_head, c.dropout)
+        frequencies = rotary_frequencies(c.head_width) if c.positions == "rotary" else None
+        attention = MultiHeadAttention(c.n_embd, c.n_head, c.dropout, frequencies=frequencies)
         mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, activation=c.activation)
         return Block(attention, mlp, c.n_embd, norm_first=c.norm_first, norm=norm, recompute=c.recompute)
 
@@ -116,7 +129,10 @@ class Bert(Module):
         if length > self.config.block_size:
             raise ValueError(f"Bert: {length} positions do not fit into block_size {self.config.block_size}")
         segment = self.segment_embedding.weight[0] if segments is None else self.segment_embedding(segments)
-        x = self.token_embedding(ids) + self.position_embedding.weight[:length] + segment
+        x = self.token_embedding(ids)
+        if self.config.positions == "learned":
+            x = x + self.position_embedding.weight[:length]
+        x = x + segment
         return self.dropout(x if self.config.norm_first else self.embedding_norm(x))
 
     def mask(self, ids: Tensor) -> Tensor:

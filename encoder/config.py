@@ -37,6 +37,12 @@ class BertConfig(ModelConfig):
     block_size: int = option(128, "longest sequence", unit="tokens", low=8, high=1_000_000, group="model")
     segments: int = option(2, "segments of a sequence that have an embedding", low=1, high=1000, group="model")
     norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2018", group="model")
+    positions: str = option(
+        "learned",
+        "a vector for each position, as in 2018, or turned queries and keys, with which small models learn far faster",
+        choices=("learned", "rotary"),
+        group="model",
+    )
     activation: str = option("gelu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
     norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
     next_sentence: bool = option(
@@ -93,6 +99,8 @@ class BertConfig(ModelConfig):
             return f"{mark}labels {self.labels!r} must be at least two different names, separated by {LABEL_MARK}"
         if self.next_sentence and self.segments < 2:
             return f"{mark}next_sentence needs two {mark}segments, not {self.segments}"
+        if self.positions == "rotary" and self.head_width % 2:
+            return f"{mark}positions rotary turns pairs of numbers, but a head has {self.head_width}, an odd number"
         return super().misfit(mark)
 
     def activations(self, batch_size: int) -> int:

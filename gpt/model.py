@@ -30,6 +30,7 @@ from tinygrad_lite.transformer import (
     KVCache,
     MultiHeadAttention,
     init_gpt2,
+    rotary_frequencies,
     sinusoidal_positions,
     training_flops,
 )
@@ -71,7 +72,7 @@ class GPT(Generator):
             n_kv_head=c.n_kv_head,
             head_dim=c.head_dim,
             qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
-            frequencies=rotary_frequencies(c) if c.positions == "rotary" else None,
+            frequencies=frequencies_of(c) if c.positions == "rotary" else None,
             scale=c.attention_scale,
         )
         mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
@@ -161,20 +162,16 @@ class GPT(Generator):
         return self(ids, state.caches, state.padding)
 
 
-def rotary_frequencies(config: GPTConfig) -> tuple[float, ...]:
-    """The angle in radians by which each of the D/2 pairs of a head turns from one position to the next.
-
-    f_i = theta^(-2i/D): from 1 down to about 1/theta. Fast pairs distinguish neighbours, slow ones distant words.
+def frequencies_of(config: GPTConfig) -> tuple[float, ...]:
+    """The frequencies of a model's rotary positions.
 
     With `rope_scaling` they are lowered as in Llama 3, whose context was extended from LENGTH tokens to a multiple of
     it: pairs that turned at most LOW times within LENGTH now turn FACTOR times slower; those that turned at least HIGH
     times, and so distinguish neighbours, are unchanged; in between, the two are interpolated.
 
-    References: Su et al. 2021, section 3.2.2 (arXiv:2104.09864); for the scaling, `_compute_llama3_parameters` of
-    transformers.
+    Reference: `_compute_llama3_parameters` of transformers.
     """
-    width = config.head_width
-    frequencies = [config.rope_theta ** (-2 * i / width) for i in range(width // 2)]
+    frequencies = list(rotary_frequencies(config.head_width, config.rope_theta))
     if config.rope_scaling is not None:
         factor, low, high, length = config.rope_scaling_numbers
         for i, frequency in enumerate(frequencies):

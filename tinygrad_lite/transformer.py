@@ -37,6 +37,18 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
     return _position_codes(1 << (length - 1).bit_length() if length else 0, width)[:length]
 
 
+def rotary_frequencies(width: int, theta: float = 10000.0) -> tuple[float, ...]:
+    """The angle in radians by which each of the D/2 pairs of a head turns from one position to the next.
+
+    f_i = theta^(-2i/D): from 1 down to about 1/theta. Fast pairs distinguish neighbours, slow ones distant words.
+
+    Args:
+        width: D, of a head.
+    Reference: Su et al. 2021, section 3.2.2 (arXiv:2104.09864).
+    """
+    return tuple(theta ** (-2 * i / width) for i in range(width // 2))
+
+
 @functools.lru_cache(maxsize=2)  # computing them takes milliseconds, in which a GPU would wait in every step
 def _position_codes(length: int, width: int) -> np.ndarray:
     """The codes of `length` positions: a power of two, so that few tables serve all lengths."""

@@ -6,26 +6,32 @@ are cut by a reshape; a convolution over the picture, which computes the same, t
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.torch_gpt import with_weights
+from benchmarks.torch_modern import turn
 from encoder.bert import Bert
 from encoder.config import BertConfig
 from encoder.vit import ViT, ViTConfig
+from tinygrad_lite.transformer import rotary_frequencies
 
-BERT_PARTS = {"norm_first": True, "activation": "gelu", "objective": "words", "next_sentence": False}
+BERT_PARTS = {"norm_first": False, "positions": "rotary", "activation": "gelu", "objective": "words"}
+BERT_PARTS |= {"next_sentence": False}
+Turned = tuple[torch.Tensor, torch.Tensor]
 VIT_PARTS = {"positions": "2d", "pooling": "mean"}
 
 
 class EncoderBlock(nn.Module):
-    """One pre-norm layer: x + attention(norm(x)), then x + feed-forward(norm(x)); attention sees both sides."""
+    """Attention that sees both sides, then a feed-forward part; the norm is before each (ViT) or after it (BERT)."""
 
     def __init__(self, config: BertConfig | ViTConfig) -> None:
         super().__init__()
         c, eps = config.n_embd, config.norm_eps
         self.n_head, self.dropout = config.n_head, config.dropout
+        self.norm_first = isinstance(config, ViTConfig)
         self.mixer_norm = nn.LayerNorm(c, eps)
         self.query = nn.Linear(c, c)
         self.key = nn.Linear(c, c)
@@ -35,18 +41,33 @@ class EncoderBlock(nn.Module):
         self.up = nn.Linear(c, config.n_hidden)
         self.down = nn.Linear(config.n_hidden, c)
 
-    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """(B, T, C) -> (B, T, C); mask (B, 1, 1, T) is True where there is text."""
+    def forward(self, x: torch.Tensor, mask: torch.Tensor | None = None, turned: Turned | None = None) -> torch.Tensor:
+        """(B, T, C) -> (B, T, C).
+
+        Args:
+            mask: (B, 1, 1, T), True where there is text.
+            turned: cos and sin (T, 1, D/2) of the angles by which queries and keys are turned.
+        """
+        if self.norm_first:
+            x = x + self.mix(self.mixer_norm(x), mask, turned)
+            return x + self.feed_forward(self.mlp_norm(x))
+        x = self.mixer_norm(x + self.mix(x, mask, turned))
+        return self.mlp_norm(x + self.feed_forward(x))
+
+    def mix(self, x: torch.Tensor, mask: torch.Tensor | None, turned: Turned | None) -> torch.Tensor:
+        """Self-attention."""
         b, t, c = x.shape
         p = self.dropout if self.training else 0.0
-        h = self.mixer_norm(x)
-        q, k, v = (
-            part(h).view(b, t, self.n_head, c // self.n_head).transpose(1, 2)
-            for part in (self.query, self.key, self.value)
-        )
+        q, k, v = (part(x).view(b, t, self.n_head, c // self.n_head) for part in (self.query, self.key, self.value))
+        if turned:
+            q, k = turn(q, *turned), turn(k, *turned)
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))
         heads = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, dropout_p=p)
-        x = x + F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
-        return x + F.dropout(self.down(F.gelu(self.up(self.mlp_norm(x)))), p)
+        return F.dropout(self.output(heads.transpose(1, 2).reshape(b, t, c)), p)
+
+    def feed_forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Two linear maps with GELU between."""
+        return F.dropout(self.down(F.gelu(self.up(x))), self.dropout if self.training else 0.0)
 
 
 class TorchBert(nn.Module):
@@ -57,10 +78,12 @@ class TorchBert(nn.Module):
         check(config, BERT_PARTS)
         self.config, c = config, config.n_embd
         self.token_embedding = nn.Embedding(config.vocab_size, c)
-        self.position_embedding = nn.Embedding(config.block_size, c)
         self.segment_embedding = nn.Embedding(config.segments, c)
+        self.embedding_norm = nn.LayerNorm(c, config.norm_eps)
         self.blocks = nn.ModuleList(EncoderBlock(config) for _ in range(config.n_layer))
-        self.final_norm = nn.LayerNorm(c, config.norm_eps)
+        angles = torch.tensor(np.outer(np.arange(config.block_size), rotary_frequencies(config.head_width)))
+        self.register_buffer("cos", angles.cos()[:, None], persistent=False)
+        self.register_buffer("sin", angles.sin()[:, None], persistent=False)
         self.transform = nn.Linear(c, c)
         self.transform_norm = nn.LayerNorm(c, config.norm_eps)
         self.lm_head = nn.Linear(c, config.vocab_size)
@@ -70,17 +93,14 @@ class TorchBert(nn.Module):
         self, ids: torch.Tensor, segments: torch.Tensor, places: torch.Tensor, targets: torch.Tensor
     ) -> torch.Tensor:
         """Mean nats per hidden token; the arguments are the parts of a `MaskedBatch`."""
-        x = (
-            self.token_embedding(ids)
-            + self.position_embedding.weight[: ids.shape[1]]
-            + self.segment_embedding(segments)
-        )
+        x = self.embedding_norm(self.token_embedding(ids) + self.segment_embedding(segments))
         x = F.dropout(x, self.config.dropout, self.training)
+        turned = self.cos[: ids.shape[1]], self.sin[: ids.shape[1]]
         is_text = ids != self.config.pad
         mask = None if is_text.all() else is_text[:, None, None, :]  # attention without a mask is faster
         for block in self.blocks:
-            x = block(x, mask)
-        hidden = self.final_norm(x).flatten(0, 1)[places]  # (N, C)
+            x = block(x, mask, turned)
+        hidden = x.flatten(0, 1)[places]  # (N, C)
         return F.cross_entropy(self.lm_head(self.transform_norm(F.gelu(self.transform(hidden)))), targets)
 
 

@@ -200,8 +200,8 @@ def test_words_are_hidden_as_in_training():
     shape = SHAPES["bert"]
     config = shape.config
     (whole, _), (part, _) = (next(MadeUpTask(shape).batches(0, rank, size)) for rank, size in ((0, 1), (1, 2)))
-    assert len(whole.places) == len(whole.targets) == 32 * 9  # 15 % of 62, as for sequences of [CLS], 62 tokens, [SEP]
-    assert len(part.places) == 16 * 9
+    assert len(whole.places) == len(whole.targets) == 32 * 25  # 40 % of 62, as in sequences of [CLS], 62 tokens, [SEP]
+    assert len(part.places) == 16 * 25
     for batch in (whole, part):
         ids, hidden = batch.ids.numpy(), batch.ids.numpy() == config.mask
         np.testing.assert_array_equal(np.flatnonzero(hidden), batch.places.numpy())

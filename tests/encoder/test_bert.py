@@ -19,7 +19,7 @@ SMALL = BertConfig(40, 0, 1, 2, 3, n_layer=2, n_head=2, n_embd=12, n_inner=20, b
 KINDS = [
     {"next_sentence": True},
     {"norm_first": False, "next_sentence": True},
-    {"positions": "rotary"},
+    {"positions": "rotary", "next_sentence": True},
     {"objective": "labels", "labels": "a|b|c"},
     {"objective": "labels", "labels": "a|b", "pooling": "mean", "norm_first": False},
 ]

@@ -110,7 +110,7 @@ def test_the_torch_translation_model_refuses_unsupported_settings(setting):
 
 
 def test_the_torch_encoders_refuse_unsupported_settings():
-    with pytest.raises(ValueError, match="the PyTorch model supports only norm_first True, not False"):
+    with pytest.raises(ValueError, match="the PyTorch model supports only norm_first False, not True"):
         torch_encoder.TorchBert(changed("bert", norm_first=True).config)
     with pytest.raises(ValueError, match="the PyTorch model supports only positions 2d, not 1d"):
         torch_encoder.TorchViT(changed("vit", positions="1d").config)

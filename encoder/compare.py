@@ -3,10 +3,11 @@
     python -m encoder.compare out/bert-goethe out/gpt        the same hidden tokens of the same held-out text
     python -m encoder.compare out/bert-goethe                beside counting only
 
-Both must have the same tokens: BPE learned from the same text, with a vocabulary that is smaller by BERT's five
-specials for the GPT. The GPT reads the true tokens before the hidden one, where BERT reads [MASK] or a wrong token for
-some of them. Counting always guesses the most frequent token. The standard error of a difference is that of the pairs:
-each hidden token gives one answer of either model.
+Of the tokens 15 % are hidden, whatever share was hidden in training. Both must have the same tokens: BPE learned from
+the same text, with a vocabulary that is smaller by BERT's five specials for the GPT. The GPT reads the true tokens
+before the hidden one, where BERT reads [MASK] or a wrong token for some of them. Counting always guesses the most
+frequent token. The standard error of a difference is that of the pairs: each hidden token gives one answer of either
+model.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main(argv: list[str]) -> int:
         raise OptionError(f"{argv[0]} does not predict words: its objective is {trained.config.objective}")
     say(trained.about)
     saved = load_checkpoint(trained.path).training
-    options = BertOptions(**{name: saved[name] for name in ("dataset", "seed", "mask_share", "block_size")})
+    options = BertOptions(**{name: saved[name] for name in ("dataset", "seed", "block_size")})
     task = WordsTask(options, trained.tokenizer)
     if task.corpus_sha256 != trained.corpus_sha256:
         raise OptionError(f"{argv[0]} learned from another text than {options.dataset}")

@@ -1,6 +1,6 @@
 """Export a trained BERT or Vision Transformer in Hugging Face's layout, which many programs read.
 
-    python train.py bert-goethe --norm_first false --out_dir out/post-norm
+    python train.py bert-goethe --positions learned --out_dir out/post-norm
     python -m encoder.export out/post-norm goethe-bert
 
 The folder then holds

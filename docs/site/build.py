@@ -31,7 +31,7 @@ from tinygrad_lite.cli.errors import OptionError, UserError
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-GUIDES = "runs pictures translation corpora pretrained quantization performance gpu platforms".split()
+GUIDES = "runs pictures translation corpora pretrained adapting quantization performance gpu platforms".split()
 REFERENCE = "reading engine api reliability recipe how-to equations glossary architecture".split()
 LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".toml": "toml"}
 BLOCK = re.compile(r"^(```.*?^```\n)", re.MULTILINE | re.DOTALL)

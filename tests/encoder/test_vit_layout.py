@@ -61,6 +61,7 @@ def assert_same(model: ViT, theirs) -> None:
 @pytest.mark.parametrize("changes", KINDS)
 def test_transformers_computes_the_same(changes, tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    pytest.importorskip("PIL")  # which ViTImageProcessor needs
     config = transformers.ViTConfig(**SETTINGS | changes, id2label=NAMES)
     theirs = transformers.ViTForImageClassification(config).eval()
     for number, parameter in enumerate(theirs.parameters()):

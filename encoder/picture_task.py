@@ -37,8 +37,8 @@ VIT_SPEC = ModelSpec(
     title="the Vision Transformer",
     about="Train a Vision Transformer to say what is in a picture.",
     examples={
-        "python train.py vit-digits": "handwritten digits, three minutes on two cores",
-        "python train.py vit-fashion": "pieces of clothing, ten minutes on two cores",
+        "python train.py vit-digits": "handwritten digits, a minute on two cores",
+        "python train.py vit-fashion": "pieces of clothing, eight minutes on two cores",
     },
     preset="vit-digits",
     options=ViTOptions,
@@ -54,7 +54,7 @@ CNN_SPEC = ModelSpec(
     about="Train a convolutional network to say what is in a picture.",
     examples={
         "python train.py cnn-digits": "handwritten digits",
-        "python train.py cnn-fashion": "pieces of clothing, ten minutes on two cores",
+        "python train.py cnn-fashion": "pieces of clothing, seven minutes on two cores",
     },
     preset="cnn-digits",
     options=CNNOptions,

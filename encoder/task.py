@@ -25,7 +25,7 @@ SPEC = ModelSpec(
     title="BERT",
     about="Train an encoder on text: to predict hidden words, or labels.",
     examples={
-        "python train.py bert-goethe": "hidden words of Goethe, ten minutes on two cores",
+        "python train.py bert-goethe": "hidden words of Goethe, seven minutes on two cores",
         "python train.py bert-reviews": "hidden words of film reviews",
         "python train.py classify --init_from out/bert-reviews": "then: is a review positive?",
     },

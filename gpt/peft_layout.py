@@ -26,7 +26,6 @@ Format: the class LoraConfig of https://huggingface.co/docs/peft.
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections import Counter
@@ -44,6 +43,7 @@ from gpt.trained import layout_of
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.training.adapters import Adapter, Change, adapter_in, change_of
 from tinygrad_lite.training.checkpoint import Checkpoint
+from tinygrad_lite.training.export import as_json
 from tinygrad_lite.training.model_spec import PEFT_CONFIG
 from tinygrad_lite.training.pretrained import as_float, read_json, tensors_in
 
@@ -171,7 +171,7 @@ def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:
         "inference_mode": True,
     }
     return {
-        PEFT_CONFIG: (json.dumps(settings, indent=2, sort_keys=True) + "\n").encode(),
+        PEFT_CONFIG: as_json(settings),
         WEIGHTS: to_bytes({name: np.ascontiguousarray(array) for name, array in tensors.items()}, {"format": "pt"}),
     }
 

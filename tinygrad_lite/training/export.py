@@ -53,8 +53,8 @@ def write_pretrained(trained: Trained, layout: ModuleType, folder: Path, **more:
     settings, weights = checked_settings(layout, trained.config), layout.to_theirs(model)
     settings |= more | {"dtype": next(iter(weights.values())).dtype.name}
     files = {
-        "config.json": _as_json(settings),
-        OWN_TOKENIZER: _as_json(trained.tokenizer.to_json()),
+        "config.json": as_json(settings),
+        OWN_TOKENIZER: as_json(trained.tokenizer.to_json()),
         WEIGHTS: to_bytes(weights, {"format": "pt"}),  # transformers requires this entry
         **{name: text.encode("utf-8") for name, text in trained.tokenizer.folder_files().items()},
     }
@@ -96,5 +96,6 @@ def checked_settings(layout: ModuleType, config: ModelConfig) -> dict[str, Any]:
     return theirs
 
 
-def _as_json(data: dict[str, Any]) -> bytes:
+def as_json(data: Mapping[str, Any]) -> bytes:
+    """A JSON object as the contents of a file."""
     return (json.dumps(data, indent=2, sort_keys=True) + "\n").encode("utf-8")

@@ -150,6 +150,14 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         group="data",
     )
 
+    replay: str = option(
+        "",
+        "text that a share of every batch is taken from, such as the one that the weights of --init_from come from",
+        choices=("", *CORPORA),
+        group="data",
+    )
+    replay_share: float = option(0.1, "this share, with --replay", above=0.0, below=1.0, group="data")
+
     batch_size: int = option(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000, group="training")
     eval_iters: int = option(
         0,
@@ -191,6 +199,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             self.model_config(2)
             if (self.tokenizer == "pixels") != (not self.text and self.dataset in PICTURES):
                 raise OptionError("--tokenizer pixels and --dataset digits or other pictures belong together")
+            if self.replay and self.tokenizer == "pixels":
+                raise OptionError(f"--replay {self.replay} is a text, but --dataset {self.dataset} are pictures")
             if self.tokenizer == "hf":
                 raise OptionError(
                     "--tokenizer hf: such a tokenizer comes with pretrained weights (--init_from FOLDER); to learn "
@@ -201,9 +211,11 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         """Whether the text can be read, or be refused, without a network."""
         if self.dataset in PICTURES and not self.text:
             return are_cached(self.dataset)
-        if self.text or self.dataset not in CORPORA or Path(f"{self.dataset}.txt").is_file():
-            return True
-        return from_cache(self.dataset, say=lambda line: None) is not None
+        names = [*([] if self.text else [self.dataset]), *([self.replay] if self.replay else [])]
+        return all(
+            name not in CORPORA or Path(f"{name}.txt").is_file() or from_cache(name, say=lambda line: None)
+            for name in names
+        )
 
     def max_workers(self) -> int:
         """How many processes there is work for: each needs a row of the batch."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -45,6 +45,8 @@ class TextData:
         chars_per_token: of the held-out text; converts nats per token into bits per character.
         data_order: "random" or "epochs", as the option of this name says.
         windows_apart: if it is not 0, windows begin at its multiples only: each is one item, such as a picture.
+        replay: the tokens of another text, from which some windows of the batches are taken; none if it is empty.
+        replay_share: how many, as a share of all.
     """
 
     corpus: Corpus
@@ -57,6 +59,8 @@ class TextData:
     device: str = "cpu"
     data_order: str = "random"
     windows_apart: int = 0
+    replay: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint16))
+    replay_share: float = 0.0
 
     def batch(self, step: int, sequences: int) -> tuple[np.ndarray, np.ndarray]:
         """The windows of one update, (sequences, T) ids and targets; the same for the same step.
@@ -71,6 +75,11 @@ class TextData:
         else:  # drawn with the key (seed, step)
             starts = keyed_rng(self.seed, "batch", step).integers(0, len(self.train) - self.block_size, sequences)
         windows = self.train[starts[:, None] + np.arange(self.block_size + 1)]
+        if len(self.replay):  # the first rows; in the long run exactly their share, however few sequences there are
+            before, after = (int(self.replay_share * sequences * steps) for steps in (step, step + 1))
+            rng = keyed_rng(self.seed, "replay", step)
+            starts = rng.integers(0, len(self.replay) - self.block_size, after - before)
+            windows[: after - before] = self.replay[starts[:, None] + np.arange(self.block_size + 1)]
         return windows[:, :-1], windows[:, 1:]
 
     def _next_in_epochs(self, first: int, sequences: int) -> np.ndarray:
@@ -161,6 +170,7 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         tokenizer = learn_tokenizer(options, corpus)
     kind = np.uint16 if tokenizer.vocab_size <= 65536 else np.int32
     train = np.array(tokenizer.encode(train_text), kind)
+    replay = np.array(tokenizer.encode(load_corpus(options.replay).split()[0] if options.replay else ""), kind)
     held_out = np.array(tokenizer.encode(held_out_text), kind)
     if len(train) <= options.block_size or len(held_out) < 2:
         # The length that would suffice, at this number of characters per token; a tenth of 20 tokens is 2.
@@ -172,6 +182,8 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
             f"--block_size {options.block_size} needs at least {options.block_size + 1:,} and 2; take {smaller}a text "
             f"of {longer:,} characters or more (this one has {len(corpus.text):,})"
         )
+    if 0 < len(replay) <= options.block_size:
+        raise CorpusError(f"--replay {options.replay} is too short for --block_size {options.block_size}")
     return TextData(
         corpus=corpus,
         tokenizer=tokenizer,
@@ -182,4 +194,6 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         seed=options.seed,
         device=options.device,
         data_order=options.data_order,
+        replay=replay,
+        replay_share=options.replay_share,
     )

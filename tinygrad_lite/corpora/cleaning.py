@@ -1,7 +1,7 @@
 """Cleaning of the raw corpora: pure functions from strings to strings.
 
-`normalise` is applied to every text, and `goethe_text` makes a corpus from two files of Debian packages. The files of
-Project Gutenberg have a module of their own, `gutenberg.py`.
+`normalise` is applied to every text; `goethe_text`, `jean_paul_text` and `manual_text` make corpora from files of
+Debian packages. The files of Project Gutenberg have a module of their own, `gutenberg.py`.
 """
 
 import hashlib
@@ -40,6 +40,7 @@ def normal_form(text: str, form: str = "NFC") -> str:
 GERMAN = frozenset(string.ascii_letters + "ÄÖÜäöüß" + string.digits + " \n.,;:!?'\"()-")
 ATTRIBUTION = re.compile(r"^[ \t]*--[ \t]*(?P<author>.*)", re.MULTILINE | re.DOTALL)
 GOETHE = re.compile(r"(J\S* W\S* ((von|v\.) )?)?G(oe|ö)the\b")
+JEAN_PAUL = re.compile(r"Jean Paul\b")
 NOWDOC = re.compile(r"<<<'(?P<mark>\w+)'\n(?P<text>.*?)\n(?P=mark);", re.DOTALL)
 LETTER_START = re.compile(r"\n\n(?=(?:Am|Den) \d+\. \w+\n\n)")
 
@@ -61,33 +62,85 @@ def goethe_text(php: str, fortunes: str) -> str:
     if nowdoc is None:
         raise CorpusError("the package php-faker no longer holds Werther where it used to")
     letters = LETTER_START.split(nowdoc["text"].strip("\n"))
+    return "\n\n".join(spread(letters, quotations(fortunes, GOETHE, known="\n".join(letters)))) + "\n"
+
+
+def jean_paul_text(fortunes: str) -> str:
+    """The quotations of Jean Paul, from the same file; those that quote Goethe's, or repeat one another, left out."""
+    of_goethe = "\n".join(quotations(fortunes, GOETHE, known=""))
+    return "\n\n".join(quotations(fortunes, JEAN_PAUL, known=of_goethe)) + "\n"
+
+
+def quotations(fortunes: str, author: re.Pattern, known: str) -> list[str]:
+    """An author's quotations in the order of their hashes, without those that overlap others or a known text.
+
+    Raises: CorpusError if there are none.
+    """
     entries = re.split(r"^%$", normalise(fortunes), flags=re.MULTILINE)
-    quotations = without_overlaps(filter(None, map(goethes_words, entries)), known="\n".join(letters))
-    if not quotations:
-        raise CorpusError("the package fortunes-de no longer holds quotations of Goethe where it used to")
-    quotations.sort(key=lambda text: hashlib.sha256(text.encode("utf-8")).digest())
-    return "\n\n".join(spread(letters, quotations)) + "\n"
+    found = without_overlaps(filter(None, (words_of(author, entry) for entry in entries)), known)
+    if not found:
+        raise CorpusError(f"the package fortunes-de no longer holds quotations of {author.pattern} where it used to")
+    return sorted(found, key=lambda text: hashlib.sha256(text.encode("utf-8")).digest())
 
 
-def goethes_words(entry: str) -> str | None:
-    """The words of one quotation, or None if it is not Goethe's or not clean.
+def words_of(author: re.Pattern, entry: str) -> str | None:
+    """The words of one quotation, or None if it is not this author's or not clean.
 
     Attributions begin with "--" and may have several lines. Excluded are other authors, quotations marked as falsely
     attributed, an anecdote that names him in full, and text with characters outside `GERMAN`. Line breaks are kept,
     since verse cannot be told from prose reliably; an indented line keeps two spaces.
 
-        >>> goethes_words("Es irrt der Mensch,\\n\\tsolang er strebt.\\n\\t\\t-- J. W. v. Goethe (Faust I)\\n")
+        >>> words_of(GOETHE, "Es irrt der Mensch,\\n\\tsolang er strebt.\\n\\t\\t-- J. W. v. Goethe (Faust I)\\n")
         'Es irrt der Mensch,\\n  solang er strebt.'
-        >>> goethes_words("Goethe, so dramatisch\\n\\t\\t-- Jean Paul\\n") is None
+        >>> words_of(GOETHE, "Goethe, so dramatisch\\n\\t\\t-- Jean Paul\\n") is None
         True
     """
     attribution = ATTRIBUTION.search(entry)
-    if attribution is None or not GOETHE.match(attribution["author"]):
+    if attribution is None or not author.match(attribution["author"]):
         return None
     lines = textwrap.dedent(entry[: attribution.start()].expandtabs()).split("\n")
     words = "\n".join(("  " if line.startswith(" ") else "") + " ".join(line.split()) for line in lines).strip()
     misfiled = "falsch zugeordnet" in attribution["author"].casefold() or "Wolfgang von Goethe" in words
     return words if words and not misfiled and set(words) <= GERMAN else None
+
+
+# What roff, the language of manual pages, writes instead of plain characters: fonts, spaces of no width, hyphens.
+ROFF = ((r"\\f(\w|\(\w\w|\[\w*\])", ""), (r"\\[&/,:%|]", ""), (r"\\\(aq", "'"), (r"\\-", "-"))
+PRINTED = str.maketrans(dict.fromkeys("„“”»«", '"') | dict.fromkeys("‚‘’", "'") | {"…": "...", "–": "-", "\xa0": " "})
+SENTENCE = 80  # characters: what is shorter is mostly a title or the name of an option
+
+
+def manual_text(pages: Iterable[str]) -> str:
+    """The paragraphs of manual pages in roff, each one line, in the order of their hashes, without repetitions."""
+    paragraphs = without_overlaps({text for page in pages for text in prose_of(page)}, known="")
+    if not paragraphs:
+        raise CorpusError("the package manpages-de no longer holds German pages where it used to")
+    return "\n\n".join(sorted(paragraphs, key=lambda text: hashlib.sha256(text.encode("utf-8")).digest())) + "\n"
+
+
+def prose_of(page: str) -> list[str]:
+    """The clean paragraphs of a manual page: whole sentences, without macros, fonts and other authors' characters.
+
+    A line that begins with a dot is a macro and ends a paragraph; one that prints its words leaves a gap in it, so the
+    paragraph is not clean.
+    """
+    paragraphs: list[list[str]] = [[]]
+    for line in normalise(page).split("\n"):
+        if line.startswith((".B", ".I", ".R")):
+            paragraphs[-1].append("\\")
+        elif not line.strip() or line.startswith((".", "'")):
+            paragraphs.append([])
+        else:
+            paragraphs[-1].append(line)
+    texts = []
+    for lines in paragraphs:
+        text = " ".join(lines)
+        for pattern, plain in ROFF:
+            text = re.sub(pattern, plain, text)
+        text = " ".join(text.translate(PRINTED).split())
+        if len(text) >= SENTENCE and text[-1] in ".:!?" and set(text) <= GERMAN:
+            texts.append(text)
+    return texts
 
 
 def without_overlaps(texts: Iterable[str], known: str) -> list[str]:

@@ -5,8 +5,8 @@ None of them is part of this repository. `load_corpus` looks a name up in this o
 1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that an edition
    of your own can replace a named corpus), or any path;
 2. the cache, one folder per user (`fetch.cache_folder`);
-3. its source: two signed Debian packages for `goethe`, files on GitHub that are known by their SHA-256 for
-   `goethe-works` and `werther-faust` (`works.py`), Project Gutenberg over https for the others.
+3. its source: signed Debian packages for `goethe`, `jean-paul` and `manual`, files on GitHub that are known by
+   their SHA-256 for `goethe-works` and `werther-faust` (`works.py`), Project Gutenberg over https for the others.
 
 Where `goethe` is unavailable, because only Debian and its derivatives have apt-get, `werther-faust` takes its place,
 which is about as long. Without a network, use any text in UTF-8: `--text FILE`, read by `load_files`. A file of Project
@@ -17,6 +17,7 @@ says which text a number was measured on.
 """
 
 import difflib
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ from pathlib import Path
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch, reviews, works
-from tinygrad_lite.corpora.cleaning import goethe_text, normalise
+from tinygrad_lite.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text
 
 HELD_OUT = 0.1  # share of the characters at the end of a text, unless its recipe says where the held-out works begin
@@ -213,16 +214,33 @@ def load_files(paths: list[str]) -> Corpus:
     return Corpus(names, text, f"local file {', '.join(sources)}", licence, fetch.sha256(text))
 
 
-# ------------------------------------------------------------------------------------- goethe: two packages
+# --------------------------------------------------------------------------------- from packages of Debian
 
 WERTHER_PHP = "usr/share/php/Faker/Provider/de_DE/Text.php"
 QUOTATIONS = "usr/share/games/fortunes/de/zitate"
+COMMANDS = "usr/share/man/de/man1/*.gz"  # the pages about what users call
 
 
 def make_goethe() -> str:
     """Fetch the two packages and make one text of them."""
     files = fetch.debian_files({"php-faker": WERTHER_PHP, "fortunes-de": QUOTATIONS})
     return goethe_text(files["php-faker"], files["fortunes-de"])
+
+
+def make_jean_paul() -> str:
+    """Fetch the quotations, and keep those of Jean Paul."""
+    return jean_paul_text(fetch.debian_files({"fortunes-de": QUOTATIONS})["fortunes-de"])
+
+
+def make_manual() -> str:
+    """Fetch the German manual pages, and keep their prose."""
+    with fetch.apt_folder(packages=["manpages-de"]) as (folder, _):
+        files = fetch.read_deb(fetch.find_deb("manpages-de", folder), COMMANDS)
+    try:
+        pages = {path: fetch.unpacked(data, ".gz") for path, data in files.items()}
+    except (zlib.error, ValueError) as error:
+        raise CorpusError(f"a page of the package manpages-de cannot be unpacked: {error}") from None
+    return manual_text(fetch.decode_utf8(data, path) for path, data in pages.items())
 
 
 # ----------------------------------------------------------------------------------- works known by their hash
@@ -277,6 +295,23 @@ RECIPES = {
         make=reviews.review_sentences,
         expected="03de13438fd71afb04660a0ccd7c9646d918cd4f62ee7c5a526956a916d15fde",
         held_out=reviews.HELD_OUT,
+    ),
+    "jean-paul": Recipe(
+        description="quotations of Jean Paul, of Goethe's time, to adapt a model to (149,000 characters)",
+        source="the Debian package fortunes-de",
+        licence="Jean Paul's words are in the public domain (he died in 1825); the collection of quotations comes "
+        "under GPL-2+, copyright Andreas Tille",
+        make=make_jean_paul,
+        expected="7a3bd1fe0f8ed1d543a69e36a888f1178f0c1b3fe2b9fb105c9ec37666225f36",
+        signed=True,
+    ),
+    "manual": Recipe(
+        description="prose of German manual pages, far from Goethe, to adapt a model to (383,000 characters)",
+        source="the Debian package manpages-de",
+        licence="GPL-3+, copyright the translators of manpages-de",
+        make=make_manual,
+        expected="33ca52a5365781bf9151f7d1f29cd75351a8134779b26a7e79a08fa3c8633144",
+        signed=True,
     ),
     "werther-faust": Recipe(
         description="Werther and Faust, part one, in alternating passages (430,000 characters); `goethe` without apt",

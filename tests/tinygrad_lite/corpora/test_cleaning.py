@@ -6,11 +6,15 @@ import pytest
 
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.cleaning import (
+    GOETHE,
     goethe_text,
-    goethes_words,
+    jean_paul_text,
+    manual_text,
     normalise,
+    prose_of,
     spread,
     without_overlaps,
+    words_of,
 )
 
 PHP = """<?php
@@ -71,7 +75,7 @@ Ohne Namen und ohne Strich.
     ],
 )
 def test_every_spelling_of_the_attribution_goes_and_the_words_stay(attribution):
-    assert goethes_words(f"\nZwei Zeilen,\neine Meinung.\n\t\t{attribution}\n") == "Zwei Zeilen,\neine Meinung."
+    assert words_of(GOETHE, f"\nZwei Zeilen,\neine Meinung.\n\t\t{attribution}\n") == "Zwei Zeilen,\neine Meinung."
 
 
 @pytest.mark.parametrize(
@@ -91,12 +95,12 @@ def test_every_spelling_of_the_attribution_goes_and_the_words_stay(attribution):
     ],
 )
 def test_words_of_others_and_unclean_words_are_left_out(entry):
-    assert goethes_words(entry) is None
+    assert words_of(GOETHE, entry) is None
 
 
 def test_lines_stay_lines_and_indentation_shrinks_to_two_spaces():
     entry = "      Drei  Dinge:\n            Sonne, \n\t    Mond.\n\nUnd Sterne.\n\t\t-- Goethe\n"
-    assert goethes_words(entry) == "Drei Dinge:\n  Sonne,\n  Mond.\n\nUnd Sterne."
+    assert words_of(GOETHE, entry) == "Drei Dinge:\n  Sonne,\n  Mond.\n\nUnd Sterne."
 
 
 def test_overlapping_texts_lose_the_shorter_one():
@@ -133,6 +137,25 @@ def test_goethe_does_not_depend_on_the_order_of_its_sources():
 def test_goethe_reads_files_with_carriage_returns_and_decomposed_letters_alike():
     odd = unicodedata.normalize("NFD", FORTUNES).replace("\n", "\r\n")
     assert goethe_text("\ufeff" + PHP, odd) == goethe_text(PHP, FORTUNES)
+
+
+def test_jean_paul_is_another_author_of_the_same_file():
+    others = (
+        "%\nDie Wolke zieht, der Hügel bleibt!\n\t\t-- Jean Paul\n%\nNur Reisen ist Leben.\n\t\t-- Jean Paul, Titan\n"
+    )
+    assert jean_paul_text(FORTUNES + others) == "Nur Reisen ist Leben.\n"  # the first is taken from Goethe
+
+
+def test_manual_pages_become_paragraphs_without_macros_and_repetitions():
+    long = "Die Option \\fB\\-a\\fP zeigt „verborgene“ Dateien an, deren Name … mit einem\nPunkt beginnt."
+    printed = 'Die Option -a zeigt "verborgene" Dateien an, deren Name ... mit einem Punkt beginnt.'
+    macros = '.\\" Copyright\n.TH LS 1\n.SH NAME\nls \\- listet auf\n.PP\n'
+    unclean = long.replace("Datei", "Δatei")
+    broken = f".PP\n{long}\n.BR ls (1)\nund so weiter.\n"
+    assert prose_of(f"{macros}{long}\n{broken}.IP\n{unclean}\n\n{long[:60]}.") == [printed]
+    assert manual_text([macros + long, long]) == printed + "\n"
+    with pytest.raises(CorpusError, match="manpages-de no longer holds"):
+        manual_text([macros])
 
 
 def test_goethe_from_changed_packages_is_an_error():

@@ -247,7 +247,8 @@ def test_what_is_said_goes_to_stderr(monkeypatch, capsys):
 
 
 def test_every_corpus_has_a_description():
-    assert list(CORPORA) == ["goethe", "goethe-works", "imdb", "werther-faust", "faust", "faust2", "werther"]
+    adapted_to, gutenberg = ["jean-paul", "manual"], ["faust", "faust2", "werther"]
+    assert list(CORPORA) == ["goethe", "goethe-works", "imdb", *adapted_to, "werther-faust", *gutenberg]
     assert all(CORPORA.values())
 
 

@@ -37,6 +37,8 @@ What a row says (`COLUMNS` in `results.py`):
     last_bits_per_char   that of the last checkpoint, which unlike the best is not chosen by the held-out text
     accuracy             share of the held-out labels or hidden words that it guesses, where there are any
     test_accuracy        the same on the test part, where the data have one: unlike the held-out part it chose nothing
+    trained              number of parameters that learned, fewer than all with --freeze or --lora_rank
+    base_bits_per_char   after --init_from and on another text: bits on what the base's own text holds out
 """
 
 from __future__ import annotations
@@ -65,6 +67,7 @@ from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset, whole_numbers
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import OneProcess
 from tinygrad_lite.training.run_folder import RunFolder
 from tinygrad_lite.training.setup import RunSetup, read_setup
@@ -311,7 +314,19 @@ def measure(run: Run) -> Row:
         "best_step": str(load_checkpoint(folder.best).step),
         "accuracy": measures["accuracy"],
         "test_accuracy": f"{accuracy(chosen)[0]:.4f}" if isinstance(task, (LabelsTask, PicturesTask)) else "",
+        "trained": str(sum(array.size for array in load_checkpoint(chosen).weights.values())),
+        "base_bits_per_char": on_base(setup, options, task, chosen),
     }
+
+
+def on_base(setup: RunSetup, options: TrainOptions, task: Task, checkpoint: Path) -> str:
+    """Bits per character on the text from which the weights of --init_from come; empty if it is the run's own text."""
+    base = setup.trained
+    if not base or not base.dataset or base.corpus_sha256 == task.corpus_sha256 or not hasattr(options, "replay"):
+        return ""
+    task = setup.family.task(replace(options, dataset=base.dataset, text=[], replay=""), base.tokenizer)
+    same = task.corpus_sha256 == base.corpus_sha256  # it may have been a text of the user's own
+    return evaluate(setup, task, checkpoint)[1]["bits_per_char"] if same else ""
 
 
 def training_seconds(logged: Sequence[Row], task: Task) -> float:

@@ -19,7 +19,7 @@ from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style,
 COLUMNS = (
     *("name", "seed", "options", "commit", "processor", "workers", "steps", "seconds", "seconds_per_step"),
     *("parameters", "train_loss", "checkpoint", "val_loss", "bits_per_char", "last_bits_per_char", "best_step"),
-    *("accuracy", "test_accuracy"),
+    *("accuracy", "test_accuracy", "trained", "base_bits_per_char"),
 )
 
 Row = dict[str, str]
@@ -69,6 +69,7 @@ def table(groups: Sequence[Sequence[Row]]) -> str:
     columns: dict[str, tuple[str, int]] = {
         "bits per character": ("bits_per_char", 3),
         "of the last step": ("last_bits_per_char", 3),
+        "on the base's text": ("base_bits_per_char", 3),
         "accuracy": ("accuracy", 3),
         "on the test part": ("test_accuracy", 3),
         "validation loss": ("val_loss", 3),
@@ -77,6 +78,7 @@ def table(groups: Sequence[Sequence[Row]]) -> str:
         "seconds": ("seconds", 0),
         "seconds per step": ("seconds_per_step", 4),
         "parameters": ("parameters", 0),
+        "trained": ("trained", 0),
     }
     lines = [["setting", "runs", *columns, "commit"], ["---"] * (len(columns) + 3)]
     for group in groups:

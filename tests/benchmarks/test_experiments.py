@@ -9,10 +9,13 @@ import train
 from benchmarks import experiments
 from benchmarks.experiments import code_commit, training_seconds
 from benchmarks.results import COLUMNS, read_rows
+from gpt import data
 from gpt.model import GPT
-from tests.tiny_runs import arguments, rows, run_training
+from tests.tiny_runs import arguments, made_up_text, rows, run_training
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import whole_numbers
+from tinygrad_lite.corpora import texts
+from tinygrad_lite.training.run_folder import RunFolder
 from tinygrad_lite.training.setup import read_setup
 
 OURS = experiments.EXPERIMENTS  # the fixture `place` below is also conftest's, so all tests of this file have another
@@ -72,6 +75,28 @@ def test_a_real_run_becomes_a_row(place, capfd):
     out, err = capfd.readouterr()
     assert out == ""
     assert "run 1 of 1: fast, seed 7" in err
+
+
+def test_a_row_of_an_adapter_tells_what_learned_and_what_was_forgotten(place, monkeypatch):
+    run_training(max_iters=2, out_dir="base")
+    monkeypatch.setattr(
+        experiments, "train_one", lambda run: train.main([*other, f"--out_dir={run.setup.folder.path}"])
+    )
+    (place / "other.txt").write_text(made_up_text(seed=2)[::-1], encoding="utf-8")
+    other = arguments(
+        max_iters=2, text="other.txt", init_from="base/best.safetensors", lora_rank=2, seed=1, out_dir=None
+    )
+    other = [word for word in other if not word.startswith(("--n_", "--block_size"))]
+    options = " ".join(word for word in other if not word.startswith("--seed"))
+    (place / "tiny.toml").write_text(f'# adapted\n[[setting]]\nname = "lora"\noptions = "{options}"\n', "utf-8")
+    monkeypatch.setattr(texts, "load_corpus", lambda name: texts.load_files(["text.txt"]))
+    monkeypatch.setattr(data, "load_corpus", texts.load_corpus)
+    assert experiments.main(["tiny"]) == 0
+    (row,) = read_rows(place / "results" / "tiny.csv")
+    assert 0 < int(row["trained"]) < int(row["parameters"])
+    before = float(rows(RunFolder("base"))[-1]["bits_per_char"])
+    assert float(row["base_bits_per_char"]) == pytest.approx(before, rel=0.1)
+    assert row["base_bits_per_char"] != row["bits_per_char"]
 
 
 def test_only_what_is_missing_is_run(place, in_this_process, capsys):

@@ -107,6 +107,9 @@ def test_the_glossary_leads_to_the_chapters_of_the_course():
 
 # What a reader types into the search of the site, and the page and the heading that answer it.
 QUESTIONS = {
+    "why is a low rank enough": ("course/18-adapting", "Why is a low rank enough?"),
+    "why B begins at 0": ("course/18-adapting", "Why does B begin at 0?"),
+    "forgotten": ("course/18-adapting", "What is forgotten?"),
     "why divide by √D": ("course/06-attention", "Why divide by √D?"),
     "gradient of softmax with cross-entropy": (
         "course/09-learning",

@@ -29,7 +29,7 @@ which the loss is then measured.
 
 References: Le Cun, Denker, Solla 1990 ("Optimal Brain Damage"), who remove weights by their effect on the loss, to
 second order, and call removing the smallest a reasonable start; Michel, Levy, Neubig 2019 ("Are Sixteen Heads Really
-Better than One?", arXiv:1905.10650), section 4.1 and eq. 2, whose importance this is, not normalised by layer.
+Better than One?", arXiv:1905.10650), section 4.1, whose importance this is, not normalised by layer.
 """
 
 from __future__ import annotations
@@ -103,9 +103,10 @@ def main(argv: list[str]) -> int:
             pass
     if options.csv and Path(options.csv).suffix != ".csv":
         raise OptionError(f"--csv {options.csv}: must end with .csv")
-    for label, file in (("--plot", options.plot), ("--csv", options.csv)):
+    files = [file for file in (options.csv, options.plot) if file]
+    for file in files:
         if not Path(file).parent.is_dir():
-            raise OptionError(f"{label} {file}: there is no folder {Path(file).parent}; make it first")
+            raise OptionError(f"{file}: there is no folder {Path(file).parent}; make it first")
     trained = SPEC.read(Path(parsed.positional))
     say(trained.about)
     corpus = named_text(options, trained)
@@ -118,9 +119,9 @@ def main(argv: list[str]) -> int:
 
     undamaged = loss()
     importance = head_importance(model, np.array(trained.tokenizer.encode(learned)))
-    found = [Damaged(way, 0.0, 0, undamaged) for way in WAYS]
     print(f"{'share':>7}" + "".join(f"{way:>23}" for way in WAYS) + "    bits per character", flush=True)
     print(f"{0:>7.2%}" + f"{undamaged:>23.4f}" * len(WAYS), flush=True)
+    found = [Damaged(way, 0.0, 0, undamaged) for way in WAYS]
     for share in shares:
         print(f"{share:>7.2%}", end="")
         for way in WAYS:
@@ -128,11 +129,11 @@ def main(argv: list[str]) -> int:
             for seed in seeds if way.startswith("random") else [0]:
                 with damaged(model, way, share, seed, importance):
                     drawn.append(Damaged(way, share, seed, loss()))
-            found += drawn
             print(f"{spread(drawn):>23}", end="", flush=True)
+            found += drawn
         print()
     picture = picture_of(found, f"{parsed.positional} without a share of its weights or heads")
-    for file in filter(None, (options.csv, options.plot)):
+    for file in files:
         write(picture, Path(file))
         say(f"wrote {file}")
     return 0

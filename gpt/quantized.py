@@ -68,21 +68,26 @@ def main(argv: list[str]) -> int:
 
 
 def text_to_predict(options: QuantizedOptions, trained: Trained) -> Corpus:
-    """The text, of which nothing was learned if it is the held-out part.
+    """The text, of which nothing was learned if it is the held-out part. Raises: as `named_text`."""
+    corpus = named_text(options, trained)
+    text = corpus.text if options.text else corpus.split()[1]
+    return replace(corpus, text=text[: options.characters or sys.maxsize])
+
+
+def named_text(options: QuantizedOptions, trained: Trained) -> Corpus:
+    """The whole text that the options name, or that the model was trained on.
 
     Raises: OptionError if none is named, and the model does not know what it was trained on.
     """
     if options.text:
-        corpus = load_files(options.text)
-    else:
-        name = options.dataset or trained.dataset
-        if not name:
-            raise OptionError("this model does not say what it was trained on: add --text FILE or --dataset NAME")
-        corpus = load_corpus(name)
-        if name == trained.dataset and corpus.sha256 != trained.corpus_sha256:
-            say(f"warning: {name} is not the text that it was trained on, so it may have learned this part")
-        corpus = replace(corpus, text=corpus.split()[1])
-    return replace(corpus, text=corpus.text[: options.characters or sys.maxsize])
+        return load_files(options.text)
+    name = options.dataset or trained.dataset
+    if not name:
+        raise OptionError("this model does not say what it was trained on: add --text FILE or --dataset NAME")
+    corpus = load_corpus(name)
+    if name == trained.dataset and corpus.sha256 != trained.corpus_sha256:
+        say(f"warning: {name} is not the text that it was trained on, so it may have learned this part")
+    return corpus
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ LAYERS = [
     "gpt gpt.config gpt.data gpt.fast_weights gpt.fast_step gpt.model gpt.sample_options gpt.score".split()
     + "gpt.baselines gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat gpt.pictures".split()
     + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw gpt.explorer gpt.explorer.*".split()
-    + ["gpt.interactive", "gpt.merge", "gpt.peft_layout", "gpt.quantized", "gpt.update"],
+    + ["gpt.damage", "gpt.interactive", "gpt.merge", "gpt.peft_layout", "gpt.quantized", "gpt.update"],
     ["seq2seq", "seq2seq.*"],
     ["encoder", "encoder.*"],
     ["train", "sample"],

@@ -178,7 +178,7 @@ def write(picture: Picture, path: Path) -> None:
                 np.savez(file, **picture.arrays)
         else:
             with open(path, "w", encoding="utf-8", newline="") as file:
-                csv.writer(file).writerows(picture.table)
+                csv.writer(file, lineterminator="\n").writerows(picture.table)
     except OSError as error:
         raise cannot_write(path, error) from None
 

@@ -41,6 +41,16 @@ def shapes_only() -> Iterator[None]:
         _only_shapes = before
 
 
+def are_only_shapes() -> bool:
+    """Whether this is inside `shapes_only`."""
+    return _only_shapes
+
+
+def no_values(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+    """An array that takes no memory: a single 0, broadcast to the shape."""
+    return np.broadcast_to(np.zeros((), dtype), shape)
+
+
 class Parameter(Tensor):
     """A trainable tensor: a leaf that requires a gradient."""
 
@@ -55,7 +65,7 @@ class Parameter(Tensor):
         if not _only_shapes:
             return cls(values(shape))
         parameter = cls(0.0)
-        parameter.data = np.broadcast_to(np.float32(0), shape)  # a single 0 in memory, broadcast to the shape
+        parameter.data = no_values(shape, np.float32)
         return parameter
 
     def reset(self, values: Callable[[tuple[int, ...]], np.ndarray]) -> None:
@@ -135,6 +145,11 @@ class Module(metaclass=Listed):
     def parameters(self) -> list[Parameter]:
         """Each parameter once."""
         return [parameter for _, parameter in self.named_parameters()]
+
+    def buffers(self) -> list[Tensor]:
+        """The tensors that are no parameters, such as the codes of quantized weights: no optimizer changes them."""
+        values = (value for _, module in self.named_modules() for value in vars(module).values())
+        return [value for value in values if isinstance(value, Tensor) and not isinstance(value, Parameter)]
 
     def num_parameters(self) -> int:
         """The number of trainable numbers, tied ones counted once."""

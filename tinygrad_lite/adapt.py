@@ -27,7 +27,13 @@ gradient. Adam moves each number by about the learning rate, however large its g
 times as much as with r = 1. Dividing by r makes up for this: a learning rate that suits one rank suits another, and
 alpha is nothing but a factor, which can be left alone.
 
-Reference: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1 (arXiv:2106.09685).
+**Over quantized weights** (QLoRA). W never changes, and of it only the products x W^T and dy W are needed. So it can be
+stored in 4 bits (`quantize.py`), while A and B, which learn, stay floats. They begin as the quantized base and can
+make up for a part of its rounding, too. So W + s B A with the W of before, in floats, is a little different from what
+was trained: exact is only the quantized W with the change beside it.
+
+References: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1 (arXiv:2106.09685);
+Dettmers et al. 2023, "QLoRA: Efficient Finetuning of Quantized LLMs", section 3 (arXiv:2305.14314).
 """
 
 from __future__ import annotations

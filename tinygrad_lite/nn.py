@@ -41,16 +41,6 @@ def shapes_only() -> Iterator[None]:
         _only_shapes = before
 
 
-def are_only_shapes() -> bool:
-    """Whether this is inside `shapes_only`."""
-    return _only_shapes
-
-
-def no_values(shape: tuple[int, ...], dtype: Any) -> np.ndarray:
-    """An array that takes no memory: a single 0, broadcast to the shape."""
-    return np.broadcast_to(np.zeros((), dtype), shape)
-
-
 class Parameter(Tensor):
     """A trainable tensor: a leaf that requires a gradient."""
 
@@ -65,7 +55,7 @@ class Parameter(Tensor):
         if not _only_shapes:
             return cls(values(shape))
         parameter = cls(0.0)
-        parameter.data = no_values(shape, np.float32)
+        parameter.data = np.broadcast_to(np.float32(0), shape)  # a single 0 in memory, broadcast to the shape
         return parameter
 
     def reset(self, values: Callable[[tuple[int, ...]], np.ndarray]) -> None:

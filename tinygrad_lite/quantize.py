@@ -66,7 +66,7 @@ import numpy as np
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.functional.registry import is_composed
-from tinygrad_lite.nn import Linear, Module, are_only_shapes, no_values
+from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.tensor import Tensor, node
 from tinygrad_lite.transformer import Block
 
@@ -142,7 +142,7 @@ class Quantized(Module):
     ndim, device, requires_grad = 2, "cpu", False
 
     def __init__(self, w: np.ndarray, kind: Kind) -> None:
-        """Quantize a matrix of floats; inside `shapes_only` no values are computed.
+        """Quantize a matrix of floats. One without values (`nn.shapes_only`) becomes another without values.
 
         Raises: ValueError if it is no such matrix, or holds NaN, infinity, or too large a number.
         """
@@ -153,9 +153,10 @@ class Quantized(Module):
         self.dtype = np.result_type(w.dtype, np.float32)
         self.block = kind.block or max(w.shape[1], 1)
         blocks = -(-w.size // self.block)
-        if are_only_shapes():
-            self._keep_scales(no_values((blocks,), self.dtype), 0.0)
-            codes = no_values((blocks, self.block * kind.bits // 8), np.int8 if kind.bits == 8 else np.uint8)
+        if not any(w.strides):  # a single 0, broadcast to a shape
+            self._keep_scales(np.broadcast_to(self.dtype.type(0), blocks), 0.0)
+            code = np.int8(0) if kind.bits == 8 else np.uint8(0)
+            codes = np.broadcast_to(code, (blocks, self.block * kind.bits // 8))
         else:
             numbers = np.zeros((blocks, self.block), self.dtype)
             numbers.reshape(-1)[: w.size] = w.reshape(-1)

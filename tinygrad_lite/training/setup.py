@@ -25,7 +25,7 @@ from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.cli.options import brief, build, find_preset, list_presets, read_preset
 from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
-from tinygrad_lite.nn import Module, shapes_only
+from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
@@ -334,8 +334,7 @@ def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
             f"python -m gpt.merge {quoted(trained.path)} {quoted(trained.adapter)} OUT.safetensors"
         )
     tokenizer = trained.tokenizer
-    with shapes_only():
-        setup.adapt(setup.family.model(options.model_config(tokenizer.vocab_size, tokenizer.specials)))
+    setup.adapt(setup.family.model.blueprint(options.model_config(tokenizer.vocab_size, tokenizer.specials)))
 
 
 def number_of_workers(options: TrainOptions) -> int:

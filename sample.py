@@ -115,7 +115,8 @@ def main(argv: list[str]) -> int:
     named = parsed.positional
     if named and options.out_dir:
         raise OptionError(f"both {named} and --out_dir {options.out_dir} are given: name only one of them")
-    trained = load_any(Path(named or options.out_dir or OUT), Path(options.adapter) if options.adapter else None)
+    adapter, beside = Path(options.adapter) if options.adapter else None, options.quantize is not None
+    trained = load_any(Path(named or options.out_dir or OUT), adapter, beside)
     say(trained.about)
     if options.device == "auto":
         say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
@@ -137,7 +138,11 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     tokenizer, model = trained.tokenizer, trained.make_model(device, take=device == "cpu")
     if options.quantize:
         say(quantize(model, options.quantize).describe())
+        trained.attach_changes(model)
         release_memory()
+    if trained.quantized not in (None, options.quantize):
+        kind = trained.quantized
+        say(f"note: the adapter was trained beside weights in {kind}; --quantize {kind} computes with exactly these")
     if device == "cpu":
         trained.weights = model.state_dict()  # the model's own arrays: no second copy stays in memory
     if isinstance(model, Seq2Seq):
@@ -202,19 +207,23 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     return 0
 
 
-def load_any(path: Path, adapter: Path | None = None) -> Trained:
-    """A trained model of any family, from a file or folder, or fetched by its name; with this adapter, if any."""
+def load_any(path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:
+    """A trained model of any family, from a file or folder, or fetched by its name; with this adapter, if any.
+
+    Args:
+        beside: do not fold an adapter in (`Trained.attach_changes`).
+    """
     is_fetched = any(family.is_fetched(path) for family in FAMILIES)
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
     if named and not is_fetched and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
     if family := family_of_weights(path, FAMILIES):
-        return family.read(path, adapter)
+        return family.read(path, adapter, beside)
     if (path.is_dir() or path == OUT) and not (path / PEFT_CONFIG).is_file():
         path = newest_checkpoint(path)
     family = load_checkpoint(path).family if path.is_file() else gpt.name
-    return next((spec for spec in FAMILIES if spec.name == family), gpt).read(path, adapter)
+    return next((spec for spec in FAMILIES if spec.name == family), gpt).read(path, adapter, beside)
 
 
 def read_prompt(start: str) -> str:

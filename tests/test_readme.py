@@ -172,7 +172,7 @@ def run_training(arguments: list[str]) -> int:
         return train.main(arguments) == 0
     resumed = "--resume" in arguments
     # Later options win, so the short run replaces the README's long one.
-    if "minilm" in arguments:  # which would be downloaded
+    if {"smollm2", "minilm"} & set(arguments):  # which would be downloaded
         return 0
     named = next((word for word in arguments if word in list_presets(PRESETS)), "goethe")
     family = read_preset(find_preset(PRESETS, named)).get("family", "gpt")

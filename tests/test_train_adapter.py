@@ -14,11 +14,18 @@ from gpt.task import SPEC
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, undone
 from tinygrad_lite import Tensor
+from tinygrad_lite.adapt import LoRA
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.nn import Module
+from tinygrad_lite.quantize import QuantizedLinear, quantize, weight_bytes
+from tinygrad_lite.training import setup
 from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.processes import OneProcess
 from tinygrad_lite.training.run_folder import RunFolder
+from tinygrad_lite.training.setup import read_setup
 
 BASE = "base/best.safetensors"
+IDS = np.arange(8)[None] % 20
 FROM_BASE = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size")) | {"text": "other.txt", "init_from": BASE}
 
 
@@ -52,8 +59,7 @@ def copied(trained, workplace):
 
 
 def logits(*path: str) -> np.ndarray:
-    model = SPEC.read(*map(Path, path)).make_model()
-    return model(Tensor(np.arange(8)[None] % 20)).numpy()
+    return SPEC.read(*map(Path, path)).make_model()(Tensor(IDS)).numpy()
 
 
 def test_only_the_adapter_is_trained_and_saved(capsys):
@@ -89,8 +95,9 @@ def test_an_adapter_samples_with_and_without_naming_its_base_and_merges(capsys):
     assert loss_of("merged.safetensors") == pytest.approx(losses(RunFolder("adapter"), "val_loss")[10], abs=1e-5)
 
 
-def test_a_stopped_run_resumes_bit_for_bit(monkeypatch):
-    settings = {"dropout": 0.2, "lora_dropout": 0.1, "average": 2, "max_iters": 6}
+@pytest.mark.parametrize("kind", [None, "nf4"])
+def test_a_stopped_run_resumes_bit_for_bit(kind, monkeypatch):
+    settings = {"dropout": 0.2, "lora_dropout": 0.1, "average": 2, "max_iters": 6, "quantize": kind}
     whole = adapt(out_dir="whole", **settings)
     with monkeypatch.context() as patch:
         stop_after(patch, 3)
@@ -101,11 +108,64 @@ def test_a_stopped_run_resumes_bit_for_bit(monkeypatch):
 
 
 def test_several_processes_learn_the_same():
-    """The frozen weights are the base's in each of them."""
-    settings = {"dropout": 0.0, "dtype": "float64", "max_iters": 4}
+    """The frozen weights are the base's in each of them, floats and codes."""
+    settings = {"dropout": 0.0, "dtype": "float64", "max_iters": 4, "quantize": "nf4"}
     weights = [load_checkpoint(adapt(out_dir=f"{n}", workers=n, **settings).last).weights for n in (1, 2)]
     for name in weights[0]:
         np.testing.assert_allclose(weights[0][name], weights[1][name], atol=1e-9)
+
+
+# --- over quantized weights -----------------------------------------------------------------------------------------
+
+
+def beside(kind: str, adapter: str) -> Module:
+    """The base in this kind, with an adapter beside it."""
+    trained = SPEC.read(Path(BASE), Path(adapter), beside=True)
+    model = trained.make_model()
+    quantize(model, kind)
+    trained.attach_changes(model)
+    return model
+
+
+def test_what_was_trained_over_quantized_weights_can_be_computed_exactly(capsys):
+    run = adapt(out_dir="packed", dropout=0.0, quantize="nf4")
+    checkpoint = load_checkpoint(run.last)
+    assert checkpoint.base["quantize"] == "nf4"
+    assert all("lora_" in name for name in checkpoint.weights)
+    before = read_setup([*arguments(**FROM_BASE), "--dry_run"], train.SPECS)
+    task = before.make_task()
+    found = {
+        name: train.evaluate(task, model, OneProcess())
+        for name, model in (
+            ("exact", beside("nf4", "packed/last.safetensors")),
+            ("folded", SPEC.read(Path(BASE), run.last).make_model()),
+            ("base", before.make_model(task.tokenizer)),
+        )
+    }
+    assert f"{found['exact']:.6g}" == f"{losses(run, 'val_loss')[10]:.6g}"
+    assert 0 < abs(found["folded"] - found["exact"]) < abs(found["base"] - found["exact"]) / 10
+    capsys.readouterr()
+    scores = {}
+    for kind in ("nf4", None):
+        words = [f"--quantize={kind}"] if kind else []
+        assert sample.main(["packed/last.safetensors", "--score=other.txt", *words]) == 0
+        scores[kind], said = capsys.readouterr()
+        assert ("computes with exactly these" in said) == (kind is None)
+    assert scores["nf4"] != scores[None]
+
+
+def test_an_adapter_stands_beside_any_quantized_base():
+    """Also one that was trained over floats; its change is not rounded."""
+    exact, rounded = (SPEC.read(Path(BASE), Path("adapter")).make_model() for _ in range(2))
+    quantize(rounded, "nf4")
+    change = [
+        abs(model(Tensor(IDS)) - exact(Tensor(IDS))).mean().item() for model in (beside("nf4", "adapter"), rounded)
+    ]
+    assert 0 < change[0] < 0.5
+    assert change[0] != change[1]
+    maps = {name: part for name, part in beside("int8", "adapter").named_modules() if isinstance(part, LoRA)}
+    assert len(maps) == 12
+    assert all(isinstance(part.base, QuantizedLinear) for part in maps.values())
 
 
 def test_a_translation_model_is_adapted(capsys):
@@ -139,6 +199,11 @@ def test_a_dry_run_and_a_profile_know_what_learns(capsys):
     assert "\ntrained          1,152, 14 % of them" in said
     assert "adapters\n" in said
     assert f"{4 * (8000 + 3 * 1152) / 1000:.3g} kB weights, gradients and two moments of what learns" in said
+    adapt("--dry_run", "--flops_per_second=1e12", out_dir="new", quantize="nf4")
+    packed = capsys.readouterr().err
+    size = weight_bytes(beside("nf4", "adapter"))
+    assert "\ntrained          1,152, 14 % of them" in packed
+    assert f"{(size + 4 * 3 * 1152) / 1000:.3g} kB weights, gradients and two moments of what learns" in packed
     adapt("--profile", out_dir="new")
     assert "operations of one training step" in capsys.readouterr().out
     assert train.main(["gpt2-xl", "--dry_run", "--lora_rank", "8", "--flops_per_second", "1e12"]) == 0
@@ -155,6 +220,8 @@ def test_a_dry_run_and_a_profile_know_what_learns(capsys):
         ({"lora_rank": None, "freeze": "base"}, "--freeze base leaves nothing to learn"),
         ({"lora_rank": None, "freeze": "nothing"}, "--freeze nothing: nothing to freeze is called nothing"),
         ({"lora_rank": None, "lora_alpha": 2}, "--lora_alpha changes nothing without a rank: add --lora_rank"),
+        ({"lora_rank": None, "quantize": "nf4"}, "--quantize nf4: quantized weights cannot learn, only changes beside"),
+        ({"quantize": "nf5"}, "one of int8, int8-block, nf4, nf4-single, or none"),
         ({"lora_targets": "lm_head"}, "lm_head shares its matrix with another part"),
         ({"lora_targets": "querry"}, "no linear map is called querry: there are query, key, value"),
     ],
@@ -169,10 +236,18 @@ def test_options_that_make_no_sense_are_refused(changes, sentence):
 def test_what_an_adapter_is_cannot_be_changed_later():
     with pytest.raises(OptionError, match="cannot resume with --lora_rank 4: the run in adapter has 2"):
         train.main(["--resume", "--out_dir=adapter", "--lora_rank=4"])
+    with pytest.raises(OptionError, match="cannot resume with --quantize nf4: the run in adapter has None"):
+        train.main(["--resume", "--out_dir=adapter", "--quantize=nf4"])
     with pytest.raises(
         OptionError, match=r"is an adapter: fold it into its base first, with python -m gpt\.merge base"
     ):
         adapt(init_from="adapter", out_dir="second")
+
+
+def test_quantized_weights_are_for_the_cpu(monkeypatch):
+    monkeypatch.setattr(setup, "get_device", lambda name: None)
+    with pytest.raises(OptionError, match="--quantize nf4 is for the CPU: add --device cpu, or omit --quantize"):
+        adapt(out_dir="new", quantize="nf4", device="cuda")
 
 
 # --- another base, or none ----------------------------------------------------------------------------------------

@@ -27,7 +27,13 @@ gradient. Adam moves each number by about the learning rate, however large its g
 times as much as with r = 1. Dividing by r makes up for this: a learning rate that suits one rank suits another, and
 alpha is nothing but a factor, which can be left alone.
 
-Reference: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1 (arXiv:2106.09685).
+**Over quantized weights** (QLoRA). W never changes, and of it only the products x W^T and dy W are needed. So it can be
+stored in 4 bits (`quantize.py`), while A and B, which learn, stay floats. They begin as the quantized base and can
+make up for a part of its rounding, too. So W + s B A with the W of before, in floats, is a little different from what
+was trained: exact is only the quantized W with the change beside it.
+
+References: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1 (arXiv:2106.09685);
+Dettmers et al. 2023, "QLoRA: Efficient Finetuning of Quantized LLMs", section 3 (arXiv:2305.14314).
 """
 
 from __future__ import annotations
@@ -39,10 +45,22 @@ from fnmatch import fnmatchcase
 import numpy as np
 
 from tinygrad_lite.device import Array, get_device
-from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, misfits
+from tinygrad_lite.nn import Dropout, Linear, Module, Parameter, misfits, shapes_only
+from tinygrad_lite.quantize import QuantizedLinear
 from tinygrad_lite.tensor import Tensor
 
-__all__ = ["LoRA", "add_lora", "counts", "freeze", "learned", "load_learned", "low_rank_change", "merge"]
+__all__ = [
+    "LoRA",
+    "add_lora",
+    "attach",
+    "counts",
+    "freeze",
+    "learned",
+    "load_learned",
+    "low_rank_change",
+    "merge",
+    "sizes",
+]
 
 
 class LoRA(Module):
@@ -68,7 +86,7 @@ class LoRA(Module):
         """An adapter of a linear map.
 
         Args:
-            base: a module (..., in_features) -> (..., out_features) with these two attributes, such as a Linear.
+            base: a Linear or a QuantizedLinear.
         """
         super().__init__()
         self.base = base
@@ -80,8 +98,7 @@ class LoRA(Module):
         self.scale = alpha / rank
         for parameter in base.parameters():
             parameter.requires_grad = False
-        for parameter in base.parameters()[:1]:  # a base of integers may have none
-            self.to(parameter.device, parameter.dtype)
+        self.to(base.weight.device, base.weight.dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
@@ -161,6 +178,26 @@ def add_lora(
     return {name: _put(model, name, LoRA(linears[name], rank, alpha, dropout)) for name in chosen}
 
 
+def attach(model: Module, changes: Mapping[str, tuple[Array, Array, float]]) -> None:
+    """Put changes that were learned earlier beside linear maps: by name A (r, n), B (m, r) and s, for W + s B A.
+
+    Raises: ValueError if there is no linear map of such a name and shape.
+    """
+    parts = dict(model.named_modules())
+    for name, (a, b, scale) in changes.items():
+        base = parts.get(name)
+        if not isinstance(base, (Linear, QuantizedLinear)):
+            raise ValueError(f"{name} is no linear map, so no change can stand beside it")
+        with shapes_only():
+            part = LoRA(base, len(a), scale * len(a))
+        halves = {"lora_A.weight": a, "lora_B.weight": b}
+        if problems := misfits({half: dict(part.named_parameters())[half] for half in halves}, halves):
+            raise ValueError(f"the change of {name} does not fit: {problems}")
+        for parameter, array in ((part.lora_A.weight, a), (part.lora_B.weight, b)):
+            parameter.data = get_device(parameter.device).from_host(np.require(array, parameter.dtype, "C"))
+        _put(model, name, part)
+
+
 def merge(model: Module) -> Module:
     """Fold every adapter into the matrix beside it, W + s B A, so that the model has no adapters any more.
 
@@ -229,6 +266,17 @@ def load_learned(model: Module, state: Mapping[str, np.ndarray]) -> None:
         parameter.mark_written()
 
 
+def sizes(model: Module) -> dict[str, int]:
+    """How many numbers each parameter has, by name; and each constant of a quantized map."""
+    found = {name: parameter.numel() for name, parameter in model.named_parameters()}
+    for name, part in model.named_modules():
+        if isinstance(part, QuantizedLinear):
+            found[f"{name}.weight"] = part.weight.numel()
+            if part.bias is not None:
+                found[f"{name}.bias"] = part.bias.numel()
+    return found
+
+
 def counts(model: Module) -> tuple[int, int]:
-    """How many numbers a model learns, and how many it has; tied ones counted once."""
-    return sum(parameter.numel() for parameter in learned(model).values()), model.num_parameters()
+    """How many numbers a model learns, and how many it has, quantized ones too; tied ones counted once."""
+    return sum(parameter.numel() for parameter in learned(model).values()), sum(sizes(model).values())

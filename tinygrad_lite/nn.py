@@ -136,6 +136,11 @@ class Module(metaclass=Listed):
         """Each parameter once."""
         return [parameter for _, parameter in self.named_parameters()]
 
+    def buffers(self) -> list[Tensor]:
+        """The tensors that are no parameters, such as the codes of quantized weights: no optimizer changes them."""
+        values = (value for _, module in self.named_modules() for value in vars(module).values())
+        return [value for value in values if isinstance(value, Tensor) and not isinstance(value, Parameter)]
+
     def num_parameters(self) -> int:
         """The number of trainable numbers, tied ones counted once."""
         return sum(parameter.numel() for parameter in self.parameters())

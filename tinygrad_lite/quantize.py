@@ -128,47 +128,72 @@ def rounded_composed(w: np.ndarray, kind: Kind) -> np.ndarray:
 AT_ONCE = 1 << 18  # numbers that are computed from their codes at a time: 1 MiB in float32
 
 
-class Quantized:
-    """A matrix in 8 or 4 bits per number.
+class Quantized(Module):
+    """A matrix in 8 or 4 bits per number: a constant, without parameters.
 
     Attributes:
         shape: of the matrix.
         dtype: of its numbers when they are read: float32, or float64 if it was made from that.
         codes: (blocks, numbers per block) int8; of NF4 (blocks, half of that) uint8, the first of two in the upper
             half of its byte. The last block is filled up with zeros.
-        scales: one per block, less `mean` and quantized again if there is double quantization.
+        scales: one per block, or with double quantization another `Quantized`, of the scales less their `mean`.
     """
 
-    ndim = 2
+    ndim, device, requires_grad = 2, "cpu", False
 
     def __init__(self, w: np.ndarray, kind: Kind) -> None:
-        """Quantize a matrix of floats.
+        """Quantize a matrix of floats. One without values (`nn.shapes_only`) becomes another without values.
 
         Raises: ValueError if it is no such matrix, or holds NaN, infinity, or too large a number.
         """
+        super().__init__()
         if w.ndim != 2 or w.dtype.kind != "f":
             raise ValueError(f"Quantized: needs a matrix of floats, not {w.dtype} of shape {w.shape}")
-        self.shape, self.kind, self.mean = w.shape, kind, 0.0
+        self.shape, self.kind = w.shape, kind
         self.dtype = np.result_type(w.dtype, np.float32)
         self.block = kind.block or max(w.shape[1], 1)
-        numbers = np.zeros((-(-w.size // self.block), self.block), self.dtype)
-        numbers.reshape(-1)[: w.size] = w.reshape(-1)
-        largest = self.dtype.type(LEVELS[kind.bits][-1])
+        blocks = -(-w.size // self.block)
+        if not any(w.strides):  # a single 0, broadcast to a shape
+            self._keep_scales(np.broadcast_to(self.dtype.type(0), blocks), 0.0)
+            code = np.int8(0) if kind.bits == 8 else np.uint8(0)
+            codes = np.broadcast_to(code, (blocks, self.block * kind.bits // 8))
+        else:
+            numbers = np.zeros((blocks, self.block), self.dtype)
+            numbers.reshape(-1)[: w.size] = w.reshape(-1)
+            codes = self._quantize(numbers)
+        self.codes = Tensor.wrap(codes)
+
+    def _quantize(self, numbers: np.ndarray) -> np.ndarray:
+        """Choose the scales of (blocks, numbers), which are overwritten; returns the codes."""
+        largest = self.dtype.type(LEVELS[self.kind.bits][-1])
         with np.errstate(all="ignore"):
-            self.scales = np.abs(numbers).max(axis=1) / largest
-            if not np.isfinite(self.scales * largest).all():
+            scales = np.abs(numbers).max(axis=1) / largest
+            if not np.isfinite(scales * largest).all():
                 raise ValueError("Quantized: the matrix holds NaN, infinity, or numbers too large to be quantized")
-            if kind.double and len(numbers):
-                self.mean = self.dtype.type(self.scales.mean(dtype=np.float64))
-                self.scales = Quantized((self.scales - self.mean)[None], _OF_SCALES)
+            self._keep_scales(scales, scales.mean(dtype=np.float64) if self.kind.double and len(scales) else 0.0)
             scales = self._read_scales()[:, None]
             numbers /= np.where(scales == 0, 1, scales)
-        self.codes = _encode(numbers, kind.bits)
+        return _encode(numbers, self.kind.bits)
+
+    def _keep_scales(self, scales: np.ndarray, mean: float) -> None:
+        """Store the scales (blocks,), quantized if the kind says so."""
+        if not self.kind.double:
+            self.scales = Tensor.wrap(scales)
+            return
+        self.mean = Tensor.wrap(np.array(mean, self.dtype))
+        self.scales = Quantized((scales - self.mean.data if mean else scales)[None], _OF_SCALES)
+
+    def _tree(self, seen: set[int]) -> list[str]:
+        return [f"Quantized, {self.shape} in {self.kind.bits} bits each"]
+
+    def numel(self) -> int:
+        """The number of numbers."""
+        return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
         """The memory of codes and scales."""
-        return self.codes.nbytes + self.scales.nbytes + (self.dtype.itemsize if self.kind.double else 0)
+        return sum(tensor.data.nbytes for tensor in self.buffers())
 
     def row_blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """The matrix, some rows (R, C) at a time with their places, each time in the same memory."""
@@ -181,7 +206,7 @@ class Quantized:
             stop = min(start + step, rows)
             blocks = slice(start * width // self.block, -(-stop * width // self.block))
             numbers = memory[: blocks.stop - blocks.start]
-            _decode(self.codes[blocks], self.kind.bits, numbers)
+            _decode(self.codes.data[blocks], self.kind.bits, numbers)
             numbers *= scales[blocks]
             yield slice(start, stop), numbers.reshape(-1)[: (stop - start) * width].reshape(stop - start, width)
 
@@ -193,7 +218,7 @@ class Quantized:
         return w
 
     def _read_scales(self) -> np.ndarray:
-        return self.scales if isinstance(self.scales, np.ndarray) else self.scales.numpy()[0] + self.mean
+        return self.scales.numpy()[0] + self.mean.data if self.kind.double else self.scales.data
 
 
 def _encode(x: np.ndarray, bits: int) -> np.ndarray:
@@ -338,15 +363,11 @@ def quantize(model: Module, kind: str, targets: Sequence[str] = ("*",)) -> Savin
         except ValueError as error:
             raise OptionError(f"{path} cannot be quantized: {error}") from None
         setattr(owner, attribute, quantized)
-        weights += math.prod(quantized.weight.shape)
+        weights += quantized.weight.numel()
         size += quantized.weight.nbytes
     return Saving(weights, 8 * size / weights, before, weight_bytes(model))
 
 
 def weight_bytes(model: Module) -> int:
     """The memory of all weights of a model."""
-    total = sum(parameter.data.nbytes for parameter in model.parameters())
-    for _, part in model.named_modules():
-        if isinstance(part, QuantizedLinear):
-            total += part.weight.nbytes + (0 if part.bias is None else part.bias.data.nbytes)
-    return total
+    return sum(tensor.data.nbytes for tensor in [*model.parameters(), *model.buffers()])

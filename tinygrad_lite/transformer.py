@@ -389,12 +389,18 @@ def init_gpt2(model: Module, n_layer: int, zero: bool = False) -> None:
             module.bias.reset(np.zeros)
 
 
+def linear_weights(model: Module) -> list[Any]:
+    """The matrices of all linear maps of a model, those of quantized ones (`quantize.py`) too."""
+    maps = [part for _, part in model.named_modules() if hasattr(part, "in_features")]
+    return [part.weight for part in maps if hasattr(part, "weight")]  # an adapter has none, but consists of maps
+
+
 def linear_flops(model: Module) -> int:
     """Floating-point operations of all linear maps of a model, forward and for one token.
 
     A map of (C, F) takes C F multiplications and as many additions.
     """
-    return sum(2 * part.weight.numel() for _, part in model.named_modules() if isinstance(part, Linear))
+    return sum(2 * weight.numel() for weight in linear_weights(model))
 
 
 def training_flops(model: Module, attention: int = 0) -> int:
@@ -406,9 +412,5 @@ def training_flops(model: Module, attention: int = 0) -> int:
     Args:
         attention: the operations of attention, forward.
     """
-    frozen = [
-        part.weight.numel()
-        for _, part in model.named_modules()
-        if isinstance(part, Linear) and not part.weight.requires_grad
-    ]
+    frozen = [weight.numel() for weight in linear_weights(model) if not weight.requires_grad]
     return 3 * (linear_flops(model) + attention) - 2 * sum(frozen)

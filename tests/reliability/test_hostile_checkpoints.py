@@ -44,6 +44,7 @@ from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.quantize import quantize
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import KEY, load_checkpoint, save_checkpoint
@@ -95,6 +96,9 @@ def resident() -> int:
 def write_some(trained: Trained) -> None:
     """Generate a few tokens, or translate a short sentence."""
     model, tokenizer = trained.make_model(), trained.tokenizer
+    if trained.changes:
+        quantize(model, "nf4")
+        trained.attach_changes(model)
     if trained.model_class is SEQ2SEQ.model:
         translate(model, tokenizer, ["abc"], beam=2)
         return
@@ -182,7 +186,8 @@ def test_a_broken_adapter_is_folded_in_or_refused(count, adapter, workplace, rep
         for number in range(count):
             path.write_bytes(odd_checkpoint(rng, adapter))
             base = Path("base.safetensors")
-            outcomes.tried(number, lambda n=number, b=base: write_some(sample.load_any(*((path,), (b, path))[n % 2])))
+            given = ((path,), (base, path), (base, path, True))[number % 3]
+            outcomes.tried(number, lambda given=given: write_some(sample.load_any(*given)))
     capsys.readouterr()
     assert outcomes["used"] > count / 20
     assert outcomes["CheckpointError"] > count / 4
@@ -202,6 +207,7 @@ def test_a_broken_adapter_resumes_or_is_refused(count, adapter, run, workplace, 
     report(f"hostile files: {count:,} broken adapters given to train.py --resume (seed {SEED + 4}): {outcomes}")
 
 
+PLACE = {"path": "base.safetensors", "sha256": "0" * 64, "alpha": 1}
 QUERY = "model.blocks.0.mixer.query.lora_"
 
 
@@ -222,6 +228,14 @@ QUERY = "model.blocks.0.mixer.query.lora_"
         ({"": {"base": {"path": "base.safetensors", "sha256": "0" * 64, "alpha": 1}}}, "was trained on other weights"),
         ({"": {"base": {"path": "base.safetensors", "sha256": "0" * 64, "alpha": 1e300}}}, "cannot be used"),
         ({"": {"base": {"path": 3}}}, "its description of its base cannot be used"),
+        (
+            {"": {"base": PLACE | {"quantize": "nf5"}}},
+            "its base was quantized as 'nf5', which this program does not know",
+        ),
+        (
+            {"": {"base": PLACE | {"quantize": ["nf4"]}}},
+            r"its base was quantized as \['nf4'\], which this program does",
+        ),
         ({"": {"base": ["base.safetensors"]}}, "the field 'base' of its description is .* of the wrong type"),
         ({"model": {"n_head": 4}}, "adapts a model with n_head 4, but base.safetensors has 2"),
         ({"model": {"block_size": 999}}, "adapts a model with block_size 999, but base.safetensors has 8"),
@@ -242,9 +256,17 @@ def test_an_adapter_that_does_not_fit_is_refused_with_the_reason(changes, reason
         sampled(path)
 
 
-def test_a_huge_rank_takes_no_memory(adapter, runs):
-    Path("run/last.safetensors").write_bytes(changed(adapter, "training", lora_rank=10**9))
-    with pytest.raises(OptionError, match=r"rank 1000000000 is above 16"):
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"lora_rank": 10**9}, "rank 1000000000 is above 16"),  # and takes no memory
+        ({"quantize": "nf4"}, "its settings and its base contradict each other"),
+        ({"quantize": "nf5"}, "--quantize 'nf5' .*: must be one of int8, int8-block"),
+    ],
+)
+def test_settings_that_do_not_fit_an_adapter_are_refused(settings, reason, adapter, runs):
+    Path("run/last.safetensors").write_bytes(changed(adapter, "training", **settings))
+    with pytest.raises((OptionError, CheckpointError), match=reason):
         resume(*SHORT["gpt"], "--text=text.txt")
 
 

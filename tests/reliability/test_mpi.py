@@ -87,10 +87,10 @@ def test_two_ranks_give_the_bytes_of_two_workers(settings):
 
 @STARTS
 def test_two_ranks_adapt_a_base_like_two_workers():
-    """Both have the frozen weights of rank 0."""
+    """Both have the frozen weights of rank 0, floats and codes."""
     run_training(out_dir="base")
     shape = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size"))
-    words = arguments(init_from="base/best.safetensors", lora_rank=2, out_dir=None, **shape)
+    words = arguments(init_from="base/best.safetensors", lora_rank=2, quantize="nf4", out_dir=None, **shape)
     ranks = run_ranks(2, *words)
     assert train.main([*words, "--workers=2", "--out_dir=workers"]) == 0
     same(ranks, RunFolder("workers"))

@@ -10,14 +10,16 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from tests.places import fill, here
 from tinygrad_lite import Tensor
-from tinygrad_lite.adapt import LoRA, add_lora, counts, freeze, learned, load_learned, merge
+from tinygrad_lite.adapt import LoRA, add_lora, attach, counts, freeze, learned, load_learned, merge, sizes
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
-from tinygrad_lite.nn import Linear, Module, shapes_only
+from tinygrad_lite.nn import Linear, shapes_only
 from tinygrad_lite.optim import AdamW, Muon, decay_groups, muon_groups
+from tinygrad_lite.quantize import KINDS, QuantizedLinear, quantize, weight_bytes
 from tinygrad_lite.transformer import linear_flops
 
 SMALL = GPTConfig(vocab_size=11, block_size=6, n_layer=2, n_head=2, n_embd=8, bias=True)
+CHANGE = np.ones((2, 8)), np.ones((8, 2)), 0.5
 DRAWN = np.random.default_rng(2).integers(0, 11, (2, 3, 6))
 
 
@@ -154,6 +156,11 @@ def test_patterns_name_parts_and_all_below_them():
         (lambda model: add_lora(model, 1, 1.0, ["lm_head"]), "lm_head shares its matrix with another part"),
         (lambda model: (add_lora(model, 1, 1.0), add_lora(model, 1, 1.0)), "already has an adapter: merge it first"),
         (lambda model: add_lora(Linear(2, 2), 1, 1.0), "no blocks whose linear maps could be adapted"),
+        (lambda model: attach(model, {"token_embedding": CHANGE}), "token_embedding is no linear map"),
+        (
+            lambda model: attach(model, {"blocks.0.mlp.up": CHANGE}),
+            r"up does not fit: mis-shaped: .* the model has .32, 2",
+        ),
         (lambda model: load_learned(model, {"x": np.zeros(1)}), "missing: token_embedding.weight, .* unexpected: x"),
     ],
 )
@@ -176,17 +183,19 @@ def test_merging_leaves_an_ordinary_model_with_the_same_logits():
 
 
 def test_only_matrices_of_floats_can_be_merged_with():
-    class Quantized(Module):
-        in_features, out_features = 4, 3
-
     model = GPT(SMALL)
-    model.extra = [LoRA(Quantized(), rank=1, alpha=1.0)]
-    with pytest.raises(TypeError, match=r"extra.0 is a Quantized: fold the adapter in before quantizing"):
+    model.extra = [LoRA(QuantizedLinear(Linear(4, 3), KINDS["int8"]), rank=1, alpha=1.0)]
+    with pytest.raises(TypeError, match=r"extra.0 is a QuantizedLinear: fold the adapter in before quantizing"):
         merge(model)
 
 
-def test_an_adapter_has_the_type_of_its_base():
+@pytest.mark.parametrize("kind", [None, "nf4"])
+def test_an_adapter_has_the_type_of_its_base(kind):
+    if kind and here() != "cpu":
+        pytest.skip("quantized weights are for the CPU")
     model = GPT(SMALL).to(here(), "float64")
+    if kind:
+        quantize(model, kind)
     add_lora(model, 2, 1.0)
     assert {parameter.dtype.name for parameter in model.parameters()} == {"float64"}
 
@@ -204,9 +213,45 @@ def test_the_gradient_of_frozen_matrices_is_not_counted():
     assert model.flops_per_token() == whole.flops_per_token() + 3 * extra - linear_flops(whole)
 
 
+@pytest.mark.skipif(here() != "cpu", reason="quantized weights are for the CPU")
+def test_over_quantized_weights_the_same_learns_and_the_same_is_counted():
+    whole, model = adapted(lively=False), GPT(SMALL)
+    freeze(model, ["*"])
+    quantize(model, "nf4")
+    add_lora(model, 2, alpha=3.0)
+    assert list(learned(model)) == list(learned(whole))
+    assert sizes(model) == {name: sizes(whole)[name] for name in sizes(model)}
+    assert (counts(model), len(sizes(model))) == (counts(whole), len(sizes(whole)))
+    assert model.flops_per_token() == whole.flops_per_token()
+    optimizer = AdamW(decay_groups(model, 0.1))
+    model.loss(batch()).backward()
+    optimizer.step()
+    assert optimizer.values.numel() == counts(model)[0]
+    assert all(part.lora_B.weight.data.any() for _, part in model.named_modules() if isinstance(part, LoRA))
+
+
+def test_a_change_of_earlier_stands_beside_its_map():
+    model = adapted()
+    changes = {
+        name: (part.lora_A.weight.data, part.lora_B.weight.data, part.scale)
+        for name, part in model.named_modules()
+        if isinstance(part, LoRA)
+    }
+    with random_key(1):
+        other = GPT(SMALL)
+    attach(other, changes)
+    assert (other(batch()[0]).numpy() == model(batch()[0]).numpy()).all()
+
+
 def test_shapes_are_enough_to_count():
     with shapes_only():
         model = GPT(GPTConfig(vocab_size=50257, block_size=1024, n_layer=48, n_head=25, n_embd=1600))
         freeze(model, ["*"])
         add_lora(model, 4, 8.0, ["query", "value"])
-    assert counts(model)[0] == 48 * 2 * 4 * 3200
+        assert counts(model)[0] == 48 * 2 * 4 * 3200
+        before = counts(model)[1], weight_bytes(model)
+        model = GPT(model.config)
+        quantize(model, "nf4")
+        add_lora(model, 4, 8.0, ["query", "value"])
+    assert counts(model)[1] == before[0]
+    assert weight_bytes(model) < before[1] / 5

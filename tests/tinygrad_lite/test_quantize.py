@@ -171,6 +171,16 @@ def test_only_matrices_of_floats_are_quantized(w):
         Quantized(w, KINDS["int8"])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_matrix_without_values_becomes_another(kind):
+    blank = QuantizedLinear(Linear.blueprint(300, 70), KINDS[kind])
+    real = QuantizedLinear(Linear(300, 70), KINDS[kind])
+    shapes = [[(t.shape, t.dtype, t.data.nbytes) for t in linear.buffers()] for linear in (blank, real)]
+    assert shapes[0] == shapes[1]
+    assert not any(stride for tensor in blank.weight.buffers() for stride in tensor.data.strides)
+    assert blank.weight.nbytes == real.weight.nbytes
+
+
 @pytest.mark.parametrize("arguments", [(5,), (8, 0), (4, None), (4, 6)])
 def test_impossible_kinds_are_refused(arguments):
     with pytest.raises(ValueError, match="block"):

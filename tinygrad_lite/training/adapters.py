@@ -6,8 +6,9 @@ A run with `--lora_rank` or `--freeze` writes into its checkpoints (checkpoint.p
     model.blocks.0.mixer.query.lora_B.weight     (m, r)
     model.label_head.weight                               a parameter that replaces the base's, or that it lacks
 
-and in `base` where the base was, the SHA-256 of its weights, and alpha. So the file is small, and no other base can be
-taken for it by mistake. When it is read, everything is folded into the base's weights, and an ordinary model results.
+and in `base` where the base was, the SHA-256 of its weights, alpha, and how the weights were quantized, if they were.
+So the file is small, and no other base can be taken for it by mistake. When it is read, everything is folded into the
+base's weights, and an ordinary model results; or, if the base is to be quantized, the changes stay beside it.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 from tinygrad_lite.adapt import counts, low_rank_change
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.nn import Module
+from tinygrad_lite.quantize import KINDS, weight_bytes
 from tinygrad_lite.training.checkpoint import Checkpoint
 
 Change = tuple[np.ndarray, np.ndarray, float]  # A (r, n), B (m, r) and s: the matrix of the base becomes W + s B A
@@ -44,9 +46,11 @@ class Adapter:
     changes: dict[str, Change]
     whole: dict[str, np.ndarray] = field(default_factory=dict)
 
-    def folded_into(self, weights: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def folded_into(self, weights: Mapping[str, np.ndarray], beside: bool = False) -> dict[str, np.ndarray]:
         """The weights of the adapted model.
 
+        Args:
+            beside: leave the changes of matrices out, which are to stand beside them; they are checked all the same.
         Raises: CheckpointError if there is nothing in them to which a part of the adapter belongs.
         """
         result = dict(weights)
@@ -68,7 +72,8 @@ class Adapter:
                 changed = matrix + low_rank_change(a.astype(matrix.dtype), b.astype(matrix.dtype), scale)
             if not np.isfinite(changed).all():
                 raise CheckpointError(f"{self.path}: with its change, {name} holds NaN or infinity")
-            result[f"{name}.weight"] = changed
+            if not beside:
+                result[f"{name}.weight"] = changed
         return result
 
 
@@ -117,7 +122,12 @@ def base_of(path: Path, facts: Mapping[str, Any]) -> dict[str, Any]:
         or not (type(alpha) in (int, float) and 0 < alpha <= 1e6)
     ):
         raise CheckpointError(f"{path}: its description of its base cannot be used: {reprlib.repr(dict(facts))}")
-    return {"path": place, "sha256": sha256, "alpha": float(alpha)}
+    if (kind := facts.get("quantize")) is not None and not (isinstance(kind, str) and kind in KINDS):
+        raise CheckpointError(
+            f"{path}: its base was quantized as {reprlib.repr(kind)}, which this program does not know: only as "
+            + ", ".join(KINDS)
+        )
+    return {"path": place, "sha256": sha256, "alpha": float(alpha), "quantize": kind}
 
 
 def fingerprint(weights: Mapping[str, np.ndarray]) -> str:
@@ -148,4 +158,5 @@ def in_words(model: Module) -> str:
     some, number = counts(model)
     if some == number:
         return f"{number:,} parameters"
-    return f"trains {some:,} of {number:,} parameters ({100 * some / number:.2g} %)"
+    size = f", with weights of {weight_bytes(model) / 1e6:,.1f} MB" if model.buffers() else ""
+    return f"trains {some:,} of {number:,} parameters ({100 * some / number:.2g} %){size}"

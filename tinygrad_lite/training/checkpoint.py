@@ -241,4 +241,6 @@ def describe(checkpoint: Checkpoint) -> str:
     elif loss:
         loss = f"; the best validation loss before was {loss}, at step {step:,}"
     what = f"adapter of a {checkpoint.family}" if checkpoint.base else checkpoint.family
+    if kind := checkpoint.base.get("quantize"):
+        what += f" in {kind}"
     return f"{what} with {numbers:,} parameters after {checkpoint.step:,} steps{loss}"

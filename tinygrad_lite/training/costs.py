@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from pathlib import Path
 
+from tinygrad_lite.adapt import sizes
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Module
@@ -52,7 +53,7 @@ def dry_run(setup: RunSetup, measure: Program) -> int:
     say(f"memory to train  {quantity(kept, 'B')} {what}")
     say(f"                 {quantity(size.activations, 'B')} activations of one micro-step, about")
     say(
-        f"memory to sample {quantity(each * load, 'B')} weights, and {quantity(cached, 'B')} keys and values of "
+        f"memory to sample {quantity(size.weights, 'B')} weights, and {quantity(cached, 'B')} keys and values of "
         f"{config.block_size:,} tokens"
     )
     say(f"tokens per step  {tokens:,} = {factors}")
@@ -88,8 +89,8 @@ def compared(published: Published, counted: float) -> str:
 def parameters_by_part(model: Module) -> dict[str, int]:
     """The number of parameters in each part of a model, tied ones counted once; the largest part first."""
     counts: Counter[str] = Counter()
-    for name, parameter in model.named_parameters():
-        counts[next((part for word, part in PARTS.items() if word in name), "other")] += parameter.numel()
+    for name, count in sizes(model).items():
+        counts[next((part for word, part in PARTS.items() if word in name), "other")] += count
     return dict(counts.most_common())
 
 

@@ -26,6 +26,7 @@ class Size:
         about: a caveat about the number of parameters, or empty.
         parameters: number of parameters.
         learned: how many of them learn.
+        weights: bytes of all of them.
         kept: bytes that are in use from beginning to end, and their purpose.
         activations: estimate of the bytes that a micro-step keeps for its backward pass.
         tokens: number of tokens of a training step, and its factors.
@@ -36,6 +37,7 @@ class Size:
     about: str
     parameters: int
     learned: int
+    weights: int
     kept: tuple[int, str]
     activations: int
     tokens: tuple[int, str]
@@ -63,12 +65,13 @@ def size_of(setup: RunSetup) -> Size:
     moments, workers = (1, "one moment") if options.optimizer == "sgd" else (2, "two moments"), options.workers
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
     learns = "" if learned == parameters else " of what learns"
-    numbers = parameters + (workers + moments[0]) * learned
-    kept = numbers * bytes_each, f"weights, {gradients} and {moments[1]}{learns}"
+    constant = sum(tensor.data.nbytes for tensor in model.buffers())
+    weights = model.num_parameters() * bytes_each + constant
+    kept = weights + (workers + moments[0]) * learned * bytes_each, f"weights, {gradients} and {moments[1]}{learns}"
     numbers, tokens, factors = options.sizes(config)
     activations = numbers * (2 if options.dtype == "bfloat16" else bytes_each)
     products = tokens // options.COUNTED[0] * model.flops_per_token()
-    return Size(about, parameters, learned, kept, activations, (tokens, factors), products, model)
+    return Size(about, parameters, learned, weights, kept, activations, (tokens, factors), products, model)
 
 
 def cache_bytes(config: ModelConfig, bytes_each: int) -> int:

@@ -15,11 +15,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from tinygrad_lite.adapt import attach
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.adapters import Adapter, adapter_in, base_of, fingerprint
+from tinygrad_lite.training.adapters import Adapter, Change, adapter_in, base_of, fingerprint
 from tinygrad_lite.training.checkpoint import Checkpoint, describe, fact_in, load_checkpoint
 from tinygrad_lite.training.model_config import ModelConfig
 from tinygrad_lite.training.pretrained import is_pretrained_folder, load_pretrained, model_type
@@ -117,13 +118,14 @@ class ModelSpec:
         """Whether this is the name of a model that is fetched, and of nothing that exists."""
         return str(path) in self.fetched and not path.exists()
 
-    def read(self, path: Path, adapter: Path | None = None) -> Trained:
+    def read(self, path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:
         """Read a trained model, as `load` does, or fetch it first.
 
         Args:
             path: the model; or an adapter, which stands for itself and for the base that it names.
             adapter: an adapter of this model, to be folded into its weights: the checkpoint or the folder of a run, or
                 a folder in peft's layout.
+            beside: do not fold the changes of matrices in: they are to stand beside quantized ones (`Trained.changes`).
         Raises: CheckpointError if one of them cannot be used, or if they do not belong together.
         """
         if adapter is None and not self.is_fetched(path) and not is_pretrained_folder(path):
@@ -131,9 +133,9 @@ class ModelSpec:
                 raise CheckpointError(f"{path} is an adapter: name its base too, as in {BASE_FIRST} {path}")
             file = newest_checkpoint(path) if path.is_dir() else path
             if file.is_file() and isinstance(facts := fact_in(file, "base"), dict) and facts:
-                return self.adapted(self.read_base(file, facts), file)
+                return self.adapted(self.read_base(file, facts), file, beside)
         trained = self.load(self.fetched[str(path)]() if self.is_fetched(path) else path)
-        return self.adapted(trained, adapter) if adapter else trained
+        return self.adapted(trained, adapter, beside) if adapter else trained
 
     def read_base(self, path: Path, facts: Mapping[str, Any]) -> Trained:
         """The base that the adapter at `path` names.
@@ -152,8 +154,8 @@ class ModelSpec:
             )
         return self.load(place)
 
-    def adapted(self, trained: Trained, path: Path) -> Trained:
-        """A trained model with the adapter at `path` folded into its weights.
+    def adapted(self, trained: Trained, path: Path, beside: bool = False) -> Trained:
+        """A trained model with the adapter at `path`, folded into its weights or `beside` them.
 
         Raises: CheckpointError if it is none, or belongs to another base.
         """
@@ -161,8 +163,9 @@ class ModelSpec:
             if self.read_peft is None:
                 raise CheckpointError(f"{path} is in peft's layout, which is read for the GPT, not for {self.title}")
             adapter = self.read_peft(path, trained.config)
-            about = f"{trained.about}; with the adapter {path}"
-            return replace(trained, about=about, weights=adapter.folded_into(trained.weights), adapter=path)
+            about, weights = f"{trained.about}; with the adapter {path}", adapter.folded_into(trained.weights, beside)
+            changes = adapter.changes if beside else {}
+            return replace(trained, about=about, weights=weights, adapter=path, changes=changes)
         path = newest_checkpoint(path) if path.is_dir() else path
         checkpoint = load_checkpoint(path)
         check_family(path, checkpoint, self.name)
@@ -178,10 +181,12 @@ class ModelSpec:
             trained,
             about=f"{trained.about}; with {path}: {describe(checkpoint)}",
             config=config,
-            weights=adapter.folded_into(self.fit(trained.weights, config)),
+            weights=adapter.folded_into(self.fit(trained.weights, config), beside),
             corpus_sha256=checkpoint.corpus_sha256,
             dataset=str(checkpoint.training.get("dataset", "")),
             adapter=path,
+            changes=adapter.changes if beside else {},
+            quantized=base_of(path, checkpoint.base)["quantize"],
         )
 
     @staticmethod
@@ -219,7 +224,9 @@ class Trained:
         about: one line for messages: its source, and a description.
         corpus_sha256: the hash of the training text; empty if unknown.
         dataset: the name of what it was trained on; empty if unknown.
-        adapter: the adapter that was folded into the weights; None if there was none.
+        adapter: the adapter that was folded into the weights, or stands beside them; None if there was none.
+        changes: by the names of linear maps, the changes of their matrices that are not folded in.
+        quantized: how the weights were quantized when the adapter was trained; None if they were not.
     """
 
     path: Path
@@ -231,9 +238,11 @@ class Trained:
     corpus_sha256: str = ""
     dataset: str = ""
     adapter: Path | None = None
+    changes: dict[str, Change] = field(default_factory=dict, repr=False)
+    quantized: str | None = None
 
     def make_model(self, device: str = "cpu", take: bool = False) -> Module:
-        """The model, ready to predict: without dropout.
+        """The model, ready to predict: without dropout, and without `changes`.
 
         Args:
             take: whether the model takes over `weights`, which is empty afterwards.
@@ -242,6 +251,16 @@ class Trained:
         model = self.model_class.from_weights(self.config, self.weights, device, take)
         model.eval()
         return model
+
+    def attach_changes(self, model: Module) -> None:
+        """Put `changes` beside the linear maps of a model, which may be quantized.
+
+        Raises: CheckpointError if one belongs to no linear map.
+        """
+        try:
+            attach(model, self.changes)
+        except ValueError as error:
+            raise CheckpointError(f"{self.adapter}: {error}") from None
 
 
 def check_family(path: Path, checkpoint: Checkpoint, name: str) -> None:

@@ -172,10 +172,10 @@ class Ranks(SeveralProcesses):
                 self.world.Scatterv([state.data, (counts, starts)], own if self.rank else MPI.IN_PLACE)
         self.copy_weights(optimizer)
         self.is_sending = True
-        for parameter in fixed(model, optimizer):  # the frozen weights, which stay as they are from now on
+        for tensor in fixed(model, optimizer):  # the frozen weights, which stay as they are from now on
             if self.rank:
-                parameter.data = np.empty(parameter.shape, parameter.dtype)
-            flat = parameter.data.reshape(-1)
+                tensor.data = np.empty(tensor.shape, tensor.dtype)
+            flat = tensor.data.reshape(-1)
             for start in range(0, flat.size, PIECE):
                 self.world.Bcast(flat[start : start + PIECE])
         self.is_sending = False

@@ -17,6 +17,7 @@ from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.cuda.precision import PRECISIONS
 from tinygrad_lite.nn import Module
+from tinygrad_lite.quantize import KINDS, quantize
 
 # The names here of other programs' options: those that every model has, ...
 OTHER_NAMES = answers(
@@ -51,6 +52,8 @@ OTHER_NAMES = answers(
         "--lora_rank": "lora lora_r r rank",
         "--lora_alpha": "alpha lora_scale",
         "--lora_targets": "target_modules lora_target_modules lora_target",
+        "--quantize int8": "load_in_8bit int8",
+        "--quantize nf4": "load_in_4bit nf4 q4 bits bnb quantization qlora",
         "--log_interval": "log_every log_steps log_freq logging_steps print_every",
         "--dataset": "dataset_name corpus",
         "--tokenizer": "tokenizer_name tokens",
@@ -198,6 +201,12 @@ class TrainOptions:
     lora_dropout: float = option(
         0.0, "probability of dropping an element of the input of these changes", low=0.0, below=1.0, group="adapting"
     )
+    quantize: str | None = option(
+        None,
+        "with lora_rank: store the frozen weights of the blocks in 8 bits (int8) or 4 (nf4): less memory, slower",
+        choices=[*KINDS],
+        group="adapting",
+    )
 
     eval_interval: int = option(
         250, "steps between evaluations and checkpoints", unit="steps", low=1, group="evaluation"
@@ -267,8 +276,10 @@ class TrainOptions:
         """Whether only a part of the model learns, the rest being that of --init_from."""
         return bool(self.freeze or self.lora_rank)
 
-    def add_lora(self, model: Module) -> None:
-        """Give linear maps the adapters that the options ask for."""
+    def add_adapters(self, model: Module) -> None:
+        """Quantize linear maps, and give them adapters, as the options say."""
+        if self.quantize:
+            quantize(model, self.quantize)
         if self.lora_rank:
             targets = ",".join(self.lora_targets).split(",") if self.lora_targets else []
             adapt.add_lora(model, self.lora_rank, self.lora_alpha, targets, self.lora_dropout)
@@ -283,7 +294,7 @@ class TrainOptions:
         patterns = ",".join(self.freeze).split(",")
         try:
             adapt.freeze(model, ["*"] if self.lora_rank or patterns == ["base"] else patterns, base)
-            self.add_lora(model)
+            self.add_adapters(model)
         except ValueError as error:
             asked = f"--lora_rank {self.lora_rank}" if self.lora_rank else f"--freeze {' '.join(self.freeze)}"
             raise OptionError(f"{asked}: {error}") from None

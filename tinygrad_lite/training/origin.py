@@ -29,7 +29,7 @@ def fixed(family: ModelSpec) -> frozenset[str]:
 # --- resuming -------------------------------------------------------------------------------------------------
 
 
-ADAPTING = frozenset(("freeze", "lora_rank", "lora_alpha", "lora_targets"))  # which part of a model learns
+ADAPTING = frozenset(("freeze", "lora_rank", "lora_alpha", "lora_targets", "quantize"))  # which part of a model learns
 
 
 def resumed_options(
@@ -62,7 +62,7 @@ def resumed_options(
         raise OptionError(
             f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
         )
-    if options.adapts != bool(base):
+    if options.adapts != bool(base) or options.quantize != checkpoint.base.get("quantize"):
         raise CheckpointError(f"{folder.last}: its settings and its base contradict each other")
     tokenizer = base.tokenizer if base else tokenizer_from_json(checkpoint.tokenizer)
     held = family.config.from_json(checkpoint.model)

@@ -28,7 +28,7 @@ import numpy as np
 
 from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.functional.registry import set_composed
-from tinygrad_lite.nn import Module, Parameter, shapes_only
+from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.model_spec import Task
@@ -180,9 +180,8 @@ class Job:
         np.seterr(all="ignore")
         set_composed(self.options.composed)
         with shapes_only():
-            model = self.model_class(self.config)
-            self.options.add_lora(model)
-        model.to("cpu", self.options.weight_dtype)
+            model = self.model_class(self.config).to("cpu", self.options.weight_dtype)
+            self.options.add_adapters(model)
         for name, parameter in model.named_parameters():
             parameter.requires_grad = self.learned[name][0]
         optimizer = self.options.make_optimizer(model)
@@ -192,9 +191,10 @@ class Job:
         return model, optimizer
 
 
-def fixed(model: Module, optimizer: Optimizer) -> list[Parameter]:
-    """The parameters that have no place in the optimizer's flat arrays, since they were frozen from the beginning."""
-    return [parameter for name, parameter in model.named_parameters() if name not in optimizer.places]
+def fixed(model: Module, optimizer: Optimizer) -> list[Tensor]:
+    """What has no place in the optimizer's flat arrays: parameters frozen from the beginning, and quantized weights."""
+    frozen = [parameter for name, parameter in model.named_parameters() if name not in optimizer.places]
+    return frozen + model.buffers()
 
 
 class SeveralProcesses(OneProcess):

@@ -77,6 +77,8 @@ class RunSetup:
         elif self.options.adapts:
             place, sha256 = self.trained.path.as_posix(), fingerprint(self.trained.weights)
             self.base = {"path": place, "sha256": sha256, "alpha": self.options.lora_alpha}
+            if self.options.quantize:
+                self.base["quantize"] = self.options.quantize
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -110,8 +112,8 @@ class RunSetup:
                 model = make.from_weights(config, self.checkpoint.weights, options.device)
             else:
                 model = make(config)
+            model.to(options.device, options.weight_dtype)
             self.adapt(model)
-        model.to(options.device, options.weight_dtype)
         if self.trained and self.checkpoint:
             try:
                 load_learned(model, self.checkpoint.weights)
@@ -120,7 +122,7 @@ class RunSetup:
         return model
 
     def adapt(self, model: Module) -> None:
-        """Freeze parts of the model, or give it adapters, if the options say so."""
+        """Freeze parts of the model, quantize them, or give them adapters, if the options say so."""
         if self.options.adapts:
             self.options.adapt(model, self.freezable)
 
@@ -312,6 +314,13 @@ def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
     extra = [name for name in ("lora_alpha", "lora_targets", "lora_dropout") if name in given and not options.lora_rank]
     if extra:
         raise OptionError(f"--{extra[0]} changes nothing without a rank: add --lora_rank, such as --lora_rank 8")
+    if options.quantize and not options.lora_rank:
+        raise OptionError(
+            f"--quantize {options.quantize}: quantized weights cannot learn, only changes beside them can: add "
+            "--lora_rank, such as --lora_rank 8"
+        )
+    if options.quantize and options.device != "cpu":
+        raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
     if not options.adapts or setup.named:
         return
     name = "lora_rank" if options.lora_rank else "freeze"

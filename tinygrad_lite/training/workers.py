@@ -138,8 +138,8 @@ def start_processes(
         return
     context = multiprocessing.get_context("spawn")  # a new Python, independent of threads and locks in this one
     rows, values = 1 + len(optimizer.states) + options.workers, optimizer.values.data
-    frozen = sum(parameter.numel() for parameter in fixed(model, optimizer))
-    memory = context.RawArray(ctypes.c_char, (rows * values.size + frozen) * values.itemsize)
+    frozen = sum(aligned(tensor.data.nbytes) for tensor in fixed(model, optimizer))
+    memory = context.RawArray(ctypes.c_char, rows * values.nbytes + frozen)
     gradients = move_into(memory, model, optimizer, rank=0, contents=True)
     release_memory()  # that of the arrays that have moved to the shared memory
     job = Job.of(program, options, task, model, optimizer)
@@ -187,23 +187,29 @@ def ignoring_signals() -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def aligned(size: int) -> int:
+    """A number of bytes, filled up to a multiple of 8, so that numbers of any type can follow."""
+    return -(-size // 8) * 8
+
+
 def move_into(memory: Any, model: Module, optimizer: Optimizer, rank: int, contents: bool) -> np.ndarray:
     """Move the frozen weights and an optimizer's flat arrays into the shared memory.
 
-    First in the memory are the frozen weights, then rows: the weights that learn, the optimizer's states, and the
-    gradients of each process, (W, N), which are returned.
+    First in the memory are the frozen weights, each of its own type, then rows: the weights that learn, the optimizer's
+    states, and the gradients of each process, (W, N), which are returned.
 
     Args:
         rank: the process whose row of gradients the optimizer uses.
         contents: whether to copy its weights and states into the memory; otherwise it adopts those in the memory.
     """
-    values, numbers = optimizer.values.data, np.frombuffer(memory, optimizer.values.dtype)
-    for parameter in fixed(model, optimizer):
-        place, numbers = numbers[: parameter.numel()].reshape(parameter.shape), numbers[parameter.numel() :]
+    values, start = optimizer.values.data, 0
+    for tensor in fixed(model, optimizer):
+        place = np.frombuffer(memory, tensor.dtype, tensor.numel(), start).reshape(tensor.shape)
         if contents:
-            place[...] = parameter.data
-        parameter.data = place
-    rows = numbers.reshape(-1, values.size)
+            place[...] = tensor.data
+        tensor.data = place
+        start += aligned(place.nbytes)
+    rows = np.frombuffer(memory, values.dtype, offset=start).reshape(-1, values.size)
     end = 1 + len(optimizer.states)
     optimizer.move_into(rows[0], rows[end + rank], rows[1:end], contents)
     return rows[end:]

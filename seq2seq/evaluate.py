@@ -17,15 +17,17 @@ import dataclasses
 import time
 from pathlib import Path
 
-from seq2seq.corpus import SentencePair, load_pairs, read_table, read_two, without_empty
+from seq2seq.corpus import load_pairs
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.scores import scores, scores_with_brevity, scores_with_confidence
 from seq2seq.task import SPEC
 from seq2seq.translate import penalty_of, translate
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.corpora.divided_pairs import read_table, read_two, without_empty
+from tinygrad_lite.corpora.pair_cleaning import Pair
+from tinygrad_lite.decoding.scores import scores, scores_with_brevity, scores_with_confidence
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.run_folder import RunFolder, tune_memory
 
@@ -112,7 +114,7 @@ def penalties_to_compare(options: EvaluateOptions) -> list[float]:
     return penalties
 
 
-def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[SentencePair]:
+def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[Pair]:
     """The pairs of the files that the options name, otherwise the held-out pairs of the run.
 
     Raises: CorpusError if there are none, or if they cannot be read.

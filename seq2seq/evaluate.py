@@ -18,18 +18,17 @@ import time
 from pathlib import Path
 
 from seq2seq.corpus import load_pairs
-from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import SPEC
 from seq2seq.translate import penalty_of, translate
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option
-from tinygrad_lite.corpora.divided_pairs import read_table, read_two, without_empty
+from tinygrad_lite.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
 from tinygrad_lite.corpora.pair_cleaning import Pair
 from tinygrad_lite.decoding.scores import scores, scores_with_brevity, scores_with_confidence
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder, tune_memory
+from tinygrad_lite.training.origin import options_of_run
+from tinygrad_lite.training.run_folder import tune_memory
 
 
 @dataclasses.dataclass
@@ -126,11 +125,7 @@ def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[Pair]:
     elif options.src:
         pairs = read_two(Path(options.src), Path(options.tgt))
     else:
-        noted = RunFolder(path.parent).noted_options()
-        files = {name: noted.get(name, "") for name in Seq2SeqOptions.FILES}
-        training = load_checkpoint(path).training
-        run = build(Seq2SeqOptions, (f"checkpoint {path}", training), (str(path.parent / "options.json"), files))
-        pairs = load_pairs(run).held_out
+        pairs = load_pairs(options_of_run(SPEC, path)).held_out
     if options.swap:
         pairs = [(target, source) for source, target in pairs]
     pairs, empty = without_empty(pairs)
@@ -139,17 +134,6 @@ def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[Pair]:
     if not pairs:
         raise CorpusError("there are no pairs to translate")
     return pairs[: options.max_pairs or None]
-
-
-def write_lines(path: Path, lines: list[str]) -> None:
-    """Write a text file.
-
-    Raises: OptionError if it cannot be written.
-    """
-    try:
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
 
 
@@ -106,6 +106,17 @@ def contents(path: Path) -> str:
         raise CorpusError(f"{path} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise CorpusError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    """Write a text file.
+
+    Raises: OptionError if it cannot be written.
+    """
+    try:
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
 
 
 def split(pairs: Sequence[Pair], held_out: int) -> tuple[list[Pair], list[Pair]]:

@@ -27,7 +27,7 @@ from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.divided_pairs import read_table, without_empty, write_lines
 from tinygrad_lite.corpora.pair_cleaning import SENTENCE_END
-from tinygrad_lite.decoding.scores import mean_with_interval, rouge, scores_with_confidence
+from tinygrad_lite.decoding.scores import mean_with_interval, metrics, rouge, scores_with_confidence
 from tinygrad_lite.training.origin import options_of_run
 from tinygrad_lite.training.pair_data import encode_pairs
 from tinygrad_lite.training.run_folder import tune_memory
@@ -79,8 +79,7 @@ def main(argv: list[str]) -> int:
     if not pairs:
         raise CorpusError("there are no pairs to answer")
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
-    if options.rouge:
-        rouge(targets[:1], targets[:1])  # refused before minutes of writing if it is not installed
+    _ = rouge(targets[:1], targets[:1]) if options.rouge else metrics()  # refused at once if it is not installed
     model = trained.make_model(options.device)
     began = time.perf_counter()
     written = answer(model, tokenizer, sources, options.beam, options.length_penalty)

@@ -164,7 +164,7 @@ def prepare_prompt(
 ) -> tuple[str, list[int]]:
     """The prompt of sample.py with a separator, which may be omitted, and its tokens.
 
-    Answers are found greedily unless an option asks for random ones or for a beam.
+    Unless options say otherwise, answers are found greedily and are at most as long as `longest_answer`.
 
     Raises: OptionError if there is no source, or for an option that continues texts.
     """
@@ -176,5 +176,8 @@ def prepare_prompt(
         raise OptionError(f'give the text that stands before {separator}: --start "a text"')
     if not {*SAMPLING} & {*given}:
         options.greedy = True
+    ids = prompt_ids(tokenizer, text, block_size)
+    if "max_new_tokens" not in given:
+        options.max_new_tokens = longest_answer(len(ids), block_size)
     begun = f"{begun.strip()} " if begun.strip() else ""
-    return f"{one_line(source)} {separator} {begun}", prompt_ids(tokenizer, text, block_size)
+    return f"{one_line(source)} {separator} {begun}", ids

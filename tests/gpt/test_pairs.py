@@ -116,6 +116,7 @@ def test_a_run_on_pairs_from_training_to_scores(table, capsys, monkeypatch):
     ):
         with pytest.raises(OptionError, match=reason):
             sample.main(["run", *words])
+    monkeypatch.setattr(answers, "metrics", lambda: None)
     monkeypatch.setattr(answers, "scores_with_confidence", lambda written, targets: [f"{len(written)} scored"])
     assert answers.main(["run", "--max_pairs", "3", "--out", "w.txt"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "3 scored"

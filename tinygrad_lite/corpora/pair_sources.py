@@ -41,7 +41,7 @@ class Found:
     """The pairs of a source.
 
     Attributes:
-        pairs: (German, English), or (text, summary).
+        pairs: (German or French, English), or (text, summary).
         words: pairs from a dictionary, for training only.
         validation: held-out pairs, if the corpus has its own.
     """
@@ -135,13 +135,14 @@ def libreoffice_help() -> Found:
     return useful("libreoffice-help", help_pairs(german, english))
 
 
-def debian_descriptions(run: Callable = subprocess.run) -> Found:
+def debian_descriptions(run: Callable = subprocess.run, language: str = "de") -> Found:
     """The sentences in the descriptions of Debian's packages, from the lists that apt-get downloads; 18 MB.
 
     Args:
         run: stands in for subprocess.run in tests.
     """
-    return useful("debian-descriptions", description_pairs(*package_descriptions(("de", "en"), run)))
+    name = "debian-descriptions" if language == "de" else f"debian-descriptions-{language}"
+    return useful(name, description_pairs(*package_descriptions((language, "en"), run)))
 
 
 def debian_summaries() -> Found:
@@ -292,6 +293,13 @@ RECIPES = {
         licence="none stated for the descriptions; their authors are those of the packages",
         make=debian_descriptions,
         expected="d7c71e32928f4c37da14675247c00c515bf639c1a41b54d5fb1b1a00140ee029",
+    ),
+    "debian-descriptions-fr": Recipe(
+        description="sentences from the same descriptions, in French and English",
+        source="the package descriptions of Debian, translated by its volunteers (ddtp.debian.org)",
+        licence="none stated for the descriptions; their authors are those of the packages",
+        make=lambda: debian_descriptions(language="fr"),
+        expected="b0b9dc1b4120851bedd95d17f9b33b7438e70b4d99b8a51bd2772e730778b815",
     ),
     "debian-summaries": Recipe(
         description="long descriptions of Debian's packages, and the short ones that sum them up, in English",

@@ -486,7 +486,7 @@ def test_tatoeba_in_another_form_is_refused(web):
 
 
 def test_every_recipe_says_what_it_is_and_under_which_licence():
-    software = ["libreoffice-help", "debian-descriptions"]
+    software = "libreoffice-help debian-descriptions debian-descriptions-fr debian-summaries".split()
     assert list(RECIPES) == ["everyday", "auf-deutsch", "ding-sentences", "ding", *software, "multi30k", "tatoeba"]
     assert all(recipe.description and recipe.source and recipe.licence for recipe in RECIPES.values())
     assert all(recipe.expected is None or len(bytes.fromhex(recipe.expected)) == 32 for recipe in RECIPES.values())

@@ -41,7 +41,7 @@ from encoder.cnn import CNN
 from encoder.picture_task import CNN_SPEC, VIT_SPEC
 from encoder.task import SPEC as bert
 from encoder.vit import ViT
-from gpt import pictures
+from gpt import pairs, pictures
 from gpt.chat import Chat, ChatFormat, RememberingModel, replies
 from gpt.inside import self_attention
 from gpt.interactive import Conversation, converse
@@ -185,6 +185,10 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     elif options.show_probs and wants_colour():
         say(LEGEND)
     prompt = normalise(read_prompt(options.start))  # as the training text was
+    end = pairs.end_of(tokenizer)
+    if end is not None:
+        warn_of_unknown(tokenizer, prompt.replace(pairs.separator_of(tokenizer), "").strip())
+        prompt, ids = pairs.prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
     if options.explain:
         explorer.explain(options, given, trained, model, prompt)
         return 0
@@ -194,16 +198,17 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     if options.interactive:
         show_conversation(options, model, tokenizer, prompt if "start" in given else "")
         return 0
-    if "start" in given:  # the default prompt, a line break, needs no warning
-        warn_of_unknown(tokenizer, prompt)
-    ids = encode(tokenizer, prompt)
+    if end is None:
+        if "start" in given:  # the default prompt, a line break, needs no warning
+            warn_of_unknown(tokenizer, prompt)
+        ids = encode(tokenizer, prompt)
     if options.attention:
         found = self_attention(model, tokenizer, ids[-model.config.block_size :])
         plot_attention(found, "self-attention", Path(options.attention))
     if options.beam:
-        show_beam(options, model, tokenizer, prompt, ids)
+        show_beam(options, model, tokenizer, prompt, ids, end)
     else:
-        show_samples(options, model, tokenizer, prompt, ids)
+        show_samples(options, model, tokenizer, prompt, ids, end)
     return 0
 
 
@@ -253,13 +258,15 @@ def warn_of_unknown(tokenizer: Tokenizer, text: str) -> None:
         say(f"warning: the model never saw {shown}; it reads them as unknown")
 
 
-def show_samples(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
+def show_samples(
+    options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int], end: int | None = None
+) -> None:
     """Write each continuation while it is generated."""
     for number in range(options.num_samples):
         if options.num_samples > 1:
             say(f"--- sample {number + 1} of {options.num_samples}")
         write(prompt)
-        for _ in write_continuation(options, model, tokenizer, ids, number):
+        for _ in write_continuation(options, model, tokenizer, ids, number, () if end is None else (end,)):
             pass
 
 
@@ -316,7 +323,9 @@ def write_continuation(
         say(probabilities.table())
 
 
-def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int]) -> None:
+def show_beam(
+    options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int], end: int | None = None
+) -> None:
     """Write the best continuations found by beam search, with their scores."""
     length_penalty = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
     (hypotheses,) = beam_search(
@@ -326,7 +335,8 @@ def show_beam(options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: 
         max_new_tokens=options.max_new_tokens,
         length_penalty=length_penalty,
         n_best=options.n_best,
-        forbidden=tokenizer.textless,
+        stop_token=end,
+        forbidden=[token for token in tokenizer.textless if token != end],
     )
     for rank, found in enumerate(hypotheses, start=1):
         say(f"--- {rank}: {found.describe(length_penalty)}")

@@ -24,10 +24,9 @@ from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.tables import LabelledTexts
-from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.model_spec import family_of_weights
-from tinygrad_lite.training.origin import check_saved
-from tinygrad_lite.training.run_folder import RunFolder, newest_checkpoint
+from tinygrad_lite.training.origin import options_of_run
+from tinygrad_lite.training.run_folder import newest_checkpoint
 
 
 @dataclass
@@ -83,15 +82,10 @@ def accuracy(path: Path) -> tuple[float, object]:
     family = family_of_weights(path, (SPEC, VIT_SPEC, CNN_SPEC))
     if family is None:
         raise OptionError(f"{path} is no classifier of texts or pictures")
-    trained, training = family.read(path), load_checkpoint(path).training
+    trained = family.read(path)
     if family is SPEC and trained.config.objective != "labels":
         raise OptionError(f"{path} predicts {trained.config.objective}, not labels")
-    check_saved(path, family, training)
-    folder = RunFolder(path.parent)
-    noted = folder.noted_options()  # paths, which no checkpoint holds
-    files = {name: noted[name] for name in family.options.FILES if name in noted}
-    sources = ((str(path), training), (str(folder.options), files), ("the evaluation", {"device": "cpu"}))
-    task = family.task(build(family.options, *sources), trained.tokenizer)
+    task = family.task(options_of_run(family, path), trained.tokenizer)
     task.hold_out_test()
     report = task.report(trained.make_model(), math.nan)
     print(f"{report.words}: {path}")

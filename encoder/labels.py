@@ -17,10 +17,11 @@ import numpy as np
 from encoder.bert import Bert, LabelledBatch
 from encoder.config import LABEL_MARK, BertOptions
 from encoder.data import CLS, PAD, SEP
-from encoder.words import learn_tokenizer, with_interval
+from encoder.words import learn_tokenizer
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.corpora.tables import Labelled, load_labelled
+from tinygrad_lite.decoding.scores import with_interval
 from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer

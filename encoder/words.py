@@ -14,6 +14,7 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.texts import announce, load_corpus, load_files
+from tinygrad_lite.decoding.scores import with_interval
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
@@ -129,18 +130,6 @@ def are_guessed(model: Bert, x: Tensor, batch: MaskedBatch) -> np.ndarray:
     """Whether the most probable token is right at each hidden position: (B, T, C) vectors of a batch -> (N,)."""
     rows = x.reshape(-1, model.config.n_embd)[batch.places]
     return model.words(rows).numpy().argmax(-1) == batch.targets.numpy()
-
-
-def with_interval(right: int, asked: int) -> str:
-    """A share of right answers, with Wilson's 95 % interval.
-
-    >>> with_interval(90, 100)
-    '90.0% (82.6% to 94.5%)'
-    """
-    z, p = 1.96, right / asked
-    middle = (p + z * z / (2 * asked)) / (1 + z * z / asked)
-    half = z * math.sqrt(p * (1 - p) / asked + z * z / (4 * asked * asked)) / (1 + z * z / asked)
-    return f"{p:.1%} ({middle - half:.1%} to {middle + half:.1%})"
 
 
 def learn_tokenizer(options: BertOptions, text: str) -> Tokenizer:

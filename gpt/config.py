@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import MISSING, dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.corpora import pairs as parallel
 from tinygrad_lite.corpora.pictures import PICTURES, are_cached
 from tinygrad_lite.corpora.texts import CORPORA, from_cache
 from tinygrad_lite.functional.attention import ROW_BLOCK
+from tinygrad_lite.tokenizers.base import UNKNOWN
 from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 from tinygrad_lite.transformer import ACTIVATIONS
@@ -124,9 +127,25 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
 
     dataset: str = option(
         "goethe",
-        "text to learn from, by name: " + ", ".join(CORPORA) + "; or pictures: " + ", ".join(PICTURES),
+        "text to learn from, by name: "
+        + ", ".join(CORPORA)
+        + "; or pictures: "
+        + ", ".join(PICTURES)
+        + "; or, with separator, pairs: "
+        + ", ".join(parallel.PARALLEL_CORPORA),
         group="data",
     )
+    pairs: str = option(
+        "",
+        "or a file of texts and answers: source TAB target in each line; needs separator",
+        is_path=True,
+        group="data",
+    )
+    separator: str = option(
+        "", "of pairs: the special token between source and target, such as <to-en>; none: a text", group="data"
+    )
+    swap: bool = option(False, "of pairs: the opposite direction, target to source", group="data")
+    held_out: int = option(1000, "of pairs: how many to hold out, at most a tenth", unit="pairs", low=1, group="data")
     text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
     tokenizer: str = option(
         "char",
@@ -169,11 +188,14 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     sample_tokens: int = option(
         160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0, group="evaluation"
     )
+    eval_pairs: int = option(
+        200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0, group="evaluation"
+    )
 
-    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES)
+    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *parallel.PARALLEL_CORPORA)
     BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
-    FILES: ClassVar[tuple[str, ...]] = ("text",)  # options that are paths, which no checkpoint holds
+    FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")  # options that are paths, which no checkpoint holds
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {
             "--batch_size": f"{BATCH_NAMES} batch_tokens",
@@ -186,11 +208,41 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         }
     )
 
+    @property
+    def batch_tokens(self) -> int:
+        """The maximum number of tokens in a batch of pairs, with padding."""
+        return self.batch_size * self.block_size
+
+    def check_pairs(self) -> None:
+        """Refuse pairs without a separator, and the other way round.
+
+        Raises: OptionError.
+        """
+        named = f"--pairs {self.pairs}" if self.pairs else f"--dataset {self.dataset}"
+        has_pairs = bool(self.pairs) or (not self.text and self.dataset in parallel.PARALLEL_CORPORA)
+        if self.pairs and self.text:
+            raise OptionError("--pairs and --text cannot be combined: a GPT learns from pairs, or from a text")
+        if has_pairs and not self.separator:
+            raise OptionError(
+                f"{named} belongs to the translation model: use python train.py translate-de-en {named}; a GPT learns "
+                f"from pairs too, with a token between their sides: python train.py gpt-translate {named}"
+            )
+        if self.separator and not has_pairs:
+            raise OptionError(
+                f"--separator {self.separator} stands between the sides of pairs: add --pairs FILE.tsv, or name pairs "
+                f"with --dataset, such as libreoffice-help"
+            )
+        if self.separator and not re.fullmatch(r"<[\w-]{1,40}>", self.separator):
+            raise OptionError(f"--separator {self.separator}: write a name between < and >, such as <to-en>")
+        if self.separator in ("<end>", UNKNOWN):
+            raise OptionError(f"--separator {self.separator} has a meaning already: choose another name")
+
     def check(self, learns_tokenizer: bool) -> None:
         """Refuse what cannot be computed, before any text is fetched.
 
         Raises: OptionError.
         """
+        self.check_pairs()
         named = Path(self.dataset)
         if not self.text and (named.name != self.dataset or named.is_file()):
             # A text of the user's own: --text keeps its path out of the checkpoint, which may be given away.
@@ -209,6 +261,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
 
     def is_at_hand(self) -> bool:
         """Whether the text can be read, or be refused, without a network."""
+        if self.separator:
+            return bool(self.pairs) or parallel.from_cache(self.dataset, say=lambda line: None) is not None
         if self.dataset in PICTURES and not self.text:
             return are_cached(self.dataset)
         names = [*([] if self.text else [self.dataset]), *([self.replay] if self.replay else [])]

@@ -11,6 +11,7 @@ import numpy as np
 from gpt.config import GPTConfig, GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
+from gpt.pairs import AnswerTask
 from gpt.peft_layout import read_peft
 from gpt.pictures import complete, prepare_pictures
 from gpt.smollm2 import NAME as SMOLLM2
@@ -122,8 +123,10 @@ class PixelsTask(TextTask):
         return Report({"bits_per_char": bits}, f"{bits:.3f} bits per pixel", text)
 
 
-def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextTask:
-    """The task for the data that the options name: a text, or pictures."""
+def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextTask | AnswerTask:
+    """The task for the data that the options name: a text, pictures, or pairs."""
+    if options.separator:
+        return AnswerTask(options, tokenizer)
     return (PixelsTask if options.dataset in PICTURES and not options.text else TextTask)(options, tokenizer)
 
 

@@ -17,17 +17,18 @@ import dataclasses
 import time
 from pathlib import Path
 
-from seq2seq.corpus import SentencePair, load_pairs, read_table, read_two, without_empty
-from seq2seq.options import Seq2SeqOptions
-from seq2seq.scores import scores, scores_with_brevity, scores_with_confidence
+from seq2seq.corpus import load_pairs
 from seq2seq.task import SPEC
 from seq2seq.translate import penalty_of, translate
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder, tune_memory
+from tinygrad_lite.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
+from tinygrad_lite.corpora.pair_cleaning import Pair
+from tinygrad_lite.decoding.scores import scores, scores_with_brevity, scores_with_confidence
+from tinygrad_lite.training.origin import options_of_run
+from tinygrad_lite.training.run_folder import tune_memory
 
 
 @dataclasses.dataclass
@@ -112,7 +113,7 @@ def penalties_to_compare(options: EvaluateOptions) -> list[float]:
     return penalties
 
 
-def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[SentencePair]:
+def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[Pair]:
     """The pairs of the files that the options name, otherwise the held-out pairs of the run.
 
     Raises: CorpusError if there are none, or if they cannot be read.
@@ -124,11 +125,7 @@ def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[SentencePai
     elif options.src:
         pairs = read_two(Path(options.src), Path(options.tgt))
     else:
-        noted = RunFolder(path.parent).noted_options()
-        files = {name: noted.get(name, "") for name in Seq2SeqOptions.FILES}
-        training = load_checkpoint(path).training
-        run = build(Seq2SeqOptions, (f"checkpoint {path}", training), (str(path.parent / "options.json"), files))
-        pairs = load_pairs(run).held_out
+        pairs = load_pairs(options_of_run(SPEC, path)).held_out
     if options.swap:
         pairs = [(target, source) for source, target in pairs]
     pairs, empty = without_empty(pairs)
@@ -137,17 +134,6 @@ def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[SentencePai
     if not pairs:
         raise CorpusError("there are no pairs to translate")
     return pairs[: options.max_pairs or None]
-
-
-def write_lines(path: Path, lines: list[str]) -> None:
-    """Write a text file.
-
-    Raises: OptionError if it cannot be written.
-    """
-    try:
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
 
 
 if __name__ == "__main__":

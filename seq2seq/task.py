@@ -2,132 +2,41 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections import Counter
-from collections.abc import Iterator
-
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.corpus import load_pairs
-from seq2seq.data import SPECIALS, Pair, PairData, encode_pairs
-from seq2seq.model import Batch, Seq2Seq
+from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
+from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.scores import scores
 from seq2seq.translate import translate
-from tinygrad_lite.cli.console import is_plain
-from tinygrad_lite.cli.errors import CorpusError
-from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.tokenizers.word import WordTokenizer
-from tinygrad_lite.training.model_spec import ModelSpec, Report
-
-TOO_HIGH = 0.9  # as a share of the loss of guessing: above it, nothing is translated
+from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.model_spec import ModelSpec
+from tinygrad_lite.training.pair_data import Pair
+from tinygrad_lite.training.pair_task import PairTask
 
 
-class TranslationTask:
+class TranslationTask(PairTask):
     """Training pairs, held-out pairs, and translations of the held-out sentences."""
 
-    asked_with, predicted = "start", "token"
+    data_class = TranslationData
 
     def __init__(self, options: Seq2SeqOptions, tokenizer: Tokenizer | None = None) -> None:
-        self.options = options
-        self.corpus = load_pairs(options)
-        self.corpus_sha256 = self.corpus.sha256
-        self.tokenizer = tokenizer or learn_tokenizer(options, self.corpus.train)
-        train, held_out = (encode_pairs(self.tokenizer, part) for part in (self.corpus.train, self.corpus.held_out))
-        needed = max(min(max(map(len, pair)) for pair in part) for part in (train, held_out))
-        if needed > options.block_size:
-            raise CorpusError(
-                f"--block_size {options.block_size} is too short for {self.corpus.name}: use {needed} or more, "
-                "so that at least one training pair and one held-out pair fit"
-            )
-
-        def fits(pair: Pair) -> bool:
-            return max(map(len, pair)) <= options.block_size
-
-        self.too_long = sum(not fits(pair) for pair in (*train, *held_out))
-        self.sentences = [pair for pair, ids in zip(self.corpus.held_out, held_out, strict=True) if fits(ids)]
-        train, held_out = (list(filter(fits, part)) for part in (train, held_out))
-        steps = options.gradient_accumulation_steps
-        self.example = next((source for source, _ in self.sentences if is_plain(source)), "")
-        self.data = PairData(self.tokenizer, train, held_out, options.batch_tokens, steps, options.seed, options.device)
-
-    def describe(self) -> str:
-        """One line about the pairs and their tokens."""
-        data, reasons = self.data, self.corpus.left_out.copy()
-        if self.too_long:
-            reasons.append(f"{self.too_long:,} with more than {self.options.block_size} tokens")
-        left_out = f"; left out: {', '.join(reasons)}" if reasons else ""
-        unknown = self.share_unknown()
-        lost = f" ({unknown:.1%} of those held out are {UNKNOWN})" if unknown else ""
-        return (
-            f"{self.corpus.name}: {len(data.train):,} pairs to learn from, {len(data.held_out):,} held out{left_out}; "
-            f"{self.tokenizer.kind} tokenizer with {self.tokenizer.vocab_size:,} tokens{lost}; "
-            f"{data.padding():.1%} of the batches is padding; an epoch is {data.epoch_steps:,} steps"
+        super().__init__(
+            options,
+            load_pairs(options),
+            tokenizer,
+            specials=SPECIALS,
+            ends=(BOS, EOS),
+            batch_tokens=options.batch_tokens,
+            shown=options.translations,
         )
 
-    def share_unknown(self) -> float:
-        """The share of the tokens of the held-out pairs that are <unk>."""
-        tokens = [token for source, target in self.data.held_out for token in (*source, *target[1:-1])]
-        return tokens.count(self.tokenizer.specials.get(UNKNOWN, -1)) / max(1, len(tokens))
+    def positions(self, pair: Pair) -> int:
+        """The length of the longer side: encoder and decoder have a context each."""
+        return max(map(len, pair))
 
-    def unknown(self) -> dict[str, int]:
-        """The characters or words that the tokenizer does not know."""
-        counts: Counter[str] = Counter()
-        for pair in self.corpus.train:
-            for sentence in pair:  # one by one: the last word of a sentence and the first of the next are two
-                counts.update(self.tokenizer.unknown(sentence))
-        return counts
-
-    def target_tokens(self, step: int) -> int:
-        """The number of target tokens of an update."""
-        return self.data.target_tokens(step)
-
-    def batches(self, step: int, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, float]]:
-        """A process's pairs of the batches of one update, each with its share of the update's target tokens."""
-        tokens = self.target_tokens(step)
-        for batch, count in self.data.micro_batches(step, rank, size):
-            yield batch, count / tokens
-
-    def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[Batch, int]]:
-        """All held-out pairs; with several processes, each has every n-th batch."""
-        return itertools.islice(self.data.validation_batches(), rank, None, size)
-
-    def report(self, model: Seq2Seq, val_loss: float) -> Report:
-        """The scores of greedy translations of some held-out sentences, and a few of the translations.
-
-        Early in training nothing is translated: such a model does not know when to stop either, and translating would
-        take minutes. The loss of guessing is ln V.
-        """
-        sentences = self.sentences[: self.options.eval_pairs]
-        if not sentences or val_loss > TOO_HIGH * math.log(self.tokenizer.vocab_size):
-            return Report({}, "too early to translate" if sentences else "not translated", "")
-        model.eval()
-        found = translate(model, self.tokenizer, [source for source, _ in sentences])
-        model.train()
-        written = [hypotheses[0].text for hypotheses in found]
-        measures, words = scores(written, [target for _, target in sentences])
-        shown = zip(sentences[: self.options.translations], written, strict=False)
-        text = "\n".join(f"{source}\n  -> {translation}\n  == {target}" for (source, target), translation in shown)
-        return Report(measures, words, text)
-
-
-def learn_tokenizer(options: Seq2SeqOptions, pairs: list[tuple[str, str]]) -> Tokenizer:
-    """One tokenizer for both languages, learned from the sentences of both."""
-    text, with_unknown = "".join(f"{source}\n{target}\n" for source, target in pairs), (*SPECIALS, UNKNOWN)
-    match options.tokenizer:
-        case "byte":
-            return ByteTokenizer(SPECIALS)
-        case "char":
-            return CharTokenizer.train(text, with_unknown)
-        case "bpe-w":
-            return EndOfWordTokenizer.train(text, options.vocab_size, with_unknown)
-        case "word":
-            return WordTokenizer.train(text, options.vocab_size, with_unknown)
-    return BPETokenizer.train(text, options.vocab_size, SPECIALS)
+    def translate(self, model: Seq2Seq, sources: list[str]) -> list[str]:
+        """The model's greedy translation of each sentence."""
+        return [hypotheses[0].text for hypotheses in translate(model, self.tokenizer, sources)]
 
 
 SPEC = ModelSpec(

@@ -13,11 +13,10 @@ from typing import Any
 
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
-from tinygrad_lite.decoding.beam import Hypothesis, beam_search
+from tinygrad_lite.decoding.batches import search_in_batches
+from tinygrad_lite.decoding.beam import Hypothesis
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.tokenizers.base import Tokenizer
-
-BATCH_TOKENS = 2048  # source tokens of a batch, summed over all hypotheses
 
 
 @dataclass(frozen=True)
@@ -63,19 +62,19 @@ def translate(
     sources = [tokenizer.encode(sentence)[:block_size] for sentence in sentences]
     forbidden = [token for token in tokenizer.textless if token != eos]
     results: list[list[Translation]] = [[NOTHING] for _ in sources]
-    for numbers in same_limit(sources, block_size, beam):
-        found = beam_search(
-            model.step,
-            *model.start([sources[i] for i in numbers]),
-            beam=beam,
-            max_new_tokens=longest_translation(len(sources[numbers[0]]), block_size),
-            length_penalty=length_penalty,
-            n_best=n_best,
-            stop_token=eos,
-            forbidden=forbidden,
-        )
-        for i, hypotheses in zip(numbers, found, strict=True):
-            results[i] = [Translation(**vars(one), text=text_of(tokenizer, one.tokens)) for one in hypotheses]
+    numbers = [i for i, source in enumerate(sources) if source]
+    found = search_in_batches(
+        model,
+        [sources[i] for i in numbers],
+        [longest_translation(len(sources[i]), block_size) for i in numbers],
+        beam=beam,
+        length_penalty=length_penalty,
+        n_best=n_best,
+        stop_token=eos,
+        forbidden=forbidden,
+    )
+    for i, hypotheses in zip(numbers, found, strict=True):
+        results[i] = [Translation(**vars(one), text=text_of(tokenizer, one.tokens)) for one in hypotheses]
     return results
 
 
@@ -108,20 +107,6 @@ def draw(model: Seq2Seq, tokenizer: Tokenizer, sentence: str, *, first_row: int 
             **settings,
         )
         yield text_of(tokenizer, [int(token[0]) for token in tokens])
-
-
-def same_limit(sources: Sequence[Sequence[int]], block_size: int, beam: int) -> list[list[int]]:
-    """The indices of the sentences, in batches with the same maximum length of translations."""
-    groups: dict[int, list[int]] = {}
-    for i, source in enumerate(sources):
-        if source:
-            groups.setdefault(longest_translation(len(source), block_size), []).append(i)
-    batches = []
-    for limit in sorted(groups):
-        group = groups[limit]
-        rows = max(1, BATCH_TOKENS // (beam * max(len(sources[i]) for i in group)))
-        batches += [group[start : start + rows] for start in range(0, len(group), rows)]
-    return batches
 
 
 def text_of(tokenizer: Tokenizer, tokens: Sequence[int]) -> str:

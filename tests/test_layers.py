@@ -39,7 +39,8 @@ LAYERS = [
     "gpt gpt.config gpt.data gpt.fast_weights gpt.fast_step gpt.model gpt.sample_options gpt.score".split()
     + "gpt.baselines gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat gpt.pictures".split()
     + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw gpt.explorer gpt.explorer.*".split()
-    + ["gpt.damage", "gpt.interactive", "gpt.merge", "gpt.peft_layout", "gpt.quantized", "gpt.update"],
+    + "gpt.damage gpt.interactive gpt.merge gpt.peft_layout gpt.quantized gpt.update".split()
+    + ["gpt.answers", "gpt.few_shot", "gpt.pairs"],
     ["seq2seq", "seq2seq.*"],
     ["encoder", "encoder.*"],
     ["train", "sample"],
@@ -129,7 +130,7 @@ def test_the_library_imports_only_known_packages():
     """Four packages are always installed; CuPy, tokenizers, matplotlib and others may be; torch is for benchmarks."""
     known = {*sys.stdlib_module_names, *FOLDERS, "train", "sample"}
     known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
-    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL", "sklearn", "mpi4py"}
+    known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL", "sklearn", "mpi4py", "rouge_score"}
     for module in FILES:
         foreign = {target.split(".")[0] for target, _ in imports(tree(module))} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"

@@ -100,7 +100,7 @@ def newcomer(tmp_path, monkeypatch):
     (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
     found = Found(toy_pairs("numbers", 60))
     facts = {"source": "this test", "licence": "none", "rules": RULES}
-    for name in ("everyday", "libreoffice-help", "debian-descriptions"):
+    for name in ("everyday", "libreoffice-help", "debian-descriptions", "debian-summaries"):
         fetch.store(f"pairs-{name}", to_table(found), facts)
     monkeypatch.setattr(fetch, "apt_folder", lambda *arguments, **settings: pytest.fail("a command needs a network"))
     settings = SETTINGS | {"vocab_size": 256, "n_positions": 256}
@@ -190,7 +190,7 @@ def run_module(name: str, *arguments: str) -> int:
     """Run a command that is a module; 1 if it worked, 0 if it could not be run."""
     if name.split(".")[0] == "benchmarks":  # these take too long here, or need PyTorch
         return 0
-    extra = {"seq2seq.evaluate": "sacrebleu"}.get(name, "numpy")
+    extra = {"seq2seq.evaluate": "sacrebleu", "gpt.answers": "rouge_score"}.get(name, "numpy")
     if not importlib.util.find_spec(extra):
         return 0
     if any(word.startswith("out/experiments/") for word in arguments):  # runs of benchmarks.experiments

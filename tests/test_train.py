@@ -310,7 +310,10 @@ def test_options_of_the_same_name_have_the_same_type():
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
-        ("--pairs x.tsv", "--pairs belongs to translation: python train.py translate-de-en --pairs ..."),
+        (
+            "--pairs x.tsv",
+            "--pairs x.tsv belongs to the translation model: use python train.py translate-de-en --pairs x.tsv",
+        ),
         ("--src a --tgt b", "--src belongs to translation: python train.py translate-de-en --src ..."),
         ("goethe-bpe --tgt=b", "--tgt belongs to translation: python train.py translate-de-en --tgt ..."),
         ("--label_smoothing 0.1", "--label_smoothing belongs to translation: "),

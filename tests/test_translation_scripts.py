@@ -16,7 +16,6 @@ import train
 from seq2seq import evaluate
 from seq2seq.data import SPECIALS
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.scores import scores
 from seq2seq.task import SPEC, TranslationTask
 from seq2seq.toys import toy_pairs
 from seq2seq.translate import text_of
@@ -24,6 +23,7 @@ from tests.test_train_resume import stop_after
 from tests.tiny_runs import losses, rows, same, undone
 from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.cli.options import build
+from tinygrad_lite.decoding.scores import scores
 from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint, mean_weights
 from tinygrad_lite.training.run_folder import RunFolder

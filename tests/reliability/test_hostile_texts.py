@@ -14,7 +14,7 @@ import train
 from gpt import baselines
 from gpt.config import GPTOptions
 from seq2seq import evaluate
-from seq2seq.corpus import load_pairs, read_table
+from seq2seq.corpus import load_pairs
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import SPEC as SEQ2SEQ
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
@@ -22,6 +22,7 @@ from tests.tiny_runs import ROOT, arguments, made_up_text
 from tests.tinygrad_lite.tokenizers.test_huggingface import gpt2_files
 from tinygrad_lite.cli.errors import CorpusError, OptionError, TokenizerError, UserError
 from tinygrad_lite.cli.options import MAX_PRESET, build, read_preset
+from tinygrad_lite.corpora.divided_pairs import read_table
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text, old_encoding
 from tinygrad_lite.corpora.pair_cleaning import one_line
 from tinygrad_lite.corpora.texts import load_corpus, load_files

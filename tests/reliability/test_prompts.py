@@ -11,7 +11,7 @@ import pytest
 
 from gpt.config import GPTOptions
 from gpt.data import prepare
-from seq2seq.data import BOS, EOS, encode_pairs
+from seq2seq.data import BOS, EOS
 from tests.reliability.tiny_models import (
     END_OF_TEXT,
     KINDS,
@@ -25,6 +25,7 @@ from tests.test_translation_scripts import arguments as pair_arguments
 from tests.tiny_runs import ROOT, run_training
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.tokenizers.base import UNKNOWN
+from tinygrad_lite.training.pair_data import encode_pairs
 from train import main as train
 
 SPECIAL_WORDS = ["<eos>", "<bos>", "<pad>", "<unk>", END_OF_TEXT, "</w>", "<s>", "[MASK]", "<|im_start|>", "<0x0A>"]
@@ -185,7 +186,7 @@ def test_a_translation_model_learns_names_of_special_tokens(kind, workplace, rep
     assert train([word for word in pair_arguments(**changes) if "toy_size" not in word]) == 0
     tokenizer = KINDS[f"pairs-{kind}"][1]()
     bos, eos = tokenizer.specials[BOS], tokenizer.specials[EOS]
-    for (source, (first, *target, last)), pair in zip(encode_pairs(tokenizer, pairs), pairs, strict=True):
+    for (source, (first, *target, last)), pair in zip(encode_pairs(tokenizer, pairs, BOS, EOS), pairs, strict=True):
         assert (first, last) == (bos, eos)
         assert not {bos, eos, tokenizer.specials["<pad>"]} & {*source, *target}
         assert kind == "char" or (tokenizer.decode(source), tokenizer.decode(target)) == pair

@@ -2,9 +2,10 @@
 
 import pytest
 
-from seq2seq.corpus import key_of, load_pairs, read_table, read_two, split
+from seq2seq.corpus import load_pairs
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.corpora.divided_pairs import key_of, read_table, read_two, split
 from tinygrad_lite.corpora.pairs import ParallelCorpus
 
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from seq2seq.config import Seq2SeqConfig
-from seq2seq.data import SPECIALS, PairData, area, batches_of, encode_pairs
+from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.device import random_key
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.training.pair_data import area, batches_of, encode_pairs
 
 TOKENIZER = ByteTokenizer(SPECIALS)
 
@@ -19,13 +20,13 @@ def made_up_pairs(count: int, seed: int = 0) -> list[tuple[str, str]]:
     return [(" ".join(rng.choice(words, n)), " ".join(rng.choice(words, n + rng.integers(0, 3)))) for n in lengths]
 
 
-def make_data(count: int = 300, **settings) -> PairData:
-    train, held_out = (encode_pairs(TOKENIZER, made_up_pairs(n, seed)) for seed, n in enumerate((count, 20)))
-    return PairData(TOKENIZER, train, held_out, **{"batch_tokens": 400, "micro_steps": 1, "seed": 5} | settings)
+def make_data(count: int = 300, **settings) -> TranslationData:
+    train, held_out = (encode_pairs(TOKENIZER, made_up_pairs(n, seed), BOS, EOS) for seed, n in enumerate((count, 20)))
+    return TranslationData(TOKENIZER, train, held_out, **{"batch_tokens": 400, "micro_steps": 1, "seed": 5} | settings)
 
 
 def test_a_pair_is_source_and_marked_target():
-    ((source, target),) = encode_pairs(TOKENIZER, [("ä", "b")])
+    ((source, target),) = encode_pairs(TOKENIZER, [("ä", "b")], BOS, EOS)
     assert source == [195, 164]
     assert target == [TOKENIZER.specials["<bos>"], 98, TOKENIZER.specials["<eos>"]]
 
@@ -55,7 +56,7 @@ def test_updates_can_be_requested_in_any_order():
 def test_batches_are_full_but_not_too_full():
     data = make_data(2000)
     batches = [[data.train[i] for i in part] for part in data.epoch(0)]
-    areas = [area(batch) for batch in batches]
+    areas = [area(np.array([data.widths(pair) for pair in batch])) for batch in batches]
     assert max(a for a, batch in zip(areas, batches, strict=True) if len(batch) > 1) <= 400
     assert np.median(areas) > 300
     assert data.padding() < 0.15
@@ -64,8 +65,8 @@ def test_batches_are_full_but_not_too_full():
 
 
 def test_a_pair_that_is_longer_than_a_batch_is_a_batch_of_its_own():
-    pairs = [([1] * n, [1] * n) for n in (500, 3, 2)]
-    assert [part.tolist() for part in batches_of(pairs, 400, np.arange(3))] == [[2, 1], [0]]
+    widths = [(n, n) for n in (500, 3, 2)]
+    assert [part.tolist() for part in batches_of(widths, 400, np.arange(3))] == [[2, 1], [0]]
     assert batches_of([], 400, np.arange(0)) == []
 
 

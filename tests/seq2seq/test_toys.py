@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from seq2seq.config import Seq2SeqConfig
-from seq2seq.data import SPECIALS, PairData, encode_pairs
+from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
 from seq2seq.toys import TOYS, english_number, german_number, toy_pairs
 from tests.places import here
@@ -12,6 +12,7 @@ from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.optim import AdamW, cosine, decay_groups
 from tinygrad_lite.tokenizers.char import CharTokenizer
+from tinygrad_lite.training.pair_data import encode_pairs
 
 
 def test_every_task_is_unlimited_and_reproducible():
@@ -63,9 +64,11 @@ def test_reversal_is_learned_perfectly(letters, rows, steps):
     """Five letters, or ten, never seen in this order: every one of 200 sequences right."""
     pairs = [(source[:letters], target[-letters:]) for source, target in toy_pairs("reverse", 8200)]
     tokenizer = CharTokenizer.train("".join(sorted({c for source, _ in pairs for c in source})), SPECIALS + ("<unk>",))
-    encoded = encode_pairs(tokenizer, pairs)
+    encoded = encode_pairs(tokenizer, pairs, BOS, EOS)
     size = rows * 2 * (letters + 1)
-    data = PairData(tokenizer, encoded[200:], encoded[:200], batch_tokens=size, micro_steps=1, seed=0, device=here())
+    data = TranslationData(
+        tokenizer, encoded[200:], encoded[:200], batch_tokens=size, micro_steps=1, seed=0, device=here()
+    )
     ids = [tokenizer.specials[name] for name in SPECIALS]
     with random_key(0):
         model = Seq2Seq(Seq2SeqConfig(tokenizer.vocab_size, *ids, n_layer=1, n_head=4, n_embd=64, dropout=0.0))

@@ -9,10 +9,11 @@ import pytest
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
-from seq2seq.translate import draw, longest_translation, same_limit, translate
+from seq2seq.translate import draw, longest_translation, translate
 from tests.gpt.gpt2_folders import padded
 from tests.places import fill, here
 from tinygrad_lite.cli.errors import DecodingError
+from tinygrad_lite.decoding.batches import same_limit
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 
@@ -98,9 +99,10 @@ def test_the_length_penalty_is_that_of_the_settings_unless_one_is_given(model):
 
 
 def test_batches_hold_sentences_with_the_same_maximum():
-    sources = [[1] * n for n in (3, 300, 7, 9, 0, 8, 12)]
-    batches = same_limit(sources, 256, beam=1)
-    assert sorted(i for batch in batches for i in batch) == [0, 1, 2, 3, 5, 6]
+    lengths = (3, 300, 7, 9, 8, 12)
+    limits = [longest_translation(length, 256) for length in lengths]
+    batches = same_limit(lengths, limits, beam=1)
+    assert sorted(i for batch in batches for i in batch) == list(range(6))
     for batch in batches:
-        assert len({longest_translation(len(sources[i]), 256) for i in batch}) == 1
-    assert max(map(len, same_limit([[1] * 100] * 50, 256, beam=5))) == 4
+        assert len({limits[i] for i in batch}) == 1
+    assert max(map(len, same_limit([100] * 50, [166] * 50, beam=5))) == 4

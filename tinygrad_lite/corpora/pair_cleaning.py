@@ -1,9 +1,9 @@
-"""Cleaning of parallel corpora: pure functions from texts to pairs (German, English).
+"""Cleaning of parallel corpora: pure functions from texts to pairs (German, English), or (text, summary).
 
 `ding_pairs` reads a dictionary, `dialogue_pairs` the lessons of a language course, `help_pairs` the pages of
-LibreOffice's help, `description_pairs` the descriptions of Debian's packages, `tabbed_pairs` a table of two columns,
-`aligned_pairs` two files with line i of one translated by line i of the other. Every side of every pair is one line in
-Unicode's form NFC, without spaces at its ends (`one_line`).
+LibreOffice's help, `description_pairs` and `summary_pairs` the descriptions of Debian's packages, `tabbed_pairs` a
+table of two columns, `aligned_pairs` two files with line i of one translated by line i of the other. Every side of
+every pair is one line in Unicode's form NFC, without spaces at its ends (`one_line`).
 """
 
 import html
@@ -234,6 +234,7 @@ DESCRIPTION = re.compile(r"^Description-md5: (\w+)\nDescription-[\w-]+: (.*(?:\n
 # Parts of programs, addresses, tables: what is the same in every language.
 CODE = re.compile(r"[][{}<>|=~*_\\@#^]|\.\.|::|//|\w\(|(?<!\S)--?\w")
 MIN_WORDS, MAX_WORDS, MAX_RATIO = 3, 30, 1.8
+MIN_TEXT, MAX_TEXT = 15, 150  # words of a text to summarise
 
 
 def help_pairs(german: dict[str, str], english: dict[str, str]) -> Iterator[Pair]:
@@ -277,6 +278,33 @@ def description_pairs(german: str, english: str) -> Iterator[Pair]:
         count = len(sides[0]) if len(sides[0]) == len(sides[1]) else 1
         for paragraph, translation in list(zip(*sides, strict=False))[:count]:
             yield from sentence_by_sentence(paragraph, translation)
+
+
+def summary_pairs(english: str) -> Iterator[Pair]:
+    r"""Long and short descriptions of Debian's packages: a text, and the line that says what it is about.
+
+    Left out are texts of fewer than MIN_TEXT or more than MAX_TEXT words. Packages of one source often share their
+    first paragraph; of those that do, only the first is kept, so what is held out is no copy of what is learned.
+
+    Args:
+        english: apt's list Translation-en.
+
+    >>> text = "\n " + "An editor for short texts. " * 3
+    >>> found = "\n".join(
+    ...     f"Description-md5: {number}\nDescription-en: {summary}{text}\n"
+    ...     for number, summary in enumerate(["a small editor", "an editor", "its documentation and help"])
+    ... )
+    >>> [summary for _, summary in summary_pairs(found)]
+    ['a small editor']
+    """
+    seen: set[str] = set()
+    for _, text in DESCRIPTION.findall(english):
+        summary, *paragraphs = description_paragraphs(text)
+        if paragraphs and paragraphs[0] not in seen:
+            seen.add(paragraphs[0])
+            description = " ".join(paragraphs)
+            if MIN_TEXT <= len(description.split()) <= MAX_TEXT and len(summary.split()) >= MIN_WORDS:
+                yield description, summary
 
 
 def description_paragraphs(text: str) -> list[str]:

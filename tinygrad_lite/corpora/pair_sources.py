@@ -12,7 +12,7 @@ import json
 import subprocess
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 
@@ -27,6 +27,7 @@ from tinygrad_lite.corpora.pair_cleaning import (
     dialogue_pairs,
     ding_pairs,
     help_pairs,
+    summary_pairs,
     tabbed_pairs,
     useful_pairs,
     whole_sentences,
@@ -40,7 +41,7 @@ class Found:
     """The pairs of a source.
 
     Attributes:
-        pairs: (German, English).
+        pairs: (German or French, English), or (text, summary).
         words: pairs from a dictionary, for training only.
         validation: held-out pairs, if the corpus has its own.
     """
@@ -134,15 +135,27 @@ def libreoffice_help() -> Found:
     return useful("libreoffice-help", help_pairs(german, english))
 
 
-def debian_descriptions(run: Callable = subprocess.run) -> Found:
+def debian_descriptions(run: Callable = subprocess.run, language: str = "de") -> Found:
     """The sentences in the descriptions of Debian's packages, from the lists that apt-get downloads; 18 MB.
 
     Args:
         run: stands in for subprocess.run in tests.
     """
+    name = "debian-descriptions" if language == "de" else f"debian-descriptions-{language}"
+    return useful(name, description_pairs(*package_descriptions((language, "en"), run)))
+
+
+def debian_summaries() -> Found:
+    """The long and the short descriptions of Debian's packages, in English."""
+    (english,) = package_descriptions(("en",))
+    return Found(list(summary_pairs(english)))
+
+
+def package_descriptions(languages: Sequence[str], run: Callable = subprocess.run) -> list[str]:
+    """The descriptions of all packages in each language, as apt-get downloads them."""
     texts = []
-    with fetch.apt_folder(run, languages=("de", "en")) as (folder, complaints):
-        for language in ("de", "en"):
+    with fetch.apt_folder(run, languages=tuple(languages)) as (folder, complaints):
+        for language in languages:
             lists = sorted((folder / "lists").glob(f"*_i18n_Translation-{language}"))
             if not lists:
                 why = fetch.telling_line(complaints) if complaints else "these sources have none"
@@ -150,7 +163,7 @@ def debian_descriptions(run: Callable = subprocess.run) -> Found:
             if sum(path.stat().st_size for path in lists) > MAX_UNPACKED:
                 raise CorpusError(f"the package descriptions have more than {MAX_UNPACKED:,} bytes")
             texts.append("\n".join(fetch.decode_utf8(path.read_bytes(), path.name) for path in lists))
-    return useful("debian-descriptions", description_pairs(*texts))
+    return texts
 
 
 def useful(name: str, pairs: Iterable[Pair]) -> Found:
@@ -280,6 +293,20 @@ RECIPES = {
         licence="none stated for the descriptions; their authors are those of the packages",
         make=debian_descriptions,
         expected="d7c71e32928f4c37da14675247c00c515bf639c1a41b54d5fb1b1a00140ee029",
+    ),
+    "debian-descriptions-fr": Recipe(
+        description="sentences from the same descriptions, in French and English",
+        source="the package descriptions of Debian, translated by its volunteers (ddtp.debian.org)",
+        licence="none stated for the descriptions; their authors are those of the packages",
+        make=lambda: debian_descriptions(language="fr"),
+        expected="b0b9dc1b4120851bedd95d17f9b33b7438e70b4d99b8a51bd2772e730778b815",
+    ),
+    "debian-summaries": Recipe(
+        description="long descriptions of Debian's packages, and the short ones that sum them up, in English",
+        source="the package descriptions of Debian",
+        licence="none stated for the descriptions; their authors are those of the packages",
+        make=debian_summaries,
+        expected="fb99d1019fdc6b1c64efac5c8e22c4d3a32f6c7fbe89c5f0815394d439f2463d",
     ),
     "multi30k": Recipe(
         description="captions of photographs, 29,000 for training and 1,014 for validation",

@@ -1,4 +1,4 @@
-"""Parallel corpora: German sentences with their English translations, by name.
+"""Parallel corpora, by name: German or French sentences with English ones, and texts with their summaries.
 
 None of them is part of this repository. `load_parallel` takes a corpus from the cache, one folder per user
 (`fetch.cache_folder`), or else from its source: a signed Debian package, an installed Python package, or an https://

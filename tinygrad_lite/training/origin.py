@@ -15,7 +15,7 @@ from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, difference
 from tinygrad_lite.tokenizers import tokenizer_from_json
-from tinygrad_lite.training.checkpoint import Checkpoint
+from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
 from tinygrad_lite.training.model_spec import ModelSpec, Trained, check_specials
 from tinygrad_lite.training.options import NOT_SAVED, TrainOptions
 from tinygrad_lite.training.run_folder import RunFolder
@@ -81,6 +81,18 @@ def check_saved(path: Path, family: ModelSpec, training: Mapping[str, Any]) -> N
         outside.append("dataset")
     if outside:
         raise CheckpointError(f"{path}: its settings contain {outside[0]}, which only the command line may set")
+
+
+def options_of_run(family: ModelSpec, path: Path) -> TrainOptions:
+    """The settings of the run that wrote a checkpoint, for the CPU; the paths of its files are in its options.json.
+
+    Raises: CheckpointError or OptionError if they cannot be used.
+    """
+    training, folder = load_checkpoint(path).training, RunFolder(path.parent)
+    check_saved(path, family, training)
+    noted = folder.noted_options()
+    files = {name: noted[name] for name in family.options.FILES if name in noted}
+    return build(family.options, (str(path), training), (str(folder.options), files), ("here", {"device": "cpu"}))
 
 
 # --- fine-tuning ----------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from seq2seq.corpus import read_table, without_sentences_of
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch, pair_sources
+from tinygrad_lite.corpora.divided_pairs import read_table, without_sentences_of
 from tinygrad_lite.corpora.pair_sources import RECIPES, auf_deutsch, gunzip, unzip
 from tinygrad_lite.corpora.pairs import load_parallel
 
@@ -486,7 +486,7 @@ def test_tatoeba_in_another_form_is_refused(web):
 
 
 def test_every_recipe_says_what_it_is_and_under_which_licence():
-    software = ["libreoffice-help", "debian-descriptions"]
+    software = "libreoffice-help debian-descriptions debian-descriptions-fr debian-summaries".split()
     assert list(RECIPES) == ["everyday", "auf-deutsch", "ding-sentences", "ding", *software, "multi30k", "tatoeba"]
     assert all(recipe.description and recipe.source and recipe.licence for recipe in RECIPES.values())
     assert all(recipe.expected is None or len(bytes.fromhex(recipe.expected)) == 32 for recipe in RECIPES.values())

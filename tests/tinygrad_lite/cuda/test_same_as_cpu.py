@@ -10,7 +10,7 @@ import pytest
 import sample
 import train as train_py
 from gpt.data import TextData
-from seq2seq.data import SPECIALS, PairData, encode_pairs
+from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.translate import translate
 from tests.emulator.cupy_on_cpu import COMPILER
 from tests.gpt.combined_settings import COMBINED
@@ -24,6 +24,7 @@ from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.pair_data import encode_pairs
 
 both = pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
 
@@ -50,11 +51,13 @@ def test_initial_weights_are_the_same(make, cuda):
 @pytest.mark.usefixtures("workplace")
 def test_batches_are_the_same(cuda):
     tokenizer, corpus = ByteTokenizer(SPECIALS), load_files(["text.txt"])
-    pairs = encode_pairs(tokenizer, [("ab" * n, "ba" * n) for n in range(1, 30)])
+    pairs = encode_pairs(tokenizer, [("ab" * n, "ba" * n) for n in range(1, 30)], BOS, EOS)
     found = []
     for device in ("cpu", cuda):
         text = TextData(corpus, tokenizer, np.arange(200) % 90, np.arange(99), 1.0, 8, 5, device)
-        translations = PairData(tokenizer, pairs, pairs[:9], batch_tokens=99, micro_steps=2, seed=5, device=device)
+        translations = TranslationData(
+            tokenizer, pairs, pairs[:9], batch_tokens=99, micro_steps=2, seed=5, device=device
+        )
         batches = [batch for step in (0, 7) for batch in text.micro_batches(step, 4, 2)]
         batches += [batch for step in (0, 7) for batch, _ in translations.micro_batches(step)]
         assert {tensor.device for batch in batches for tensor in batch} == {device}

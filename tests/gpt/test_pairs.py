@@ -1,0 +1,201 @@
+"""A GPT that answers: what is learned of a pair, prompts with a separator, answers that end, few-shot prompts."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+import sample
+import train
+from gpt import answers, few_shot
+from gpt.chat import RememberingModel
+from gpt.config import GPTConfig, GPTOptions
+from gpt.model import GPT
+from gpt.pairs import END, IGNORED, AnswerData, AnswerTask, answer, end_of, prompt_ids
+from gpt.score import token_log_probs
+from seq2seq.toys import toy_pairs
+from tests.gpt.saved_models import saved_gpt
+from tests.tiny_runs import undone
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError, UserError
+from tinygrad_lite.corpora import reviews
+from tinygrad_lite.decoding.scores import rouge
+from tinygrad_lite.device import random_key
+from tinygrad_lite.tokenizers import tokenizer_from_json
+from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.training.pair_data import encode_pairs
+
+TO = "<to-en>"
+TOKENIZER = ByteTokenizer((TO, END))
+A, B, C, D = (ord(letter) for letter in "abcd")
+SEPARATOR, STOP = TOKENIZER.specials[TO], TOKENIZER.specials[END]
+
+
+@pytest.fixture
+def table(tmp_path, monkeypatch):
+    """A file of pairs, in the folder that the test runs in."""
+    monkeypatch.chdir(tmp_path)
+    lines = (f"{one}\t{other}\n" for one, other in toy_pairs("numbers", 400) if len(one) + len(other) < 24)
+    (tmp_path / "n.tsv").write_text("".join(lines), encoding="utf-8")
+    with undone():
+        yield "n.tsv"
+
+
+def small(block_size: int = 32) -> GPT:
+    config = GPTConfig(vocab_size=TOKENIZER.vocab_size, n_layer=1, n_head=2, n_embd=8, block_size=block_size)
+    with random_key(1):
+        return GPT(config).to("cpu", "float64")
+
+
+def test_only_the_answer_and_its_end_are_learned():
+    pairs = encode_pairs(TOKENIZER, [("ab", "cd"), ("a", "")], TO, END)
+    data = AnswerData(TOKENIZER, pairs, pairs, batch_tokens=99, micro_steps=1, seed=1)
+    ids, targets = (tensor.numpy().tolist() for tensor in data.batch(pairs))
+    assert ids[0] == [A, B, SEPARATOR, C, D]
+    assert targets[0] == [IGNORED, IGNORED, C, D, STOP]
+    assert ids[1][:2] == [A, SEPARATOR]
+    assert targets[1] == [IGNORED, STOP, IGNORED, IGNORED, IGNORED]
+    assert data.target_tokens(0) == 4
+    # Each counted token is predicted from all before it, and padding changes nothing.
+    model, nats = small(), []
+    for source, target in pairs:
+        row = np.array([*source, *target])
+        nats += list(-token_log_probs(model, row)[len(source) :])
+    assert model.loss(data.batch(pairs)).item() == pytest.approx(np.mean(nats), rel=1e-9)
+
+
+def test_parts_of_an_update_sum_to_the_gradient_of_the_whole(table):
+    """Accumulated batches, or several processes, though their parts have different numbers of counted tokens."""
+    settings = {"pairs": table, "separator": TO, "tokenizer": "byte", "block_size": 32, "batch_size": 6}
+    task = AnswerTask(GPTOptions(**settings, gradient_accumulation_steps=3))
+    whole = task.data.batch([task.data.train[i] for part in task.data.update(2) for i in part])
+    found = []
+    for parts in ([(whole, 1.0)], task.batches(2), [*task.batches(2, 0, 2), *task.batches(2, 1, 2)]):
+        model = small()
+        for batch, share in parts:
+            (model.loss(batch) * share).backward()
+        found.append({name: p.grad.numpy() for name, p in model.named_parameters()})
+    for other in found[1:]:
+        for name, gradient in found[0].items():
+            np.testing.assert_allclose(other[name], gradient, rtol=1e-9, atol=1e-13)
+
+
+def test_a_prompt_has_the_separator_as_one_token_whether_it_is_given_or_not():
+    for text in ("ab", " ab ", f"ab {TO}", f"ab{TO} "):
+        assert prompt_ids(TOKENIZER, text, 64) == [A, B, SEPARATOR]
+    assert prompt_ids(TOKENIZER, f"ab {TO} c", 64) == [A, B, SEPARATOR, C]
+    assert prompt_ids(TOKENIZER, "a" * 99, 64) == [A] * 31 + [SEPARATOR]  # room for an answer
+    assert end_of(tokenizer_from_json(TOKENIZER.to_json())) == STOP
+    assert end_of(ByteTokenizer()) is None
+
+
+def test_an_answer_does_not_depend_on_the_others_and_ends():
+    model, sources = small(), ["abc", "d", "cab" * 5, "dd"]
+    together = answer(model, TOKENIZER, sources, beam=2)
+    assert together == [answer(model, TOKENIZER, [source], beam=2)[0] for source in sources]
+    bias = np.full(TOKENIZER.vocab_size, -9.0)
+    bias[STOP] = 9.0
+    model.step = lambda tokens, state: (np.tile(bias, (len(tokens), 1)), state)  # after its first token, it ends
+    assert all(len(text.encode()) <= 3 for text in answer(model, TOKENIZER, sources))
+
+
+def test_a_run_on_pairs_from_training_to_scores(table, capsys, monkeypatch):
+    shape = "--n_layer 1 --n_head 2 --n_embd 16 --block_size 32 --batch_size 8 --tokenizer char --eval_pairs 5".split()
+    short = "--max_iters 30 --warmup_iters 3 --eval_interval 15 --learning_rate 1e-2 --out_dir run".split()
+    assert train.main(["gpt-translate", "--pairs", table, *shape, *short]) == 0
+    said = capsys.readouterr()
+    assert "  == " in said.out  # translations are shown
+    for words in (["--start", "zwei"], ["--start", f"zwei {TO}"], ["--start", "zwei", "--beam", "2"]):
+        assert sample.main(["run", *words]) == 0
+        out, err = capsys.readouterr()
+        assert out.startswith(f"zwei {TO} ")
+        assert "never saw" not in err
+        assert out.count("\n") == 1
+    for words, reason in (
+        (["--start", "zwei", "--interactive"], "--interactive is for models that continue a text"),
+        ([], f"give the text that stands before {TO}"),
+    ):
+        with pytest.raises(OptionError, match=reason):
+            sample.main(["run", *words])
+    monkeypatch.setattr(answers, "metrics", lambda: None)
+    monkeypatch.setattr(answers, "scores_with_confidence", lambda written, targets: [f"{len(written)} scored"])
+    assert answers.main(["run", "--max_pairs", "3", "--out", "w.txt"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == "3 scored"
+    with open("w.txt", encoding="utf-8") as file:
+        assert len(file.read().splitlines()) == 3
+    with pytest.raises(OptionError, match="the tokenizer of these weights has no special token <to-fr>"):
+        train.main(["--init_from", "run", "--pairs", table, "--separator", "<to-fr>", "--out_dir", "other"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"pairs": "my.tsv"}, "--pairs my.tsv belongs to the translation model: use python train.py translate-de-en"),
+        ({"dataset": "libreoffice-help"}, "--dataset libreoffice-help belongs to the translation model"),
+        ({"separator": TO}, "--separator <to-en> stands between the sides of pairs: add --pairs FILE.tsv"),
+        ({"separator": TO, "pairs": "a", "text": ["b"]}, "--pairs and --text cannot be combined"),
+        ({"separator": "to", "pairs": "a"}, "--separator to: write a name between < and >"),
+        ({"separator": END, "pairs": "a"}, "--separator <end> has a meaning already"),
+    ],
+)
+def test_contradictory_options_are_refused(settings, reason):
+    with pytest.raises(OptionError, match=reason):
+        GPTOptions(**settings).check(learns_tokenizer=True)
+
+
+def test_files_that_hold_no_pairs_and_models_that_learned_none_are_refused(tmp_path):
+    (tmp_path / "one.tsv").write_text("no tab\n", encoding="utf-8")
+    with pytest.raises(CorpusError, match=r"one\.tsv, line 1: expected source TAB target"):
+        AnswerTask(GPTOptions(pairs=str(tmp_path / "one.tsv"), separator=TO))
+    path = saved_gpt(tmp_path / "text.safetensors", ByteTokenizer())
+    with pytest.raises(CheckpointError, match="continues texts; this measures models that learned from pairs"):
+        answers.main([str(path)])
+
+
+def test_rouge_of_the_model_stands_beside_that_of_simple_summaries():
+    texts = ["a b c d. E f.", "one two three four five six seven eight nine"]
+    if importlib.util.find_spec("rouge_score") is None:
+        with pytest.raises(UserError, match=r"rouge-score is not installed; for ROUGE: pip install"):
+            rouge(texts, texts)
+        return
+    _, model, sentence, words = answers.rouge_table(texts, ["a b c d.", "one"], ["a b", "one"])
+    assert model.split()[2::3] == ["83.3", "25.0", "83.3"]  # 2 of 4 words, 1 of 3 pairs of words; one word, no pair
+    assert sentence.split()[3::3][0] == "60.0"
+    assert words.split()[4::3][0] == "51.1"
+
+
+# --- few-shot prompts -----------------------------------------------------------------------------------------------
+
+
+def test_the_probability_of_a_label_is_the_product_of_those_of_its_tokens():
+    model, prompt = small(), [A, B, C, A]
+    remembering = RememberingModel(model)
+    for given in (prompt, [A, B, D], prompt):  # what was read before makes no difference
+        labels = [[B], [C, D, A], [C, B]]
+        found = few_shot.label_log_probs(remembering, given, labels)
+        for label, total in zip(labels, found, strict=True):
+            row = np.array([*given, *label])
+            assert total == pytest.approx(token_log_probs(model, row)[len(given) - 1 :].sum(), rel=1e-9)
+
+
+def test_examples_are_balanced_and_drawn_from_the_texts_for_training():
+    texts = [(f"text {i}", i % 2) for i in range(20)]
+    for count in (0, 1, 4, 5):
+        chosen = few_shot.balanced(texts, 2, count, seed=3)
+        assert len(set(chosen)) == count
+        assert set(chosen) <= set(texts)
+        assert abs(sum(1 if label else -1 for _, label in chosen)) == count % 2
+    assert few_shot.balanced(texts, 2, 4, seed=3) == few_shot.balanced(texts, 2, 4, seed=3)
+    assert few_shot.balanced(texts, 2, 4, seed=3) != few_shot.balanced(texts, 2, 4, seed=4)
+
+
+def test_few_shot_prints_an_accuracy_for_each_number_of_examples(tmp_path, monkeypatch, capsys):
+    labelled = [(f"film {number}", number % 2) for number in range(40)]
+    monkeypatch.setattr(reviews, "labelled_sentences", lambda: [labelled[:20], labelled[20:30], labelled[30:]])
+    path = str(saved_gpt(tmp_path / "text.safetensors", ByteTokenizer(), block_size=128))
+    assert few_shot.main([path, "--questions", "4", "--examples", "0,2"]) == 0
+    constant, none, two = capsys.readouterr().out.splitlines()
+    assert constant.startswith("always ")
+    assert none.startswith("0 examples: ")
+    assert two.startswith("2 examples: ")
+    with pytest.raises(OptionError, match=r"4 examples make a prompt of \d+ tokens; this model reads 128"):
+        few_shot.main([path, "--examples", "4"])

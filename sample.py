@@ -71,6 +71,7 @@ from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
 from tinygrad_lite.training.model_spec import PEFT_CONFIG, Trained, family_of_weights
+from tinygrad_lite.training.pretrained import is_pretrained_folder
 from tinygrad_lite.training.run_folder import newest_checkpoint, release_memory, tune_memory
 from tinygrad_lite.viz.attention import plot_attention
 
@@ -185,7 +186,8 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     elif options.show_probs and wants_colour():
         say(LEGEND)
     prompt = normalise(read_prompt(options.start))  # as the training text was
-    end = pairs.end_of(tokenizer)
+    of_others = is_pretrained_folder(trained.path)  # where <end> means something else
+    end = None if of_others else pairs.end_of(tokenizer)
     if end is not None:
         warn_of_unknown(tokenizer, prompt.replace(pairs.separator_of(tokenizer), "").strip())
         prompt, ids = pairs.prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)

@@ -232,6 +232,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
                 f"--separator {self.separator} stands between the sides of pairs: add --pairs FILE.tsv, or name pairs "
                 f"with --dataset, such as libreoffice-help"
             )
+        if self.separator and self.replay:
+            raise OptionError(f"--replay {self.replay} mixes texts, but with --separator there are pairs: omit one")
         if self.separator and not re.fullmatch(r"<[\w-]{1,40}>", self.separator):
             raise OptionError(f"--separator {self.separator}: write a name between < and >, such as <to-en>")
         if self.separator in ("<end>", UNKNOWN):

@@ -75,11 +75,6 @@ class TextData:
         else:  # drawn with the key (seed, step)
             starts = keyed_rng(self.seed, "batch", step).integers(0, len(self.train) - self.block_size, sequences)
         windows = self.train[starts[:, None] + np.arange(self.block_size + 1)]
-        if len(self.replay):  # the first rows; in the long run exactly their share, however few sequences there are
-            before, after = (int(self.replay_share * sequences * steps) for steps in (step, step + 1))
-            rng = keyed_rng(self.seed, "replay", step)
-            starts = rng.integers(0, len(self.replay) - self.block_size, after - before)
-            windows[: after - before] = self.replay[starts[:, None] + np.arange(self.block_size + 1)]
         return windows[:, :-1], windows[:, 1:]
 
     def _next_in_epochs(self, first: int, sequences: int) -> np.ndarray:
@@ -92,9 +87,19 @@ class TextData:
     def micro_batches(self, step: int, batch_size: int, micro_steps: int) -> Iterator[Batch]:
         """The update's windows as `micro_steps` batches of `batch_size` sequences."""
         ids, targets = self.batch(step, batch_size * micro_steps)
+        if len(self.replay):
+            self._mix_in(ids, targets, step)
         for start in range(0, len(ids), batch_size):
             part = slice(start, start + batch_size)
             yield self._tensors(ids[part], targets[part])
+
+    def _mix_in(self, ids: np.ndarray, targets: np.ndarray, step: int) -> None:
+        """Replace the first rows by windows of the other text: in the long run exactly its share of all rows."""
+        before, after = (int(self.replay_share * len(ids) * steps) for steps in (step, step + 1))
+        rng = keyed_rng(self.seed, "replay", step)
+        starts = rng.integers(0, len(self.replay) - self.block_size, after - before)
+        windows = self.replay[starts[:, None] + np.arange(self.block_size + 1)]
+        ids[: after - before], targets[: after - before] = windows[:, :-1], windows[:, 1:]
 
     def validation_batches(self, batch_size: int, eval_iters: int) -> Iterator[Batch]:
         """The held-out text in consecutive windows, in which each token is a target once; always the same.

@@ -73,7 +73,8 @@ def test_replay_takes_its_share_of_every_batch_from_the_other_text(data):
     data.replay, data.replay_share = np.arange(1000, 1100, dtype=np.uint16), 0.1
     counts = []
     for step, (ids, targets) in enumerate(plain):
-        mixed, shifted = data.batch(step, 12)
+        parts = data.micro_batches(step, 4, 3)
+        mixed, shifted = (np.concatenate([part.numpy() for part in side]) for side in zip(*parts, strict=True))
         count = int((mixed >= 1000).all(axis=1).sum())
         np.testing.assert_array_equal(mixed[count:], ids[count:])
         np.testing.assert_array_equal(shifted[count:], targets[count:])

@@ -325,7 +325,7 @@ def on_base(setup: RunSetup, options: TrainOptions, task: Task, checkpoint: Path
     if not base or not base.dataset or base.corpus_sha256 == task.corpus_sha256 or not hasattr(options, "replay"):
         return ""
     task = setup.family.task(
-        replace(options, dataset=base.dataset, text=[], pairs="", separator="", replay=""), base.tokenizer
+        replace(options, dataset=base.dataset, text=[], pairs="", separator="", replay=None), base.tokenizer
     )
     same = task.corpus_sha256 == base.corpus_sha256  # it may have been a text of the user's own
     return evaluate(setup, task, checkpoint)[1]["bits_per_char"] if same else ""

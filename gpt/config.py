@@ -169,10 +169,10 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         group="data",
     )
 
-    replay: str = option(
-        "",
+    replay: str | None = option(
+        None,
         "text that a share of every batch is taken from, such as the one that the weights of --init_from come from",
-        choices=("", *CORPORA),
+        choices=[*CORPORA],
         group="data",
     )
     replay_share: float = option(0.1, "this share, with --replay", above=0.0, below=1.0, group="data")

@@ -174,7 +174,8 @@ def test_bfloat16_rounds_to_the_nearest_of_eight_bits():
         ({"PMI_RANK": "2", "PMI_SIZE": "3"}, (2, 3)),
         ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4"}, (1, 4)),
         ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "2"}, (1, 2)),
-        ({"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}, (0, 1)),
+        ({"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "3"}, (3, 4)),
+        ({"SLURM_NTASKS": "4", "SLURM_PROCID": "0"}, (0, 1)),  # of a batch script itself
     ],
 )
 def test_the_launcher_is_known_by_its_variables(variables, expected, monkeypatch):
@@ -259,14 +260,33 @@ def test_without_mpi4py_rank_0_says_what_to_install(monkeypatch):
 
 
 @STARTS
-def test_an_mpirun_that_python_does_not_know_is_refused():
+@pytest.mark.parametrize(
+    ("launcher", "variables", "advice"),
+    [
+        ("mpirun", ["OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"], "use the mpirun of the same installation"),
+        ("srun", ["SLURM_STEP_NUM_TASKS", "SLURM_PROCID"], "use srun --mpi=pmi2, or -n 1 for each of several runs"),
+    ],
+)
+def test_a_launcher_that_python_does_not_know_is_refused(launcher, variables, advice):
     """As when mpirun belongs to another MPI: there are two processes, and each believes to be alone."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "PMI_SIZE": "2", "PMI_RANK": "0"}
-    environment |= {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT)} | dict(zip(variables, "20", strict=True))
     done = subprocess.run([sys.executable, ROOT / "train.py"], env=environment, capture_output=True, text=True)
     assert done.returncode == 1
-    assert done.stderr.startswith("train.py: mpirun started 2 processes, but Python's MPI (MPICH")
+    assert done.stderr.startswith(f"train.py: {launcher} started 2 processes, but Python's MPI (MPICH")
+    assert advice in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+@STARTS
+def test_no_message_is_left_over_for_mpi_to_complain_about():
+    """Between machines; here two ranks are told that they share no memory."""
+    wait = (
+        "from tinygrad_lite.training import mpirun; import time; mpirun.on_all_ranks(lambda argv: time.sleep(2.5))([])"
+    )
+    settings = {"PYTHONPATH": str(ROOT), "MPIR_CVAR_NOLOCAL": "1"}
+    words = [MPIRUN, "-n", "2", sys.executable, "-c", wait]
+    done = subprocess.run(words, env=os.environ | settings, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 @STARTS

@@ -25,11 +25,13 @@ from tinygrad_lite.training.mpi import serve, wait_for_all
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# Where the launchers write the rank and the number of ranks: MPICH and Slurm's PMI-2, Open MPI, Slurm's PMIx.
+# Where the launchers write the rank and the number of ranks: MPICH and Slurm's PMI-2, Open MPI, Slurm's PMIx, and Slurm
+# without either, whose processes do not find each other.
 LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 TIMEOUT = "TINYGRAD_LITE_LINK_TIMEOUT"  # environment variable: seconds without a message after which a rank ends
 DEFAULT_TIMEOUT = 30
@@ -83,9 +85,11 @@ def connect() -> MPI.Comm:
         if not limit.isdecimal():
             reason = f"the environment variable {TIMEOUT} is {limit!r}: use whole seconds, or 0 for no limit"
         if not fits or world.size != size:
+            launcher = "srun" if "SLURM_STEP_NUM_TASKS" in os.environ else "mpirun"
+            own = f"use the mpirun of the same installation, probably {os.path.join(sys.prefix, 'bin', 'mpirun')}"
             reason = (
-                f"mpirun started {size} processes, but Python's MPI ({' '.join(library.split())}) does not know them: "
-                f"use the mpirun of the same installation, probably {os.path.join(sys.prefix, 'bin', 'mpirun')}"
+                f"{launcher} started {size} processes, but Python's MPI ({' '.join(library.split())}) does not know "
+                f"them: {own if launcher == 'mpirun' else 'use srun --mpi=pmi2, or -n 1 for each of several runs'}"
             )
     except ImportError:
         reason = 'several machines need mpi4py and an MPI: run pip install -e ".[mpi]" on each of them'
@@ -114,26 +118,33 @@ class Watchdog(threading.Thread):
         super().__init__(daemon=True)
         self.line, self.hosts, self.has_ended = line, hosts, threading.Event()
         self.limit = int(os.environ.get(TIMEOUT, DEFAULT_TIMEOUT))
+        self.sent, self.received = [0] * line.size, [0] * line.size  # messages to and from each rank
 
     def __enter__(self) -> None:
         if self.limit:
             self.start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type | None, *_: object) -> None:
         self.has_ended.set()
         if self.limit:
             self.join()
+        if kind is None:  # MPI would complain about messages that nobody receives
+            for peer, count in enumerate(self.line.alltoall(self.sent)):
+                for _ in range(count - self.received[peer]):
+                    self.line.Recv(bytearray(0), peer)
 
     def run(self) -> None:
         peers = [0] if self.line.rank else range(1, self.line.size)
-        silent, sent = dict.fromkeys(peers, 0), {}
+        silent, last = dict.fromkeys(peers, 0), {}
         while not self.has_ended.wait(1):
             for peer in peers:
-                if peer not in sent or sent[peer].Test():  # else the last message is still on its way
-                    sent[peer] = self.line.Isend(b"", peer)
+                if peer not in last or last[peer].Test():  # else the last message is still on its way
+                    last[peer] = self.line.Isend(b"", peer)
+                    self.sent[peer] += 1
                 silent[peer] += 1
                 while self.line.Iprobe(peer):
                     self.line.Recv(bytearray(0), peer)
+                    self.received[peer] += 1
                     silent[peer] = 0
                 if silent[peer] >= self.limit:
                     say(

@@ -6,15 +6,21 @@
 
 The table goes to stdout. "Bits each" are those of a quantized weight with its share of the scales, "all weights" the
 memory of all that the model has, of which embeddings, norms and the output matrix stay as they are. Losses are measured
-as by `python sample.py --score`, and comparable for one model and text.
+as by `python sample.py --score`, and comparable for one model and text. "A token" is the time of one generated token,
+the median of `TIMED`, where most of the model's context is still free.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
+import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
+from gpt.model import GPT
 from gpt.score import score
 from gpt.task import SPEC
 from tinygrad_lite.cli.command_line import parse_command_line
@@ -24,6 +30,8 @@ from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.texts import Corpus, load_corpus, load_files
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from tinygrad_lite.training.model_spec import Trained
+
+TIMED = 12  # tokens
 
 
 @dataclass
@@ -51,7 +59,7 @@ def main(argv: list[str]) -> int:
     trained = SPEC.read(Path(parsed.positional))
     say(trained.about)
     corpus = text_to_predict(options, trained)
-    print(f"{'kind':<12} {'bits each':>10} {'all weights':>12} {'bits per character':>20} {'more':>8}")
+    print(f"{'kind':<12} {'bits each':>10} {'all weights':>12} {'bits per character':>20} {'more':>8} {'a token':>10}")
     first = 0.0
     for kind in (None, *KINDS):
         model = trained.make_model()
@@ -61,10 +69,20 @@ def main(argv: list[str]) -> int:
             bits, size = saving.bits, saving.after
         found = score(model, trained.tokenizer, corpus).bits_per_character
         first = first or found
-        more = f"{found / first - 1:z.2%}" if kind else ""
-        row = f"{kind or 'none':<12} {bits:>10.3f} {size / 1e6:>9,.2f} MB {found:>20.4f} {more:>8}"
-        print(row.rstrip(), flush=True)
+        row = f"{kind or 'none':<12} {bits:>10.3f} {size / 1e6:>9,.2f} MB {found:>20.4f} {found / first - 1:>z8.2%}"
+        print(f"{row} {1e3 * seconds_of_token(model):>7.2f} ms", flush=True)
     return 0
+
+
+def seconds_of_token(model: GPT) -> float:
+    """The median time of a step of greedy generation; the first steps, which prepare for others, do not count."""
+    log_probs, state = model.start(np.zeros((1, 1), np.int64))
+    seconds = []
+    for _ in range(2 + TIMED):
+        began = time.perf_counter()
+        log_probs, state = model.step(log_probs.argmax(-1), state)
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds[2:])
 
 
 def text_to_predict(options: QuantizedOptions, trained: Trained) -> Corpus:

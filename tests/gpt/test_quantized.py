@@ -29,7 +29,9 @@ def test_the_table_has_the_loss_and_the_memory_of_each_kind(trained, capsys):
     rows = table(capsys, "out/goethe", "--text", "text.txt", "--characters", 200)
     assert list(rows) == ["none", *KINDS]
     Path("short.txt").write_text(Path("text.txt").read_text("utf-8")[:200], encoding="utf-8")
-    for kind, (_, size, _, bits, *_) in rows.items():
+    for kind, (_, size, _, bits, _, seconds, unit) in rows.items():
+        assert float(seconds) > 0
+        assert unit == "ms"
         assert sample.main(["out/goethe", "--score", "short.txt", "--quantize", kind]) == 0
         out, err = capsys.readouterr()
         assert out.split()[0] == bits

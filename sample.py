@@ -65,6 +65,7 @@ from tinygrad_lite.decoding.probabilities import LEGEND, Probabilities
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.decoding.stopping import StopText
 from tinygrad_lite.device import get_device, why_no_cuda
+from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import quantize
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
@@ -123,20 +124,17 @@ def main(argv: list[str]) -> int:
         say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     check_beam(options, trained.config)
     try:
-        return write_or_translate(options, parsed.values, trained, device)
+        use(options, parsed.values, trained, prepare(options, trained, device))
     except (MemoryError, RuntimeError) as error:
         if not is_shortage(error):
             raise
         raise too_little_to_sample(trained, device, options.beam, error) from None
+    return 0
 
 
-def write_or_translate(options: SampleOptions, given: dict, trained: Trained, device: str) -> int:
-    """Generate, translate or score, as the options say; returns the exit status.
-
-    Args:
-        given: the options on the command line.
-    """
-    tokenizer, model = trained.tokenizer, trained.make_model(device, take=device == "cpu")
+def prepare(options: SampleOptions, trained: Trained, device: str) -> Module:
+    """The model on the device, with the weights that were read; in fewer bits with --quantize."""
+    model = trained.make_model(device, take=device == "cpu")
     if options.quantize:
         say(quantize(model, options.quantize).describe())
         trained.attach_changes(model)
@@ -146,41 +144,53 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         say(f"note: the adapter was trained beside weights in {kind}; --quantize {kind} computes with exactly these")
     if device == "cpu":
         trained.weights = model.state_dict()  # the model's own arrays: no second copy stays in memory
+    return model
+
+
+def use(options: SampleOptions, given: dict, trained: Trained, model: Module) -> None:
+    """Translate, read, look or write, as this model can.
+
+    Args:
+        given: the options on the command line.
+    """
+    tokenizer = trained.tokenizer
     if isinstance(model, Seq2Seq):
         speaking.check_options(options, given)
         text = "" if options.interactive else normalise(read_prompt(options.start))
         warn_of_unknown(tokenizer, text.replace("\n", ""))
         if options.explain:
             translation.explain(options, given, trained, model, text)
-            return 0
-        speaking.speak(options, given, model, tokenizer, text)
-        return 0
-    if isinstance(model, Bert):
+        else:
+            speaking.speak(options, given, model, tokenizer, text)
+    elif isinstance(model, Bert):
         reading.check_options(options, given, model)
         text = normalise(read_prompt(options.start))
         if options.explain:
             encoders.explain_text(options, trained, model, text)
-            return 0
-        reading.read(options, model, tokenizer, text)
-        return 0
-    if isinstance(model, (ViT, CNN)):
+        else:
+            reading.read(options, model, tokenizer, text)
+    elif isinstance(model, (ViT, CNN)):
         looking.check_options(given)
         if options.explain:
             encoders.explain_picture(options, trained, model)
-            return 0
-        looking.look(options, trained, model)
-        return 0
-    if options.similar:
+        else:
+            looking.look(options, trained, model)
+    elif options.similar:
         raise OptionError("--similar compares sentences by an encoder's vectors: name an encoder, such as minilm")
-    if isinstance(tokenizer, PixelTokenizer):
+    elif isinstance(tokenizer, PixelTokenizer):
         pictures.check_options(given)
         pictures.show_completions(options, trained, model)
-        return 0
-    if "image" in given:
+    elif "image" in given:
         raise OptionError("--image is for models of pictures, such as those of vit-digits and igpt-digits")
-    if options.score:
+    elif options.score:
         show_score(options, model, tokenizer)
-        return 0
+    else:
+        continue_text(options, given, trained, model)
+
+
+def continue_text(options: SampleOptions, given: dict, trained: Trained, model: GPT) -> None:
+    """Continue the prompt, or talk, as the options say."""
+    tokenizer = trained.tokenizer
     if options.show_probs and not sys.stdout.isatty():
         say("note: --show_probs does nothing here: stdout is not a terminal")
     elif options.show_probs and wants_colour():
@@ -193,13 +203,13 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
         prompt, ids = pairs.prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
     if options.explain:
         explorer.explain(options, given, trained, model, prompt)
-        return 0
+        return
     if options.chat:
         show_chat(options, given, model, tokenizer, trained.path, prompt)
-        return 0
+        return
     if options.interactive:
         show_conversation(options, model, tokenizer, prompt if "start" in given else "")
-        return 0
+        return
     if end is None:
         if "start" in given:  # the default prompt, a line break, needs no warning
             warn_of_unknown(tokenizer, prompt)
@@ -207,11 +217,8 @@ def write_or_translate(options: SampleOptions, given: dict, trained: Trained, de
     if options.attention:
         found = self_attention(model, tokenizer, ids[-model.config.block_size :])
         plot_attention(found, "self-attention", Path(options.attention))
-    if options.beam:
-        show_beam(options, model, tokenizer, prompt, ids, end)
-    else:
-        show_samples(options, model, tokenizer, prompt, ids, end)
-    return 0
+    show = show_beam if options.beam else show_samples
+    show(options, model, tokenizer, prompt, ids, end)
 
 
 def load_any(path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:

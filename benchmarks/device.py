@@ -33,7 +33,7 @@ from tinygrad_lite.cuda.precision import PRECISIONS, precision
 from tinygrad_lite.device import get_device
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.run_folder import available_cores, tune_memory
-from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style, save, write_out
+from tinygrad_lite.viz.figure import COLOURS, check_plot, new_figure, own_style, save, write_out
 
 SAME_LOSS = {"float32": 1e-4, "tf32": 1e-3, "bfloat16": 2e-2}  # relative, before the first update
 
@@ -80,10 +80,8 @@ def main(argv: list[str]) -> int:
     widths = read_widths(options)
     if not options.cpu_only:
         get_device("cuda")  # if there is none, this raises the reason
-    if options.out:  # fails at once if it is impossible
-        check_file(options.out, "--out")
-        with own_style():
-            pass
+    if options.out:
+        check_plot(options.out, "--out")
     tune_memory()
     measured: list[Width] = []
     with precision(options.dtype):

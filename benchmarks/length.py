@@ -41,7 +41,7 @@ from tinygrad_lite.training.checkpoint import write_atomically
 from tinygrad_lite.training.costs import free_memory, quantity
 from tinygrad_lite.training.estimate import cache_bytes
 from tinygrad_lite.training.run_folder import tune_memory
-from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style, save, write_out
+from tinygrad_lite.viz.figure import COLOURS, check_plot, new_figure, own_style, save, write_out
 
 WORKS = {
     "training": "forward pass in training, which keeps all that the backward pass needs",
@@ -83,10 +83,8 @@ def main(argv: list[str]) -> int:
     options = build(LengthOptions, ("command line", parsed.values))
     if options.longest < 2 * options.shortest:
         raise OptionError(f"--longest {options.longest}: must be at least twice --shortest {options.shortest}")
-    if options.out:  # fails at once if it is impossible
-        check_file(options.out, "--out")
-        with own_style():
-            pass
+    if options.out:
+        check_plot(options.out, "--out")
     tune_memory()
     about = f"{cpu_model()}, {numpy_blas()}, load {load() or 'unknown'} at the start"
     findings = measure(lengths_of(options), options.turns)

@@ -51,7 +51,7 @@ from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.nn import Embedding, shapes_only
 from tinygrad_lite.training.setup import read_setup
-from tinygrad_lite.viz.figure import COLOURS, Picture, check_file, own_style, plain_axes, write, write_out
+from tinygrad_lite.viz.figure import COLOURS, Picture, check_plot, plain_axes, write, write_out
 
 DRAWS = 1000  # of the bootstrap
 EXPONENTS = (0.005, 5.0)  # between which b is searched
@@ -118,10 +118,8 @@ def main(argv: list[str]) -> int:
     options, name = build(PowerLawOptions, ("command line", parsed.values)), parsed.positional
     if not name:
         raise OptionError("name a file of results, as in: python -m benchmarks.power_law docs/experiments/scale.csv")
-    if options.plot:  # fails at once if it is impossible
-        check_file(options.plot, "--plot")
-        with own_style():
-            pass
+    if options.plot:
+        check_plot(options.plot, "--plot")
     sizes, tokens = sizes_of(read_rows(Path(name)), name)
     n, losses = np.array(list(sizes)), np.array([statistics.mean(found) for found in sizes.values()])
     fits = {title: (fit(n, losses, floor), fit(n[:-1], losses[:-1], floor)) for title, floor in LAWS.items()}

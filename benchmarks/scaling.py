@@ -19,7 +19,7 @@ from benchmarks.table import conditions, facts, quartiles, ratios, spread
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import build, option
-from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style, save, write_out
+from tinygrad_lite.viz.figure import COLOURS, check_plot, new_figure, own_style, save, write_out
 
 NAMES = {"block_size": "context, tokens", "n_embd": "width (n_embd)", "batch_size": "batch, sequences"}
 SIDES = {"ours": "this project", "torch": "PyTorch"}
@@ -40,10 +40,8 @@ def main(argv: list[str]) -> int:
         ScalingOptions, argv, prog="python -m benchmarks.scaling", description=__doc__.split("\n")[0]
     )
     options = build(ScalingOptions, ("command line", parsed.values))
-    if options.out:  # fails at once if it is impossible
-        check_file(options.out, "--out")
-        with own_style():
-            pass
+    if options.out:
+        check_plot(options.out, "--out")
     about = conditions(options, load())
     findings: dict[tuple[str, int], Finding] = {}
     for name, values in SCALES.items():

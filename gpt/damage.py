@@ -55,7 +55,7 @@ from tinygrad_lite.cli.options import build, option, whole_numbers
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.viz.figure import COLOURS, MARKERS, Picture, check_file, own_style, plain_axes, write
+from tinygrad_lite.viz.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write
 
 WAYS = ("random weights", "smallest weights", "random heads", "least important heads")
 WINDOWS, WINDOW = 100, 128  # of the training part for the importance of heads: how many at most, and of how many tokens
@@ -97,10 +97,8 @@ def main(argv: list[str]) -> int:
     if not parsed.positional:
         raise OptionError("name a trained GPT, such as out/goethe")
     shares, seeds = read_shares(options.shares), whole_numbers(options.seeds, "--seeds", "1,2,3")
-    if options.plot:  # fails at once if it is impossible
-        check_file(options.plot, "--plot")
-        with own_style():
-            pass
+    if options.plot:
+        check_plot(options.plot, "--plot")
     if options.csv and Path(options.csv).suffix != ".csv":
         raise OptionError(f"--csv {options.csv}: must end with .csv")
     files = [file for file in (options.csv, options.plot) if file]

@@ -161,6 +161,13 @@ def check_file(name: str, label: str, *others: str) -> None:
         raise OptionError(f"{label} {name}: must end with one of {', '.join(allowed)}")
 
 
+def check_plot(name: str, label: str) -> None:
+    """Raise at once what would prevent a plot at the end: a file that is no image, or that matplotlib is missing."""
+    check_file(name, label)
+    with own_style():
+        pass
+
+
 def write(picture: Picture, path: Path) -> None:
     """Write a picture, or its numbers, in the format of the file's suffix.
 

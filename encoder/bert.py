@@ -28,6 +28,7 @@ import numpy as np
 
 from encoder.config import MASK_SHARE, BertConfig
 from tinygrad_lite import functional as F
+from tinygrad_lite.flops import linear_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import (
@@ -35,9 +36,7 @@ from tinygrad_lite.transformer import (
     FeedForward,
     MultiHeadAttention,
     init_gpt2,
-    linear_flops,
     rotary_frequencies,
-    training_flops,
 )
 
 

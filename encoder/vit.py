@@ -21,10 +21,11 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import next_rng
+from tinygrad_lite.flops import training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig
-from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2, training_flops
+from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2
 
 
 class PictureBatch(NamedTuple):

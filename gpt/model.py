@@ -22,6 +22,7 @@ from gpt.fast_step import FastStep
 from tinygrad_lite import functional as F
 from tinygrad_lite.decoding.state import GenerationState, Generator
 from tinygrad_lite.device import get_device
+from tinygrad_lite.flops import training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, RMSNorm
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import (
@@ -32,7 +33,6 @@ from tinygrad_lite.transformer import (
     init_gpt2,
     rotary_frequencies,
     sinusoidal_positions,
-    training_flops,
 )
 
 

@@ -23,6 +23,7 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.decoding.state import GenerationState, Generator, Memory, pad_rows
 from tinygrad_lite.device import get_device
+from tinygrad_lite.flops import training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import (
@@ -32,7 +33,6 @@ from tinygrad_lite.transformer import (
     MultiHeadAttention,
     init_gpt2,
     sinusoidal_positions,
-    training_flops,
 )
 
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end

@@ -28,7 +28,7 @@ LAYERS = [
     ["tinygrad_lite.debug", "tinygrad_lite.debug.*"],
     ["tinygrad_lite.nn", "tinygrad_lite.recomputing"],
     ["tinygrad_lite.flat", "tinygrad_lite.muon"],
-    ["tinygrad_lite.optim", "tinygrad_lite.transformer"],
+    ["tinygrad_lite.flops", "tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite.quantize", "tinygrad_lite.adapt"],
     ["tinygrad_lite"],  # __init__.py, the names that users import
     ["tinygrad_lite.cli.options", "tinygrad_lite.cli.command_line"],

@@ -13,10 +13,10 @@ from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import LoRA, add_lora, attach, counts, freeze, learned, load_learned, merge, sizes
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
+from tinygrad_lite.flops import linear_flops
 from tinygrad_lite.nn import Linear, shapes_only
 from tinygrad_lite.optim import AdamW, Muon, decay_groups, muon_groups
 from tinygrad_lite.quantize import KINDS, QuantizedLinear, quantize, weight_bytes
-from tinygrad_lite.transformer import linear_flops
 
 SMALL = GPTConfig(vocab_size=11, block_size=6, n_layer=2, n_head=2, n_embd=8, bias=True)
 CHANGE = np.ones((2, 8)), np.ones((8, 2)), 0.5

@@ -8,7 +8,7 @@ from gpt.model import GPT
 from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.transformer import linear_flops
+from tinygrad_lite.flops import linear_flops
 
 
 def flops(exercise):

@@ -215,3 +215,14 @@ def test_the_list_of_public_names_is_complete():
         )
         assert not lines, f"docs/api.md, under {heading}, must have these lines:\n{lines}"
         assert [name for name, _ in listed[heading] if name not in right] == [], f"no longer in {heading}"
+
+
+def test_the_reading_list_names_every_file():
+    """By itself, or by a link to the `__init__.py` of its folder; a package is named by its files."""
+    page = ROOT / "docs" / "reading.md"
+    links = {(page.parent / link).resolve() for link in re.findall(r"\]\((\.\./[^)#]+)\)", page.read_text("utf-8"))}
+    folders = {link.parent for link in links if link.name == "__init__.py"}
+    packages = [ROOT / name for name in ("tinygrad_lite", "gpt", "seq2seq", "encoder")]
+    files = [*ROOT.glob("*.py"), *(file for package in packages for file in package.rglob("*.py"))]
+    missing = {file for file in files if file.name != "__init__.py"} - links
+    assert not {str(file.relative_to(ROOT)) for file in missing if file.parent not in folders}

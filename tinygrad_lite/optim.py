@@ -7,8 +7,11 @@ What they share, and how their memory is laid out, is in `flat.py`.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 import numpy as np
@@ -37,7 +40,8 @@ __all__ = [
     "trapezoid",
 ]
 
-BLOCK = 1 << 16  # elements; the five arrays of an AdamW update fit into a 2 MiB cache
+BLOCK = 1 << 17  # elements of an update at a time; shorter ones stay in a smaller cache, but change threads more often
+PER_THREAD = 1 << 18  # elements; fewer are not worth a thread
 
 
 def decay_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -256,26 +260,64 @@ def adamw_fused(
     a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step).
     """
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
-    scratch = np.empty(min(BLOCK, w.numel()), w.dtype)
-    for start in range(0, w.numel(), BLOCK):
-        part = slice(start, start + BLOCK)
-        wp, gp, mp, vp = w.data[part], g.data[part], m.data[part], v.data[part]
-        t = scratch[: wp.size]
-        np.multiply(gp, 1 - beta1, out=t)
-        mp *= beta1
-        mp += t
-        np.multiply(gp, gp, out=t)
-        t *= 1 - beta2
-        vp *= beta2
-        vp += t
-        np.sqrt(vp, out=t)
-        t *= b
-        t += eps
-        np.divide(mp, t, out=t)
-        t *= lr * a
-        if weight_decay:
-            wp *= 1 - lr * weight_decay
-        wp -= t
+
+    def update(first: int, end: int) -> None:
+        scratch = np.empty(min(BLOCK, end - first), w.dtype)
+        for start in range(first, end, BLOCK):
+            part = slice(start, min(end, start + BLOCK))
+            wp, gp, mp, vp = w.data[part], g.data[part], m.data[part], v.data[part]
+            t = scratch[: wp.size]
+            np.multiply(gp, 1 - beta1, out=t)
+            mp *= beta1
+            mp += t
+            np.multiply(gp, gp, out=t)
+            t *= 1 - beta2
+            vp *= beta2
+            vp += t
+            np.sqrt(vp, out=t)
+            t *= b
+            t += eps
+            np.divide(mp, t, out=t)
+            t *= lr * a
+            if weight_decay:
+                wp *= 1 - lr * weight_decay
+            wp -= t
+
+    in_threads(update, w.numel())
+
+
+def in_threads(work: Callable[[int, int], None], size: int) -> None:
+    """Do work(first, end) for all of 0 to `size`, in parts at once if matrix products may use several threads.
+
+    NumPy computes such parts on one core, but lets another thread of Python compute meanwhile.
+    """
+    threads = min(size // PER_THREAD, blas_threads()) if size >= 2 * PER_THREAD else 1
+    if threads < 2:
+        work(0, size)
+        return
+    borders = [size * number // threads for number in range(threads + 1)]
+    others = [
+        _pool(threads - 1).submit(copy_context().run, work, *part)  # with the settings of this one, such as np.errstate
+        for part in itertools.pairwise(borders[1:])
+    ]
+    work(*borders[:2])
+    for other in others:
+        other.result()  # raises its error
+
+
+def blas_threads() -> int:
+    """The number of threads for a matrix product at this moment."""
+    return min((library.num_threads for library in _blas()), default=1)
+
+
+_pool = functools.cache(ThreadPoolExecutor)  # of so many threads, which wait for work
+
+
+@functools.cache
+def _blas() -> list[Any]:
+    from threadpoolctl import ThreadpoolController  # only where arrays are large
+
+    return ThreadpoolController().select(user_api="blas").lib_controllers
 
 
 adamw = ReferenceAndFused(adamw_composed, cpu=adamw_fused, cuda="tinygrad_lite.cuda.adamw")

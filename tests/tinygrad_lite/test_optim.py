@@ -4,9 +4,10 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_limits
 
 from tests.places import here
-from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite import Tensor, no_grad, optim
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
 from tinygrad_lite.muon import elements_of_work, newton_schulz_composed, newton_schulz_fused
@@ -840,3 +841,45 @@ def test_the_optimizer_sees_what_is_written_under_no_grad():
     with no_grad():
         w[0] = 5.0
     assert optimizer.values.tolist() == [5.0, 2.0]
+
+
+# --- threads ------------------------------------------------------------------------------------------------------
+
+
+def test_several_threads_compute_the_same_bits(monkeypatch):
+    rng = np.random.default_rng(0)
+    arrays = rng.random((4, 10_001), np.float32)
+
+    def updated(threads):
+        monkeypatch.setattr(optim, "blas_threads", lambda: threads)
+        w, g, m, v = (Tensor(array.copy()) for array in arrays)
+        optim.adamw_fused(w, g, m, v, 3, 0.01, 0.9, 0.99, 1e-8, 0.1)
+        return np.stack([x.numpy() for x in (w, m, v)])
+
+    monkeypatch.setattr(optim, "PER_THREAD", 3000)
+    whole = updated(1)
+    assert (whole != arrays[[0, 2, 3]]).all()
+    for threads in (2, 3, 8):
+        np.testing.assert_array_equal(updated(threads), whole)
+
+
+def test_work_in_threads_is_done_once_and_its_error_is_raised(monkeypatch):
+    monkeypatch.setattr(optim, "PER_THREAD", 10)
+    monkeypatch.setattr(optim, "blas_threads", lambda: 3)
+    done, settings = np.zeros(35), set()
+
+    def work(first, end):
+        settings.add(np.geterr()["over"])
+        done[first:end] += 1
+        if end == 35:
+            raise MemoryError
+
+    with np.errstate(over="raise"), pytest.raises(MemoryError):
+        optim.in_threads(work, 35)
+    assert (done == 1).all()
+    assert settings == {"raise"}
+
+
+def test_as_many_threads_as_a_matrix_product_has():
+    with threadpool_limits(1):
+        assert optim.blas_threads() == 1

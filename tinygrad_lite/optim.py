@@ -42,6 +42,7 @@ __all__ = [
 
 BLOCK = 1 << 17  # elements of an update at a time; shorter ones stay in a smaller cache, but change threads more often
 PER_THREAD = 1 << 18  # elements; fewer are not worth a thread
+MAX_THREADS = 8  # more would share the memory's bandwidth, and wait for Python's lock between two calls of NumPy
 
 
 def decay_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
@@ -291,7 +292,7 @@ def in_threads(work: Callable[[int, int], None], size: int) -> None:
 
     NumPy computes such parts on one core, but lets another thread of Python compute meanwhile.
     """
-    threads = min(size // PER_THREAD, blas_threads()) if size >= 2 * PER_THREAD else 1
+    threads = min(size // PER_THREAD, blas_threads(), MAX_THREADS) if size >= 2 * PER_THREAD else 1
     if threads < 2:
         work(0, size)
         return

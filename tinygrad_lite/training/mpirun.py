@@ -54,15 +54,17 @@ def on_all_ranks(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]
     def run(argv: list[str]) -> int:
         world = connect()
         hosts = world.allgather(platform.node())
-        with Watchdog(world.Dup(), hosts):
+        with Watchdog(world.Dup(), hosts) as watchdog:
             if world.rank:
                 serve(world)
+                watchdog.end()
                 return 0
             try:
                 return main(argv)
             finally:
                 wait_for_all(world)
                 world.bcast(None)  # there are no more jobs
+                watchdog.end()
 
     return run if launched()[1] > 1 else main
 
@@ -120,18 +122,22 @@ class Watchdog(threading.Thread):
         self.limit = int(os.environ.get(TIMEOUT, DEFAULT_TIMEOUT))
         self.sent, self.received = [0] * line.size, [0] * line.size  # messages to and from each rank
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Watchdog:
         if self.limit:
             self.start()
+        return self
 
-    def __exit__(self, kind: type | None, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self.has_ended.set()
         if self.limit:
             self.join()
-        if kind is None:  # MPI would complain about messages that nobody receives
-            for peer, count in enumerate(self.line.alltoall(self.sent)):
-                for _ in range(count - self.received[peer]):
-                    self.line.Recv(bytearray(0), peer)
+
+    def end(self) -> None:
+        """End in all ranks, and receive what is still on its way: MPI would complain about it."""
+        self.__exit__()
+        for peer, count in enumerate(self.line.alltoall(self.sent)):
+            for _ in range(count - self.received[peer]):
+                self.line.Recv(bytearray(0), peer)
 
     def run(self) -> None:
         peers = [0] if self.line.rank else range(1, self.line.size)

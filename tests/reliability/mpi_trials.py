@@ -40,7 +40,7 @@ KINDS = {  # the exit status of mpirun
     "SIGTERM": 143,
 }
 IN_TIME, CUT_IN_TIME = 10.0, 60.0  # seconds from the failure to the end
-STEPS = 400
+STEPS = 1200
 RUN = arguments(max_iters=STEPS, eval_interval=20, dropout=0.1, keep=2, out_dir=None)
 MPIRUN = str(Path(sys.prefix, "bin", "mpirun"))
 
@@ -121,7 +121,7 @@ def trial(kind: str, rng: random.Random, folder: Path, whole: RunFolder | None =
         if settings:
             wait_until(failed.exists, 240)
         else:
-            time.sleep(rng.uniform(0, 1.5))
+            time.sleep(rng.uniform(0, 1))
             signals = {"kill": signal.SIGKILL, "Ctrl-C": signal.SIGINT, "SIGTERM": signal.SIGTERM}
             victim = processes(str(folder))[rng.choice("01")] if kind == "kill" else process.pid
             os.kill(victim, signals[kind])
@@ -165,7 +165,7 @@ def cut_link(rng: random.Random, folder: Path) -> float:
         process = hosts.start(*words, **pipes)
         try:
             wait_until(RunFolder(folder).last.exists, 120)
-            time.sleep(rng.uniform(0, 1.5))
+            time.sleep(rng.uniform(0, 1))
             hosts.cut()
             began = time.monotonic()
             said, _ = process.communicate(timeout=CUT_IN_TIME)

@@ -10,7 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import Any
 
@@ -297,13 +297,12 @@ def in_threads(work: Callable[[int, int], None], size: int) -> None:
         work(0, size)
         return
     borders = [size * number // threads for number in range(threads + 1)]
-    others = [
-        _pool(threads - 1).submit(copy_context().run, work, *part)  # with the settings of this one, such as np.errstate
-        for part in itertools.pairwise(borders[1:])
+    parts = [  # each with the settings of this thread, such as np.errstate
+        _pool(threads).submit(copy_context().run, work, *part) for part in itertools.pairwise(borders)
     ]
-    work(*borders[:2])
-    for other in others:
-        other.result()  # raises its error
+    wait(parts)
+    for part in parts:
+        part.result()  # raises its error
 
 
 def blas_threads() -> int:

@@ -25,13 +25,13 @@ from tinygrad_lite.training.mpi import serve, wait_for_all
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-# Where the launchers write the rank and the number of ranks: MPICH and Slurm's PMI-2, Open MPI, Slurm's PMIx, and Slurm
-# without either, whose processes do not find each other.
+# Each launcher, and where it writes the rank and the number of ranks: MPICH and Slurm's PMI-2, Open MPI, Slurm's PMIx,
+# and Slurm without either, whose processes do not find each other.
 LAUNCHERS = (
-    ("PMI_RANK", "PMI_SIZE"),
-    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-    ("PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
+    ("mpirun", "PMI_RANK", "PMI_SIZE"),
+    ("mpirun", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("srun", "PMIX_RANK", "SLURM_STEP_NUM_TASKS"),
+    ("srun", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS"),
 )
 TIMEOUT = "TINYGRAD_LITE_LINK_TIMEOUT"  # environment variable: seconds without a message after which a rank ends
 DEFAULT_TIMEOUT = 30
@@ -39,10 +39,15 @@ DEFAULT_TIMEOUT = 30
 
 def launched() -> tuple[int, int]:
     """The rank and the number of ranks according to whatever started this process; (0, 1) if it was no mpirun."""
-    for rank, size in LAUNCHERS:
+    return _launch()[1:]
+
+
+def _launch() -> tuple[str, int, int]:
+    """What started this process, with the rank and the number of ranks."""
+    for launcher, rank, size in LAUNCHERS:
         if os.environ.get(rank, "").isdecimal() and os.environ.get(size, "").isdecimal():
-            return int(os.environ[rank]), int(os.environ[size])
-    return 0, 1
+            return launcher, int(os.environ[rank]), int(os.environ[size])
+    return "", 0, 1
 
 
 def on_all_ranks(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]:
@@ -71,7 +76,7 @@ def on_all_ranks(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]
 
 def connect() -> MPI.Comm:
     """The communicator of all ranks; in a rank that cannot have it, raises UserError, or ends: rank 0 says why."""
-    rank, size = launched()
+    launcher, rank, size = _launch()
     try:
         import mpi4py
 
@@ -87,11 +92,13 @@ def connect() -> MPI.Comm:
         if not limit.isdecimal():
             reason = f"the environment variable {TIMEOUT} is {limit!r}: use whole seconds, or 0 for no limit"
         if not fits or world.size != size:
-            launcher = "srun" if "SLURM_STEP_NUM_TASKS" in os.environ else "mpirun"
-            own = f"use the mpirun of the same installation, probably {os.path.join(sys.prefix, 'bin', 'mpirun')}"
+            advice = "use srun --mpi=pmi2, or -n 1 for each of several runs"
+            if launcher == "mpirun":
+                own = os.path.join(sys.prefix, "bin", "mpirun")
+                advice = f"use the mpirun of the same installation, probably {own}"
             reason = (
                 f"{launcher} started {size} processes, but Python's MPI ({' '.join(library.split())}) does not know "
-                f"them: {own if launcher == 'mpirun' else 'use srun --mpi=pmi2, or -n 1 for each of several runs'}"
+                f"them: {advice}"
             )
     except ImportError:
         reason = 'several machines need mpi4py and an MPI: run pip install -e ".[mpi]" on each of them'

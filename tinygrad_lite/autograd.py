@@ -21,7 +21,7 @@ import numpy as np
 
 from tinygrad_lite.device import Array
 
-Backward = Callable[[Array], "tuple[Array | None, ...] | Node"]
+Backward = Callable[..., "tuple[Array | None, ...] | Node"]  # backward(dy), or with `adds` backward(dy, so_far)
 
 _next_age = itertools.count().__next__  # counts the nodes: a parent is always older than its child
 grad_enabled = True  # whether operations leave nodes
@@ -63,6 +63,9 @@ class Node:
         age: how many nodes were made before this one.
         seen: for each array that `backward` needs, its counter of in-place writes (a list of one number, see
             `Tensor.version`) and the count when the node was made. A different count later means it was overwritten.
+        adds: the derivative does the next addition as well. It is called as backward(dy, so_far), with the sum of the
+            gradients that have arrived at the first input, or None, and returns the new sum as that input's gradient.
+            What arrives later is added as usual. This saves a pass over memory where a norm follows a residual sum.
         keep: keep(gradient, op) stores the gradient of the result in `Tensor.grad`; op names the operation that it came
             from, for error messages. Leaves have it, and results whose `retain_grad()` was called.
         notes: a place where an observer may store something.
@@ -70,6 +73,7 @@ class Node:
 
     keep: Callable[[Array, str], None] | None = None
     seen: tuple[tuple[list[int], int], ...] = ()
+    adds = False
     notes: Any = None
 
     def __init__(
@@ -132,7 +136,13 @@ def walk_back(loss: Node, gradient: Array) -> None:
             node.parents, node.backward = (), _freed
             for observer in observers:
                 observer.before_backward(node)
-            of_inputs = backward(dy)
+            if node.adds:
+                # An observer gets every gradient by itself.
+                so_far = None if observers else gradients.pop(parents[0], None)
+                own.discard(parents[0])
+                of_inputs = backward(dy, so_far)
+            else:
+                of_inputs = backward(dy)
             if isinstance(of_inputs, Node):
                 # All that was made just now is newer than what is left to visit, so it comes first.
                 gradients[of_inputs] = dy

@@ -347,6 +347,7 @@ def node(
     linear: bool = False,
     view: bool = False,
     uses_result: bool = True,
+    adds: bool = False,
 ) -> Tensor:
     """The result of an operation, with its node: the only place where the graph grows.
 
@@ -358,6 +359,7 @@ def node(
         linear: the derivative does not depend on the parents' values, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
         uses_result: whether the derivative may depend on y; if not, overwriting y does no harm.
+        adds: backward takes and returns the sum of the first parent's gradients; see `autograd.Node`.
     """
     if isinstance(y, generic):
         y = asarray(y)
@@ -376,6 +378,8 @@ def node(
                 needed = True
         if needed:
             tensor._node = made = Node(op, edges, backward, y.shape, dtype)
+            if adds:
+                made.adds = True
             if not (linear or view):
                 needed = (*parents, tensor) if uses_result else parents
                 made.seen = tuple([(x._version, x._version[0]) for x in needed])

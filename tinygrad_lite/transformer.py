@@ -363,7 +363,7 @@ class Block(Module):
         """One part of the layer, with its norm and its residual connection."""
         y = part(norm(x) if self.norm_first else x, **arguments)
         if self.residual:
-            y = x + y
+            y = F.residual(x, y)
         return y if self.norm_first else norm(y)
 
 

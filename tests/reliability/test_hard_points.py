@@ -541,6 +541,7 @@ EMPTY = [
     ("logsumexp", lambda: z(2, 0).logsumexp(1), (2,)),
     ("logsumexp", lambda: z(0).logsumexp(), ()),
     ("logsumexp", lambda: z(0, 4).logsumexp(-1), (0,)),
+    ("residual", lambda: F.residual(z(0, 2), z(0, 2)), (0, 2)),
     ("scaled_dot_product_attention", lambda: attention(0, 3, 3, 4), (0, 2, 3, 4)),
     ("scaled_dot_product_attention", lambda: attention(1, 0, 3, 4), (1, 2, 0, 4)),
     ("scaled_dot_product_attention", lambda: attention(1, 0, 3, 4, is_causal=True), (1, 2, 0, 4)),

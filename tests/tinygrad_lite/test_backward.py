@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite.debug.anomaly import detect_anomaly
 from tinygrad_lite.nn import Parameter
 from tinygrad_lite.tensor import node
 
@@ -69,6 +70,54 @@ def test_each_node_is_walked_once_however_many_paths_there_are():
     y.backward()
     assert calls == [2.0**40]
     assert a.grad.item() == 2.0**41
+
+
+def adding(a, log):
+    """3 a, whose derivative also does the addition to what has arrived at a."""
+
+    def backward(dy, so_far):
+        log.append(None if so_far is None else so_far.item())
+        return (dy * 3 if so_far is None else dy * 3 + so_far,)
+
+    return node(a.data * 3, (a,), backward, "adding", adds=True)
+
+
+def test_a_derivative_may_do_the_next_addition():
+    x, log = leaf(2.0), []
+    h = (x * 1.0).retain_grad()
+    early = h * 10.0  # older than the node that adds, so its gradient arrives later
+    added = adding(h, log)
+    late = h * 100.0
+    (early + added + late).backward()
+    assert log == [100.0]
+    assert h.grad.item() == x.grad.item() == 113.0
+
+
+def test_a_derivative_that_adds_gets_nothing_where_nothing_has_arrived_and_beside_observers():
+    x, log = leaf(2.0), []
+    adding(x * 1.0, log).backward()
+    adding(x, log).backward()  # a leaf's gradients are added where they are kept
+    h = x * 1.0
+    with detect_anomaly():
+        (adding(h, log) + h * 100.0).backward()
+    assert log == [None, None, None]
+    assert x.grad.item() == 3.0 + 3.0 + 103.0
+
+
+def test_a_sum_from_a_derivative_is_not_added_to_in_place():
+    """What it returns may be another node's gradient too."""
+    x, shared = leaf([2.0]), []
+
+    def backward(dy, so_far):
+        shared.append(so_far + dy * 3)
+        return (shared[0],)
+
+    h = x * 1.0
+    early = h * 10.0
+    added = node(h.data * 3, (h,), backward, "adding", adds=True)
+    (early + added + h * 100.0 + h * 100.0).backward()
+    assert x.grad.tolist() == [213.0]
+    assert shared[0].tolist() == [203.0]
 
 
 def test_backward_takes_a_gradient_of_the_right_shape_and_dtype():

@@ -1,22 +1,25 @@
 // Layer normalisation; formulas and derivation in functional/layer_norm.py. A warp takes one row of C numbers; each
 // thread has every 32nd pack of it. The row is read three times, but only the first time from outside the cache.
+#include "residual.cuh"
 
-extern "C" __global__ void layer_norm_forward(long long rows, long long width, const X* x, const A* weight,
-                                              const A* bias, double eps, Y* y, A* means, A* scales) {
+// With a `part`, x + part is normalised, and written to `sum` as well.
+extern "C" __global__ void layer_norm_forward(long long rows, long long width, const X* x, const P* part, X* sum,
+                                              const A* weight, const A* bias, double eps, Y* y, A* means, A* scales) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
+    if (part) x = add_row(x, part, sum, row, width);
     const Pack<X>* xs = (const Pack<X>*)(x + row * width);
     const Pack<A>* ws = (const Pack<A>*)weight;
     const Pack<A>* bs = (const Pack<A>*)bias;
     Pack<Y>* ys = (Pack<Y>*)(y + row * width);
     int packs = width / PACK;
 
-    A sum = 0;
+    A total = 0;
     for (int i = threadIdx.x; i < packs; i += 32) {
         Pack<X> p = xs[i];
-        for (int k = 0; k < PACK; k++) sum += (A)p.at[k];
+        for (int k = 0; k < PACK; k++) total += (A)p.at[k];
     }
-    A mean = sum_of_warp(sum) / (A)width;
+    A mean = sum_of_warp(total) / (A)width;
 
     A squares = 0;
     for (int i = threadIdx.x; i < packs; i += 32) {
@@ -40,15 +43,16 @@ extern "C" __global__ void layer_norm_forward(long long rows, long long width, c
     }
 }
 
-// dx = r (dh - mean(dh) - h mean(dh h)) with dh = dy w and h = (x - m) r
+// dx = r (dh - mean(dh) - h mean(dh h)) with dh = dy w and h = (x - m) r, plus `so_far` (or null), the gradient that has
+// come past the norm. `rounded` (or null) gets a copy in bfloat16.
 extern "C" __global__ void layer_norm_backward(long long rows, long long width, const Y* dy, const X* x,
-                                               const A* weight, const A* means, const A* scales, X* dx) {
+                                               const A* weight, const A* means, const A* scales, const X* so_far,
+                                               X* dx, bf16* rounded) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (row >= rows) return;
     const Pack<Y>* dys = (const Pack<Y>*)(dy + row * width);
     const Pack<X>* xs = (const Pack<X>*)(x + row * width);
     const Pack<A>* ws = (const Pack<A>*)weight;
-    Pack<X>* dxs = (Pack<X>*)(dx + row * width);
     int packs = width / PACK;
     A mean = means[row], r = scales[row];
 
@@ -74,7 +78,7 @@ extern "C" __global__ void layer_norm_backward(long long rows, long long width, 
             A h = ((A)p.at[k] - mean) * r;
             out.at[k] = (X)(r * ((A)d.at[k] * w.at[k] - mean_dh - h * mean_dh_h));
         }
-        dxs[i] = out;
+        store_gradient(out, row * packs + i, so_far, dx, rounded);
     }
 }
 

@@ -30,6 +30,7 @@ from tinygrad_lite.functional.linear import linear
 from tinygrad_lite.functional.linear_gelu import linear_gelu
 from tinygrad_lite.functional.pool import avg_pool2d, max_pool2d
 from tinygrad_lite.functional.relu_squared import relu_squared
+from tinygrad_lite.functional.residual import residual
 from tinygrad_lite.functional.rms_norm import rms_norm
 from tinygrad_lite.functional.rotary import rotary
 from tinygrad_lite.functional.softmax import log_softmax, logsumexp, softmax
@@ -51,6 +52,7 @@ __all__ = [
     "logsumexp",
     "max_pool2d",
     "relu_squared",
+    "residual",
     "rms_norm",
     "rotary",
     "scaled_dot_product_attention",

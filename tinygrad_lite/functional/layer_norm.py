@@ -81,7 +81,7 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
         y += b
     kept = y if gives_h else h
 
-    def backward(dy):
+    def backward(dy, so_far):
         dy = dy.reshape(-1, width)
         h = h_of(kept, w, b) if gives_h else kept
         dx = dy * h  # dx only at the end: the same memory holds dy * h, then dh, then dx
@@ -93,9 +93,12 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
         dx -= h
         dx *= r[:, None]
         dx = dx.reshape(shape)
+        if so_far is not None:
+            dx += so_far
         return (dx, dw) if b is None else (dx, dw, sum_over(dy, (0,)))
 
-    return node(y.reshape(shape), (x, weight) if bias is None else (x, weight, bias), backward, "layer_norm")
+    parents = (x, weight) if bias is None else (x, weight, bias)
+    return node(y.reshape(shape), parents, backward, "layer_norm", adds=True)
 
 
 def determines_h(w: np.ndarray, b: np.ndarray | None = None) -> bool:

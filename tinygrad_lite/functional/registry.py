@@ -88,14 +88,13 @@ class ReferenceAndFused:
 
     def version(self, tensors: list[Tensor]) -> Callable[..., Any]:
         """The version that a call with these tensors runs. Raises: ValueError if they are not on one device."""
-        first = tensors[0]
+        device = tensors[0].device
         for other in tensors:
-            if type(other.data) is not type(first.data):
+            if other.device != device:
                 raise ValueError(
-                    f"{self.name}: tensors on {first.device} and {other.device} cannot be combined; "
-                    "move one with .to(device)"
+                    f"{self.name}: tensors on {device} and {other.device} cannot be combined; move one with .to(device)"
                 )
-        return self.version_for(first.device)
+        return self.version_for(device)
 
     def version_for(self, device: str) -> Callable[..., Any]:
         """The version for a device: the fused one, if there is one and `composed` is off."""

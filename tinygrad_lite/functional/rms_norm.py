@@ -63,13 +63,16 @@ def rms_norm_fused(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -
     y = h if w is None else np.multiply(h, w, out=h if gives_h else None)
     kept = y if gives_h else h
 
-    def backward(dy):
+    def backward(dy, so_far):
         dy = dy.reshape(-1, width)
         if w is None:  # h is the result, which others may hold, so it stays as it is
             dx = kept * (np.vecdot(dy, kept) / -width)[:, None]
             dx += dy
             dx *= r[:, None]
-            return (dx.reshape(shape),)
+            dx = dx.reshape(shape)
+            if so_far is not None:
+                dx += so_far
+            return (dx,)
         h = h_of(kept, w) if gives_h else kept
         dx = dy * h  # not dx yet: the same memory serves for dy * h, then for dh, then for dx
         dw = sum_over(dx, (0,))
@@ -78,9 +81,12 @@ def rms_norm_fused(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -
         np.multiply(h, along_h[:, None], out=h)  # the graph is walked only once, so h is not needed again
         dx -= h
         dx *= r[:, None]
-        return dx.reshape(shape), dw
+        dx = dx.reshape(shape)
+        if so_far is not None:
+            dx += so_far
+        return dx, dw
 
-    return node(y.reshape(shape), (x,) if weight is None else (x, weight), backward, "rms_norm")
+    return node(y.reshape(shape), (x,) if weight is None else (x, weight), backward, "rms_norm", adds=True)
 
 
 def check_rms_norm(x: Tensor, weight: Tensor | None) -> None:

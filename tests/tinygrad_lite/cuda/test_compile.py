@@ -43,6 +43,9 @@ def use_everything(device: str) -> None:
                 y = getattr(optim if name in ("adamw", "muon") else F, name)(**tensors(case, dtype, device=device))
                 if isinstance(y, Tensor) and y.requires_grad:
                     y.backward(Tensor.ones(y.shape, dtype=y.dtype, device=device))
+    with precision("bfloat16"):
+        for x in (Tensor.ones(2, width, device=device) for width in (3, 4)):
+            (F.residual(x, x) + F.residual(x, x.linear(Tensor.eye(x.shape[1], device=device)))).numpy()
     for width in flash_attention.STEPS:
         for p in (0.0, 0.1):
             x = Parameter(np.ones((1, 1, 3, width), np.float32))

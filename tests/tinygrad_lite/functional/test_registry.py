@@ -52,7 +52,8 @@ def assert_close(actual: dict[str, np.ndarray], expected: dict[str, np.ndarray],
 
 def test_every_operation_has_cases_and_a_fused_version():
     assert REGISTRY.keys() == CASES.keys(), "add the new operation's calls to version_cases.py"
-    assert all("cpu" in operation.fused for operation in REGISTRY.values())
+    # On the CPU, the reference version of a residual sum is a single node already.
+    assert [name for name, operation in REGISTRY.items() if "cpu" not in operation.fused] == ["residual"]
     assert all(operation.name == name for name, operation in REGISTRY.items())
 
 
@@ -164,7 +165,7 @@ def test_set_composed_stays_until_set_back(pair):
     assert pair(Tensor([1.0])) == "fused"
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name not in (*UPDATES, "linear_gelu")])
+@pytest.mark.parametrize("name", [name for name in CASES if name not in (*UPDATES, "linear_gelu", "residual")])
 def test_the_switch_changes_which_version_runs(name):
     """Fused operations are one node with the operation's name, composed ones end in a primitive."""
     _, arguments, *_ = CASES[name].values()

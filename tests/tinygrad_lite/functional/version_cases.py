@@ -289,6 +289,14 @@ def _rms_norm() -> dict[str, Arguments]:
     }
 
 
+def _residual() -> dict[str, Arguments]:
+    return {
+        "rows": {"x": normal(2, 3, 6), "part": normal(2, 3, 6)},
+        "odd": {"x": normal(7), "part": normal(7)},
+        "no rows": {"x": normal(0, 6), "part": normal(0, 6)},
+    }
+
+
 def _rotary() -> dict[str, Arguments]:
     return {
         "from the start": {"x": normal(2, 5, 3, 4), "positions": np.arange(5), "frequencies": (1.0, 0.1)},
@@ -362,6 +370,7 @@ CASES: dict[str, dict[str, Arguments]] = {
     "adamw": _adamw(),
     "muon": _muon(),
     "rms_norm": _rms_norm(),
+    "residual": _residual(),
     "rotary": _rotary(),
     "relu_squared": _relu_squared(),
     "swiglu": _swiglu(),

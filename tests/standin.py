@@ -64,7 +64,7 @@ class StandInArray(np.lib.mixins.NDArrayOperatorsMixin):
     @property
     def base(self) -> Any:
         """The array whose memory this view shares; None if it is not a view."""
-        return None if isinstance(self.hidden.base, memoryview) else self.hidden.base
+        return self.owner
 
     def __getattr__(self, name: str) -> Any:
         """Attributes such as `shape`, and methods such as `sum`."""

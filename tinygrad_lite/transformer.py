@@ -17,7 +17,7 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import Array, device_of, next_rng
 from tinygrad_lite.functional.attention import scale_of_scores
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, linear_maps
 from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.tensor import Tensor
 
@@ -187,13 +187,18 @@ class MultiHeadAttention(Module):
         if self.frequencies and positions is None:
             past = cache.length if cache else 0
             positions = Tensor(np.arange(past, past + x.shape[1]), device=x.device)
-        query = self._heads(self.query(x), self.query_norm, positions)  # (B, H, T, D)
-        if memory is not None and cache is not None and cache.length:
+        is_cached = memory is not None and cache is not None and cache.length > 0
+        if memory is None:
+            query, key, value = linear_maps(x, [self.query, self.key, self.value])
+        else:
+            query = self.query(x)
+            key, value = (None, None) if is_cached else linear_maps(memory, [self.key, self.value])
+        query = self._heads(query, self.query_norm, positions)  # (B, H, T, D)
+        if is_cached:
             key, value = cache.contents()
         else:
-            source = x if memory is None else memory
-            key = self._heads(self.key(source), self.key_norm, positions)  # (B, n_kv_head, S, D)
-            value = self._heads(self.value(source))
+            key = self._heads(key, self.key_norm, positions)  # (B, n_kv_head, S, D)
+            value = self._heads(value)
             if cache is not None:
                 key, value = cache.extend(key, value)
         heads = self._attend(query, key, value, mask, is_causal)  # (B, H, T, D)
@@ -284,7 +289,7 @@ class FeedForward(Module):
         if self.activation == "relu2":
             return F.relu_squared(self.up(x))
         if self.activation == "swiglu":
-            return F.swiglu(self.gate(x), self.up(x))
+            return F.swiglu(*linear_maps(x, [self.gate, self.up]))
         if self.activation == "linear":
             return self.up(x)
         approximate = "tanh" if self.activation == "gelu_tanh" else "none"

@@ -1,7 +1,9 @@
 // One AdamW update; formulas in optim.py, the guard's numbers in guard.py. Each thread takes one pack of elements.
 // With a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step) the corrected means are a m and (b sqrt(v))^2.
-extern "C" __global__ void adamw(long long packs, X* w, const X* g, X* m, X* v, const double* guard, double lr,
-                                 double beta1, double beta2, double a, double b, double eps, double weight_decay) {
+// `rounded`, if it is not null, gets a copy of w in bfloat16.
+extern "C" __global__ void adamw(long long packs, X* w, const X* g, X* m, X* v, bf16* rounded, const double* guard,
+                                 double lr, double beta1, double beta2, double a, double b, double eps,
+                                 double weight_decay) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= packs || (guard && guard[1] >= 0)) return;
     X scale = guard ? (X)guard[0] : (X)1, keep = (X)(1 - lr * weight_decay), step_size = (X)(lr * a);
@@ -14,6 +16,11 @@ extern "C" __global__ void adamw(long long packs, X* w, const X* g, X* m, X* v, 
         pw.at[k] = pw.at[k] * keep - step_size * pm.at[k] / (root * sqrt(pv.at[k]) + small);
     }
     ((Pack<X>*)w)[i] = pw;
+    if (rounded) {
+        Pack<bf16> copy;
+        for (int k = 0; k < PACK; k++) copy.at[k] = (bf16)(float)pw.at[k];
+        ((Pack<bf16>*)rounded)[i] = copy;
+    }
     ((Pack<X>*)m)[i] = pm;
     ((Pack<X>*)v)[i] = pv;
 }

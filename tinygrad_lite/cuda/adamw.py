@@ -24,16 +24,18 @@ def adamw_cuda(
     """`adamw_composed` in one pass; w, g, m and v have one type and are contiguous, as an optimizer keeps them.
 
     With the numbers of a guard (guard.py), g is first multiplied by the factor there, and after a broken step nothing
-    is changed.
+    is changed. If w has a bfloat16 copy, `w.rounded` (see flat.py), the kernel writes that too, and takes it away.
     """
     arrays = [tensor.data.reshape(-1) for tensor in (w, g, m, v)]
-    packed = pack(w.numel(), *arrays)
+    rounded = vars(w).pop("rounded", None)
+    packed = pack(w.numel(), *arrays, rounded)
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
     numbers = (float(number) for number in (lr, beta1, beta2, a, b, eps, weight_decay))
     launch_elements(
         kernel("adamw", "adamw", X=w.dtype, PACK=packed),
         w.numel() // packed,
         *arrays,
+        rounded,
         None if guard is None else guard.data,
         *numbers,
     )

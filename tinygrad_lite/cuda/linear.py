@@ -1,14 +1,32 @@
-"""`linear` on a GPU: the products by cuBLAS, the bias by a kernel."""
+"""`linear` on a GPU: the products by cuBLAS, the bias by a kernel; and several linear maps of one input as one product.
+
+In bfloat16, weights stay float32 and are rounded for the products: once for each version of them, or, if an optimizer
+has just written them, by its kernel (adamw.cu).
+
+Where an optimizer has laid the weights of queries, keys and values one behind the other (flat.py), they are the rows of
+one matrix, and so are their gradients. One large product then does the work of three; and the gradient of the input is
+one product too, instead of a sum of three in bfloat16.
+"""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tinygrad_lite.autograd import observers
 from tinygrad_lite.cuda.columns import column_sums
 from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
 from tinygrad_lite.cuda.precision import activation_type
-from tinygrad_lite.device import Array
+from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.tensor import Tensor, memory_to_write, node
+
+ALIGNED, PADDED = 8, 64  # elements: what the rows of a result must be a multiple of for cuBLAS's fast kernels, and are
 
 
 def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
@@ -16,30 +34,183 @@ def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     if x.ndim < 2 or x.numel() == 0 or weight.numel() == 0 or not are_known(x, weight, bias):
         return linear_composed(x, weight, bias)  # vectors, empty tensors, and mixed types
     check_linear(x, weight, bias)
-    xp, shape = x.xp, x.shape
-    before, x_needs, w_needs = x.dtype, x.requires_grad, weight.requires_grad
-    rows = xp.ascontiguousarray(x.data).reshape(-1, shape[-1])
-    # If the products are bfloat16, x and weight are rounded once for both passes.
-    rows, w = (factor.astype(activation_type(before), copy=False) for factor in (rows, weight.data))
-    y = gemm(rows, w.T)
-    if bias is not None:
-        add_bias(y, bias.data)
+    return joint_linear(x, [weight], [] if bias is None else [bias])
+
+
+def linears_cuda(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> list[Tensor]:
+    """[linear(x, weight, bias) for each weight (C_out, C) and bias (C_out,)] in one product; `biases` may be empty."""
+    for weight, bias in zip(weights, biases or [None] * len(weights), strict=True):
+        check_linear(x, weight, bias)
+    if x.ndim < 2 or x.numel() == 0 or not are_known(x, *weights, *biases) or any(w.numel() == 0 for w in weights):
+        shifts = biases or [None] * len(weights)
+        return [linear_composed(x, weight, bias) for weight, bias in zip(weights, shifts, strict=True)]
+    arrived: set[int] = set()
+    y = joint_linear(x, weights, biases, arrived)
+    return [columns_of(y, place, arrived) for place in places_of(weights)]
+
+
+def places_of(weights: Sequence[Tensor]) -> list[slice]:
+    """The columns of each map in the joint result."""
+    ends = np.cumsum([0, *(len(weight) for weight in weights)]).tolist()
+    return [slice(*pair) for pair in itertools.pairwise(ends)]
+
+
+def joint_linear(
+    x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor], arrived: set[int] | None = None
+) -> Tensor:
+    """The results of several linear maps side by side: (..., C) -> (..., sum of all C_out), in one node.
+
+    Args:
+        arrived: where the columns begin whose gradients have arrived, when backward comes here; None: all.
+    """
+    xp, shape, before = x.xp, x.shape, x.dtype
+    x_needs, places = x.requires_grad, places_of(weights)
+    # If the products are bfloat16, x is rounded once for both passes.
+    rows = xp.ascontiguousarray(x.data).reshape(-1, shape[-1]).astype(activation_type(before), copy=False)
+    matrices = [in_precision(weight) for weight in weights]
+    whole = joined(matrices)
+    y = empty_rows(rows, places[-1].stop, has_bias=bool(biases))
+    if whole is not None:
+        gemm(rows, whole.T, out=y)
+    else:
+        for place, matrix in zip(places, matrices, strict=True):
+            gemm(rows, matrix.T, out=y[:, place])
+    if biases:
+        shifts = [bias.data for bias in biases]
+        shift = joined(shifts)
+        add_bias(y, xp.concatenate(shifts) if shift is None else shift)
 
     def backward(dy):
-        dy = xp.ascontiguousarray(dy).reshape(-1, len(w))
-        dx = gemm(dy, w, dtype=before).reshape(shape) if x_needs else None
-        # cuBLAS can add the product to the weight's gradient itself: writing a large product, reading it again with the
-        # sum and writing the sum takes longer. But then no observer could see the product.
-        memory, add = memory_to_write(weight) if w_needs else (None, False)
-        dw = None
-        if memory is not None:
-            gemm(dy.T, rows, out=memory, add=add)
-        elif w_needs:
-            dw = gemm(dy.T, rows, dtype=weight.dtype)
-        return (dx, dw) if bias is None else (dx, dw, column_sums(dy))
+        dy, dx = dy.reshape(-1, dy.shape[-1]), None
+        for place in places:
+            if arrived is not None and place.start not in arrived:
+                dy[:, place] = 0
+        if x_needs:
+            dx = xp.empty(rows.shape, before)
+            if whole is not None:
+                gemm(dy, whole, out=dx)
+            else:
+                for place, matrix in zip(places, matrices, strict=True):
+                    gemm(dy[:, place], matrix, out=dx, add=place.start > 0)
+            dx = dx.reshape(shape)
+        dw = weight_gradients(dy, rows, weights, places)
+        if not biases:
+            return dx, *dw
+        sums = column_sums(xp.ascontiguousarray(dy))
+        return dx, *dw, *(sums[place] for place in places)
 
-    parents = (x, weight) if bias is None else (x, weight, bias)
-    return node(y.reshape(*shape[:-1], len(w)), parents, backward, "linear", uses_result=False)
+    parents = (x, *weights, *biases)
+    return node(y.reshape(*shape[:-1], y.shape[1]), parents, backward, "linear", uses_result=False)
+
+
+def weight_gradients(dy: Array, rows: Array, weights: Sequence[Tensor], places: Sequence[slice]) -> list[Array | None]:
+    """dW = dy^T x for each weight; None where cuBLAS has written it into `.grad` itself, or where none is needed.
+
+    cuBLAS can add the product to the gradient that is there: writing a large product, reading it again with the sum
+    and writing the sum takes longer. (An observer, who wants to see the product, prevents this: `memory_to_write`.)
+    """
+    found: list[Array | None] = [None] * len(weights)
+    needed = [i for i, weight in enumerate(weights) if weight.requires_grad]
+    memories = {i: memory_to_write(weights[i]) for i in needed}
+    if len(needed) == len(weights) and len({add for _, add in memories.values()}) == 1:
+        whole = joined([memory for memory, _ in memories.values()])
+        if whole is not None:
+            gemm(dy.T, rows, out=whole, add=memories[0][1])
+            return found
+    for i, (memory, add) in memories.items():
+        part = dy[:, places[i]].T
+        if memory is None:
+            found[i] = gemm(part, rows, dtype=weights[i].dtype)
+        else:
+            gemm(part, rows, out=memory, add=add)
+    return found
+
+
+def columns_of(y: Tensor, place: slice, arrived: set[int]) -> Tensor:
+    """Some columns of a joint result. The gradients of all of them come together in one array, without any addition."""
+    xp, shape, dtype = y.xp, y.shape, y.dtype
+
+    def backward(dy, so_far):
+        if observers:  # each wants the gradient of this part alone, and they are summed
+            arrived.update(range(shape[-1]))
+            whole = xp.zeros(shape, dtype)
+        else:
+            arrived.add(place.start)
+            whole = array_around(dy, shape, place.start) if so_far is None else so_far
+            if whole is None:
+                whole = xp.empty(shape, dtype)
+        part = whole[..., place]
+        if part.data.ptr != dy.data.ptr or part.strides != dy.strides:  # unless it is there already
+            part[...] = dy
+        return (whole,)
+
+    return node(y.data[..., place], (y,), backward, "columns", view=True, adds=True)
+
+
+def array_around(part: Array, shape: tuple[int, ...], start: int) -> Array | None:
+    """The array of this shape whose columns from `start` on are `part`, if that is what it is.
+
+    Flash attention writes the gradients of queries, keys and values side by side.
+    """
+    base = part.base
+    if base is None or base.size != math.prod(shape) or base.dtype != part.dtype:
+        return None
+    whole = base.reshape(shape)
+    is_part = whole.data.ptr + start * part.dtype.itemsize == part.data.ptr and whole.strides == part.strides
+    return whole if is_part else None
+
+
+def joined(arrays: Sequence[Array | None]) -> Array | None:
+    """One array with the rows of all of these, without a copy; None unless they lie one behind the other."""
+    first = arrays[0]
+    if len(arrays) == 1:
+        return first
+    if any(array is None for array in arrays) or first.base is None:
+        return None
+    base = first.base.reshape(-1)
+    end = start = (first.data.ptr - base.data.ptr) // first.dtype.itemsize
+    for array in arrays:
+        if array.base is not first.base or array.data.ptr != base.data.ptr + end * first.dtype.itemsize:
+            return None
+        end += array.size
+    return base[start:end].reshape(-1, *first.shape[1:])
+
+
+def in_precision(weight: Tensor) -> Array:
+    """A weight's array for products: a bfloat16 copy, made once for each version of the weight, if that is in use."""
+    kind = activation_type(weight.dtype)
+    if kind == weight.dtype:
+        return weight.data
+    known = vars(weight).get("_copy")
+    if known is not None and known.of is weight.data and known.version[0] == weight.version:
+        return known.array
+    weight._copy = Copy(weight.data, weight.data.astype(kind), [weight.version])
+    return weight._copy.array
+
+
+@dataclass(frozen=True)
+class Copy:
+    """A bfloat16 copy of a weight.
+
+    Attributes:
+        of: the array that it is a copy of.
+        array: the copy.
+        version: a list of the weight's version when it was made; copies that an optimizer writes together share it.
+    """
+
+    of: Array
+    array: Array
+    version: list[int]
+
+
+def empty_rows(x: Array, width: int, has_bias: bool) -> Array:
+    """An array (N, width) for a product of N rows, of the type of x.
+
+    cuBLAS has fast kernels only for rows that begin at multiples of 16 bytes, which those of a vocabulary of 50,257 do
+    not: there the array is a part of a wider one.
+    """
+    padded = width if width % ALIGNED == 0 or has_bias else -(-width // PADDED) * PADDED
+    return xp_of(x).empty((len(x), padded), x.dtype)[:, :width]
 
 
 def add_bias(y: Array, bias: Array) -> None:

@@ -1,0 +1,278 @@
+"""Linear maps on a GPU: several in one product, rows at a distance for cuBLAS, and bfloat16 copies of weights."""
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.cuda.tiny_training import batch_of, tiny_gpt, train
+from tinygrad_lite import Tensor, no_grad
+from tinygrad_lite import functional as F
+from tinygrad_lite.cuda import linear
+from tinygrad_lite.cuda.precision import bfloat16, precision
+from tinygrad_lite.debug.anomaly import detect_anomaly
+from tinygrad_lite.nn import Linear, Parameter, linear_maps, recorded
+from tinygrad_lite.optim import SGD, AdamW
+
+rng = np.random.default_rng(8)
+MODES = ("float32", "bfloat16")
+
+
+@pytest.fixture
+def products(monkeypatch):
+    """The shapes (M, N) of all products of linear maps."""
+    shapes, gemm = [], linear.gemm
+
+    def noted(a, b, *args, **options):
+        shapes.append((a.shape[0], b.shape[1]))
+        return gemm(a, b, *args, **options)
+
+    monkeypatch.setattr(linear, "gemm", noted)
+    return shapes
+
+
+def maps_on(device, widths=(6, 4, 4), bias=True, together=True):
+    """Linear maps of 8 inputs with the same weights in every call; `together` in an optimizer's memory."""
+    made, numbers = [Linear(8, width, bias) for width in widths], np.random.default_rng(1)
+    for one in made:
+        for parameter in one.parameters():
+            parameter.data[...] = numbers.standard_normal(parameter.shape)
+        one.to(device)
+    matrices = [(f"{i}.weight", one.weight) for i, one in enumerate(made)]
+    vectors = [(f"{i}.bias", one.bias) for i, one in enumerate(made) if bias]
+    optimizer = AdamW(matrices + vectors, lr=0.1) if together else None
+    return made, optimizer
+
+
+def results(x, maps, weights=(1.0, 2.0, 3.0)):
+    """The results, and all gradients of a loss that needs them all."""
+    x = Tensor(x, device=maps[0].weight.device, requires_grad=True)
+    ys = linear_maps(x, maps)
+    sum(((y.cast(np.float32) * weight).square().sum() for y, weight in zip(ys, weights, strict=True))).backward()
+    return [*ys, x.grad, *(p.grad for one in maps for p in one.parameters())]
+
+
+def assert_close(found, expected, tolerance):
+    for one, other in zip(found, expected, strict=True):
+        one, other = one.numpy().astype(np.float64), other.numpy().astype(np.float64)
+        assert np.linalg.norm(one - other) <= tolerance * np.linalg.norm(other)
+
+
+@pytest.mark.parametrize("together", [True, False])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("shape", [(5, 8), (2, 3, 8)])
+def test_several_maps_of_one_input_equal_single_ones(cuda, together, bias, shape):
+    x = rng.standard_normal(shape).astype("float32")
+    expected = results(x, maps_on("cpu", bias=bias)[0])
+    maps, optimizer = maps_on(cuda, bias=bias, together=together)
+    assert_close(results(x, maps), expected, 1e-6)
+    maps, optimizer = maps_on(cuda, bias=bias, together=together)  # the optimizer must live, as it has the memory
+    with precision("bfloat16"):
+        found = results(x, maps)
+    assert found[0].dtype == bfloat16()
+    assert_close(found, expected, 2e-2)
+    del optimizer
+
+
+def test_weights_side_by_side_are_one_product_each_way(cuda, products):
+    x = rng.standard_normal((5, 8)).astype("float32")
+    maps, optimizer = maps_on(cuda)
+    results(x, maps)
+    assert products == [(5, 14), (5, 8), (14, 8)]
+    products.clear()
+    results(x, maps)  # is added to the gradients that are there
+    assert products == [(5, 14), (5, 8), (14, 8)]
+    products.clear()
+    results(x, maps_on(cuda, together=False)[0])
+    assert len(products) == 9
+    del optimizer
+
+
+def test_gradients_add_up_over_two_backward_passes(cuda):
+    x = rng.standard_normal((5, 8)).astype("float32")
+    maps, optimizer = maps_on(cuda)
+    once = [g.numpy() for g in results(x, maps)[4:]]
+    twice = [g.numpy() for g in results(x, maps)[4:]]
+    for one, two in zip(once, twice, strict=True):
+        np.testing.assert_allclose(two, 2 * one, rtol=1e-6)
+    del optimizer
+
+
+@pytest.mark.parametrize("unused", [0, 1, 2])
+def test_a_result_that_nothing_uses_has_no_gradient(cuda, unused):
+    x, found = rng.standard_normal((5, 8)).astype("float32"), {}
+    for device in ("cpu", cuda):
+        maps, optimizer = maps_on(device)
+        given = Tensor(x, device=device, requires_grad=True)
+        ys = linear_maps(given, maps)
+        sum(y.square().sum() for i, y in enumerate(ys) if i != unused).backward()
+        found[device] = [given.grad, *(p.grad for i, one in enumerate(maps) if i != unused for p in one.parameters())]
+        if device == cuda:
+            assert not maps[unused].weight.grad.numpy().any()
+        del optimizer
+    assert_close(found[cuda], found["cpu"], 1e-6)
+
+
+def test_gradients_that_lie_side_by_side_are_not_copied(cuda):
+    """As those of flash attention do. What was in a part that no gradient reaches counts as 0."""
+    maps, optimizer = maps_on(cuda, widths=(4, 4, 4), bias=False)
+    x = Tensor(rng.standard_normal((5, 8)).astype("float32"), device=cuda, requires_grad=True)
+    dy = Tensor(rng.standard_normal((5, 12)).astype("float32"), device=cuda)
+    ys = linear_maps(x, maps)
+    nodes = [y._node for y in ys]
+    whole = nodes[2].backward(dy.data[:, 8:], None)[0]
+    assert (whole.data.ptr, whole.shape) == (dy.data.data.ptr, (5, 12))
+    assert nodes[0].backward(dy.data[:, :4], whole)[0] is whole
+    weights = np.concatenate([one.weight.numpy() for one in maps])
+    dx = nodes[0].parents[0].backward(whole)[0]
+    used = dy.numpy()[:, [0, 1, 2, 3, 8, 9, 10, 11]]
+    np.testing.assert_allclose(x.xp.asnumpy(dx), used @ weights[[0, 1, 2, 3, 8, 9, 10, 11]], rtol=1e-5, atol=1e-5)
+    del optimizer
+
+
+def test_one_frozen_weight_gets_no_gradient(cuda):
+    x = rng.standard_normal((5, 8)).astype("float32")
+    expected = results(x, maps_on("cpu")[0])
+    maps, optimizer = maps_on(cuda)
+    maps[1].weight.requires_grad_(False)
+    given = Tensor(x, device=cuda, requires_grad=True)
+    sum((y * (i + 1.0)).square().sum() for i, y in enumerate(linear_maps(given, maps))).backward()
+    assert maps[1].weight.grad is None
+    kept = [p for one in maps for p in one.parameters() if p is not maps[1].weight]
+    wanted = [expected[3], *(g for i, g in enumerate(expected[4:]) if i != 2)]
+    assert_close([given.grad, *(p.grad for p in kept)], wanted, 1e-6)
+    del optimizer
+
+
+def test_observers_see_the_same_gradients(cuda):
+    x = rng.standard_normal((5, 8)).astype("float32")
+    maps, optimizer = maps_on(cuda)
+    with detect_anomaly():
+        found = results(x, maps)
+    assert_close(found, results(x, maps_on("cpu")[0]), 1e-6)
+    del optimizer
+
+
+def test_recorded_maps_and_adapters_are_called_one_by_one(cuda, products):
+    maps, optimizer = maps_on(cuda)
+    x = Tensor(np.ones((5, 8), "float32"), device=cuda)
+    with recorded(maps[0], Linear) as calls:
+        linear_maps(x, maps)
+    assert len(calls) == 1
+    assert products == [(5, 6), (5, 4), (5, 4)]
+    del optimizer
+
+
+def test_a_model_multiplies_once_for_queries_keys_and_values(cuda, products):
+    """Once forward and twice backward, as soon as its optimizer has written the bfloat16 copies side by side."""
+    model = tiny_gpt(cuda, n_embd=64, n_head=2, bias=False)
+    optimizer = AdamW(model.named_parameters())
+    with precision("bfloat16"):
+        for step in range(2):
+            products.clear()
+            model.loss(batch_of(model, cuda, step)).backward()
+            optimizer.step()
+    assert products.count((28, 3 * 64)) == 1
+    assert products.count((3 * 64, 64)) == 1
+    assert products.count((64, 64)) == 1  # the gradient of the output's weight
+
+
+# --- rows for cuBLAS ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_logits_of_an_odd_vocabulary_begin_at_multiples_of_16_bytes(cuda, mode):
+    x = Tensor(rng.standard_normal((2, 3, 8)).astype("float32"), device=cuda, requires_grad=True)
+    weight = Parameter(rng.standard_normal((13, 8)).astype("float32"))
+    weight.data = x.xp.array(weight.data)
+    targets = Tensor(np.arange(6).reshape(2, 3), device=cuda)
+    with precision(mode):
+        logits = F.linear(x, weight)
+        assert logits.shape == (2, 3, 13)
+        assert logits.data.strides[1] % 16 == 0
+        F.cross_entropy(logits, targets, overwrite=True).backward()
+    exact, w = Tensor(x.numpy().astype("float64")).requires_grad_(), Parameter(weight.numpy().astype("float64"))
+    F.cross_entropy(F.linear(exact, w), Tensor(targets.numpy())).backward()
+    assert_close([x.grad, weight.grad], [exact.grad, w.grad], 1e-5 if mode == "float32" else 2e-2)
+
+
+# --- bfloat16 copies ------------------------------------------------------------------------------------------
+
+
+def test_a_weight_is_rounded_once_for_each_version(cuda):
+    weight = Tensor(rng.standard_normal((4, 8)).astype("float32"), device=cuda)
+    assert linear.in_precision(weight) is weight.data
+    with precision("bfloat16"):
+        copy = linear.in_precision(weight)
+        assert linear.in_precision(weight) is copy
+        weight[0] = 5.0
+        again = linear.in_precision(weight)
+        assert again is not copy
+        assert (weight.xp.asnumpy(again)[0].astype("float32") == 5.0).all()
+        weight.data = weight.data + 1  # another array
+        assert (weight.xp.asnumpy(linear.in_precision(weight))[0].astype("float32") == 6.0).all()
+
+
+def copies_are_right(model):
+    """Whether the copies of all matrices are their values rounded."""
+    for parameter in model.parameters():
+        copy = linear.in_precision(parameter)
+        if not (parameter.xp.asnumpy(copy) == parameter.numpy().astype(bfloat16())).all():
+            return False
+    return True
+
+
+@pytest.mark.parametrize("kind", [AdamW, SGD])
+def test_an_optimizer_keeps_the_copies_up_to_date(cuda, kind):
+    model = tiny_gpt(cuda)
+    optimizer = kind(model.named_parameters(), lr=0.1)
+    with precision("bfloat16"):
+        for step in range(3):
+            optimizer.zero_grad()
+            model.loss(batch_of(model, cuda, step)).backward()
+            optimizer.step()
+            held = [parameter._copy for parameter in model.parameters()]
+            assert copies_are_right(model)
+            assert [parameter._copy for parameter in model.parameters()] == held  # none had to be made again
+
+
+def test_copies_follow_what_else_writes_into_the_parameters(cuda):
+    model = tiny_gpt(cuda)
+    optimizer = AdamW(model.named_parameters(), lr=0.1)
+    with precision("bfloat16"):
+        for step in range(2):
+            model.loss(batch_of(model, cuda, step)).backward()
+            optimizer.step()
+        model.load_state_dict({name: array + 1 for name, array in model.state_dict().items()})
+        assert copies_are_right(model)
+        optimizer.zero_grad()
+        model.blocks[0].mlp.up.weight.requires_grad_(False)  # which this update skips
+        model.loss(batch_of(model, cuda, 0)).backward()
+        optimizer.step()
+        assert copies_are_right(model)
+        held = [parameter._copy for parameter in model.parameters()]
+        model.loss(batch_of(model, cuda, 0)).backward()
+        optimizer.step()
+        assert copies_are_right(model)
+        assert [parameter._copy for parameter in model.parameters()] == held
+
+
+def test_a_guarded_broken_step_changes_no_copy(cuda):
+    model = tiny_gpt(cuda)
+    with precision("bfloat16"):
+        train(model, cuda, 2)
+        optimizer = AdamW(model.named_parameters(), lr=0.1)
+        optimizer.guard = Tensor(np.array([1.0, 0.0, 0.0, 0.0]), device=cuda)  # step 0 was broken
+        before = model.state_dict()
+        model.loss(batch_of(model, cuda, 0)).backward()
+        optimizer.step()
+        assert all((array == before[name]).all() for name, array in model.state_dict().items())
+        assert copies_are_right(model)
+
+
+def test_generation_rounds_each_weight_once(cuda, monkeypatch):
+    model = tiny_gpt(cuda)
+    ids = Tensor(np.array([[1, 2, 3]]), device=cuda)
+    with precision("bfloat16"), no_grad():
+        model(ids)
+        held = [parameter._copy for name, parameter in model.named_parameters() if name.endswith("up.weight")]
+        model(ids)
+        assert [p._copy for name, p in model.named_parameters() if name.endswith("up.weight")] == held

@@ -245,8 +245,9 @@ class Optimizer:
         parameter, gradient = self.named[name], self.named[name].grad
         if not isinstance(gradient, Tensor):
             raise TypeError(f"optimizer: the gradient of {name} is a {type(gradient).__name__}: make it a Tensor")
-        facts, wanted = ((t.shape, str(t.dtype), t.device) for t in (gradient, parameter))
-        if facts != wanted:
+        mine, its = parameter.data, gradient.data
+        if its.shape != mine.shape or its.dtype != mine.dtype or type(its) is not type(mine):
+            facts, wanted = ((t.shape, str(t.dtype), t.device) for t in (gradient, parameter))
             raise ValueError(f"optimizer: the gradient of {name} is {facts}, but the parameter is {wanted}")
         return gradient.data
 

@@ -21,7 +21,7 @@ import numpy as np
 
 from tests.standin import StandInArray, StandInModule
 from tinygrad_lite import device
-from tinygrad_lite.cuda import launch
+from tinygrad_lite.cuda import gemm, launch
 from tinygrad_lite.training import run_folder as run
 
 COMPILER = shutil.which("g++")
@@ -295,10 +295,16 @@ def pretended_modules() -> dict[str, types.ModuleType]:
     return {"cupy": cupy, "cupy_backends": backends, "cupy_backends.cuda": backends_cuda, libs.__name__: libs}
 
 
+def forget() -> None:
+    """Forget the kernels and the cuBLAS that are in use."""
+    launch.kernel.cache_clear()
+    gemm.binding.cache_clear()
+
+
 @contextmanager
 def emulated_cuda() -> Iterator[str]:
     """Inside, device "cuda" is this machine's CPU; yields its name."""
-    launch.kernel.cache_clear()
+    forget()
     before = {name: sys.modules.get(name) for name in pretended_modules()}
     known = dict(device._BY_NAME), dict(device._BY_TYPE)
     large, run.LARGE = run.LARGE, run.LARGE | {"cuda": 64}
@@ -308,7 +314,7 @@ def emulated_cuda() -> Iterator[str]:
         yield "cuda"
     finally:
         run.LARGE = large
-        launch.kernel.cache_clear()  # kernels for a CPU are not for a GPU
+        forget()  # kernels for a CPU are not for a GPU
         for name, module in before.items():
             if module is None:
                 del sys.modules[name]

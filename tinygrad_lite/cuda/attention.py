@@ -36,7 +36,7 @@ def scaled_dot_product_attention_cuda(
 
     Dropout drops other weights than on the CPU: see dropout.py.
     """
-    if query.dtype.name not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
+    if query.dtype.char not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
         # mixed types
         return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p, scale)
     check_attention(query, key, value, mask, dropout_p)

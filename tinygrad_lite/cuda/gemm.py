@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ import numpy as np
 from tinygrad_lite.cuda.precision import bfloat16, get_precision
 from tinygrad_lite.device import Array, xp_of
 
-# cuBLAS's numbers for the type of an array, for the accumulation type, and for "choose the algorithm".
-TYPES = {"float32": 0, "float64": 1, "bfloat16": 14}
+# cuBLAS's numbers for the type of an array (by `dtype.char`: a dtype computes its name anew at each use), for the
+# accumulation type, and for "choose the algorithm".
+TYPES = {"f": 0, "d": 1, "E": 14}  # float32, float64, bfloat16
 IN_FLOAT32, IN_FLOAT64, IN_TF32 = 68, 70, 77
 CHOOSE = -1
 
@@ -40,7 +42,7 @@ def gemm(
         dtype: the type of a new array, float32 or that of a and b.
     Raises: ValueError if the rows of `out` are not contiguous.
     """
-    if get_precision() == "bfloat16" and a.dtype != np.float64:
+    if get_precision() == "bfloat16" and a.dtype.char != "d":
         a, b = as_bfloat16(a), as_bfloat16(b)
     if out is None:
         out = xp_of(a).empty((*a.shape[:-1], b.shape[-1]), dtype or a.dtype)
@@ -55,13 +57,12 @@ def gemm(
     result, out_turned, out_leading, out_apart = laid_out(out)
     if result is not out or out_turned:
         raise ValueError("gemm: the rows of out must be contiguous")
-    count = math.prod(out.shape[:-2])
-    exact = a.dtype == np.float64
+    count, types = math.prod(out.shape[:-2]), [TYPES[x.dtype.char] for x in (b, a, out)]
+    exact = types[0] == TYPES["d"]
     compute = IN_FLOAT64 if exact else IN_TF32 if get_precision() == "tf32" else IN_FLOAT32
     number = np.float64 if exact else np.float32
     alpha, beta = scalar(scale, number), scalar(1.0 if add else 0.0, number)
     library, handle = cublas()
-    types = [TYPES[x.dtype.name] for x in (b, a, out)]
     pointers = [x.data.ptr for x in (b, a, out)]
     if count == 1:
         library.gemmEx(
@@ -86,10 +87,9 @@ def laid_out(x: Array) -> tuple[Array, int, int, int]:
 
     An array with a layout that cuBLAS cannot take is copied, and the copy is returned.
     """
-    rows, columns = x.shape[-2:]
-    size = x.dtype.itemsize
+    (rows, columns), size = x.shape[-2:], x.dtype.itemsize
     down, right = x.strides[-2] // size, x.strides[-1] // size
-    apart = distance(x, size)
+    apart = 0 if x.ndim == 2 else distance(x, size)
     if apart is not None:
         if (right == 1 or columns == 1) and (down >= columns or rows == 1):
             return x, 0, max(down, columns) if rows > 1 else columns, apart
@@ -128,7 +128,14 @@ _scalars: list[np.ndarray] = []
 
 def cublas() -> tuple[Any, int]:
     """CuPy's binding of the library, and the handle for the current GPU and CuPy's current stream."""
+    library, get_handle = binding()
+    return library, get_handle()
+
+
+@functools.cache  # an import takes a microsecond even the second time
+def binding() -> tuple[Any, Callable[[], int]]:
+    """CuPy's binding of the library, and the function that finds the handle."""
     import cupy
     from cupy_backends.cuda.libs import cublas as library
 
-    return library, cupy.cuda.device.get_cublas_handle()
+    return library, cupy.cuda.device.get_cublas_handle

@@ -20,7 +20,7 @@ from tinygrad_lite.device import Array
 from tinygrad_lite.tensor import Tensor
 
 SOURCES = Path(__file__).parent
-FLOATS = ("float32", "float64", "bfloat16")  # the types in which kernels compute
+FLOATS = "fdE"  # the types in which kernels compute: float32, float64, bfloat16 (their `dtype.char`)
 C_NAMES = {"float32": "float", "float64": "double", "bfloat16": "bf16", "int64": "long long", "bool": "bool"}
 OPTIONS = ("-std=c++17",)
 ROWS = 4  # rows of a matrix per block, where each warp takes one
@@ -55,7 +55,7 @@ def definitions(**types: Any) -> tuple[str, ...]:
 
 def are_known(x: Tensor, *parameters: Tensor | None) -> bool:
     """Whether there are kernels for these types: x is one of FLOATS, and its parameters have its accumulation type."""
-    return x.dtype.name in FLOATS and all(p is None or p.dtype == accumulation_type(x.dtype) for p in parameters)
+    return x.dtype.char in FLOATS and all(p is None or p.dtype == accumulation_type(x.dtype) for p in parameters)
 
 
 def launch(function: Callable, blocks: tuple[int, ...], threads: tuple[int, ...], *arguments: Any) -> None:
@@ -68,16 +68,20 @@ def launch(function: Callable, blocks: tuple[int, ...], threads: tuple[int, ...]
             null pointer.
     """
     if 0 not in blocks:
-        function(blocks, threads, tuple(as_c(argument) for argument in arguments))
+        function(blocks, threads, tuple([TO_C.get(type(argument), as_it_is)(argument) for argument in arguments]))
 
 
-def as_c(argument: Any) -> Any:
-    """An argument in the type that CuPy passes to C as described in `launch`."""
-    if isinstance(argument, (int, np.integer)):
-        return np.int64(argument)
-    if isinstance(argument, (float, np.floating)):
-        return np.float64(argument)
-    return np.int64(0) if argument is None else argument
+def as_it_is(argument: Any) -> Any:
+    """Arrays are passed as pointers."""
+    return argument
+
+
+# What CuPy passes to C as described in `launch`. (A dictionary, because there are twenty arguments for each launch.)
+TO_C: dict[type, Callable[[Any], Any]] = {
+    **dict.fromkeys((int, bool, np.int32, np.bool_), np.int64),
+    **dict.fromkeys((float, np.float32), np.float64),
+    type(None): lambda _: np.int64(0),
+}
 
 
 def launch_rows(function: Callable, rows: int, *arguments: Any) -> None:

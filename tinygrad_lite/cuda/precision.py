@@ -23,6 +23,7 @@ from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.device import DeviceError, get_device
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
+FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
 _precision = "float32"
 
 
@@ -87,9 +88,9 @@ def bfloat16() -> np.dtype:
 
 def accumulation_type(dtype: np.dtype) -> np.dtype:
     """The type in which numbers of this type are summed, and which parameters beside them have."""
-    return np.dtype("float64" if dtype == np.float64 else "float32")
+    return FLOAT64 if dtype == FLOAT64 else FLOAT32
 
 
 def activation_type(dtype: np.dtype) -> np.dtype:
     """The type of an operation's result for an input of this type: bfloat16 if that is the precision in use."""
-    return bfloat16() if _precision == "bfloat16" and dtype == np.float32 else dtype
+    return bfloat16() if _precision == "bfloat16" and dtype == FLOAT32 else dtype

@@ -34,7 +34,7 @@ static inline uint32_t nearest_bf16(float value) {
     return (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
 }
 
-static inline void load(unsigned* four, const void* row, bool turned) {
+static inline void load(unsigned* four, const void* row, bool transposed) {
     int now = other_place(), warp = current & ~31;
     if ((uintptr_t)row % 16) fail("ldmatrix: an address that is no multiple of 16");
     addresses[now][current] = row;
@@ -43,8 +43,8 @@ static inline void load(unsigned* four, const void* row, bool turned) {
         uint32_t pair = 0;
         for (int j = 0; j < 2; j++) {
             int r = lane() / 4, c = lane() % 4 * 2 + j;
-            const uint16_t* from = (const uint16_t*)addresses[now][warp + matrix * 8 + (turned ? c : r)];
-            pair |= (uint32_t)from[turned ? r : c] << 16 * j;
+            const uint16_t* from = (const uint16_t*)addresses[now][warp + matrix * 8 + (transposed ? c : r)];
+            pair |= (uint32_t)from[transposed ? r : c] << 16 * j;
         }
         four[matrix] = pair;
     }
@@ -52,7 +52,7 @@ static inline void load(unsigned* four, const void* row, bool turned) {
 
 }  // namespace on_cpu
 
-static inline void multiply_add(float* c, const unsigned* a, const unsigned* b) {
+static inline void mma(float* c, const unsigned* a, const unsigned* b) {
     using namespace on_cpu;
     int now = other_place();
     uint32_t(*shown)[8] = words[now] + (current & ~31);
@@ -71,21 +71,21 @@ static inline void multiply_add(float* c, const unsigned* a, const unsigned* b) 
     }
 }
 
-static inline void load_matrices(unsigned* four, const void* row) { on_cpu::load(four, row, false); }
-static inline void load_matrices_turned(unsigned* four, const void* row) { on_cpu::load(four, row, true); }
+static inline void ldmatrix(unsigned* four, const void* row) { on_cpu::load(four, row, false); }
+static inline void ldmatrix_transposed(unsigned* four, const void* row) { on_cpu::load(four, row, true); }
 
-static inline unsigned rounded(float first, float second) {
+static inline unsigned to_bf16x2(float first, float second) {
     return on_cpu::nearest_bf16(first) | on_cpu::nearest_bf16(second) << 16;
 }
 
-static inline void begin_copy(void* to, const void* from, bool is_there) {
+static inline void cp_async(void* to, const void* from, bool is_there) {
     if ((uintptr_t)to % 16 || (uintptr_t)from % 16) on_cpu::fail("cp.async: an address that is no multiple of 16");
     int& count = on_cpu::begun[on_cpu::current];
     if (count == 64) on_cpu::fail("cp.async: more than 64 copies under way in a thread");
     on_cpu::copies[on_cpu::current][count++] = {to, from, is_there};
 }
 
-static inline void finish_copies() {
+static inline void cp_async_wait_all() {
     int& count = on_cpu::begun[on_cpu::current];
     for (int i = 0; i < count; i++) {
         const on_cpu::Copy& copy = on_cpu::copies[on_cpu::current][i];

@@ -1,90 +1,96 @@
 // The building blocks of flash_forward.cu and flash_backward.cu.
 //
-// A block has 4 warps and takes 64 rows of one matrix (queries, say), 16 for each warp, which stay in registers. The
-// rows of two other matrices (keys and values) pass through shared memory in tiles of STEP rows: while one pair of
-// tiles is multiplied, the next pair is fetched. The products c[n][i] are spread over a warp as described in
-// tensor_cores.cuh, where n numbers the matrices C side by side: their rows are the rows that stay, their columns the
-// rows that pass.
+// A block has 4 warps and computes 64 rows of the result, 16 in each warp. For these rows it keeps fragments of one or
+// two matrices (queries, say) in registers. The rows of two other matrices (keys and values) come through shared memory
+// in tiles of TILE rows. A thread's elements c[n][i] of a product are laid out as described in tensor_cores.cuh, where
+// n counts the matrices C side by side: their rows are the block's rows, their columns the rows of the tile.
 //
 // Powers of two instead of e: e^x = 2^(x log2(e)), and the GPU has an instruction for 2^x.
 //
-// Compiled for WIDTH (the head's D), STEP (16, 32 or 64), and DROPOUT (0 or 1).
+// Compiled for WIDTH (the head's D), TILE (16, 32 or 64), and DROPOUT (0 or 1).
 
 #define ROWS 64
-#define LENGTH (WIDTH + 8)  // of a row in shared memory; the padding puts 8 rows into different banks
-#define FOR_EACH_NUMBER(n, i)                            \
-    _Pragma("unroll") for (int n = 0; n < STEP / 8; n++) \
+#define FOR_EACH_ELEMENT(n, i)                           \
+    _Pragma("unroll") for (int n = 0; n < TILE / 8; n++) \
         _Pragma("unroll") for (int i = 0; i < 4; i++)
 #define LOG2_E 1.4426950408889634
 
-typedef bf16 Row[LENGTH];
-__align__(16) __shared__ Row tiles[4 * STEP];  // two pairs
+// Shared memory has 32 banks of 4 bytes. ldmatrix reads 8 rows of 16 bytes at once, which takes one step only if they
+// lie in 32 different banks. Rows of 64 elements would all begin in the same bank (a bank conflict: 8 steps); padding
+// by 8 elements, or 4 banks, puts each row into the banks after those of the row above.
+#define STRIDE (WIDTH + 8)
+typedef bf16 Row[STRIDE];
 
-__device__ __forceinline__ Row* tile(int pair, int which) { return tiles + (2 * pair + which) * STEP; }
+// While the tiles of one buffer are multiplied, cp.async fills the other one. One barrier per tile is enough: each
+// thread first waits for its own copies, so behind the barrier all of this tile has arrived, and since all threads are
+// done with the previous tile, its buffer may be filled again.
+__align__(16) __shared__ Row tiles[2][2][TILE];  // buffer, matrix, row
 
 __device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000); }
 
-// The row and the column of this thread's number c[n][i].
+// The row and the column of this thread's element c[n][i].
 __device__ __forceinline__ int row_of(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i / 2 * 8; }
 __device__ __forceinline__ int column_of(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
-// Begin to fetch `count` rows of a matrix, from `first` on; from row `end` on they are zeros.
-__device__ __forceinline__ void begin_rows(Row* to, int count, const bf16* matrix, long long stride, int first,
-                                           int end) {
+// Start to copy `count` rows of a matrix, from `first` on; from row `end` on they are zeros. Neighbouring threads read
+// neighbouring addresses (coalesced).
+__device__ __forceinline__ void copy_rows(Row* to, int count, const bf16* matrix, long long stride, int first,
+                                          int end) {
     for (int i = threadIdx.x; i < count * (WIDTH / 8); i += 128) {
         int row = i / (WIDTH / 8), column = i % (WIDTH / 8) * 8;
         bool is_there = first + row < end;
-        begin_copy(&to[row][column], matrix + (is_there ? first + row : 0) * stride + column, is_there);
+        cp_async(&to[row][column], matrix + (is_there ? first + row : 0) * stride + column, is_there);
     }
 }
 
-// Begin to fetch a pair of tiles of two matrices, if any rows are left.
-__device__ __forceinline__ void begin_pair(int pair, const bf16* x, long long x_stride, const bf16* y,
+// Start to copy a tile of each of two matrices, if any rows are left.
+__device__ __forceinline__ void copy_tiles(int buffer, const bf16* x, long long x_stride, const bf16* y,
                                            long long y_stride, int first, int end) {
     if (first >= end) return;
-    begin_rows(tile(pair, 0), STEP, x, x_stride, first, end);
-    begin_rows(tile(pair, 1), STEP, y, y_stride, first, end);
+    copy_rows(tiles[buffer][0], TILE, x, x_stride, first, end);
+    copy_rows(tiles[buffer][1], TILE, y, y_stride, first, end);
 }
 
-// Fetch the 64 rows that stay, from `first` on, 16 for each warp.
-__device__ __forceinline__ void keep_rows(unsigned (*own)[4], const bf16* matrix, long long stride, int first,
-                                          int end) {
-    begin_rows(tiles, ROWS, matrix, stride, first, end);
-    finish_copies();
+// Load the fragments of this warp's 16 rows of a matrix, of which the block's rows begin at `first`.
+__device__ __forceinline__ void load_fragments(unsigned (*a)[4], const bf16* matrix, long long stride, int first,
+                                               int end) {
+    Row* rows = tiles[0][0];
+    copy_rows(rows, ROWS, matrix, stride, first, end);
+    cp_async_wait_all();
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < WIDTH / 16; k++) load_first(own[k], &tiles[threadIdx.x / 32 * 16][k * 16], LENGTH);
+    for (int k = 0; k < WIDTH / 16; k++) load_fragment_a(a[k], &rows[threadIdx.x / 32 * 16][k * 16], STRIDE);
     __syncthreads();
 }
 
-// c = (rows that stay) (rows of a tile)^T: the dot products of all pairs.
-__device__ __forceinline__ void compare(float (*c)[4], const unsigned (*own)[4], const Row* rows) {
+// C = A B^T for a tile B: the dot products of the warp's rows with those of the tile.
+__device__ __forceinline__ void matmul_transposed(float (*c)[4], const unsigned (*a)[4], const Row* tile) {
 #pragma unroll
-    for (int n = 0; n < STEP / 8; n += 2) {
+    for (int n = 0; n < TILE / 8; n += 2) {
         for (int i = 0; i < 4; i++) c[n][i] = c[n + 1][i] = 0;
 #pragma unroll
         for (int k = 0; k < WIDTH / 16; k++) {
             unsigned b[4];
-            load_second_turned(b, &rows[n * 8][k * 16], LENGTH);
-            multiply_add(c[n], own[k], b);
-            multiply_add(c[n + 1], own[k], b + 2);
+            load_fragment_b_transposed(b, &tile[n * 8][k * 16], STRIDE);
+            mma(c[n], a[k], b);
+            mma(c[n + 1], a[k], b + 2);
         }
     }
 }
 
-// sums += c (rows of a tile): for each row that stays, the sum of the tile's rows weighted by c.
-__device__ __forceinline__ void add_weighted(float (*sums)[4], const float (*c)[4], const Row* rows) {
+// SUMS += C B for a tile B: for each row of the warp, the sum of the tile's rows weighted by C.
+__device__ __forceinline__ void matmul_add(float (*sums)[4], const float (*c)[4], const Row* tile) {
 #pragma unroll
-    for (int k = 0; k < STEP / 16; k++) {
+    for (int k = 0; k < TILE / 16; k++) {
         const float *left = c[2 * k], *right = c[2 * k + 1];
-        unsigned a[4] = {rounded(left[0], left[1]), rounded(left[2], left[3]),
-                         rounded(right[0], right[1]), rounded(right[2], right[3])};
+        unsigned a[4] = {to_bf16x2(left[0], left[1]), to_bf16x2(left[2], left[3]),
+                         to_bf16x2(right[0], right[1]), to_bf16x2(right[2], right[3])};
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n += 2) {
             unsigned b[4];
-            load_second(b, &rows[k * 16][n * 8], LENGTH);
-            multiply_add(sums[n], a, b);
-            multiply_add(sums[n + 1], a, b + 2);
+            load_fragment_b(b, &tile[k * 16][n * 8], STRIDE);
+            mma(sums[n], a, b);
+            mma(sums[n + 1], a, b + 2);
         }
     }
 }
@@ -100,7 +106,7 @@ __device__ __forceinline__ void store_rows(bf16* out, const float (*sums)[4], fl
         if (row >= end) break;
         unsigned* pairs = (unsigned*)(out + row * heads * WIDTH + column_of(0, 0));
 #pragma unroll
-        for (int n = 0; n < WIDTH / 8; n++) pairs[n * 4] = rounded(sums[n][i] * by, sums[n][i + 1] * by);
+        for (int n = 0; n < WIDTH / 8; n++) pairs[n * 4] = to_bf16x2(sums[n][i] * by, sums[n][i + 1] * by);
     }
 }
 
@@ -126,14 +132,14 @@ struct Rules {
     }
 };
 
-// Which of a thread's numbers c[n][i] dropout keeps, as bits 4 n + i, where queries stay and keys pass by.
+// Which of a thread's elements c[n][i] dropout keeps, as bits 4 n + i, where rows are queries and columns are keys.
 //
 // Four neighbouring keys share one call of Philox (philox.cuh), if S is a multiple of 4. Two threads hold two rows of
 // the same four keys: each computes the words of one row, and gives the other thread its half.
-__device__ __forceinline__ unsigned kept_of_queries(const Rules& rules, int first, int s) {
+__device__ __forceinline__ unsigned keep_mask(const Rules& rules, int first, int s) {
     unsigned kept = 0;
 #pragma unroll
-    for (int n = 0; n < STEP / 8; n++) {
+    for (int n = 0; n < TILE / 8; n++) {
         unsigned bits[4];
         if (rules.keys % 4 == 0) {
             bool is_odd = threadIdx.x % 2;
@@ -155,13 +161,13 @@ __device__ __forceinline__ unsigned kept_of_queries(const Rules& rules, int firs
     return kept;
 }
 
-// The same where keys stay and queries pass. Here the four threads that hold the same queries with four neighbouring
-// keys share their calls: each computes the words for one of their four numbers.
-__device__ __forceinline__ unsigned kept_of_keys(const Rules& rules, int first, int t) {
+// The same where rows are keys and columns are queries. Here the four threads that hold the same queries with four
+// neighbouring keys share their calls: each computes the words for one of their four elements.
+__device__ __forceinline__ unsigned keep_mask_transposed(const Rules& rules, int first, int t) {
     unsigned kept = 0;
-    int own = threadIdx.x / 4 % 4;  // which of the four keys is this thread's, and the number whose words it computes
+    int own = threadIdx.x / 4 % 4;  // which of the four keys is this thread's, and the element whose words it computes
 #pragma unroll
-    for (int n = 0; n < STEP / 8; n++) {
+    for (int n = 0; n < TILE / 8; n++) {
         if (rules.keys % 4 == 0) {
             int query = t + column_of(n, own), key = first + row_of(own) - own;
             Words drawn = random_bits_of_four(rules.random_key, rules.element(query, key) / 4);
@@ -180,5 +186,5 @@ __device__ __forceinline__ unsigned kept_of_keys(const Rules& rules, int first, 
     return kept;
 }
 
-// Whether a number is kept.
+// Whether an element is kept.
 __device__ __forceinline__ bool is_kept(unsigned kept, int n, int i) { return kept >> (4 * n + i) & 1; }

@@ -27,13 +27,13 @@ from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.tensor import Tensor
 
 ROWS = 64  # queries (or keys) per block
-STEPS = {32: (64, 32), 64: (64, 32), 128: (32, 16)}  # by width D: rows of a tile, forward and backward
+TILES = {32: (64, 32), 64: (64, 32), 128: (32, 16)}  # by width D: rows of a tile, forward and backward
 
 
 def fits_flash_attention(query: Tensor, key: Tensor, mask: Tensor | None) -> bool:
-    """Whether the kernels can do this: D is one of STEPS, and a mask is the same for all heads and queries."""
+    """Whether the kernels can do this: D is one of TILES, and a mask is the same for all heads and queries."""
     by_sequence = mask is None or all(length == 1 for length in mask.shape[-3:-1])
-    return query.shape[3] in STEPS and query.numel() > 0 and key.numel() > 0 and by_sequence
+    return query.shape[3] in TILES and query.numel() > 0 and key.numel() > 0 and by_sequence
 
 
 def flash_attention(
@@ -54,10 +54,10 @@ def flash_attention(
     given = [*laid(q), *laid(k), *laid(v), mask, *((0, 0) if mask is None else (mask.strides[0], mask.strides[3]))]
     ahead = s - t if is_causal else s  # query t sees the keys s <= t + ahead
     numbers = (heads, t, s, ahead, scale, dropout.key, dropout.drop_below, dropout.keep_scale)
-    steps, has_dropout = dict(zip(("forward", "backward"), STEPS[width], strict=True)), int(dropout.drop_below > 0)
+    tiles, has_dropout = dict(zip(("forward", "backward"), TILES[width], strict=True)), int(dropout.drop_below > 0)
 
     def kernel_of(way: str, name: str) -> Callable:
-        return kernel(f"flash_{way}", name, WIDTH=width, STEP=steps[way], DROPOUT=has_dropout)
+        return kernel(f"flash_{way}", name, WIDTH=width, TILE=tiles[way], DROPOUT=has_dropout)
 
     out = xp.empty((batch, t, heads, width), q.dtype)
     logs = xp.empty((every_head, padded), "float32")

@@ -23,7 +23,7 @@ extern "C" __global__ void flash_row_sums(long long rows, const bf16* dy, long l
     if (threadIdx.x == 0) sums[row] = sum;
 }
 
-// dQ = dS K / sqrt(D): queries stay, keys and values pass.
+// dQ = dS K / sqrt(D): a block takes 64 queries; keys and values come in tiles.
 extern "C" __global__ void __launch_bounds__(128) flash_backward_query(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
@@ -38,26 +38,26 @@ extern "C" __global__ void __launch_bounds__(128) flash_backward_query(
                    (unsigned long long)(head * queries * keys), (unsigned long long)random_key, (unsigned)drop_below};
     k += b * k_b + h * k_h;
     v += b * v_b + h * v_h;
-    unsigned own_q[WIDTH / 16][4], own_dy[WIDTH / 16][4];
-    keep_rows(own_q, q + b * q_b + h * q_h, q_t, first, queries);
-    keep_rows(own_dy, dy + b * dy_b + h * dy_h, dy_t, first, queries);
+    unsigned a_q[WIDTH / 16][4], a_dy[WIDTH / 16][4];
+    load_fragments(a_q, q + b * q_b + h * q_h, q_t, first, queries);
+    load_fragments(a_dy, dy + b * dy_b + h * dy_h, dy_t, first, queries);
     const long long row = head * gridDim.y * ROWS + first + row_of(0);
     const float log[2] = {logs[row], logs[row + 8]}, row_sum[2] = {row_sums[row], row_sums[row + 8]};
 
     float sums[WIDTH / 8][4] = {};
-    begin_pair(0, k, k_s, v, v_s, 0, end);
-    for (int s = 0, now = 0; s < end; s += STEP, now ^= 1) {
-        finish_copies();
+    copy_tiles(0, k, k_s, v, v_s, 0, end);
+    for (int s = 0, buffer = 0; s < end; s += TILE, buffer ^= 1) {
+        cp_async_wait_all();
         __syncthreads();
-        begin_pair(now ^ 1, k, k_s, v, v_s, s + STEP, end);
-        float c[STEP / 8][4], dp[STEP / 8][4];
-        compare(c, own_q, tile(now, 0));
-        compare(dp, own_dy, tile(now, 1));
-        bool all_allowed = rules.allow_all(first, s + STEP - 1);
+        copy_tiles(buffer ^ 1, k, k_s, v, v_s, s + TILE, end);
+        float c[TILE / 8][4], dp[TILE / 8][4];
+        matmul_transposed(c, a_q, tiles[buffer][0]);
+        matmul_transposed(dp, a_dy, tiles[buffer][1]);
+        bool all_allowed = rules.allow_all(first, s + TILE - 1);
 #if DROPOUT
-        unsigned kept = kept_of_queries(rules, first, s);
+        unsigned kept = keep_mask(rules, first, s);
 #endif
-        FOR_EACH_NUMBER(n, i) {
+        FOR_EACH_ELEMENT(n, i) {
             int query = first + row_of(i), key = s + column_of(n, i);
             float p = all_allowed || rules.may_attend(query, key) ? exp2f(c[n][i] * scale_2 - log[i / 2]) : 0;
 #if DROPOUT
@@ -65,13 +65,13 @@ extern "C" __global__ void __launch_bounds__(128) flash_backward_query(
 #endif
             c[n][i] = p * (dp[n][i] - row_sum[i / 2]);  // dS
         }
-        add_weighted(sums, c, tile(now, 0));
+        matmul_add(sums, c, tiles[buffer][0]);
     }
     store_rows(dq, sums, scale, scale, head, heads, first, queries);
 }
 
-// dV = P^T dO and dK = dS^T Q / sqrt(D): keys and values stay, queries and dO pass. Everything is transposed: rows are
-// keys, columns are queries.
+// dV = P^T dO and dK = dS^T Q / sqrt(D): a block takes 64 keys and values; queries and dO come in tiles. So all is
+// transposed: rows are keys, columns are queries.
 extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 3) flash_backward_key_value(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
@@ -85,28 +85,28 @@ extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 3) flash_back
                    (unsigned long long)(head * queries * keys), (unsigned long long)random_key, (unsigned)drop_below};
     q += b * q_b + h * q_h;
     dy += b * dy_b + h * dy_h;
-    unsigned own_k[WIDTH / 16][4], own_v[WIDTH / 16][4];
-    keep_rows(own_k, k + b * k_b + h * k_h, k_s, first, keys);
-    keep_rows(own_v, v + b * v_b + h * v_h, v_s, first, keys);
+    unsigned a_k[WIDTH / 16][4], a_v[WIDTH / 16][4];
+    load_fragments(a_k, k + b * k_b + h * k_h, k_s, first, keys);
+    load_fragments(a_v, v + b * v_b + h * v_h, v_s, first, keys);
     const long long padded = (queries + ROWS - 1) / ROWS * ROWS;
     logs += head * padded;
     row_sums += head * padded;
 
     float sums_k[WIDTH / 8][4] = {}, sums_v[WIDTH / 8][4] = {};
-    int begin = max(0, first - (int)ahead) / STEP * STEP;  // the first query that sees one of these keys
-    begin_pair(0, q, q_t, dy, dy_t, begin, queries);
-    for (int t = begin, now = 0; t < queries; t += STEP, now ^= 1) {
-        finish_copies();
+    int begin = max(0, first - (int)ahead) / TILE * TILE;  // the first query that sees one of these keys
+    copy_tiles(0, q, q_t, dy, dy_t, begin, queries);
+    for (int t = begin, buffer = 0; t < queries; t += TILE, buffer ^= 1) {
+        cp_async_wait_all();
         __syncthreads();
-        begin_pair(now ^ 1, q, q_t, dy, dy_t, t + STEP, queries);
-        float c[STEP / 8][4], dp[STEP / 8][4];
-        compare(c, own_k, tile(now, 0));
-        compare(dp, own_v, tile(now, 1));
+        copy_tiles(buffer ^ 1, q, q_t, dy, dy_t, t + TILE, queries);
+        float c[TILE / 8][4], dp[TILE / 8][4];
+        matmul_transposed(c, a_k, tiles[buffer][0]);
+        matmul_transposed(dp, a_v, tiles[buffer][1]);
         bool all_allowed = rules.allow_all(t, first + ROWS - 1);
 #if DROPOUT
-        unsigned kept = kept_of_keys(rules, first, t);
+        unsigned kept = keep_mask_transposed(rules, first, t);
 #endif
-        FOR_EACH_NUMBER(n, i) {
+        FOR_EACH_ELEMENT(n, i) {
             int query = t + column_of(n, i), key = first + row_of(i);
             float p = all_allowed || rules.may_attend(query, key) ? exp2f(c[n][i] * scale_2 - logs[query]) : 0;
             c[n][i] = p;
@@ -116,8 +116,8 @@ extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 3) flash_back
 #endif
             dp[n][i] = p * (dp[n][i] - row_sums[query]);  // dS
         }
-        add_weighted(sums_v, c, tile(now, 1));
-        add_weighted(sums_k, dp, tile(now, 0));
+        matmul_add(sums_v, c, tiles[buffer][1]);
+        matmul_add(sums_k, dp, tiles[buffer][0]);
     }
     store_rows(dk, sums_k, scale, scale, head, heads, first, keys);
     store_rows(dv, sums_v, keep_scale, keep_scale, head, heads, first, keys);

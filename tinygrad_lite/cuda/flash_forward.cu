@@ -1,5 +1,6 @@
 // Attention without a (T, S) array, forward; the formulas are in functional/attention.py, the idea in
-// flash_attention.py, the building blocks in flash_attention.cuh. A block takes 64 queries; keys and values pass.
+// flash_attention.py, the building blocks in flash_attention.cuh. A block takes 64 queries; keys and values come in
+// tiles.
 #include "philox.cuh"
 #include "tensor_cores.cuh"
 #include "flash_attention.cuh"
@@ -18,59 +19,59 @@ extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 4 - DROPOUT) 
                    (unsigned long long)(head * queries * keys), (unsigned long long)random_key, (unsigned)drop_below};
     k += b * k_b + h * k_h;
     v += b * v_b + h * v_h;
-    unsigned own[WIDTH / 16][4];
-    keep_rows(own, q + b * q_b + h * q_h, q_t, first, queries);
+    unsigned a[WIDTH / 16][4];
+    load_fragments(a, q + b * q_b + h * q_h, q_t, first, queries);
 
-    float sums[WIDTH / 8][4] = {}, largest[2] = {minus_infinity, minus_infinity}, total[2] = {};
-    begin_pair(0, k, k_s, v, v_s, 0, end);
-    for (int s = 0, now = 0; s < end; s += STEP, now ^= 1) {
-        finish_copies();
-        __syncthreads();  // all of this pair has arrived, and no thread still reads the other pair
-        begin_pair(now ^ 1, k, k_s, v, v_s, s + STEP, end);
-        float c[STEP / 8][4];
-        compare(c, own, tile(now, 0));
-        if (!rules.allow_all(first, s + STEP - 1)) {
-            FOR_EACH_NUMBER(n, i)
+    float sums[WIDTH / 8][4] = {}, row_max[2] = {minus_infinity, minus_infinity}, row_sum[2] = {};
+    copy_tiles(0, k, k_s, v, v_s, 0, end);
+    for (int s = 0, buffer = 0; s < end; s += TILE, buffer ^= 1) {
+        cp_async_wait_all();
+        __syncthreads();
+        copy_tiles(buffer ^ 1, k, k_s, v, v_s, s + TILE, end);
+        float c[TILE / 8][4];
+        matmul_transposed(c, a, tiles[buffer][0]);
+        if (!rules.allow_all(first, s + TILE - 1)) {
+            FOR_EACH_ELEMENT(n, i)
                 if (!rules.may_attend(first + row_of(i), s + column_of(n, i))) c[n][i] = minus_infinity;
         }
 #pragma unroll
         for (int half = 0; half < 4; half += 2) {  // the two rows of this thread
-            float& top = largest[half / 2];
-            float before = top * scale_2;
+            float& m = row_max[half / 2];
+            float before = m * scale_2;
 #pragma unroll
-            for (int n = 0; n < STEP / 8; n++) top = fmaxf(top, fmaxf(c[n][half], c[n][half + 1]));
-            top = max_of_row(top);
-            float shift = top == minus_infinity ? 0 : top * scale_2;
-            float shrink = exp2f(before - shift);  // the sums so far were shifted by the previous maximum
-            total[half / 2] *= shrink;
+            for (int n = 0; n < TILE / 8; n++) m = fmaxf(m, fmaxf(c[n][half], c[n][half + 1]));
+            m = max_of_row(m);
+            float shift = m == minus_infinity ? 0 : m * scale_2;
+            float rescale = exp2f(before - shift);  // for the sums so far, which are relative to the previous maximum
+            row_sum[half / 2] *= rescale;
 #pragma unroll
             for (int n = 0; n < WIDTH / 8; n++) {
-                sums[n][half] *= shrink;
-                sums[n][half + 1] *= shrink;
+                sums[n][half] *= rescale;
+                sums[n][half + 1] *= rescale;
             }
 #pragma unroll
-            for (int n = 0; n < STEP / 8; n++) {
+            for (int n = 0; n < TILE / 8; n++) {
                 c[n][half] = exp2f(c[n][half] * scale_2 - shift);
                 c[n][half + 1] = exp2f(c[n][half + 1] * scale_2 - shift);
-                total[half / 2] += c[n][half] + c[n][half + 1];
+                row_sum[half / 2] += c[n][half] + c[n][half + 1];
             }
         }
 #if DROPOUT
-        unsigned kept = kept_of_queries(rules, first, s);
-        FOR_EACH_NUMBER(n, i)
+        unsigned kept = keep_mask(rules, first, s);
+        FOR_EACH_ELEMENT(n, i)
             if (!is_kept(kept, n, i)) c[n][i] = 0;
 #endif
-        add_weighted(sums, c, tile(now, 1));
+        matmul_add(sums, c, tiles[buffer][1]);
     }
 
     float factor[2];
     for (int half = 0; half < 2; half++) {
-        float sum = sum_of_row(total[half]);
+        float sum = sum_of_row(row_sum[half]);
         int query = first + row_of(2 * half);
         bool is_empty = query >= queries || sum == 0;
         factor[half] = is_empty ? 0 : (float)keep_scale / sum;
         if (threadIdx.x % 4 == 0)
-            logs[head * gridDim.y * ROWS + query] = is_empty ? infinity() : largest[half] * scale_2 + log2f(sum);
+            logs[head * gridDim.y * ROWS + query] = is_empty ? infinity() : row_max[half] * scale_2 + log2f(sum);
     }
     store_rows(out, sums, factor[0], factor[1], head, heads, first, queries);
 }

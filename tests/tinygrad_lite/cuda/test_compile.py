@@ -46,7 +46,7 @@ def use_everything(device: str) -> None:
     with precision("bfloat16"):
         for x in (Tensor.ones(2, width, device=device) for width in (3, 4)):
             (F.residual(x, x) + F.residual(x, x.linear(Tensor.eye(x.shape[1], device=device)))).numpy()
-    for width in flash_attention.STEPS:
+    for width in flash_attention.TILES:
         for p in (0.0, 0.1):
             x = Parameter(np.ones((1, 1, 3, width), np.float32))
             x.data = get_device(device).from_host(x.data)

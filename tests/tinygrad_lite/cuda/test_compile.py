@@ -8,11 +8,13 @@ import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
+from tests.tinygrad_lite.cuda.naive_attention import naive_attention
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor, optim
@@ -23,7 +25,8 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Parameter
 
 SOURCES = sorted(launch.SOURCES.glob("*.cu"))
-MODULES = {path.stem: ast.parse(path.read_text(encoding="utf-8")) for path in launch.SOURCES.glob("*.py")}
+NAIVE = Path(__file__).with_name("naive_attention.py")  # launches what only tests need
+MODULES = {path.stem: ast.parse(path.read_text("utf-8")) for path in (*launch.SOURCES.glob("*.py"), NAIVE)}
 PARAMETER = re.compile(r"(long long|double) \w+|(const )?(\w+|long long|unsigned char) ?\* ?(__restrict__ )?\w+")
 Compiled = tuple[str, tuple[str, ...]]  # a source and its options
 
@@ -54,6 +57,8 @@ def use_everything(device: str) -> None:
                 flowing = x.linear(Tensor.eye(width, device=device))
                 y = F.scaled_dot_product_attention(flowing, flowing, flowing, dropout_p=p)
             y.backward(y.detach())
+    x = Tensor.ones(1, 1, 3, 4, device=device).data
+    naive_attention(x, x, x, 1.0)
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +145,7 @@ def test_kernels_take_only_integers_doubles_and_pointers(path):
 
 
 def test_every_source_is_used():
-    """A module in the same folder uses it. (A test above checks the same for every kernel.)"""
+    """A module in the same folder uses it, or a test as its reference. (A test above checks this for every kernel.)"""
     nodes = [node for tree in MODULES.values() for node in ast.walk(tree)]
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "kernel"]
     patterns = []

@@ -78,6 +78,11 @@ static inline unsigned to_bf16x2(float first, float second) {
     return on_cpu::nearest_bf16(first) | on_cpu::nearest_bf16(second) << 16;
 }
 
+static inline float ex2(float x) {
+    float y = exp2f(x);
+    return y < 0x1p-126f ? 0 : y;
+}
+
 static inline void cp_async(void* to, const void* from, bool is_there) {
     if ((uintptr_t)to % 16 || (uintptr_t)from % 16) on_cpu::fail("cp.async: an address that is no multiple of 16");
     int& count = on_cpu::begun[on_cpu::current];

@@ -10,6 +10,7 @@
 // Compiled for WIDTH (the head's D), TILE (16, 32 or 64), and DROPOUT (0 or 1).
 
 #define ROWS 64
+#define THREADS 128
 #define FOR_EACH_ELEMENT(n, i)                           \
     _Pragma("unroll") for (int n = 0; n < TILE / 8; n++) \
         _Pragma("unroll") for (int i = 0; i < 4; i++)
@@ -28,18 +29,22 @@ __align__(16) __shared__ Row tiles[2][2][TILE];  // buffer, matrix, row
 
 __device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000); }
 
-// The row and the column of this thread's element c[n][i].
-__device__ __forceinline__ int row_of(int i) { return threadIdx.x / 32 * 16 + threadIdx.x % 32 / 4 + i / 2 * 8; }
+// The row and the column of this thread's element c[n][i] in the block's rows and the tile.
+__device__ __forceinline__ int first_row_of_warp() { return threadIdx.x / 32 * 16; }
+__device__ __forceinline__ int row_of(int i) { return first_row_of_warp() + threadIdx.x % 32 / 4 + i / 2 * 8; }
 __device__ __forceinline__ int column_of(int n, int i) { return n * 8 + threadIdx.x % 4 * 2 + i % 2; }
 
 // Start to copy `count` rows of a matrix, from `first` on; from row `end` on they are zeros. Neighbouring threads read
 // neighbouring addresses (coalesced).
 __device__ __forceinline__ void copy_rows(Row* to, int count, const bf16* matrix, long long stride, int first,
                                           int end) {
-    for (int i = threadIdx.x; i < count * (WIDTH / 8); i += 128) {
-        int row = i / (WIDTH / 8), column = i % (WIDTH / 8) * 8;
-        bool is_there = first + row < end;
-        cp_async(&to[row][column], matrix + (is_there ? first + row : 0) * stride + column, is_there);
+    const int at_once = THREADS / (WIDTH / 8);  // rows that the block copies at once, 16 bytes in each thread
+    int row = threadIdx.x / (WIDTH / 8), column = threadIdx.x % (WIDTH / 8) * 8;
+    const bf16* from = matrix + (first + row) * stride + column;
+#pragma unroll
+    for (int i = 0; i < count; i += at_once) {
+        cp_async(&to[row + i][column], from, first + row + i < end);
+        from += at_once * stride;
     }
 }
 
@@ -59,7 +64,7 @@ __device__ __forceinline__ void load_fragments(unsigned (*a)[4], const bf16* mat
     cp_async_wait_all();
     __syncthreads();
 #pragma unroll
-    for (int k = 0; k < WIDTH / 16; k++) load_fragment_a(a[k], &rows[threadIdx.x / 32 * 16][k * 16], STRIDE);
+    for (int k = 0; k < WIDTH / 16; k++) load_fragment_a(a[k], &rows[first_row_of_warp()][k * 16], STRIDE);
     __syncthreads();
 }
 
@@ -118,19 +123,32 @@ struct Rules {
     unsigned long long first_element, random_key;
     unsigned drop_below;
 
-    __device__ __forceinline__ bool may_attend(int query, int key) const {
-        return key < keys && key <= query + ahead && (!mask || mask[key * mask_s]);
-    }
+    // The last key that a query sees.
+    __device__ __forceinline__ int last_key(int query) const { return min(keys - 1, query + ahead); }
 
-    // Whether all queries from first_query on may attend to all keys up to last_key.
-    __device__ __forceinline__ bool allow_all(int first_query, int last_key) const {
-        return !mask && last_key < keys && last_key <= first_query + ahead;
-    }
+    // Whether the mask excludes a key; beyond the last key, what it says of the last one. (A load that all threads do
+    // takes fewer instructions than one that depends on a condition.)
+    __device__ __forceinline__ bool is_masked(int key) const { return mask && !mask[min(key, keys - 1) * mask_s]; }
 
     __device__ __forceinline__ unsigned long long element(int query, int key) const {
         return first_element + query * (long long)keys + key;
     }
 };
+
+// Replace the elements whose query (row) may not attend to their key (column).
+__device__ __forceinline__ void replace_masked(float (*c)[4], const Rules& rules, int first, int s, float value) {
+    const int last[2] = {rules.last_key(first + row_of(0)), rules.last_key(first + row_of(2))};
+    FOR_EACH_ELEMENT(n, i)
+        if (s + column_of(n, i) > last[i / 2]) c[n][i] = value;
+    if (!rules.mask) return;
+#pragma unroll
+    for (int n = 0; n < TILE / 8; n++)
+        for (int i = 0; i < 2; i++) {
+            bool is_masked = rules.is_masked(s + column_of(n, i));
+            c[n][i] = is_masked ? value : c[n][i];
+            c[n][i + 2] = is_masked ? value : c[n][i + 2];
+        }
+}
 
 // Which of a thread's elements c[n][i] dropout keeps, as bits 4 n + i, where rows are queries and columns are keys.
 //

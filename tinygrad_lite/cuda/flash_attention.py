@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tinygrad_lite.cuda.dropout import Dropout
-from tinygrad_lite.cuda.launch import kernel, launch, launch_rows
+from tinygrad_lite.cuda.launch import kernel, launch
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.tensor import Tensor
 
@@ -70,7 +70,7 @@ def flash_attention(
         of_rows, of_queries, of_keys = (
             kernel_of("backward", f"flash_{name}") for name in ("row_sums", "backward_query", "backward_key_value")
         )
-        launch_rows(of_rows, every_head * padded, *laid(dy), out, heads, t, row_sums)
+        launch(of_rows, blocks, threads, *laid(dy), out, row_sums, heads, t)
         dq, dk, dv = (xp.empty((batch, length, heads, width), q.dtype) for length in (t, s, s))
         known = [*given, *laid(dy), logs, row_sums]
         launch(of_queries, blocks, threads, *known, dq, *numbers)

@@ -6,7 +6,7 @@
 #include "flash_attention.cuh"
 
 // O, and log2(sum_s e^S) of each row, from which backward computes P again; infinity for rows that see no key.
-extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 4 - DROPOUT) flash_forward(
+extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 4 - DROPOUT) flash_forward(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, bf16* out, float* logs, long long heads, long long queries, long long keys, long long ahead,
@@ -23,17 +23,18 @@ extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 4 - DROPOUT) 
     load_fragments(a, q + b * q_b + h * q_h, q_t, first, queries);
 
     float sums[WIDTH / 8][4] = {}, row_max[2] = {minus_infinity, minus_infinity}, row_sum[2] = {};
+    // The last keys that all and that any of this warp's queries see.
+    const int all_see = rules.last_key(first + first_row_of_warp());
+    const int any_sees = rules.last_key(first + first_row_of_warp() + 15);
     copy_tiles(0, k, k_s, v, v_s, 0, end);
     for (int s = 0, buffer = 0; s < end; s += TILE, buffer ^= 1) {
         cp_async_wait_all();
         __syncthreads();
         copy_tiles(buffer ^ 1, k, k_s, v, v_s, s + TILE, end);
+        if (s > any_sees) continue;
         float c[TILE / 8][4];
         matmul_transposed(c, a, tiles[buffer][0]);
-        if (!rules.allow_all(first, s + TILE - 1)) {
-            FOR_EACH_ELEMENT(n, i)
-                if (!rules.may_attend(first + row_of(i), s + column_of(n, i))) c[n][i] = minus_infinity;
-        }
+        if (rules.mask || s + TILE - 1 > all_see) replace_masked(c, rules, first, s, minus_infinity);
 #pragma unroll
         for (int half = 0; half < 4; half += 2) {  // the two rows of this thread
             float& m = row_max[half / 2];
@@ -42,7 +43,7 @@ extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 4 - DROPOUT) 
             for (int n = 0; n < TILE / 8; n++) m = fmaxf(m, fmaxf(c[n][half], c[n][half + 1]));
             m = max_of_row(m);
             float shift = m == minus_infinity ? 0 : m * scale_2;
-            float rescale = exp2f(before - shift);  // for the sums so far, which are relative to the previous maximum
+            float rescale = ex2(before - shift);  // for the sums so far, which are relative to the previous maximum
             row_sum[half / 2] *= rescale;
 #pragma unroll
             for (int n = 0; n < WIDTH / 8; n++) {
@@ -51,8 +52,8 @@ extern "C" __global__ void __launch_bounds__(128, WIDTH > 64 ? 1 : 4 - DROPOUT) 
             }
 #pragma unroll
             for (int n = 0; n < TILE / 8; n++) {
-                c[n][half] = exp2f(c[n][half] * scale_2 - shift);
-                c[n][half + 1] = exp2f(c[n][half + 1] * scale_2 - shift);
+                c[n][half] = ex2(c[n][half] * scale_2 - shift);
+                c[n][half + 1] = ex2(c[n][half + 1] * scale_2 - shift);
                 row_sum[half / 2] += c[n][half] + c[n][half + 1];
             }
         }

@@ -1,4 +1,4 @@
-// Instructions of the tensor cores (the matrix units), and asynchronous copies into shared memory. GPUs of compute
+// Instructions of the tensor cores (the matrix units), asynchronous copies into shared memory, and 2^x. GPUs of compute
 // capability 8.0 or more have them. They are written in PTX, NVIDIA's assembly language, because C++ has no names for
 // them; each function has the name of its instruction.
 //
@@ -13,9 +13,10 @@
 // So two C side by side, rounded to bfloat16, have the layout of an A: the result of one product can be the first
 // factor of the next without leaving the registers.
 //
-// Reference: the PTX manual, "Matrix Fragments for mma.m16n8k16 with floating point type", ldmatrix, cp.async.
+// Reference: the PTX manual, "Matrix Fragments for mma.m16n8k16 with floating point type", ldmatrix, cp.async,
+// ex2.
 
-#ifdef __CUDACC__  // elsewhere (tests/emulator) these six functions are written in C++
+#ifdef __CUDACC__  // elsewhere (tests/emulator) these seven functions are written in C++
 
 __device__ __forceinline__ unsigned shared_address(const void* pointer) {
     return (unsigned)__cvta_generic_to_shared(pointer);
@@ -48,7 +49,8 @@ __device__ __forceinline__ unsigned to_bf16x2(float first, float second) {
     return pair;
 }
 
-// Start to copy 16 bytes from global into shared memory; if not is_there, 16 zero bytes, without reading `from`.
+// Start to copy 16 bytes from global into shared memory; if not is_there, 16 zero bytes, and `from`
+// may be any multiple of 16, since nothing is read.
 __device__ __forceinline__ void cp_async(void* to, const void* from, bool is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :: "r"(shared_address(to)), "l"(from), "r"(is_there ? 16 : 0) : "memory");
@@ -56,6 +58,13 @@ __device__ __forceinline__ void cp_async(void* to, const void* from, bool is_the
 
 // Wait until the copies started by this thread are done (for those of other threads, also wait at a barrier).
 __device__ __forceinline__ void cp_async_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// 2^x, or 0 below 2^-126. (exp2f also returns those tiny numbers, and needs three more instructions for it.)
+__device__ __forceinline__ float ex2(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
 
 #endif
 

@@ -1,7 +1,8 @@
 """`cross_entropy` on a GPU: the logits are read once in the forward pass and once in the backward pass.
 
 Of each row only the largest logit and 1 / sum of e^(z - max) are kept. Backward computes the probabilities again,
-because on a GPU computing is cheaper than memory.
+because on a GPU computing is cheaper than memory. The rows of the logits need not touch: where a vocabulary has an odd
+size, padded rows begin at addresses from which the kernels and cuBLAS can load several numbers at once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import numpy as np
 
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_rows, pack
 from tinygrad_lite.cuda.precision import accumulation_type
+from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.cross_entropy import check_cross_entropy, cross_entropy_composed
 from tinygrad_lite.tensor import Tensor, node
 
@@ -26,22 +28,26 @@ def cross_entropy_cuda(
 ) -> Tensor:
     """`cross_entropy_composed` in one node; keeps the logits, and two numbers for each row of them.
 
-    The logits are never overwritten. The loss of bfloat16 logits is float32. The targets are not checked: one outside
-    the vocabulary makes the loss NaN.
+    With `overwrite`, the backward pass writes the gradient over the logits. The loss of bfloat16 logits is float32. The
+    targets are not checked: one outside the vocabulary makes the loss NaN.
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     if not are_known(logits) or logits.numel() == 0:
         return cross_entropy_composed(logits, targets, ignore_index, label_smoothing, reduction)
     xp, shape, width = logits.xp, logits.shape, logits.shape[-1]
-    rows = xp.ascontiguousarray(logits.data).reshape(-1, width)
+    rows = as_rows(logits.data)
+    stride = rows.strides[0] // rows.itemsize
+    overwrite = overwrite and not logits._is_leaf
+    if overwrite:
+        logits.mark_written()  # so that a derivative that needs them refuses
     wanted = xp.ascontiguousarray(targets.data.reshape(-1).astype(np.int64))
     count, total = len(rows), accumulation_type(logits.dtype)
+    sizes = (count, width, stride)
     losses, largest, scales = (xp.empty(count, total) for _ in range(3))
     how = (wanted, ignore_index, float(label_smoothing))
-    types = {"X": rows.dtype, "PACK": pack(width, rows)}
-    launch_rows(
-        kernel("cross_entropy", "cross_entropy_forward", **types), count, width, rows, *how, losses, largest, scales
-    )
+    types = {"X": rows.dtype, "PACK": pack(stride, rows)}
+    forward = kernel("cross_entropy", "cross_entropy_forward", **types)
+    launch_rows(forward, *sizes, rows, *how, losses, largest, scales)
     if reduction == "none":
         y, divisor = losses.reshape(shape[:-1]), None
     else:
@@ -50,10 +56,20 @@ def cross_entropy_cuda(
         launch(add_up, (1,), (THREADS,), count, losses, wanted, ignore_index, reduction == "mean", y, divisor)
 
     def backward(dy):
-        dy = xp.ascontiguousarray(dy)
-        d_rows = xp.empty(rows.shape, rows.dtype)
-        to_logits = kernel("cross_entropy", "cross_entropy_backward", X=rows.dtype, PACK=pack(width, rows, d_rows))
-        launch_rows(to_logits, count, width, rows, *how, largest, scales, dy, divisor, d_rows)
+        d_rows = rows if overwrite else xp.empty((count, stride), rows.dtype)[:, :width]
+        if overwrite:
+            logits.mark_written()  # again, because operations after the loss could still use the logits
+        to_logits = kernel("cross_entropy", "cross_entropy_backward", X=rows.dtype, PACK=pack(stride, rows, d_rows))
+        launch_rows(to_logits, *sizes, rows, *how, largest, scales, xp.ascontiguousarray(dy), divisor, d_rows)
         return (d_rows.reshape(shape),)
 
     return node(y, (logits,), backward, "cross_entropy")
+
+
+def as_rows(x: Array) -> Array:
+    """(..., V) -> (N, V), where the numbers of a row are neighbours and rows do not overlap: a view, or else a copy."""
+    rows = x.reshape(-1, x.shape[-1])
+    down, right = rows.strides
+    if right == x.itemsize and down >= x.itemsize * x.shape[-1]:
+        return rows
+    return xp_of(x).ascontiguousarray(rows)

@@ -10,8 +10,10 @@ from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.precision import bfloat16
+from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.cross_entropy import cross_entropy_composed
 from tinygrad_lite.functional.registry import REGISTRY
+from tinygrad_lite.tensor import node
 
 rng = np.random.default_rng(11)
 
@@ -73,6 +75,108 @@ def test_rows_need_not_begin_at_a_multiple_of_a_pack(cuda):
     y = F.cross_entropy(Tensor.wrap(part), Tensor(targets).to(cuda))
     on_cpu = whole.numpy().reshape(-1)[1:33].reshape(4, 8)
     assert y.item() == pytest.approx(cross_entropy_composed(Tensor(on_cpu), Tensor(targets)).item(), rel=1e-6)
+
+
+# --- rows with gaps between them, and the gradient in the place of the logits -----------------------------------------
+
+
+def padded(x, room, start=0):
+    """Rows of `room` numbers, and x (..., V) in their columns from `start` on; all other columns are NaN."""
+    width = x.shape[-1]
+    memory = x.xp.empty((x.numel() // width, room), x.dtype)
+    memory[...] = math.nan
+    y = memory[:, start : start + width].reshape(x.shape)
+    assert y.base is not None  # it is a view, as the result of a linear map is
+    y[...] = x.data
+    return memory, node(y, (x,), lambda dy: (dy,), "padded", linear=True, uses_result=False)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(("width", "room", "start"), [(1, 64, 0), (5, 8, 0), (7, 64, 4), (65, 128, 0), (259, 320, 0),
+                                                      (259, 320, 1), (8, 9, 0), (9, 10, 0), (128, 192, 0)])  # fmt: skip
+def test_padded_rows_give_the_bytes_of_rows_without_gaps(width, room, start, kind, cuda):
+    """Nothing outside [0, V) is read or written: it is NaN before and after."""
+    kind = bfloat16() if kind == "bfloat16" else np.dtype(kind)
+    given, targets = rng.standard_normal((2, 3, width)), rng.integers(0, width, (2, 3))
+    targets[0, 1] = -100
+    found = []
+    for with_gaps in (False, True):
+        leaf = Tensor(given.astype("float64" if kind == "float64" else "float32")).to(cuda).requires_grad_()
+        logits, memory = leaf.cast(kind), None
+        if with_gaps:
+            memory, logits = padded(logits, room, start)
+        y = F.cross_entropy(logits, Tensor(targets).to(cuda), label_smoothing=0.1)
+        y.backward()
+        found.append((y.numpy(), leaf.grad.numpy()))
+        if with_gaps:
+            outside = get_device(cuda).to_host(memory).astype(np.float64)
+            outside[:, start : start + width] = math.nan
+            assert np.isnan(outside).all()
+    # Packs and single numbers are added in another order.
+    np.testing.assert_allclose(found[1][0], found[0][0], rtol=1e-6)
+    np.testing.assert_allclose(found[1][1], found[0][1], rtol=2**-8 if kind == bfloat16() else 1e-6, atol=1e-9)
+
+
+def gradient_of(logits, targets, **options):
+    """What `backward` of cross-entropy returns, the array itself."""
+    y = F.cross_entropy(logits, targets, **options)
+    (dz,) = y._node.backward(y.xp.ones((), y.dtype))
+    return dz
+
+
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_the_gradient_has_the_strides_of_the_logits_and_with_overwrite_their_memory(kind, cuda):
+    leaf = Tensor(rng.standard_normal((2, 3, 5)).astype(np.float32)).to(cuda).requires_grad_()
+    targets = Tensor(rng.integers(0, 5, (2, 3))).to(cuda)
+    kind = bfloat16() if kind == "bfloat16" else np.dtype(kind)
+    results = []
+    for overwrite in (False, True):
+        memory, logits = padded(leaf.cast(kind), 64)
+        before = logits.numpy().copy()
+        dz = gradient_of(logits, targets, overwrite=overwrite)
+        assert dz.strides == logits.data.strides == (192 * kind.itemsize, 64 * kind.itemsize, kind.itemsize)
+        assert (dz.data.ptr == memory.data.ptr) == overwrite
+        results.append(get_device(cuda).to_host(dz))
+        assert (logits.numpy() == (results[-1] if overwrite else before)).all()
+    assert results[0].tobytes() == results[1].tobytes()
+
+
+def test_the_logits_of_a_leaf_are_never_overwritten(cuda):
+    leaf = Tensor(rng.standard_normal((3, 6)).astype(np.float32)).to(cuda).requires_grad_()
+    before = leaf.numpy().copy()
+    F.cross_entropy(leaf, Tensor([0, 1, 2]).to(cuda), overwrite=True).backward()
+    np.testing.assert_array_equal(leaf.numpy(), before)
+
+
+def test_rows_that_overlap_or_run_backwards_are_copied(cuda):
+    xp, targets = get_device(cuda).xp, Tensor([0, 3, 4]).to(cuda)
+    row = Tensor(rng.standard_normal((1, 5)).astype(np.float32)).to(cuda).requires_grad_()
+    stretched = row.expand(3, 5)
+    assert stretched.data.strides[0] == 0
+    F.cross_entropy(stretched, targets, overwrite=True).backward()
+    expected = loss_and_gradient(cross_entropy_composed, np.repeat(row.numpy(), 3, 0), targets.numpy(), "cpu")[1]
+    np.testing.assert_allclose(row.grad.numpy(), expected.sum(0, keepdims=True), atol=1e-6)
+    whole = Tensor(rng.standard_normal((3, 5)).astype(np.float32)).to(cuda)
+    y = F.cross_entropy(Tensor.wrap(xp.flip(whole.data, 0)), targets)
+    assert y.item() == pytest.approx(cross_entropy_composed(Tensor(whole.numpy()[::-1]), Tensor([0, 3, 4])).item())
+
+
+def test_a_derivative_that_needs_overwritten_logits_refuses(cuda):
+    targets = Tensor([0, 1]).to(cuda)
+
+    def loss_and_logits():
+        x = Tensor(rng.standard_normal((2, 5)).astype(np.float32)).to(cuda).requires_grad_()
+        logits = padded(x, 8)[1]
+        return logits, (logits * logits).sum(), F.cross_entropy(logits, targets, overwrite=True)
+
+    _, squares, loss = loss_and_logits()
+    with pytest.raises(RuntimeError, match="a value that 'mul' still needs was overwritten in place"):
+        (squares + loss).backward()
+    logits, _, loss = loss_and_logits()
+    squares = (logits * logits).sum()  # the logits are still there, but not after the backward pass
+    loss.backward()
+    with pytest.raises(RuntimeError, match="a value that 'mul' still needs was overwritten in place"):
+        squares.backward()
 
 
 def test_the_largest_logit_may_come_first_last_or_anywhere(cuda):

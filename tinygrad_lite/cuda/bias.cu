@@ -1,9 +1,14 @@
-// y += bias for every row of y. Each thread takes one pack of one row; `width` is the number of packs in a row.
-extern "C" __global__ void add_bias(long long packs, long long width, X* y, const A* bias) {
+// y += bias for every row of y, which begins at y + row * stride. A thread loads one pack of the bias, and adds it to that
+// pack of several rows; `packs` is the number of packs in a row. (If each thread took one pack of y, the setup, with a
+// remainder i % packs, would take half of its instructions.)
+extern "C" __global__ void add_bias(long long rows, long long packs, long long stride, X* y, const A* bias) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= packs) return;
-    Pack<X> p = ((Pack<X>*)y)[i];
-    Pack<A> b = ((const Pack<A>*)bias)[i % width];
-    for (int k = 0; k < PACK; k++) p.at[k] = (X)((A)p.at[k] + b.at[k]);
-    ((Pack<X>*)y)[i] = p;
+    Pack<A> b = ((const Pack<A>*)bias)[i];
+    for (long long row = blockIdx.y * blockDim.y + threadIdx.y; row < rows; row += gridDim.y * blockDim.y) {
+        Pack<X>* place = (Pack<X>*)(y + row * stride) + i;
+        Pack<X> p = *place;
+        for (int k = 0; k < PACK; k++) p.at[k] = (X)((A)p.at[k] + b.at[k]);
+        *place = p;
+    }
 }

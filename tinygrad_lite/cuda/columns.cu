@@ -1,19 +1,27 @@
 // Sums of the columns of a matrix (N, C), in two steps, always added in the same order.
 //
-// A block takes 32 columns and some of the rows. Each of its 8 warps sums every eighth of those rows, and shared memory
-// brings the 8 sums together. Each block writes one row of sums, and the second step is the same kernel on these rows.
+// A block takes 32 packs of columns and some of the rows. Each of its 8 warps sums every eighth of those rows, and each
+// thread PACK neighbouring columns, so the loads of a warp are coalesced. Shared memory brings the 8 sums together. Each
+// block writes one row of sums, and the second step is the same kernel on these rows.
+//
+// Row n begins at x + n * stride.
 
-extern "C" __global__ void column_sums(const X* x, A* sums, long long rows, long long width) {
-    __shared__ A found[8][32];
-    long long column = blockIdx.x * 32ll + threadIdx.x;
-    A sum = 0;
-    if (column < width)
-        for (long long row = blockIdx.y * 8ll + threadIdx.y; row < rows; row += gridDim.y * 8ll)
-            sum += (A)x[row * width + column];
-    found[threadIdx.y][threadIdx.x] = sum;
+extern "C" __global__ void column_sums(long long rows, long long width, long long stride, const X* x, A* sums) {
+    __shared__ A found[8][32 * PACK];
+    long long first = blockIdx.x * 32ll * PACK;  // column of the block
+    int column = threadIdx.x * PACK;             // column of the thread, in the block
+    A sum[PACK] = {};
+    if (first + column < width)
+#pragma unroll 4
+        for (long long row = blockIdx.y * 8ll + threadIdx.y; row < rows; row += gridDim.y * 8ll) {
+            Pack<X> p = *(const Pack<X>*)(x + row * stride + first + column);
+            for (int k = 0; k < PACK; k++) sum[k] += (A)p.at[k];
+        }
+    for (int k = 0; k < PACK; k++) found[threadIdx.y][column + k] = sum[k];
     __syncthreads();
-    if (threadIdx.y == 0 && column < width) {
-        for (int warp = 1; warp < 8; warp++) sum += found[warp][threadIdx.x];
-        sums[blockIdx.y * width + column] = sum;
-    }
+    column = threadIdx.y * 32 + threadIdx.x;
+    if (column >= 32 * PACK || first + column >= width) return;
+    A total = 0;
+    for (int warp = 0; warp < 8; warp++) total += found[warp][column];
+    sums[blockIdx.y * width + first + column] = total;
 }

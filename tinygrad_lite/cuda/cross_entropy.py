@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from tinygrad_lite.cuda.columns import as_rows, stride_of
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_rows, pack
 from tinygrad_lite.cuda.precision import accumulation_type
-from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.cross_entropy import check_cross_entropy, cross_entropy_composed
 from tinygrad_lite.tensor import Tensor, node
 
@@ -36,7 +36,7 @@ def cross_entropy_cuda(
         return cross_entropy_composed(logits, targets, ignore_index, label_smoothing, reduction)
     xp, shape, width = logits.xp, logits.shape, logits.shape[-1]
     rows = as_rows(logits.data)
-    stride = rows.strides[0] // rows.itemsize
+    stride = stride_of(rows)
     overwrite = overwrite and not logits._is_leaf
     if overwrite:
         logits.mark_written()  # so that a derivative that needs them refuses
@@ -64,12 +64,3 @@ def cross_entropy_cuda(
         return (d_rows.reshape(shape),)
 
     return node(y, (logits,), backward, "cross_entropy")
-
-
-def as_rows(x: Array) -> Array:
-    """(..., V) -> (N, V), where the numbers of a row are neighbours and rows do not overlap: a view, or else a copy."""
-    rows = x.reshape(-1, x.shape[-1])
-    down, right = rows.strides
-    if right == x.itemsize and down >= x.itemsize * x.shape[-1]:
-        return rows
-    return xp_of(x).ascontiguousarray(rows)

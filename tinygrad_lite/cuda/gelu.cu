@@ -1,5 +1,5 @@
-// GELU, with or without a bias that is added first; formulas in functional/gelu.py. Each thread takes one pack of one
-// row; `width` is the number of packs in a row. TANH is 1 for GPT-2's form, and 0 for the exact one.
+// GELU, with or without a bias that is added first; formulas in functional/gelu.py. A thread takes one pack of several
+// rows, as in bias.cu; `packs` is the number of packs in a row. TANH is 1 for GPT-2's form, and 0 for the exact one.
 
 constexpr A ROOT_2_OVER_PI = 0.7978845608028654;
 
@@ -24,27 +24,30 @@ __device__ __forceinline__ A slope(A x) {
 #endif
 }
 
-extern "C" __global__ void gelu_forward(long long packs, long long width, const X* x, const A* bias, X* y) {
+extern "C" __global__ void gelu_forward(long long rows, long long packs, const X* x, const A* bias, X* y) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= packs) return;
-    Pack<X> p = ((const Pack<X>*)x)[i];
     Pack<A> b = {};
-    if (bias) b = ((const Pack<A>*)bias)[i % width];
-    for (int k = 0; k < PACK; k++) {
-        A z = (A)p.at[k] + b.at[k];
-        p.at[k] = (X)(z * probability(z));
+    if (bias) b = ((const Pack<A>*)bias)[i];
+    for (long long row = blockIdx.y * blockDim.y + threadIdx.y; row < rows; row += gridDim.y * blockDim.y) {
+        Pack<X> p = ((const Pack<X>*)x)[row * packs + i];
+        for (int k = 0; k < PACK; k++) {
+            A z = (A)p.at[k] + b.at[k];
+            p.at[k] = (X)(z * probability(z));
+        }
+        ((Pack<X>*)y)[row * packs + i] = p;
     }
-    ((Pack<X>*)y)[i] = p;
 }
 
-extern "C" __global__ void gelu_backward(long long packs, long long width, const X* dy, const X* x, const A* bias,
+extern "C" __global__ void gelu_backward(long long rows, long long packs, const X* dy, const X* x, const A* bias,
                                          X* dx) {
     long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
     if (i >= packs) return;
-    Pack<X> d = ((const Pack<X>*)dy)[i];
-    Pack<X> p = ((const Pack<X>*)x)[i];
     Pack<A> b = {};
-    if (bias) b = ((const Pack<A>*)bias)[i % width];
-    for (int k = 0; k < PACK; k++) d.at[k] = (X)((A)d.at[k] * slope((A)p.at[k] + b.at[k]));
-    ((Pack<X>*)dx)[i] = d;
+    if (bias) b = ((const Pack<A>*)bias)[i];
+    for (long long row = blockIdx.y * blockDim.y + threadIdx.y; row < rows; row += gridDim.y * blockDim.y) {
+        Pack<X> d = ((const Pack<X>*)dy)[row * packs + i], p = ((const Pack<X>*)x)[row * packs + i];
+        for (int k = 0; k < PACK; k++) d.at[k] = (X)((A)d.at[k] * slope((A)p.at[k] + b.at[k]));
+        ((Pack<X>*)dx)[row * packs + i] = d;
+    }
 }

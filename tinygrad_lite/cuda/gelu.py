@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tinygrad_lite.cuda.columns import column_sums
-from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
+from tinygrad_lite.cuda.columns import column_sums, launch_matrix
+from tinygrad_lite.cuda.launch import are_known, kernel, pack
 from tinygrad_lite.cuda.linear import linear_cuda
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.gelu import gelu_composed, wants_tanh
@@ -31,7 +31,7 @@ def gelu_of_sum(x: Tensor, bias: Tensor | None, approximate: str) -> Tensor:
     """gelu(x + bias) for x (..., C) and bias (C,) or None."""
     xp, shape, form = x.xp, x.shape, int(wants_tanh(approximate))
     kept, b = xp.ascontiguousarray(x.data), None if bias is None else bias.data
-    width = kept.size if b is None else len(b)  # without a bias, rows do not matter
+    width = max(1, kept.size) if b is None else len(b)  # without a bias, all is one row
     y = xp.empty(shape, x.dtype)
     run("gelu_forward", form, width, kept, b, y)
 
@@ -47,4 +47,4 @@ def run(name: str, form: int, width: int, *arrays: Array | None) -> None:
     """Launch a kernel of gelu.cu on these arrays; the last of them is the result."""
     packed, out = pack(width, *arrays), arrays[-1]
     function = kernel("gelu", name, X=out.dtype, PACK=packed, TANH=form)
-    launch_elements(function, out.size // packed, width // packed, *arrays)
+    launch_matrix(function, out.size // width, width // packed, *arrays)

@@ -18,9 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinygrad_lite.autograd import observers
-from tinygrad_lite.cuda.columns import column_sums
+from tinygrad_lite.cuda.columns import as_rows, column_sums, launch_matrix, pack_of_rows, stride_of
 from tinygrad_lite.cuda.gemm import gemm
-from tinygrad_lite.cuda.launch import are_known, kernel, launch_elements, pack
+from tinygrad_lite.cuda.launch import are_known, kernel
 from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.linear import check_linear, linear_composed
@@ -69,7 +69,7 @@ def joint_linear(
     rows = xp.ascontiguousarray(x.data).reshape(-1, shape[-1]).astype(activation_type(before), copy=False)
     matrices = [in_precision(weight) for weight in weights]
     whole = joined(matrices)
-    y = empty_rows(rows, places[-1].stop, has_bias=bool(biases))
+    y = empty_rows(rows, places[-1].stop)
     if whole is not None:
         gemm(rows, whole.T, out=y)
     else:
@@ -81,7 +81,7 @@ def joint_linear(
         add_bias(y, xp.concatenate(shifts) if shift is None else shift)
 
     def backward(dy):
-        dy, dx = dy.reshape(-1, dy.shape[-1]), None
+        dy, dx = as_rows(dy), None
         for place in places:
             if arrived is not None and place.start not in arrived:
                 dy[:, place] = 0
@@ -96,7 +96,7 @@ def joint_linear(
         dw = weight_gradients(dy, rows, weights, places)
         if not biases:
             return dx, *dw
-        sums = column_sums(xp.ascontiguousarray(dy))
+        sums = column_sums(dy)
         return dx, *dw, *(sums[place] for place in places)
 
     parents = (x, *weights, *biases)
@@ -203,18 +203,18 @@ class Copy:
     version: list[int]
 
 
-def empty_rows(x: Array, width: int, has_bias: bool) -> Array:
+def empty_rows(x: Array, width: int) -> Array:
     """An array (N, width) for a product of N rows, of the type of x.
 
     cuBLAS has fast kernels only for rows that begin at multiples of 16 bytes, which those of a vocabulary of 50,257 do
     not: there the array is a part of a wider one.
     """
-    padded = width if width % ALIGNED == 0 or has_bias else -(-width // PADDED) * PADDED
+    padded = width if width % ALIGNED == 0 else -(-width // PADDED) * PADDED
     return xp_of(x).empty((len(x), padded), x.dtype)[:, :width]
 
 
 def add_bias(y: Array, bias: Array) -> None:
-    """y += bias, in place, for y (N, C) and bias (C,)."""
-    packed = pack(y.shape[1], y, bias)
+    """y += bias, in place, for y (N, C), whose rows may be padded, and bias (C,)."""
+    (rows, width), packed = y.shape, pack_of_rows(y, bias)
     function = kernel("bias", "add_bias", X=y.dtype, PACK=packed)
-    launch_elements(function, y.size // packed, y.shape[1] // packed, y, bias)
+    launch_matrix(function, rows, width // packed, stride_of(y), y, bias)

@@ -9,6 +9,7 @@ from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
 from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
+from tinygrad_lite.cuda.columns import ROW_BLOCKS
 from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.functional.registry import REGISTRY, composed
@@ -108,6 +109,20 @@ def test_every_element_is_computed(cuda, size):
     y.sum().backward()
     assert len(np.unique(y.numpy())) == len(np.unique(x.grad.numpy())) == 1
     np.testing.assert_allclose(y.numpy()[-1], 0.7 * 0.758036, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 8 * ROW_BLOCKS + 1])
+def test_the_bias_is_added_to_every_row(cuda, rows):
+    """Also where a thread takes several rows, and where blocks have one row."""
+    x, bias, dy = (rng.standard_normal(shape).astype(np.float32) for shape in ((rows, 4), (4,), (rows, 4)))
+    found = []
+    for place in (cuda, "cpu"):
+        inputs = leaf(x, place), Tensor.eye(4, device=place), leaf(bias, place)
+        y = F.linear_gelu(*inputs)
+        y.backward(Tensor(dy, device=place))
+        found.append((y.numpy(), inputs[0].grad.numpy(), inputs[2].grad.numpy()))
+    for mine, right in zip(*found, strict=True):
+        np.testing.assert_allclose(mine, right, rtol=0, atol=2e-6 * max(1, np.abs(right).max()))
 
 
 def test_an_array_may_begin_between_packs(cuda):

@@ -5,10 +5,8 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.cuda.columns import column_sums
 from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
-from tinygrad_lite.device import get_device
 
 rng = np.random.default_rng(22)
 
@@ -89,16 +87,6 @@ def test_parameters_may_begin_at_any_address(cuda):
 
 def on(device, *arrays):
     return [Tensor(array, device=device) for array in arrays]
-
-
-@pytest.mark.parametrize(("rows", "width"), [(1, 1), (127, 5), (128, 32), (1000, 33), (9000, 3)])
-def test_column_sums_are_accurate(cuda, rows, width):
-    place, x = get_device(cuda), rng.standard_normal((rows, width))
-    for dtype, tolerance in (("float32", 2e-3), ("float64", 1e-10)):
-        sums = column_sums(place.from_host(x.astype(dtype)))
-        assert sums.dtype == dtype
-        np.testing.assert_allclose(place.to_host(sums), x.sum(0), atol=tolerance)
-    assert column_sums(place.from_host(x.astype(bfloat16()))).dtype == np.float32
 
 
 def test_nan_and_infinity_stay_in_their_row(cuda):

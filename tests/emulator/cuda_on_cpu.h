@@ -218,6 +218,7 @@ FUNCTION(tanh)
 FUNCTION(erf)
 FUNCTION(fabs)
 static inline float exp2f(float x) { return __builtin_exp2f(x); }
+static inline float __fdividef(float a, float b) { return a / b; }
 static inline float log2f(float x) { return __builtin_log2f(x); }
 static inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
 static inline float rsqrtf(float x) { return 1 / sqrt(x); }

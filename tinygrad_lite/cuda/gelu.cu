@@ -3,11 +3,15 @@
 
 constexpr A ROOT_2_OVER_PI = 0.7978845608028654;
 
+// 1 / (1 + e^-x), in float with the instructions for 2^x and 1 / x: their error is below 3e-7.
+__device__ __forceinline__ float sigmoid(float x) { return __fdividef(1, 1 + exp2f(-1.4426950408889634f * x)); }
+__device__ __forceinline__ double sigmoid(double x) { return 1 / (1 + exp(-x)); }
+
 // P(x), the factor of x
 __device__ __forceinline__ A probability(A x) {
 #if TANH
     A u = x * (1 + (A)0.044715 * x * x) * ROOT_2_OVER_PI;
-    return (1 + tanh(u)) / 2;
+    return sigmoid(2 * u);  // (1 + tanh(u)) / 2
 #else
     return (1 + erf(x * (A)0.7071067811865476)) / 2;
 #endif

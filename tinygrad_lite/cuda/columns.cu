@@ -4,9 +4,10 @@
 // thread PACK neighbouring columns, so the loads of a warp are coalesced. Shared memory brings the 8 sums together. Each
 // block writes one row of sums, and the second step is the same kernel on these rows.
 //
-// Row n begins at x + n * stride.
+// Row n begins at x + n * stride. With `add`, the sums are added to what is there.
 
-extern "C" __global__ void column_sums(long long rows, long long width, long long stride, const X* x, A* sums) {
+extern "C" __global__ void column_sums(long long rows, long long width, long long stride, const X* x, A* sums,
+                                       long long add) {
     __shared__ A found[8][32 * PACK];
     long long first = blockIdx.x * 32ll * PACK;  // column of the block
     int column = threadIdx.x * PACK;             // column of the thread, in the block
@@ -23,5 +24,6 @@ extern "C" __global__ void column_sums(long long rows, long long width, long lon
     if (column >= 32 * PACK || first + column >= width) return;
     A total = 0;
     for (int warp = 0; warp < 8; warp++) total += found[warp][column];
-    sums[blockIdx.y * width + first + column] = total;
+    A* sum_of_column = sums + blockIdx.y * width + first + column;
+    *sum_of_column = add ? *sum_of_column + total : total;
 }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from tinygrad_lite.cuda.gemm import joined
 from tinygrad_lite.cuda.launch import kernel, launch, pack
 from tinygrad_lite.cuda.precision import accumulation_type
 from tinygrad_lite.device import Array, xp_of
+from tinygrad_lite.tensor import Tensor, memory_to_write
 
 CHUNKS = 128  # blocks that share the rows of one strip of columns
 ROW_BLOCKS = 512  # at most, along y: enough for a large GPU (which allows 65,535)
@@ -19,20 +24,57 @@ def chunks_of(rows: int) -> int:
     return max(1, min(CHUNKS, rows // 128))
 
 
-def column_sums(x: Array) -> Array:
+def column_gradients(x: Array, parameters: Sequence[Tensor]) -> list[Array | None]:
+    """The gradients of vectors that were added to all rows: the sums of the columns of x (N, sum of their lengths).
+
+    None where they are written into the memory of `.grad`, or where none is needed. Vectors that an optimizer has laid
+    one behind the other are written together.
+    """
+    memories = [memory_to_write(p) if p.requires_grad else None for p in parameters]
+    whole, add = joint_memory(memories)
+    if whole is not None:
+        column_sums(x, whole, add)
+        return [None] * len(parameters)
+    sums, found = column_sums(x), []
+    for place, memory in zip(places_of(parameters), memories, strict=True):
+        if memory is not None and memory[0] is not None:
+            memory[0][...] = memory[0] + sums[place] if memory[1] else sums[place]
+        found.append(sums[place] if memory is not None and memory[0] is None else None)
+    return found
+
+
+def joint_memory(memories: Sequence[tuple[Array | None, bool] | None]) -> tuple[Array | None, bool]:
+    """One array for all of these gradients, and whether they hold some already; None unless they lie side by side."""
+    if any(memory is None or memory[1] != memories[0][1] for memory in memories):
+        return None, False
+    return joined([array for array, _ in memories]), memories[0][1]
+
+
+def places_of(weights: Sequence[Tensor]) -> list[slice]:
+    """The columns of each map in the joint result."""
+    ends = np.cumsum([0, *(len(weight) for weight in weights)]).tolist()
+    return [slice(*pair) for pair in itertools.pairwise(ends)]
+
+
+def column_sums(x: Array, out: Array | None = None, add: bool = False) -> Array:
     """(N, C) -> (C,), summed and returned in float32 (in float64 for float64).
 
-    This is the gradient of anything that is added to every row, such as a bias. The rows of x must be contiguous, but
-    may be padded.
+    Args:
+        x: rows that are contiguous, but may be padded.
+        out: where to write the sums; a new array if it is not given.
+        add: whether to add them to what is there.
     """
     xp, (rows, width) = xp_of(x), x.shape
     total = accumulation_type(x.dtype)
     while True:
         chunks, packed = chunks_of(rows), pack_of_rows(x)
-        sums = xp.empty((chunks, width), total)
+        is_last = chunks == 1
+        sums = out[None] if is_last and out is not None else xp.empty((chunks, width), total)
         add_up = kernel("columns", "column_sums", X=x.dtype, PACK=packed)
-        launch(add_up, (-(-width // (32 * packed)), chunks), (32, 8), rows, width, stride_of(x), x, sums)
-        if chunks == 1:
+        launch(
+            add_up, (-(-width // (32 * packed)), chunks), (32, 8), rows, width, stride_of(x), x, sums, is_last and add
+        )
+        if is_last:
             return sums[0]
         x, rows = sums, chunks
 

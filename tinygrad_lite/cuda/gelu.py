@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinygrad_lite.cuda.columns import column_sums, launch_matrix
+from tinygrad_lite.cuda.columns import column_gradients, launch_matrix
 from tinygrad_lite.cuda.launch import are_known, kernel, pack
 from tinygrad_lite.cuda.linear import linear_cuda
 from tinygrad_lite.device import Array
@@ -38,7 +38,7 @@ def gelu_of_sum(x: Tensor, bias: Tensor | None, approximate: str) -> Tensor:
     def backward(dy):
         dx = xp.empty(shape, kept.dtype)
         run("gelu_backward", form, width, xp.ascontiguousarray(dy), kept, b, dx)
-        return (dx,) if b is None else (dx, column_sums(dx.reshape(-1, width)))
+        return dx, *(column_gradients(dx.reshape(-1, width), [bias]) if b is not None else ())
 
     return node(y, (x,) if bias is None else (x, bias), backward, "gelu")
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -113,6 +113,22 @@ def distance(x: Array, size: int) -> int | None:
         else:
             inner = stride * length
     return 0 if apart is None else apart
+
+
+def joined(arrays: Sequence[Array | None]) -> Array | None:
+    """One array with the rows of all of these, without a copy; None unless they lie one behind the other."""
+    first = arrays[0]
+    if len(arrays) == 1:
+        return first
+    if any(array is None for array in arrays) or first.base is None:
+        return None
+    base = first.base.reshape(-1)
+    end = start = (first.data.ptr - base.data.ptr) // first.dtype.itemsize
+    for array in arrays:
+        if array.base is not first.base or array.data.ptr != base.data.ptr + end * first.dtype.itemsize:
+            return None
+        end += array.size
+    return base[start:end].reshape(-1, *first.shape[1:])
 
 
 @functools.cache

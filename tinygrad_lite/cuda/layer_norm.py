@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tinygrad_lite.cuda.columns import chunks_of, column_sums
+from tinygrad_lite.cuda.columns import chunks_of, column_gradients
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_rows, pack
 from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.cuda.residual import empty_gradient, take_addends
@@ -24,6 +24,7 @@ def layer_norm_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: 
     types = {"X": dtype, "Y": y.dtype, "P": dtype if part is None else part.dtype}
     forward = kernel("layer_norm", "layer_norm_forward", **types, PACK=pack(width, first, part, w, b))
     launch_rows(forward, count, width, first, part, added, w, b, eps, y, means, scales)
+    parameters = (weight,) if bias is None else (weight, bias)
     rows, rounded = first if part is None else added, vars(x).get("rounded")
 
     def backward(dy, so_far):
@@ -35,9 +36,6 @@ def layer_norm_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: 
         sums = xp.empty((chunks, 2 * width), total)
         to_w = kernel("layer_norm", "layer_norm_backward_weight", **types, PACK=1)
         launch(to_w, (-(-width // 32), chunks), (32, 8), count, width, dy, rows, means, scales, sums)
-        d_parameters = column_sums(sums)
-        dw = d_parameters[:width]
-        return (dx, dw) if bias is None else (dx, dw, d_parameters[width:])
+        return dx, *column_gradients(sums[:, : width * len(parameters)], parameters)
 
-    parents = (x, weight) if bias is None else (x, weight, bias)
-    return node(y.reshape(shape), parents, backward, "layer_norm", adds=True)
+    return node(y.reshape(shape), (x, *parameters), backward, "layer_norm", adds=True)

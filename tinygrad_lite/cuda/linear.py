@@ -10,16 +10,21 @@ one product too, instead of a sum of three in bfloat16.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from tinygrad_lite.autograd import observers
-from tinygrad_lite.cuda.columns import as_rows, column_sums, launch_matrix, pack_of_rows, stride_of
-from tinygrad_lite.cuda.gemm import gemm
+from tinygrad_lite.cuda.columns import (
+    as_rows,
+    column_gradients,
+    joint_memory,
+    launch_matrix,
+    pack_of_rows,
+    places_of,
+    stride_of,
+)
+from tinygrad_lite.cuda.gemm import gemm, joined
 from tinygrad_lite.cuda.launch import are_known, kernel
 from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array, xp_of
@@ -47,12 +52,6 @@ def linears_cuda(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor])
     arrived: set[int] = set()
     y = joint_linear(x, weights, biases, arrived)
     return [columns_of(y, place, arrived) for place in places_of(weights)]
-
-
-def places_of(weights: Sequence[Tensor]) -> list[slice]:
-    """The columns of each map in the joint result."""
-    ends = np.cumsum([0, *(len(weight) for weight in weights)]).tolist()
-    return [slice(*pair) for pair in itertools.pairwise(ends)]
 
 
 def joint_linear(
@@ -94,10 +93,7 @@ def joint_linear(
                     gemm(dy[:, place], matrix, out=dx, add=place.start > 0)
             dx = dx.reshape(shape)
         dw = weight_gradients(dy, rows, weights, places)
-        if not biases:
-            return dx, *dw
-        sums = column_sums(dy)
-        return dx, *dw, *(sums[place] for place in places)
+        return dx, *dw, *(column_gradients(dy, biases) if biases else ())
 
     parents = (x, *weights, *biases)
     return node(y.reshape(*shape[:-1], y.shape[1]), parents, backward, "linear", uses_result=False)
@@ -109,20 +105,20 @@ def weight_gradients(dy: Array, rows: Array, weights: Sequence[Tensor], places: 
     cuBLAS can add the product to the gradient that is there: writing a large product, reading it again with the sum
     and writing the sum takes longer. (An observer, who wants to see the product, prevents this: `memory_to_write`.)
     """
-    found: list[Array | None] = [None] * len(weights)
-    needed = [i for i, weight in enumerate(weights) if weight.requires_grad]
-    memories = {i: memory_to_write(weights[i]) for i in needed}
-    if len(needed) == len(weights) and len({add for _, add in memories.values()}) == 1:
-        whole = joined([memory for memory, _ in memories.values()])
-        if whole is not None:
-            gemm(dy.T, rows, out=whole, add=memories[0][1])
-            return found
-    for i, (memory, add) in memories.items():
-        part = dy[:, places[i]].T
+    memories = [memory_to_write(weight) if weight.requires_grad else None for weight in weights]
+    whole, add = joint_memory(memories)
+    if whole is not None:
+        gemm(dy.T, rows, out=whole, add=add)
+        return [None] * len(weights)
+    found: list[Array | None] = []
+    for weight, place, memory in zip(weights, places, memories, strict=True):
         if memory is None:
-            found[i] = gemm(part, rows, dtype=weights[i].dtype)
+            found.append(None)
+        elif memory[0] is None:
+            found.append(gemm(dy[:, place].T, rows, dtype=weight.dtype))
         else:
-            gemm(part, rows, out=memory, add=add)
+            gemm(dy[:, place].T, rows, out=memory[0], add=memory[1])
+            found.append(None)
     return found
 
 
@@ -158,22 +154,6 @@ def array_around(part: Array, shape: tuple[int, ...], start: int) -> Array | Non
     whole = base.reshape(shape)
     is_part = whole.data.ptr + start * part.dtype.itemsize == part.data.ptr and whole.strides == part.strides
     return whole if is_part else None
-
-
-def joined(arrays: Sequence[Array | None]) -> Array | None:
-    """One array with the rows of all of these, without a copy; None unless they lie one behind the other."""
-    first = arrays[0]
-    if len(arrays) == 1:
-        return first
-    if any(array is None for array in arrays) or first.base is None:
-        return None
-    base = first.base.reshape(-1)
-    end = start = (first.data.ptr - base.data.ptr) // first.dtype.itemsize
-    for array in arrays:
-        if array.base is not first.base or array.data.ptr != base.data.ptr + end * first.dtype.itemsize:
-            return None
-        end += array.size
-    return base[start:end].reshape(-1, *first.shape[1:])
 
 
 def in_precision(weight: Tensor) -> Array:

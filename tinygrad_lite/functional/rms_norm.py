@@ -95,4 +95,4 @@ def check_rms_norm(x: Tensor, weight: Tensor | None) -> None:
         raise ValueError(f"rms_norm: weight has shape {weight.shape}, x {x.shape} needs {x.shape[-1:]}")
 
 
-rms_norm = ReferenceAndFused(rms_norm_composed, cpu=rms_norm_fused)
+rms_norm = ReferenceAndFused(rms_norm_composed, cpu=rms_norm_fused, cuda="tinygrad_lite.cuda.rms_norm")

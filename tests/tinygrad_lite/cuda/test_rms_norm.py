@@ -1,0 +1,165 @@
+"""RMS norm on a GPU: odd widths, heads inside longer rows, bfloat16, and the gradient that is added to dx."""
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
+from tests.tinygrad_lite.functional.version_cases import CASES
+from tinygrad_lite import Tensor
+from tinygrad_lite import functional as F
+from tinygrad_lite.cuda.launch import kernel, launch
+from tinygrad_lite.cuda.precision import bfloat16, precision
+from tinygrad_lite.debug.gradcheck import gradcheck
+from tinygrad_lite.device import get_device
+from tinygrad_lite.functional.rms_norm import rms_norm_composed
+
+rng = np.random.default_rng(31)
+
+
+def leaf(array, device, dtype="float32"):
+    return Tensor(np.asarray(array, dtype), device=device, requires_grad=True)
+
+
+@pytest.mark.parametrize("strided", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 2e-6)])
+def test_it_equals_its_definition(cuda, dtype, tolerance, strided):
+    for arguments in CASES["rms_norm"].values():
+        expected = outcome(rms_norm_composed, arguments, np.float64)
+        expected = {key: array.astype(dtype) for key, array in expected.items()}
+        assert_close(outcome(F.rms_norm, arguments, dtype, device=cuda, strided=strided), expected, tolerance)
+
+
+@pytest.mark.parametrize("has_weight", [True, False])
+@pytest.mark.parametrize(
+    ("rows", "width"), [(1, 1), (2, 3), (5, 4), (33, 32), (7, 33), (300, 36), (17, 64), (9, 128), (9, 256), (3, 1028)]
+)
+def test_all_widths_are_divided_among_threads(cuda, rows, width, has_weight):
+    arrays = {"x": rng.standard_normal((rows, width)), "weight": rng.standard_normal(width) if has_weight else None}
+    expected = outcome(rms_norm_composed, arrays, np.float64)
+    assert_close(outcome(F.rms_norm, arrays, np.float64, device=cuda), expected, 1e-12)
+
+
+def test_it_is_one_operation_with_the_right_gradients(cuda):
+    x, weight = leaf(rng.standard_normal((3, 2, 8)), cuda, "float64"), leaf(rng.standard_normal(8), cuda, "float64")
+    assert F.rms_norm(x, weight).op == "rms_norm"
+    gradcheck(F.rms_norm, [x, weight])
+    gradcheck(F.rms_norm, [x])
+
+
+HEADS = {  # (B, T, H, D) heads inside a joint array, of which no copy is needed but for the last two
+    "queries": lambda joint: joint[..., :24].reshape(2, 5, 3, 8),
+    "keys": lambda joint: joint[..., 24:40].reshape(2, 5, 2, 8),
+    "some positions": lambda joint: joint[:, 1:4, 4:20].reshape(2, 3, 2, 8),
+    "every second number": lambda joint: joint[..., ::2].reshape(2, 5, 3, 8),
+    "heads first": lambda joint: joint.reshape(2, 5, 6, 8).transpose(1, 2),
+}
+
+
+@pytest.mark.parametrize("select", HEADS.values(), ids=HEADS)
+@pytest.mark.parametrize("width", [48, 51])
+def test_heads_may_lie_inside_longer_rows(cuda, select, width):
+    joint = rng.standard_normal((2, 5, width))[..., :48]
+    found = []
+    for device, version in (("cpu", rms_norm_composed), (cuda, F.rms_norm)):
+        x, weight = leaf(joint, device, "float64"), leaf(np.linspace(1, 2, 8), device, "float64")
+        whole = Tensor(np.zeros((2, 5, width)), device=device)
+        whole.data[..., :48] = x.data
+        x = Tensor.wrap(whole.data[..., :48]).requires_grad_()
+        y = version(select(x), weight)
+        y.backward(Tensor(np.sin(np.arange(y.numel())).reshape(y.shape), device=device))
+        found.append([y.numpy(), x.grad.numpy(), weight.grad.numpy()])
+    for expected, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, expected, rtol=1e-12, atol=1e-13)
+
+
+@pytest.mark.parametrize("has_weight", [True, False])
+def test_bfloat16_has_small_errors(cuda, has_weight):
+    """The result is rounded once, by at most 2^-9 of a number; x, its gradient and the weight's are float32."""
+    x, dy = rng.standard_normal((40, 64)), rng.standard_normal((40, 64))
+    weight = [rng.standard_normal(64)] if has_weight else []
+    exact = [Tensor(a, requires_grad=True) for a in (x, *weight)]
+    expected = F.rms_norm(*exact)
+    expected.backward(Tensor(dy))
+    with precision("bfloat16"):
+        inputs = [leaf(a, cuda) for a in (x, *weight)]
+        y = F.rms_norm(*inputs)
+        assert y.dtype == bfloat16()
+        y.backward(Tensor(dy, device=cuda).cast(y.dtype))
+    np.testing.assert_allclose(y.numpy().astype("float64"), expected.numpy(), rtol=2**-8)
+    for one, other in zip(exact, inputs, strict=True):
+        assert other.grad.dtype == np.float32
+        largest = np.abs(one.grad.numpy()).max()
+        np.testing.assert_allclose(other.grad.numpy(), one.grad.numpy(), rtol=0, atol=2**-8 * largest)
+
+
+def test_queries_in_bfloat16_stay_bfloat16(cuda):
+    heads = Tensor(rng.standard_normal((2, 3, 2, 32)), device=cuda).cast(bfloat16())
+    weight = leaf(np.linspace(0.5, 1, 32), cuda)
+    y = F.rms_norm(heads, weight)
+    assert (y.dtype, y.op) == (bfloat16(), "rms_norm")
+    exact = F.rms_norm(Tensor(heads.numpy().astype("float64")), Tensor(weight.numpy().astype("float64")))
+    np.testing.assert_allclose(y.numpy().astype("float64"), exact.numpy(), rtol=2**-8)
+    y.cast("float32").sum().backward()
+    assert weight.grad.dtype == np.float32
+
+
+@pytest.mark.parametrize("start", range(4))
+def test_a_weight_may_begin_at_any_address(cuda, start):
+    """An optimizer stores parameters one after the other, so they need not begin at a multiple of 16 bytes."""
+    x, weight = rng.standard_normal((4, 8)), rng.standard_normal(8)
+    flat = Tensor(np.r_[np.zeros(start), weight].astype("float32"), device=cuda)
+    y = F.rms_norm(Tensor(x.astype("float32"), device=cuda), flat[start:])
+    np.testing.assert_allclose(y.numpy(), F.rms_norm(Tensor(x), Tensor(weight)).numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_nan_and_infinity_stay_in_their_row(cuda):
+    x = rng.standard_normal((40, 8))
+    x[1, 2], x[2, 3] = np.nan, np.inf
+    given = leaf(x, cuda)
+    y = F.rms_norm(given, Tensor(np.ones(8, "float32"), device=cuda))
+    y.sum().backward()
+    is_finite = np.arange(40) > 2
+    is_finite[0] = True
+    for array in (y.numpy(), given.grad.numpy()):
+        assert np.isfinite(array[is_finite]).all()
+        assert np.isnan(array[1]).all()
+        assert np.isnan(array[2]).any()
+
+
+@pytest.mark.parametrize("has_copy", [True, False])
+@pytest.mark.parametrize("has_gradient", [True, False])
+@pytest.mark.parametrize(("dtype", "packed"), [("float32", 4), ("float32", 1), ("float64", 4), ("bfloat16", 4)])
+def test_a_gradient_may_be_added_to_dx_and_the_sum_be_copied(cuda, dtype, packed, has_gradient, has_copy):
+    """A residual connection needs both; `copy` is the sum rounded to bfloat16."""
+    kind = bfloat16() if dtype == "bfloat16" else np.dtype(dtype)
+    total = np.dtype("float64" if dtype == "float64" else "float32")
+    x, dy, so_far = (rng.standard_normal((5, 12)).astype(kind) for _ in range(3))
+    weight = rng.standard_normal(12).astype(total)
+    exact = [Tensor(a.astype("float64"), requires_grad=True) for a in (x, weight)]
+    y = F.rms_norm(*exact)
+    y.backward(Tensor(dy.astype("float64")))
+    expected = exact[0].grad.numpy() + (so_far.astype("float64") if has_gradient else 0)
+
+    to_gpu = get_device(cuda).from_host
+    scales = 1 / np.sqrt((x.astype("float64") ** 2).mean(-1) + 1e-5)
+    dx, copy = to_gpu(np.zeros_like(x)), to_gpu(np.zeros(x.shape, bfloat16()))
+    function = kernel("rms_norm", "rms_norm_backward", X=kind, Y=kind, PACK=packed, LANES=8)
+    launch(
+        function, (1,), (8, 16), 5, 1, 12, 12, 0, *map(to_gpu, (dy, x, weight, scales.astype(total))),
+        to_gpu(so_far) if has_gradient else None, dx, copy if has_copy else None,
+    )  # fmt: skip
+    dx, copy = (get_device(cuda).to_host(a) for a in (dx, copy))
+    tolerance = {"float64": 1e-12, "float32": 2e-6, "bfloat16": 2**-8}[dtype] * np.abs(expected).max()
+    np.testing.assert_allclose(dx.astype("float64"), expected, rtol=0, atol=tolerance)
+    np.testing.assert_array_equal(copy, dx.astype(bfloat16()) if has_copy else np.zeros_like(copy))
+
+
+def test_mixed_types_run_the_reference_version(cuda):
+    x, weight = leaf(rng.standard_normal((2, 4)), cuda), leaf(np.ones(4), cuda, "float64")
+    y = F.rms_norm(x, weight)
+    assert (y.dtype, y.op) == (np.float64, "mul")
+    assert F.rms_norm(leaf(np.ones((0, 4)), cuda)).shape == (0, 4)
+    with pytest.raises(TypeError, match="float16 is for storage only"):
+        F.rms_norm(Tensor(np.ones((2, 4), "float16"), device=cuda))
+    with pytest.raises(ValueError, match=r"rms_norm: weight has shape \(5,\), x \(2, 4\) needs \(4,\)"):
+        F.rms_norm(x, leaf(np.ones(5), cuda))

@@ -1,0 +1,62 @@
+"""`rms_norm` on a GPU: forward in one kernel, backward in one, and two more for the gradient of the weight."""
+
+from __future__ import annotations
+
+import math
+
+from tinygrad_lite.cuda.columns import chunks_of, column_sums
+from tinygrad_lite.cuda.launch import are_known, kernel, launch, pack
+from tinygrad_lite.cuda.precision import accumulation_type, activation_type
+from tinygrad_lite.device import Array, xp_of
+from tinygrad_lite.functional.rms_norm import check_rms_norm, rms_norm_composed
+from tinygrad_lite.tensor import Tensor, node
+
+THREADS = 128  # of a block
+
+
+def rms_norm_cuda(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """`rms_norm_composed` in one node; keeps x, and the scale of each row."""
+    if x.numel() == 0 or not are_known(x, weight):
+        return rms_norm_composed(x, weight, eps)  # mixed types, and empty tensors
+    check_rms_norm(x, weight)
+    xp, shape, rows = x.xp, x.shape, as_rows(x.data)
+    groups, heads, width = rows.shape
+    outer, inner = (stride // rows.itemsize for stride in rows.strides[:2])
+    count, w = groups * heads, None if weight is None else weight.data
+    layout = (heads, width, outer, inner)
+    y, total = xp.empty(shape, activation_type(x.dtype)), accumulation_type(x.dtype)
+    scales = xp.empty(count, total)
+    types = {"X": rows.dtype, "Y": y.dtype}
+
+    def launch_rows(name: str, arrays: tuple[Array | None, ...], *arguments: Array | float | None) -> None:
+        """Launch a kernel in which LANES threads take one row, with these arrays to be packed and other arguments."""
+        packed = pack(math.gcd(width, outer, inner), *arrays)
+        lanes = next(n for n in (8, 16, 32) if n >= min(width // packed, 32))
+        function = kernel("rms_norm", name, **types, PACK=packed, LANES=lanes)
+        at_once = THREADS // lanes
+        launch(function, (-(-count // at_once),), (lanes, at_once), count, *layout, *arguments)
+
+    launch_rows("rms_norm_forward", (rows, w, y), rows, w, eps, y, scales)
+
+    def backward(dy):
+        dy, dx = xp.ascontiguousarray(dy), xp.empty(shape, rows.dtype)
+        launch_rows("rms_norm_backward", (dy, rows, w, dx), dy, rows, w, scales, None, dx, None)
+        if w is None:
+            return (dx,)
+        chunks = chunks_of(groups)
+        sums = xp.empty((chunks, width), total)
+        to_w = kernel("rms_norm", "rms_norm_backward_weight", **types, PACK=1, LANES=32)
+        launch(to_w, (-(-width // 32), chunks), (32, 8), groups, *layout, dy, rows, scales, sums)
+        return dx, column_sums(sums)
+
+    return node(y, (x,) if weight is None else (x, weight), backward, "rms_norm")
+
+
+def as_rows(x: Array) -> Array:
+    """x (..., C) as (N, H, C) with contiguous rows: a view if two strides can describe it, else a copy.
+
+    A contiguous array has H = 1. Heads (B, T, H, D) inside longer rows (B, T, 3 C) need both strides.
+    """
+    width = x.shape[-1]
+    rows = x.reshape(-1, 1, width) if x.ndim < 3 or x.flags.c_contiguous else x.reshape(-1, *x.shape[-2:])
+    return rows if rows.strides[-1] == rows.itemsize else xp_of(x).ascontiguousarray(rows)

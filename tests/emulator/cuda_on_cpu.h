@@ -217,10 +217,17 @@ FUNCTION(sqrt)
 FUNCTION(tanh)
 FUNCTION(erf)
 FUNCTION(fabs)
+FUNCTION(rint)
 static inline float exp2f(float x) { return __builtin_exp2f(x); }
 static inline float __fdividef(float a, float b) { return a / b; }
 static inline float log2f(float x) { return __builtin_log2f(x); }
 static inline float fmaxf(float a, float b) { return __builtin_fmaxf(a, b); }
+// sin(pi x) and cos(pi x)
+template <class V>
+static inline void sincospi(V x, V* sine, V* cosine) {
+    *sine = (V)__builtin_sin(3.14159265358979323846 * (double)x);
+    *cosine = (V)__builtin_cos(3.14159265358979323846 * (double)x);
+}
 static inline float rsqrtf(float x) { return 1 / sqrt(x); }
 static inline double rsqrt(double x) { return 1 / sqrt(x); }
 template <class V>

@@ -107,4 +107,4 @@ def check_rotary(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -
         )
 
 
-rotary = ReferenceAndFused(rotary_composed, cpu=rotary_fused)
+rotary = ReferenceAndFused(rotary_composed, cpu=rotary_fused, cuda="tinygrad_lite.cuda.rotary")

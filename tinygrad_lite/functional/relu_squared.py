@@ -48,4 +48,4 @@ def relu_squared_fused(x: Tensor) -> Tensor:
     return node(y, (x,), backward, "relu_squared")
 
 
-relu_squared = ReferenceAndFused(relu_squared_composed, cpu=relu_squared_fused)
+relu_squared = ReferenceAndFused(relu_squared_composed, cpu=relu_squared_fused, cuda="tinygrad_lite.cuda.activations")

@@ -71,4 +71,4 @@ def check_swiglu(gate: Tensor, up: Tensor) -> None:
         raise ValueError(f"swiglu: gate and up must have one shape, not {gate.shape} and {up.shape}")
 
 
-swiglu = ReferenceAndFused(swiglu_composed, cpu=swiglu_fused)
+swiglu = ReferenceAndFused(swiglu_composed, cpu=swiglu_fused, cuda="tinygrad_lite.cuda.activations")

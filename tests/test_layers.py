@@ -23,11 +23,11 @@ LAYERS = [
     ["tinygrad_lite.device", "tinygrad_lite.cuda.find", "tinygrad_lite.autograd", "tinygrad_lite.spelling"],
     ["tinygrad_lite.tensor"],
     ["tinygrad_lite.ops", "tinygrad_lite.ops.*"],
-    [f"tinygrad_lite.{name}" for name in "compositions functional functional.* cuda cuda.*".split()],
+    [f"tinygrad_lite.{name}" for name in "compositions functional functional.* cuda cuda.* muon".split()],
     ["tinygrad_lite.methods"],
     ["tinygrad_lite.debug", "tinygrad_lite.debug.*"],
     ["tinygrad_lite.nn", "tinygrad_lite.recomputing"],
-    ["tinygrad_lite.flat", "tinygrad_lite.muon"],
+    ["tinygrad_lite.flat"],
     ["tinygrad_lite.flops", "tinygrad_lite.optim", "tinygrad_lite.transformer"],
     ["tinygrad_lite.quantize", "tinygrad_lite.adapt"],
     ["tinygrad_lite"],  # __init__.py, the names that users import

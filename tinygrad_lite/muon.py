@@ -148,4 +148,4 @@ def muon_fused(
     w.data -= update
 
 
-muon = ReferenceAndFused(muon_composed, cpu=muon_fused)
+muon = ReferenceAndFused(muon_composed, cpu=muon_fused, cuda="tinygrad_lite.cuda.muon")

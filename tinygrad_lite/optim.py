@@ -18,6 +18,7 @@ import numpy as np
 
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cuda.adamw import adamw_cuda
+from tinygrad_lite.cuda.muon import muon_cuda
 from tinygrad_lite.flat import Optimizer, groups_of
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.muon import ADJUSTMENTS, elements_of_work, muon
@@ -183,9 +184,10 @@ class Muon(Optimizer):
         if options["use_muon"]:
             stacks = (Tensor.wrap(x.data.reshape(-1, *options["shape"])) for x in (value, gradient, states[0]))
             lr *= options["muon_lr_factor"]
-            muon(*stacks, lr, options["momentum"], options["weight_decay"], options["adjust_lr_fn"])
+            update = muon if self.guard is None else functools.partial(muon_cuda, guard=self.guard)
+            update(*stacks, lr, options["momentum"], options["weight_decay"], options["adjust_lr_fn"])
         else:
-            adamw(value, gradient, *states, step, lr, *options["betas"], options["eps"], options["weight_decay"])
+            AdamW.update(self, value, gradient, *states, step=step, lr=lr, **options)
 
     def slice_of(self, rank: int, size: int) -> slice:
         """The part that one of several processes updates: whole matrices, and about the same work for each process."""

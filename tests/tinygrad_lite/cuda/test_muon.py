@@ -1,0 +1,130 @@
+"""Muon on a GPU: its definition, the products' precision, and the guard."""
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
+from tests.tinygrad_lite.functional.version_cases import CASES
+from tinygrad_lite import Tensor, optim
+from tinygrad_lite.cuda.guard import Guard
+from tinygrad_lite.cuda.muon import muon_cuda
+from tinygrad_lite.cuda.precision import precision
+from tinygrad_lite.device import get_device
+from tinygrad_lite.muon import muon_composed
+from tinygrad_lite.nn import Parameter
+from tinygrad_lite.optim import Muon
+
+rng = np.random.default_rng(34)
+SETTINGS = (0.02, 0.95, 0.1, "original")
+SHAPES = [(2, 3, 5), (2, 5, 3), (1, 4, 4), (3, 8, 16), (3, 16, 8), (1, 1, 7), (2, 40, 36), (1, 200, 300)]
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 5e-6)])
+def test_it_equals_its_definition(cuda, dtype, tolerance):
+    for arguments in CASES["muon"].values():
+        expected = outcome(muon_composed, arguments, np.float64)
+        expected = {key: array.astype(dtype) for key, array in expected.items()}
+        assert_close(outcome(optim.muon, arguments, dtype, device=cuda), expected, tolerance)
+
+
+@pytest.mark.parametrize("numbers", [None, [0.25, -1, 0, 0], [1, 5, 0, 0]])
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_guard_scales_gradients_and_stops_updates(cuda, shape, numbers):
+    """After a broken step nothing changes, whatever the gradients are."""
+    arrays = [rng.standard_normal(shape) for _ in range(3)]
+    is_broken = numbers is not None and numbers[1] >= 0
+    if is_broken:
+        arrays[1][0, 0, 0] = np.nan
+    expected = [Tensor(array) for array in arrays]
+    if not is_broken:
+        scaled = expected[1] * (numbers[0] if numbers else 1.0)
+        muon_composed(expected[0], scaled, expected[2], *SETTINGS)
+    w, g, m = (Tensor(array, device=cuda) for array in arrays)
+    muon_cuda(w, g, m, *SETTINGS, guard=None if numbers is None else Tensor(np.array(numbers, "float64"), device=cuda))
+    np.testing.assert_allclose(w.numpy(), expected[0].numpy(), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(m.numpy(), expected[2].numpy(), rtol=0, atol=1e-12)
+    np.testing.assert_array_equal(g.numpy(), arrays[1])
+    if is_broken:
+        assert (w.numpy() == arrays[0]).all()
+        assert (m.numpy() == arrays[2]).all()
+
+
+def test_nan_stays_in_its_matrix(cuda):
+    w, g, m = (rng.standard_normal((3, 4, 8)) for _ in range(3))
+    g[1, 2, 3] = np.nan
+    after = [Tensor(array, device=cuda) for array in (w, g, m)]
+    muon_cuda(*after, *SETTINGS)
+    assert np.isnan(after[0].numpy()[1]).all()
+    assert np.isfinite(after[0].numpy()[[0, 2]]).all()
+
+
+@pytest.mark.parametrize("shape", [(2, 24, 40), (2, 40, 24), (1, 7, 9)])
+@pytest.mark.parametrize("mode", ["tf32", "bfloat16"])
+def test_coarser_products_still_make_the_update_orthogonal(cuda, mode, shape):
+    """All singular values of an update lie between 0.68 and 1.21 (muon.py), but for rounding to 8 bits.
+
+    Those of a gradient of random numbers are far from 0, so none of them is too small for that.
+    """
+    w, g, m = np.zeros(shape, "float32"), rng.standard_normal(shape).astype("float32"), np.zeros(shape, "float32")
+    given = [Tensor(array, device=cuda) for array in (w, g, m)]
+    with precision(mode):
+        muon_cuda(*given, 1.0, 0.0, 0.0, "original")
+    assert [x.dtype for x in given] == [np.float32] * 3
+    np.testing.assert_allclose(given[2].numpy(), g, rtol=1e-6)  # momentum 0
+    exact = [Tensor(array) for array in (w, g, m)]
+    muon_composed(*exact, 1.0, 0.0, 0.0, "original")
+    scale = max(1, shape[1] / shape[2]) ** 0.5
+    lengths = np.linalg.svd(given[0].numpy().astype("float64") / scale, compute_uv=False)
+    assert lengths.min() > 0.66
+    assert lengths.max() < 1.23
+    error = np.linalg.norm(given[0].numpy() - exact[0].numpy()) / np.linalg.norm(exact[0].numpy())
+    assert 1e-6 < error < (0.003 if mode == "tf32" else 0.03)
+
+
+def test_stacks_may_begin_between_packs(cuda):
+    """A slice of an optimizer's flat arrays need not begin at a multiple of 16 bytes."""
+    flat = [rng.standard_normal(2 * 4 * 8 + 1).astype("float32") for _ in range(3)]
+    expected = [Tensor(array[1:].reshape(2, 4, 8).astype("float64")) for array in flat]
+    muon_composed(*expected, *SETTINGS)
+    on_gpu = [Tensor(array, device=cuda) for array in flat]
+    muon_cuda(*(Tensor.wrap(x.data[1:].reshape(2, 4, 8)) for x in on_gpu), *SETTINGS)
+    np.testing.assert_allclose(on_gpu[0].numpy()[1:].reshape(2, 4, 8), expected[0].numpy(), rtol=0, atol=5e-6)
+    assert on_gpu[0].numpy()[0] == flat[0][0]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_optimizer_with_a_guard_clips_as_one_without(cuda, dtype):
+    """Muon's matrices, and the vectors beside them, which AdamW updates."""
+    values, found = rng.standard_normal((4, 6)).astype(dtype), []
+    for guarded in (False, True):
+        matrix = Parameter(values.copy())
+        vector = Parameter(np.linspace(-1, 1, 5, dtype=dtype))
+        for parameter in (matrix, vector):
+            parameter.data = get_device(cuda).from_host(parameter.data)
+        groups = [{"params": [("matrix", matrix)]}, {"params": [("vector", vector)], "use_muon": False}]
+        optimizer = Muon(groups, 0.1)
+        guard = Guard(optimizer.values.data)
+        for step in range(3):
+            optimizer.zero_grad()
+            loss = (matrix * matrix * 3).sum() + (vector * vector).sum()
+            loss.backward()
+            if guarded:
+                optimizer.guard = guard.numbers
+                guard.judge([loss.detach()], optimizer.gather_gradients(), 0.5, step)
+            else:
+                optimizer.clip_grad_norm(0.5)
+            optimizer.step()
+        found.append([matrix.numpy(), vector.numpy(), *(state.numpy() for state in optimizer.states.values())])
+    for expected, other in zip(*found, strict=True):
+        tolerance = 1e-5 if dtype == "float32" else 1e-12
+        np.testing.assert_allclose(other, expected, rtol=tolerance, atol=tolerance / 10)
+
+
+def test_the_same_update_gives_the_same_bytes(cuda):
+    arrays, found = [rng.standard_normal((2, 40, 64)).astype("float32") for _ in range(3)], []
+    for _ in range(2):
+        given = [Tensor(array, device=cuda) for array in arrays]
+        with precision("bfloat16"):
+            muon_cuda(*given, *SETTINGS)
+        found.append([x.numpy().tobytes() for x in given])
+    assert found[0] == found[1]

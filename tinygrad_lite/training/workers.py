@@ -36,7 +36,7 @@ from threadpoolctl import threadpool_limits
 
 from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.nn import Module
-from tinygrad_lite.optim import AdamW, Optimizer
+from tinygrad_lite.optim import AdamW, Muon, Optimizer
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.mpi import start_ranks
 from tinygrad_lite.training.mpirun import launched
@@ -133,7 +133,7 @@ def start_processes(
         return
     if options.workers == 1:
         release_memory()  # that of the arrays that were moved into the flat ones
-        can_wait = options.device == "cuda" and type(optimizer) is AdamW and not options.composed
+        can_wait = options.device == "cuda" and type(optimizer) in (AdamW, Muon) and not options.composed
         yield OneGPU(optimizer, stop) if can_wait else OneProcess(stop)
         return
     context = multiprocessing.get_context("spawn")  # a new Python, independent of threads and locks in this one

@@ -30,9 +30,10 @@ class SickGPT(GPT):
         return loss * Tensor(-1.0, device=loss.device).log() if place[:1] == [3] else loss
 
 
-def test_the_guard_is_used_only_for_fused_adamw_on_a_gpu(cuda):
+def test_the_guard_is_used_only_for_fused_adamw_and_muon_on_a_gpu(cuda):
     for settings, kind in (
         ({"device": cuda}, OneGPU),
+        ({"device": cuda, "optimizer": "muon"}, OneGPU),
         ({"device": cuda, "composed": True}, OneProcess),
         ({"device": cuda, "optimizer": "sgd"}, OneProcess),
         ({"device": cuda, "optimizer": "adam"}, OneProcess),
@@ -43,25 +44,42 @@ def test_the_guard_is_used_only_for_fused_adamw_on_a_gpu(cuda):
             assert (comm.numbers(wait=False) is None) == (kind is OneGPU)
 
 
-def test_no_weight_changes_after_a_broken_step(cuda, monkeypatch):
+@pytest.mark.parametrize("optimizer", ["adamw", "muon"])
+def test_no_weight_changes_after_a_broken_step(optimizer, cuda, monkeypatch):
     monkeypatch.setattr(train, "check_finite", lambda *_: None)
     weights = {}
     for kind, steps in ((GPT, 3), (SickGPT, 6)):
-        options, task, model, optimizer = parts(
-            workers=1, device=cuda, profile=True, max_iters=steps, decay_lr=False, learning_rate=1e-2
+        options, task, model, updater = parts(
+            workers=1,
+            device=cuda,
+            profile=True,
+            max_iters=steps,
+            decay_lr=False,
+            learning_rate=1e-2,
+            optimizer=optimizer,
         )
         model.__class__ = kind
-        with start_processes(train.train, options, task, model, optimizer) as comm:
-            train.train(options, task, model, optimizer, comm)
+        with start_processes(train.train, options, task, model, updater) as comm:
+            train.train(options, task, model, updater, comm)
             seen = comm.numbers()
-        weights[kind] = model.state_dict(), optimizer.state_dict()
+        weights[kind] = model.state_dict(), updater.state_dict()
     assert seen.step == 3
     assert math.isnan(seen.loss)
     for healthy, sick in zip(weights[GPT], weights[SickGPT], strict=True):
         assert all((healthy[name] == sick[name]).all() for name in healthy)
 
 
-@pytest.mark.parametrize("settings", [{}, {"gradient_accumulation_steps": 3}, {"grad_clip": 0.0}, {"grad_clip": 1e-3}])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"gradient_accumulation_steps": 3},
+        {"grad_clip": 0.0},
+        {"grad_clip": 1e-3},
+        {"optimizer": "muon"},
+        {"optimizer": "muon", "grad_clip": 1e-3},
+    ],
+)
 def test_the_numbers_equal_those_of_a_cpu(cuda, settings):
     found = []
     for name in ("cpu", cuda):

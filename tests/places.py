@@ -39,9 +39,10 @@ ON_EVERY_DEVICE = """
     tinygrad_lite/functional/test_attention tinygrad_lite/functional/test_conv
     tinygrad_lite/functional/test_cross_entropy
     tinygrad_lite/functional/test_dropout tinygrad_lite/functional/test_embedding
-    tinygrad_lite/functional/test_gelu tinygrad_lite/functional/test_layer_norm
+    tinygrad_lite/functional/test_gates tinygrad_lite/functional/test_gelu tinygrad_lite/functional/test_layer_norm
     tinygrad_lite/functional/test_linear tinygrad_lite/functional/test_pool
-    tinygrad_lite/functional/test_registry tinygrad_lite/functional/test_softmax
+    tinygrad_lite/functional/test_registry tinygrad_lite/functional/test_rms_norm
+    tinygrad_lite/functional/test_rotary tinygrad_lite/functional/test_softmax
     gpt/test_model gpt/test_pretrained gpt/test_export gpt/test_score
     seq2seq/test_model seq2seq/test_attention seq2seq/test_translate seq2seq/test_toys seq2seq/test_data
     reliability/test_gradients reliability/test_hard_points reliability/test_nan

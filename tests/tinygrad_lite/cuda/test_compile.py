@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
+from tests.gpt.combined_settings import QWEN, SPEED_RUN
 from tests.tinygrad_lite.cuda.naive_attention import naive_attention
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
@@ -40,6 +41,15 @@ def use_everything(device: str) -> None:
                     train(make(device, n_embd=width, dropout=0.1, bias=True), device, 1)
             train(make(device, "float64", n_embd=width, dropout=0.1), device, 1)
             train(make(device, n_embd=width, activation="gelu_tanh"), device, 1)
+        for modern in (QWEN, SPEED_RUN):
+            for numbers in PRECISIONS:
+                with precision(numbers):
+                    train(
+                        tiny_gpt(device, **modern | {"n_embd": width, "head_dim": width // 4 * 2}),
+                        device,
+                        1,
+                        use_muon=True,
+                    )
     for name, cases in CASES.items():
         for case in cases.values():
             for dtype in (np.float32, np.float64):

@@ -65,15 +65,14 @@ def test_batches_are_the_same(cuda):
     assert found[0] == found[1]
 
 
-@pytest.mark.parametrize("name", ["speed run", pytest.param("qwen", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(
-    ("numbers", "tolerance"), [pytest.param("float32", 1e-5, marks=pytest.mark.slow), ("bfloat16", 2e-3)]
-)
-def test_models_with_modern_parts_have_the_same_losses(name, numbers, tolerance, cuda):
-    """They have no kernels yet, so their reference versions run, in bfloat16 too."""
-    expected = train(tiny_gpt("cpu", **COMBINED[name]), "cpu", 6)
+@pytest.mark.parametrize("use_muon", [True, False])
+@pytest.mark.parametrize("name", ["speed run", "qwen", pytest.param("llama", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("numbers", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-3)])
+def test_models_with_modern_parts_have_the_same_losses(name, numbers, tolerance, use_muon, cuda):
+    """RMS norm, rotary positions, SwiGLU or ReLU squared, norms of queries and keys, groups of queries; and Muon."""
+    expected = train(tiny_gpt("cpu", **COMBINED[name]), "cpu", 6, use_muon=use_muon)
     with precision(numbers):
-        found = train(tiny_gpt(cuda, **COMBINED[name]), cuda, 6)
+        found = train(tiny_gpt(cuda, **COMBINED[name]), cuda, 6, use_muon=use_muon)
     assert expected[-1] < expected[0] - 0.01
     np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance)
 

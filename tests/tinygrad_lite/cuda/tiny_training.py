@@ -17,12 +17,13 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
+from tests.gpt.combined_settings import QWEN, SPEED_RUN
 from tinygrad_lite import Tensor
 from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.cuda.precision import precision
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.nn import Module
-from tinygrad_lite.optim import AdamW, decay_groups
+from tinygrad_lite.optim import AdamW, Muon, decay_groups, muon_groups
 
 TOKENS = 13
 SHAPE = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8, "dropout": 0.0}
@@ -54,9 +55,10 @@ def batch_of(model: Module, device: str, step: int) -> tuple[Tensor, ...]:
     return Tensor(source, device=device), Tensor(target, device=device)
 
 
-def train(model: Module, device: str, steps: int, lr: float = 3e-3) -> list[float]:
+def train(model: Module, device: str, steps: int, lr: float = 3e-3, use_muon: bool = False) -> list[float]:
     """The losses of N updates, with gradients clipped as in train.py; on a GPU without reading the numbers."""
-    optimizer, losses = AdamW(decay_groups(model, 0.1), lr), []
+    optimizer = Muon(muon_groups(model, 0.1), lr) if use_muon else AdamW(decay_groups(model, 0.1), lr)
+    losses = []
     guard = Guard(optimizer.values.data) if device == "cuda" else None
     optimizer.guard = guard.numbers if guard else None
     for step in range(steps):
@@ -88,10 +90,11 @@ def main() -> None:
     with emulated_cuda() as device:
         for width in (64, 16, 6):  # a width for flash attention, packs of 4, and single numbers
             for numbers in ("float32", "bfloat16"):
-                for make in (tiny_gpt, tiny_seq2seq):
-                    model = make(device, n_embd=width, dropout=0.1)
+                for make, modern in ((tiny_gpt, {}), (tiny_seq2seq, {}), (tiny_gpt, QWEN), (tiny_gpt, SPEED_RUN)):
+                    settings = {"n_embd": width, "dropout": 0.1} | ({"head_dim": width // 4 * 2} if modern else {})
+                    model = make(device, **modern | settings)
                     with precision(numbers):
-                        losses = train(model, device, 2)
+                        losses = train(model, device, 2, use_muon=bool(modern))
                     found.update(np.array(losses))
                     for array in model.state_dict().values():
                         found.update(array)

@@ -1,4 +1,5 @@
-// The softmax inside attention, in place, and its gradient; the formulas are in functional/attention.py.
+// The softmax inside attention, in place, and its gradient; the formulas are in functional/attention.py, and
+// softmax_naive.cu does the same in a dozen lines.
 //
 // The scores S of a block of queries are an array (B, H, length, width) without gaps: the queries t = first, first + 1,
 // ... of the block, and the keys s < width, all that they can see. A warp takes one row, that is one query. With causal

@@ -15,7 +15,7 @@ import pytest
 
 from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
 from tests.gpt.combined_settings import QWEN, SPEED_RUN
-from tests.tinygrad_lite.cuda.naive_attention import naive_attention
+from tests.tinygrad_lite.cuda.naive import attention_naive, layer_norm_naive, softmax_naive
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor, optim
@@ -26,8 +26,8 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Parameter
 
 SOURCES = sorted(launch.SOURCES.glob("*.cu"))
-NAIVE = Path(__file__).with_name("naive_attention.py")  # launches what only tests need
-MODULES = {path.stem: ast.parse(path.read_text("utf-8")) for path in (*launch.SOURCES.glob("*.py"), NAIVE)}
+MODULES = list(launch.SOURCES.glob("*.py"))
+NAIVE = [Path(__file__).with_name("naive.py")]  # launches what only tests use
 PARAMETER = re.compile(r"(long long|double) \w+|(const )?(\w+|long long|unsigned char) ?\* ?(__restrict__ )?\w+")
 Compiled = tuple[str, tuple[str, ...]]  # a source and its options
 
@@ -67,8 +67,10 @@ def use_everything(device: str) -> None:
                 flowing = x.linear(Tensor.eye(width, device=device))
                 y = F.scaled_dot_product_attention(flowing, flowing, flowing, dropout_p=p)
             y.backward(y.detach())
-    x = Tensor.ones(1, 1, 3, 4, device=device).data
-    naive_attention(x, x, x, 1.0)
+    one = get_device(device).xp.ones((1, 1, 1, 1), np.float32)
+    attention_naive(one, one, one, 1.0)
+    layer_norm_naive(one[0, 0], one[0, 0, 0], one[0, 0, 0], 1.0)
+    softmax_naive(one, 0)
 
 
 @pytest.fixture(scope="module")
@@ -154,12 +156,20 @@ def test_kernels_take_only_integers_doubles_and_pointers(path):
             assert PARAMETER.fullmatch(" ".join(parameter.split())), f"{name}: {parameter}"
 
 
-def test_every_source_is_used():
-    """A module in the same folder uses it, or a test as its reference. (A test above checks this for every kernel.)"""
-    nodes = [node for tree in MODULES.values() for node in ast.walk(tree)]
+def launched_by(modules: list[Path]) -> list[str]:
+    """Patterns of the sources whose kernels these modules request. (A test above checks the same for every kernel.)"""
+    nodes = [node for path in modules for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
     calls = [node for node in nodes if isinstance(node, ast.Call) and ast.unparse(node.func) == "kernel"]
     patterns = []
     for call in calls:
         parts = call.args[0].values if isinstance(call.args[0], ast.JoinedStr) else [call.args[0]]
         patterns.append("".join(p.value if isinstance(p, ast.Constant) else r"\w+" for p in parts))
-    assert [path.name for path in SOURCES if not any(re.fullmatch(p, path.stem) for p in patterns)] == []
+    return patterns
+
+
+def test_every_source_is_used():
+    """A module in the same folder uses it; only of naive kernels may it be a module of the tests."""
+    product, naive = launched_by(MODULES), launched_by(NAIVE)
+    for path in SOURCES:
+        patterns = naive if path.stem.endswith("_naive") else product
+        assert any(re.fullmatch(pattern, path.stem) for pattern in patterns), path.name

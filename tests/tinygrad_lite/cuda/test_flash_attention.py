@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.tinygrad_lite.cuda.attention_in_numpy import attention, inputs, leaf, on_device, outcome, relative_error
-from tests.tinygrad_lite.cuda.naive_attention import naive_attention
+from tests.tinygrad_lite.cuda.naive import attention_naive
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import attention as chapter
@@ -43,7 +43,7 @@ def test_the_fast_kernel_agrees_with_the_naive_one(cuda, only_flash, t, s, width
     arrays = inputs(2, 1, t, s, width, "bfloat16")
     rounded = [on_device(array, cuda) for array in (arrays.query, arrays.key, arrays.value)]
     fast = F.scaled_dot_product_attention(*rounded, is_causal=True).numpy()
-    naive = Tensor.wrap(naive_attention(*(x.data.astype("float32") for x in rounded), width**-0.5)).numpy()
+    naive = Tensor.wrap(attention_naive(*(x.data.astype("float32") for x in rounded), width**-0.5)).numpy()
     assert relative_error(naive, attention(**vars(arrays), is_causal=True)["result"]) < 1e-6
     assert relative_error(fast, naive) < TOLERANCE
 

@@ -57,6 +57,12 @@ def test_views_and_writing_share_memory(xp):
     assert a.tolist() == [[0, 5, 5], [1, 1, 1]]
 
 
+def test_the_base_of_a_view_is_the_array_whose_memory_it_shares(xp):
+    a = xp.zeros((2, 3))
+    assert a.base is None
+    assert a[1:].T.base is a
+
+
 @pytest.mark.parametrize(
     "mix",
     [

@@ -100,16 +100,17 @@ __device__ __forceinline__ void matmul_add(float (*sums)[4], const float (*c)[4]
     }
 }
 
-// Write the sums of this head to an array (B, rows, H, D), multiplied by one factor for each of a thread's two rows.
-__device__ __forceinline__ void store_rows(bf16* out, const float (*sums)[4], float factor, float factor_8_below,
-                                           long long head, long long heads, int first, int end) {
-    out += (head / heads * end * heads + head % heads) * WIDTH;
+// Write the sums of this head to an array (B, rows, H, D) in which a row of all heads is `stride` elements after the
+// one before, multiplied by one factor for each of a thread's two rows.
+__device__ __forceinline__ void store_rows(bf16* out, long long stride, const float (*sums)[4], float factor,
+                                           float factor_8_below, long long head, long long heads, int first, int end) {
+    out += head / heads * end * stride + head % heads * WIDTH;
 #pragma unroll
     for (int i = 0; i < 4; i += 2) {
         int row = first + row_of(i);
         float by = i ? factor_8_below : factor;
         if (row >= end) break;
-        unsigned* pairs = (unsigned*)(out + row * heads * WIDTH + column_of(0, 0));
+        unsigned* pairs = (unsigned*)(out + row * stride + column_of(0, 0));
 #pragma unroll
         for (int n = 0; n < WIDTH / 8; n++) pairs[n * 4] = to_bf16x2(sums[n][i] * by, sums[n][i + 1] * by);
     }

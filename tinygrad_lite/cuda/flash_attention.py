@@ -41,6 +41,9 @@ def flash_attention(
 ) -> tuple[Array, Callable]:
     """The result (B, H, T, D), laid out as (B, T, H, D), and the function that maps its gradient to those of q, k, v.
 
+    If T = S, the three gradients are views of one array (B, T, 3, H, D), the `base` of each, so that a joint projection
+    to q, k and v can use it as the gradient of its result (B, T, 3 C).
+
     Args:
         q, k, v: (B, H, T or S, D) of bfloat16, in any layout; they are copied if their rows are not contiguous.
         scale: the factor of the scores.
@@ -71,10 +74,15 @@ def flash_attention(
             kernel_of("backward", f"flash_{name}") for name in ("row_sums", "backward_query", "backward_key_value")
         )
         launch(of_rows, blocks, threads, *laid(dy), out, row_sums, heads, t)
-        dq, dk, dv = (xp.empty((batch, length, heads, width), q.dtype) for length in (t, s, s))
+        if t == s:
+            joint = xp.empty((batch, t, 3, heads, width), q.dtype)
+            dq, dk, dv = (joint[:, :, i] for i in range(3))
+        else:
+            dq, dk, dv = (xp.empty((batch, length, heads, width), q.dtype) for length in (t, s, s))
+        stride = dq.strides[1] // dq.dtype.itemsize  # from row to row, in all three
         known = [*given, *laid(dy), logs, row_sums]
-        launch(of_queries, blocks, threads, *known, dq, *numbers)
-        launch(of_keys, (every_head, -(-s // ROWS)), threads, *known, dk, dv, *numbers)
+        launch(of_queries, blocks, threads, *known, dq, stride, *numbers)
+        launch(of_keys, (every_head, -(-s // ROWS)), threads, *known, dk, dv, stride, *numbers)
         return tuple(x.swapaxes(1, 2) for x in (dq, dk, dv))
 
     return out.swapaxes(1, 2), backward

@@ -37,8 +37,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_backward_query(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, const bf16* dy, long long dy_b, long long dy_h, long long dy_t, const float* logs,
-    const float* row_sums, bf16* dq, long long heads, long long queries, long long keys, long long ahead, double scale,
-    long long random_key, long long drop_below, double keep_scale) {
+    const float* row_sums, bf16* dq, long long stride, long long heads, long long queries, long long keys,
+    long long ahead, double scale, long long random_key, long long drop_below, double keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
     int first = (gridDim.y - 1 - blockIdx.y) * ROWS;
     int end = min(keys, first + ROWS + ahead);
@@ -79,7 +79,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_backward_query(
         }
         matmul_add(sums, c, tiles[buffer][0]);
     }
-    store_rows(dq, sums, scale, scale, head, heads, first, queries);
+    store_rows(dq, stride, sums, scale, scale, head, heads, first, queries);
 }
 
 // L and rowsum(dO * O) of a tile's queries: buffer, which of the two, query.
@@ -99,8 +99,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 3) flash_
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, const bf16* dy, long long dy_b, long long dy_h, long long dy_t, const float* logs,
-    const float* row_sums, bf16* dk, bf16* dv, long long heads, long long queries, long long keys, long long ahead,
-    double scale, long long random_key, long long drop_below, double keep_scale) {
+    const float* row_sums, bf16* dk, bf16* dv, long long stride, long long heads, long long queries, long long keys,
+    long long ahead, double scale, long long random_key, long long drop_below, double keep_scale) {
     long long head = blockIdx.x, b = head / heads, h = head % heads;
     int first = blockIdx.y * ROWS;  // the blocks of the first keys start first: most queries see them
     const float scale_2 = scale * LOG2_E;
@@ -157,6 +157,6 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 3) flash_
         matmul_add(sums_v, c, tiles[buffer][1]);
         matmul_add(sums_k, dp, tiles[buffer][0]);
     }
-    store_rows(dk, sums_k, scale, scale, head, heads, first, keys);
-    store_rows(dv, sums_v, keep_scale, keep_scale, head, heads, first, keys);
+    store_rows(dk, stride, sums_k, scale, scale, head, heads, first, keys);
+    store_rows(dv, stride, sums_v, keep_scale, keep_scale, head, heads, first, keys);
 }

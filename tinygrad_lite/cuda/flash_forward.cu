@@ -74,5 +74,5 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 4 - DROPO
         if (threadIdx.x % 4 == 0)
             logs[head * gridDim.y * ROWS + query] = is_empty ? infinity() : row_max[half] * scale_2 + log2f(sum);
     }
-    store_rows(out, sums, factor[0], factor[1], head, heads, first, queries);
+    store_rows(out, heads * WIDTH, sums, factor[0], factor[1], head, heads, first, queries);
 }

@@ -8,6 +8,8 @@ from tests.tinygrad_lite.cuda.naive import attention_naive
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import attention as chapter
+from tinygrad_lite.cuda.dropout import next_dropout
+from tinygrad_lite.cuda.flash_attention import flash_attention
 from tinygrad_lite.device import device_of, random_key
 
 # Weights, dS and the results are rounded to bfloat16: each by at most 2^-9 = 0.002 of a number, by 0.001 on average.
@@ -118,6 +120,28 @@ def test_heads_are_not_copied(cuda, only_flash):
     assert y.transpose(1, 2).data.flags.c_contiguous
     y.backward(on_device(arrays.dy, cuda))
     assert all(tensor.grad.transpose(1, 2).data.flags.c_contiguous for tensor in x)
+
+
+def gradients_of_flash(cuda, t, s):
+    arrays = inputs(2, 3, t, s, 32, "bfloat16")
+    q, k, v, dy = (on_device(array, cuda).data for array in vars(arrays).values())
+    _, backward = flash_attention(q, k, v, 1.0, None, True, next_dropout(0.0))
+    return backward(dy)
+
+
+def test_gradients_of_self_attention_lie_side_by_side_in_one_array(cuda):
+    dq, dk, dv = gradients_of_flash(cuda, 8, 8)
+    assert dq.base.shape == (2, 8, 3, 3, 32)
+    assert dq.base is dk.base is dv.base
+    row = 3 * 32 * 2  # bytes of all heads
+    assert (dk.data.ptr - dq.data.ptr, dv.data.ptr - dq.data.ptr) == (row, 2 * row)
+    assert dq.strides == dk.strides == dv.strides == (8 * 3 * row, 64, 3 * row, 2)
+
+
+def test_gradients_of_cross_attention_are_three_arrays(cuda):
+    gradients = gradients_of_flash(cuda, 8, 9)
+    assert len({id(x.base) for x in gradients}) == 3
+    assert all(x.swapaxes(1, 2).flags.c_contiguous for x in gradients)
 
 
 def test_nan_in_a_query_affects_no_other_query(cuda, only_flash):

@@ -18,6 +18,7 @@ def layer_norm_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: 
     check_layer_norm(x, weight, bias)
     shape, dtype, width, total = x.shape, x.dtype, x.shape[-1], weight.dtype  # total: the type of sums
     first, part, added = take_addends(x)
+    first = xp_of(first).ascontiguousarray(first)
     xp, w, b, count = xp_of(first), weight.data, None if bias is None else bias.data, first.size // width
     y = xp.empty((count, width), activation_type(dtype))
     means, scales = xp.empty(count, total), xp.empty(count, total)
@@ -29,7 +30,7 @@ def layer_norm_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: 
 
     def backward(dy, so_far):
         dy, so_far = xp.ascontiguousarray(dy), None if so_far is None else xp.ascontiguousarray(so_far)
-        dx, copy = empty_gradient(rows, rounded)
+        dx, copy = empty_gradient(xp, shape, dtype, rounded)
         to_x = kernel("layer_norm", "layer_norm_backward", **types, PACK=pack(width, dy, rows, w, so_far))
         launch_rows(to_x, count, width, dy, rows, w, means, scales, so_far, dx, copy)
         chunks = chunks_of(count)

@@ -1,9 +1,10 @@
 // What norms do for the residual connections around them; see residual.py. P is the type of `part`.
 
-// Write the row x + part to `sum`, and return `sum`. A thread later reads only packs that it has written itself.
+// Write the row x + part to `sum`, and return `sum`. The threads of a row are numbered by threadIdx.x, and each later
+// reads only packs that it has written itself.
 __device__ __forceinline__ const X* add_row(const X* x, const P* part, X* sum, long long row, long long width) {
     long long first = row * width / PACK;
-    for (int i = threadIdx.x; i < width / PACK; i += 32) {
+    for (int i = threadIdx.x; i < width / PACK; i += blockDim.x) {
         Pack<X> p = ((const Pack<X>*)x)[first + i];
         Pack<P> q = ((const Pack<P>*)part)[first + i];
         for (int k = 0; k < PACK; k++) p.at[k] = (X)((A)p.at[k] + (A)q.at[k]);

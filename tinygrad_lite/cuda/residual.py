@@ -11,12 +11,14 @@ gradient; else a kernel would read the total again to convert it.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from tinygrad_lite.autograd import observers
 from tinygrad_lite.cuda.launch import kernel, launch_elements, pack
 from tinygrad_lite.cuda.precision import bfloat16
-from tinygrad_lite.device import Array, xp_of
+from tinygrad_lite.device import Array
 from tinygrad_lite.functional.residual import check_residual, residual_composed
 from tinygrad_lite.tensor import Tensor, node
 
@@ -97,24 +99,24 @@ def add(x: Array, part: Array, y: Array) -> None:
     launch_elements(function, y.size // packed, x, part, y)
 
 
-def take_addends(x: Tensor) -> tuple[Array, Array | None, Array | None]:
-    """What a norm reads: of a `Sum` the two addends and the array of the sum, which it must write; else x alone."""
-    if type(x) is not Sum:
-        return xp_of(x.data).ascontiguousarray(x.data), None, None
-    first, part = x.addends
-    return first, part, x.settle()
-
-
-def empty_gradient(like: Array, rounded: list[Array] | None) -> tuple[Array, Array | None]:
+def empty_gradient(
+    xp: Any, shape: tuple[int, ...], dtype: np.dtype, rounded: list[Array] | None
+) -> tuple[Array, Array | None]:
     """Arrays for the gradient of a norm's input and for its bfloat16 copy; the latter only for a bfloat16 part.
 
     Args:
-        like: the norm's input.
         rounded: the attribute of that name of a result of `residual`, which will find both arrays there.
     """
-    xp = xp_of(like)
-    dx, copy = xp.empty_like(like), None
+    dx, copy = xp.empty(shape, dtype), None
     if rounded is not None:
-        copy = xp.empty(like.shape, bfloat16())
+        copy = xp.empty(shape, bfloat16())
         rounded[:] = dx, copy
     return dx, copy
+
+
+def take_addends(x: Tensor) -> tuple[Array, Array | None, Array | None]:
+    """What a norm reads: of a `Sum` the two addends and the array of the sum, which it must write; else x alone."""
+    if type(x) is not Sum:
+        return x.data, None, None
+    first, part = x.addends
+    return first, part, x.settle()

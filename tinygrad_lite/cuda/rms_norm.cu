@@ -3,6 +3,7 @@
 // it would be half idle.
 //
 // Rows of x need not be contiguous: in (N, H, C) they begin at n * outer + h * inner. All other arrays are contiguous.
+#include "residual.cuh"
 
 // The sum over the threads that share a row, returned to all of them.
 __device__ __forceinline__ A sum_of_row(A x) {
@@ -18,12 +19,14 @@ __device__ __forceinline__ Pack<A> gain(const A* weight, int i) {
     return ones;
 }
 
+// With a `part`, x + part is normalised, and written to `sum` as well; then all rows are contiguous.
 extern "C" __global__ void rms_norm_forward(long long rows, long long heads, long long width, long long outer,
-                                            long long inner, const X* x, const A* weight, double eps, Y* y,
-                                            A* scales) {
+                                            long long inner, const X* x, const P* part, X* sum, const A* weight,
+                                            double eps, Y* y, A* scales) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     bool is_row = row < rows;  // all threads of a warp take part in its sums: those without a row read the last one
     if (!is_row) row = rows - 1;
+    if (part && is_row) x = add_row(x, part, sum, row, width);
     const Pack<X>* xs = (const Pack<X>*)(x + row / heads * outer + row % heads * inner);
     Pack<Y>* ys = (Pack<Y>*)(y + row * width);
     int packs = width / PACK;
@@ -46,11 +49,11 @@ extern "C" __global__ void rms_norm_forward(long long rows, long long heads, lon
     if (threadIdx.x == 0) scales[row] = r;
 }
 
-// dx = r (dh - h mean(dh h)) with dh = dy w and h = x r, plus the gradient `so_far` if there is one. If `copy` is there,
-// the sum is written to it in bfloat16 too.
+// dx = r (dh - h mean(dh h)) with dh = dy w and h = x r, plus `so_far` (or null), the gradient that has come past the
+// norm. `rounded` (or null) gets a copy in bfloat16.
 extern "C" __global__ void rms_norm_backward(long long rows, long long heads, long long width, long long outer,
                                              long long inner, const Y* dy, const X* x, const A* weight,
-                                             const A* scales, const X* so_far, X* dx, bf16* copy) {
+                                             const A* scales, const X* so_far, X* dx, bf16* rounded) {
     long long row = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     bool is_row = row < rows;
     if (!is_row) row = rows - 1;
@@ -70,20 +73,12 @@ extern "C" __global__ void rms_norm_backward(long long rows, long long heads, lo
     if (!is_row) return;
 
     for (int i = threadIdx.x; i < packs; i += LANES) {
-        long long place = row * packs + i;
         Pack<Y> d = dys[i];
-        Pack<X> p = xs[i], before, out;
+        Pack<X> p = xs[i], out;
         Pack<A> w = gain(weight, i);
-        if (so_far) before = ((const Pack<X>*)so_far)[place];
-        Pack<bf16> rounded;
-        for (int k = 0; k < PACK; k++) {
-            A gradient = r * ((A)d.at[k] * w.at[k] - (A)p.at[k] * r * mean_dh_h);
-            if (so_far) gradient += (A)before.at[k];
-            out.at[k] = (X)gradient;
-            if (copy) rounded.at[k] = (bf16)(float)gradient;
-        }
-        ((Pack<X>*)dx)[place] = out;
-        if (copy) ((Pack<bf16>*)copy)[place] = rounded;
+        for (int k = 0; k < PACK; k++)
+            out.at[k] = (X)(r * ((A)d.at[k] * w.at[k] - (A)p.at[k] * r * mean_dh_h));
+        store_gradient(out, row * packs + i, so_far, dx, rounded);
     }
 }
 

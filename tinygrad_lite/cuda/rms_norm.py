@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from tinygrad_lite.cuda.columns import chunks_of, column_sums
+from tinygrad_lite.cuda.columns import chunks_of, column_gradients
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, pack
 from tinygrad_lite.cuda.precision import accumulation_type, activation_type
+from tinygrad_lite.cuda.residual import empty_gradient, take_addends
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.rms_norm import check_rms_norm, rms_norm_composed
 from tinygrad_lite.tensor import Tensor, node
@@ -19,14 +20,16 @@ def rms_norm_cuda(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) ->
     if x.numel() == 0 or not are_known(x, weight):
         return rms_norm_composed(x, weight, eps)  # mixed types, and empty tensors
     check_rms_norm(x, weight)
-    xp, shape, rows = x.xp, x.shape, as_rows(x.data)
+    shape = x.shape
+    first, part, added = take_addends(x)
+    xp, rows, rounded = xp_of(first), as_rows(first), vars(x).get("rounded")
     groups, heads, width = rows.shape
     outer, inner = (stride // rows.itemsize for stride in rows.strides[:2])
     count, w = groups * heads, None if weight is None else weight.data
     layout = (heads, width, outer, inner)
-    y, total = xp.empty(shape, activation_type(x.dtype)), accumulation_type(x.dtype)
+    y, total = xp.empty(shape, activation_type(rows.dtype)), accumulation_type(rows.dtype)
     scales = xp.empty(count, total)
-    types = {"X": rows.dtype, "Y": y.dtype}
+    types = {"X": rows.dtype, "Y": y.dtype, "P": rows.dtype if part is None else part.dtype}
 
     def launch_rows(name: str, arrays: tuple[Array | None, ...], *arguments: Array | float | None) -> None:
         """Launch a kernel in which LANES threads take one row, with these arrays to be packed and other arguments."""
@@ -36,20 +39,23 @@ def rms_norm_cuda(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) ->
         at_once = THREADS // lanes
         launch(function, (-(-count // at_once),), (lanes, at_once), count, *layout, *arguments)
 
-    launch_rows("rms_norm_forward", (rows, w, y), rows, w, eps, y, scales)
+    launch_rows("rms_norm_forward", (rows, part, w, y), rows, part, added, w, eps, y, scales)
+    if part is not None:
+        rows = as_rows(added)
 
-    def backward(dy):
-        dy, dx = xp.ascontiguousarray(dy), xp.empty(shape, rows.dtype)
-        launch_rows("rms_norm_backward", (dy, rows, w, dx), dy, rows, w, scales, None, dx, None)
+    def backward(dy, so_far):
+        dy, so_far = xp.ascontiguousarray(dy), None if so_far is None else xp.ascontiguousarray(so_far)
+        dx, copy = empty_gradient(xp, shape, rows.dtype, rounded)
+        launch_rows("rms_norm_backward", (dy, rows, w, so_far), dy, rows, w, scales, so_far, dx, copy)
         if w is None:
             return (dx,)
         chunks = chunks_of(groups)
         sums = xp.empty((chunks, width), total)
         to_w = kernel("rms_norm", "rms_norm_backward_weight", **types, PACK=1, LANES=32)
         launch(to_w, (-(-width // 32), chunks), (32, 8), groups, *layout, dy, rows, scales, sums)
-        return dx, column_sums(sums)
+        return dx, *column_gradients(sums, [weight])
 
-    return node(y, (x,) if weight is None else (x, weight), backward, "rms_norm")
+    return node(y, (x,) if weight is None else (x, weight), backward, "rms_norm", adds=True)
 
 
 def as_rows(x: Array) -> Array:

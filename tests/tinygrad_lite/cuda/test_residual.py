@@ -24,7 +24,7 @@ def launched(monkeypatch):
         return kernel(file, name, **types)
 
     recorded.cache_clear = kernel.cache_clear
-    for module in ("layer_norm", "residual"):
+    for module in ("layer_norm", "rms_norm", "residual"):
         monkeypatch.setattr(f"tinygrad_lite.cuda.{module}.kernel", recorded)
     return names
 
@@ -37,7 +37,15 @@ def run(device, x, part, gain, shift, dy, ds, mode="float32", norm=F.layer_norm)
     y = norm(total, given[2], given[3])
     dy, ds = Tensor(dy, device=device), Tensor(ds, device=device)
     ((y.cast(dy.dtype) * dy).sum() + (total * ds).sum()).backward()
-    return [total, y] + [tensor.grad for tensor in given]
+    return [total, y] + [tensor.grad for tensor in given if tensor.grad is not None]
+
+
+def rms_norm(x, gain, shift):
+    """RMS norm as if it had a shift."""
+    return F.rms_norm(x, gain)
+
+
+norms = pytest.mark.parametrize("norm", [F.layer_norm, rms_norm], ids=["layer_norm", "rms_norm"])
 
 
 def arrays(rows, width, dtype="float32"):
@@ -47,19 +55,21 @@ def arrays(rows, width, dtype="float32"):
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 1), (3, 5), (300, 36)])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_results_and_gradients_equal_those_of_the_cpu(cuda, rows, width, dtype):
+@norms
+def test_results_and_gradients_equal_those_of_the_cpu(cuda, rows, width, dtype, norm):
     inputs = arrays(rows, width, dtype)
-    for expected, found in zip(run("cpu", *inputs), run(cuda, *inputs), strict=True):
+    for expected, found in zip(run("cpu", *inputs, norm=norm), run(cuda, *inputs, norm=norm), strict=True):
         tolerance = (3e-5 if dtype == "float32" else 1e-12) * (np.abs(expected.numpy()).max() or 1)
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("width", [5, 36])
-def test_a_bfloat16_part_is_added_in_float32_and_gets_a_bfloat16_gradient(cuda, width):
+@norms
+def test_a_bfloat16_part_is_added_in_float32_and_gets_a_bfloat16_gradient(cuda, width, norm):
     inputs = arrays(40, width)
-    exact = run("cpu", *(a.astype("float64") for a in inputs))
+    exact = run("cpu", *(a.astype("float64") for a in inputs), norm=norm)
     with precision("bfloat16"):
-        found = run(cuda, *inputs)
+        found = run(cuda, *inputs, norm=norm)
     assert found[0].dtype == np.float32
     assert found[1].dtype == bfloat16()
     for expected, other in zip(exact, found, strict=True):
@@ -67,7 +77,8 @@ def test_a_bfloat16_part_is_added_in_float32_and_gets_a_bfloat16_gradient(cuda, 
         assert error < 1e-2 * np.linalg.norm(expected.numpy())
 
 
-def test_the_rounded_gradient_is_the_gradient_rounded(cuda):
+@norms
+def test_the_rounded_gradient_is_the_gradient_rounded(cuda, norm):
     """The part's gradient, which the norm's kernel writes, has the same bits as that of x, converted."""
     x, part, gain, shift, dy, ds = (Tensor(a, device=cuda) for a in arrays(7, 12))
     x.requires_grad_()
@@ -75,7 +86,7 @@ def test_the_rounded_gradient_is_the_gradient_rounded(cuda):
         weight = Tensor.eye(12, device=cuda).requires_grad_()
         flowing = part.linear(weight).retain_grad()
         total = F.residual(x, flowing)
-        y = F.layer_norm(total, gain, shift)
+        y = norm(total, gain, shift)
         ((y.cast("float32") * dy).sum() + (total * ds).sum()).backward()
     assert flowing.grad.dtype == bfloat16()
     assert (flowing.grad.numpy() == x.grad.numpy().astype(bfloat16())).all()
@@ -119,8 +130,10 @@ def test_observers_see_a_computed_sum_and_every_gradient_by_itself(cuda):
 
 
 @pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
-@pytest.mark.parametrize("norm_first", [True, False])
-def test_a_model_adds_only_what_no_norm_follows(cuda, launched, make, norm_first):
-    model = make(cuda, norm_first=norm_first)
+@pytest.mark.parametrize("changes", [{}, {"norm_first": False}, {"norm": "rmsnorm"}], ids=str)
+def test_a_norm_computes_every_sum_of_a_model(cuda, launched, make, changes):
+    if make is tiny_seq2seq and "norm" in changes:
+        pytest.skip("translation models have layer norms")
+    model = make(cuda, **changes)
     model.loss(batch_of(model, cuda, 0)).backward()
     assert "residual" not in launched

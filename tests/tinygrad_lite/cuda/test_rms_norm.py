@@ -7,10 +7,8 @@ from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
 from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.cuda.launch import kernel, launch
 from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.rms_norm import rms_norm_composed
 
 rng = np.random.default_rng(31)
@@ -124,34 +122,6 @@ def test_nan_and_infinity_stay_in_their_row(cuda):
         assert np.isfinite(array[is_finite]).all()
         assert np.isnan(array[1]).all()
         assert np.isnan(array[2]).any()
-
-
-@pytest.mark.parametrize("has_copy", [True, False])
-@pytest.mark.parametrize("has_gradient", [True, False])
-@pytest.mark.parametrize(("dtype", "packed"), [("float32", 4), ("float32", 1), ("float64", 4), ("bfloat16", 4)])
-def test_a_gradient_may_be_added_to_dx_and_the_sum_be_copied(cuda, dtype, packed, has_gradient, has_copy):
-    """A residual connection needs both; `copy` is the sum rounded to bfloat16."""
-    kind = bfloat16() if dtype == "bfloat16" else np.dtype(dtype)
-    total = np.dtype("float64" if dtype == "float64" else "float32")
-    x, dy, so_far = (rng.standard_normal((5, 12)).astype(kind) for _ in range(3))
-    weight = rng.standard_normal(12).astype(total)
-    exact = [Tensor(a.astype("float64"), requires_grad=True) for a in (x, weight)]
-    y = F.rms_norm(*exact)
-    y.backward(Tensor(dy.astype("float64")))
-    expected = exact[0].grad.numpy() + (so_far.astype("float64") if has_gradient else 0)
-
-    to_gpu = get_device(cuda).from_host
-    scales = 1 / np.sqrt((x.astype("float64") ** 2).mean(-1) + 1e-5)
-    dx, copy = to_gpu(np.zeros_like(x)), to_gpu(np.zeros(x.shape, bfloat16()))
-    function = kernel("rms_norm", "rms_norm_backward", X=kind, Y=kind, PACK=packed, LANES=8)
-    launch(
-        function, (1,), (8, 16), 5, 1, 12, 12, 0, *map(to_gpu, (dy, x, weight, scales.astype(total))),
-        to_gpu(so_far) if has_gradient else None, dx, copy if has_copy else None,
-    )  # fmt: skip
-    dx, copy = (get_device(cuda).to_host(a) for a in (dx, copy))
-    tolerance = {"float64": 1e-12, "float32": 2e-6, "bfloat16": 2**-8}[dtype] * np.abs(expected).max()
-    np.testing.assert_allclose(dx.astype("float64"), expected, rtol=0, atol=tolerance)
-    np.testing.assert_array_equal(copy, dx.astype(bfloat16()) if has_copy else np.zeros_like(copy))
 
 
 def test_mixed_types_run_the_reference_version(cuda):

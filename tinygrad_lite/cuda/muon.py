@@ -43,9 +43,9 @@ def muon_cuda(
     of_gram = {**types, "PACK": pack(small, gram, square)}
 
     mix = kernel("muon", "muon_momentum", **of_stack)
-    launch(mix, blocks, (256,), packs, g.data, m.data, numbers, momentum, sums)
+    launch(mix, blocks, (256,), packs, g.data, m.data, numbers, float(momentum), sums)
     normalize = kernel("muon", "muon_normalize", **of_stack)
-    launch(normalize, blocks, (256,), packs, g.data, m.data, numbers, momentum, sums, EPS, now)
+    launch(normalize, blocks, (256,), packs, g.data, m.data, numbers, float(momentum), sums, EPS, now)
     polynomial = kernel("muon", "muon_polynomial", **of_gram)
     for _ in range(STEPS):
         turned = now.swapaxes(1, 2)
@@ -54,5 +54,5 @@ def muon_cuda(
         launch(polynomial, (small, n), (128,), small, a, b, c, gram, square)
         gemm(*((square, now) if rows <= columns else (now, square)), out=later)
         now, later = later, now
-    step, keep = lr * scale_of(rows, columns, adjust_lr_fn), 1 - lr * weight_decay
+    step, keep = lr * scale_of(rows, columns, adjust_lr_fn), 1.0 - lr * weight_decay
     launch_elements(kernel("muon", "muon_update", **of_stack), n * packs, w.data, now, numbers, keep, step)

@@ -101,6 +101,13 @@ def test_queries_in_bfloat16_stay_bfloat16(cuda):
     assert weight.grad.dtype == np.float32
 
 
+def test_eps_may_be_an_integer(cuda):
+    """A kernel reads a `double`: the bits of an integer would mean another number."""
+    x = rng.standard_normal((4, 8))
+    expected = F.rms_norm(Tensor(x), eps=1).numpy()
+    np.testing.assert_allclose(F.rms_norm(Tensor(x, device=cuda), eps=1).numpy(), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("start", range(4))
 def test_a_weight_may_begin_at_any_address(cuda, start):
     """An optimizer stores parameters one after the other, so they need not begin at a multiple of 16 bytes."""

@@ -31,11 +31,37 @@ MAX_PARAMETERS = 200_000_000  # beyond, a copy of the weights takes much memory
 MAX_TABLE = 10_000_000  # numbers in a table of positions, which a small file can claim to need
 
 
-class FastStep:
-    """The weights of a GPT, laid out for single steps; as they are now, so it is of no use after an update."""
+class WeightsAsTheyAre:
+    """What is made of the weights of a GPT as they are now, so it is of no use after an update."""
 
     def __init__(self, model: Module) -> None:
         self.made_of = [(parameter.data, parameter.version) for parameter in model.parameters()]
+
+    def is_up_to_date(self, model: Module) -> bool:
+        """Whether the model still has the weights that this was made of."""
+        pairs = zip(model.parameters(), self.made_of, strict=True)
+        return all(now.data is data and now.version == version for now, (data, version) in pairs)
+
+
+def has_known_parts(model: Module) -> bool:
+    """Whether these formulas are the model's, and its table of positions is not too large."""
+    config = model.config
+    # What is kept for every position of the context.
+    widths = {"none": 0, "learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
+    known = all(
+        type(block.mixer) is MultiHeadAttention
+        and type(block.mlp) is FeedForward
+        and (block.norm_first and block.residual)
+        for block in model.blocks
+    ) and all(type(part) is Linear for _, part in model.named_modules() if hasattr(part, "out_features"))
+    return known and config.block_size * widths[config.positions] <= MAX_TABLE
+
+
+class FastStep(WeightsAsTheyAre):
+    """The weights of a GPT, laid out for single steps on a CPU."""
+
+    def __init__(self, model: Module) -> None:
+        super().__init__(model)
         config = model.config
         tokens = model.token_embedding.weight.data
         positions = None
@@ -59,23 +85,8 @@ class FastStep:
     @staticmethod
     def fits(model: Module) -> bool:
         """Whether these formulas are the model's, and worth it: on a CPU, not too large, made of blocks as here."""
-        config = model.config
-        # What is kept for every position of the context.
-        widths = {"none": 0, "learned": 0, "sinusoidal": config.n_embd, "rotary": 2 * config.head_width}
-        table = config.block_size * widths[config.positions]
-        known = all(
-            type(block.mixer) is MultiHeadAttention
-            and type(block.mlp) is FeedForward
-            and (block.norm_first and block.residual)
-            for block in model.blocks
-        ) and all(type(part) is Linear for _, part in model.named_modules() if hasattr(part, "out_features"))
-        is_small = model.num_parameters() <= MAX_PARAMETERS and table <= MAX_TABLE
-        return known and is_small and model.token_embedding.weight.device == "cpu"
-
-    def is_up_to_date(self, model: Module) -> bool:
-        """Whether the model still has the weights that this was made of."""
-        pairs = zip(model.parameters(), self.made_of, strict=True)
-        return all(now.data is data and now.version == version for now, (data, version) in pairs)
+        is_small = model.num_parameters() <= MAX_PARAMETERS
+        return is_small and model.token_embedding.weight.device == "cpu" and has_known_parts(model)
 
     def make_room(self, batch: int) -> None:
         """Arrays for this number of rows: `sums` are those of all softmaxes, the last ones those of the logits."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from gpt.config import GPTConfig
 from gpt.fast_step import FastStep
+from gpt.fast_step_cuda import FastStepCuda
 from tinygrad_lite import functional as F
 from tinygrad_lite.decoding.state import GenerationState, Generator
 from tinygrad_lite.device import get_device
@@ -43,7 +44,7 @@ class GPT(Generator):
     """
 
     position_tables = frozenset({"position_embedding.weight"})  # cut to the first rows for a shorter context
-    fast_version = FastStep
+    fast_versions = (FastStep, FastStepCuda)
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ everything around that is here:
     cache      keys and values of earlier positions are kept, so a step computes one position (`KVCache`)
     padding    texts of different lengths share a batch, and each is continued as it would be alone
     window     a text longer than the context is continued from its last half
-    fast step  a version of the model for single tokens in plain NumPy, where there is one
+    fast step  a version of the model for single tokens, without tensors and graph, where there is one
 """
 
 from __future__ import annotations
@@ -78,10 +78,10 @@ class Generator(Module):
     A subclass has `config` (with n_layer and block_size), `token_embedding`, and `predict`.
 
     Attributes:
-        fast_version: a class like `gpt/fast_step.py`'s: `fits(model)` says whether it can stand for a model.
+        fast_versions: classes like `gpt/fast_step.py`'s: `fits(model)` says whether one can stand for a model.
     """
 
-    fast_version: ClassVar[Any] = None
+    fast_versions: ClassVar[tuple[Any, ...]] = ()
     _fast: Any = None  # made when text is generated, again after each update
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
@@ -168,10 +168,11 @@ class Generator(Module):
 
     def _fast_step(self) -> Callable[[np.ndarray, list[KVCache]], np.ndarray] | None:
         """The fast version of the model as its weights are now; None where there is none."""
-        if self.fast_version is None or self.training or is_composed() or not self.fast_version.fits(self):
+        fitting = [] if self.training or is_composed() else [v for v in self.fast_versions if v.fits(self)]
+        if not fitting:
             return None
         if self._fast is None or not self._fast.is_up_to_date(self):
-            self._fast = self.fast_version(self)
+            self._fast = fitting[0](self)
         return self._fast
 
 

@@ -1,0 +1,114 @@
+// One position of a Transformer for each of B texts, as generation computes it for every token: the embedding, the
+// linear maps with what stands before and after them, and the log-probabilities. gpt/fast_step_cuda.py combines them;
+// attention is in decode_attention.cu.
+//
+// The time of a linear map here is that of fetching its matrix, because each weight is multiplied by only B numbers: the
+// matrix units would be idle. So there is a kernel for it, and whatever else has to be done with a vector is done in the
+// same kernel. A warp takes one row of the matrix, that is one result for each of BATCH texts. BATCH is small; the warps
+// of the other texts take the same row at the same time, so that it is fetched from memory once.
+//
+// X is the type of the weights. All other numbers are of type A.
+
+enum Activation { LINEAR, RELU, RELU2, GELU, GELU_TANH, SWIGLU };  // in the order of ACTIVATIONS in decode.py
+
+// sums[b] += w . x[b], and squares[b] += x[b] . x[b], for `width` numbers each; this thread has every 32nd pack of them.
+__device__ __forceinline__ void multiply(const X* w, const A* const* x, long long width, A* sums, A* squares) {
+#pragma unroll 4
+    for (long long i = threadIdx.x; i < width / PACK; i += 32) {
+        Pack<X> weights = ((const Pack<X>*)w)[i];
+        for (int b = 0; b < BATCH; b++) {
+            Pack<A> numbers = ((const Pack<A>*)x[b])[i];
+            for (int k = 0; k < PACK; k++) {
+                sums[b] += (A)weights.at[k] * numbers.at[k];
+                squares[b] += numbers.at[k] * numbers.at[k];
+            }
+        }
+    }
+}
+
+// The non-linearity of a feed-forward part; formulas in functional/gelu.py and swiglu.py. `gate` is for swiglu only.
+__device__ __forceinline__ A activated(A z, A gate, long long activation) {
+    switch (activation) {
+        case RELU: return z > 0 ? z : (A)0;
+        case RELU2: return z > 0 ? z * z : (A)0;
+        case GELU: return z * (1 + erf(z * (A)0.7071067811865476)) / 2;
+        case GELU_TANH: return z * (1 + tanh((A)0.7978845608028654 * (z + (A)0.044715 * z * z * z))) / 2;
+        case SWIGLU: return gate / (1 + exp(-gate)) * z;
+        default: return z;
+    }
+}
+
+// y = activation(W x r + shift) or, with `add`, y += that, for x (B, C) and y (B, N). W is (N, C); for swiglu it is
+// (2 N, C), and the first N rows are the gate's. With `normed`, r = 1 / sqrt(mean(x^2) + eps), otherwise it is 1.
+extern "C" __global__ void decode_linear(long long count, long long batch, long long results, long long width,
+                                         const A* x, const X* weight, const A* shift, long long normed, double eps,
+                                         long long activation, long long add, A* y) {
+    long long unit = blockIdx.x * (long long)blockDim.y + threadIdx.y, parts = (batch + BATCH - 1) / BATCH;
+    if (unit >= count) return;
+    long long n = unit / parts, first = unit % parts * BATCH;
+    const A* rows[BATCH];
+    for (int b = 0; b < BATCH; b++) rows[b] = x + min(first + b, batch - 1) * width;  // beyond the last: again the last
+    A sums[BATCH] = {}, gates[BATCH] = {}, squares[BATCH] = {}, unused[BATCH] = {};
+    if (activation == SWIGLU) multiply(weight + n * width, rows, width, gates, unused);
+    long long row = activation == SWIGLU ? results + n : n;
+    multiply(weight + row * width, rows, width, sums, squares);
+    for (int b = 0; b < BATCH; b++) {
+        A r = normed ? 1 / sqrt(sum_of_warp(squares[b]) / (A)width + (A)eps) : (A)1;
+        A z = sum_of_warp(sums[b]) * r + (shift ? shift[row] : (A)0), gate = 0;
+        if (activation == SWIGLU) gate = sum_of_warp(gates[b]) * r + (shift ? shift[n] : (A)0);
+        if (threadIdx.x != b || first + b >= batch) continue;  // thread b writes the result of text b
+        A* out = y + (first + b) * results + n;
+        z = activated(z, gate, activation);
+        *out = add ? *out + z : z;
+    }
+}
+
+// x[b] = tokens[ids[b]] * factor + positions[position], less its mean if `centred`. A warp takes one text; for a token
+// that is not in the table it writes NaN.
+extern "C" __global__ void decode_embedding(long long batch, long long vocabulary, long long width,
+                                            const long long* ids, const A* tokens, double factor, const A* positions,
+                                            long long position, long long centred, A* x) {
+    long long b = blockIdx.x * (long long)blockDim.y + threadIdx.y;
+    if (b >= batch) return;
+    long long id = ids[b];
+    bool known = id >= 0 && id < vocabulary;
+    const A* token = tokens + (known ? id : 0) * width;
+    A* out = x + b * width;
+    A sum = 0;
+#pragma unroll 4
+    for (long long i = threadIdx.x; i < width; i += 32) {
+        A value = token[i] * (A)factor + (positions ? positions[position * width + i] : (A)0);
+        out[i] = known ? value : __uint_as_float(0x7fffffff);  // NaN
+        sum += value;
+    }
+    if (!centred) return;
+    A mean = sum_of_warp(sum) / (A)width;
+    for (long long i = threadIdx.x; i < width; i += 32) out[i] -= mean;
+}
+
+// z - max(z) - log(sum(e^(z - max(z)))) for each row of z (B, V), in place. A block takes one row.
+extern "C" __global__ void decode_log_softmax(long long width, A* logits) {
+    __shared__ A of_warps[32];
+    A* z = logits + blockIdx.x * width;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+
+    A largest = z[0];
+#pragma unroll 8
+    for (long long i = threadIdx.x; i < width; i += blockDim.x) largest = z[i] > largest ? z[i] : largest;
+    largest = max_of_warp(largest);
+    if (lane == 0) of_warps[warp] = largest;
+    __syncthreads();
+    largest = max_of_warp(of_warps[lane < warps ? lane : 0]);
+    __syncthreads();
+
+    A sum = 0;
+#pragma unroll 8
+    for (long long i = threadIdx.x; i < width; i += blockDim.x) sum += exp(z[i] - largest);
+    sum = sum_of_warp(sum);
+    if (lane == 0) of_warps[warp] = sum;
+    __syncthreads();
+    A log_sum = log(sum_of_warp(lane < warps ? of_warps[lane] : (A)0));
+
+#pragma unroll 8
+    for (long long i = threadIdx.x; i < width; i += blockDim.x) z[i] = z[i] - largest - log_sum;
+}

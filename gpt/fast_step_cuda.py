@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpt.fast_step import WeightsAsTheyAre, has_known_parts
-from tinygrad_lite.cuda.decode import MAX_HEAD_WIDTH, attend, embed, linear, log_softmax
+from tinygrad_lite.cuda.decode import MAX_HEAD_WIDTH, attention, embedding, linear, log_softmax
 from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array, device_of, get_device, xp_of
 from tinygrad_lite.functional.rotary import rotary_factors
@@ -58,7 +58,7 @@ class FastStepCuda(WeightsAsTheyAre):
             self.turns = from_host(np.ascontiguousarray(factors.swapaxes(0, 1)))  # (T, 2, D)
         self.layers = [Layer(block, self.dtype) for block in model.blocks]
         self.head = folded(model.final_norm, [model.lm_head], self.dtype)
-        self.make_room(1)
+        self.prepared_for: tuple | None = None
 
     @staticmethod
     def fits(model: Module) -> bool:
@@ -74,13 +74,35 @@ class FastStepCuda(WeightsAsTheyAre):
         """Whether the model still has the weights that this was made of, and the precision is the same."""
         return self.dtype == activation_type(self.tokens.dtype) and super().is_up_to_date(model)
 
-    def make_room(self, batch: int) -> None:
-        """Arrays for this number of rows. All layers use the same, since each is done before the next begins."""
-        layer, xp = self.layers[0], self.device.xp
-        widths = {"x": len(layer.down[0]), "joint": len(layer.query_key_value[0]), "mixed": layer.output[0].shape[1]}
-        widths |= {"hidden": layer.down[0].shape[1], "logits": len(self.head[0])}
-        for name, width in widths.items():
-            setattr(self, name, xp.empty((batch, width), self.tokens.dtype))
+    def prepare(self, batch: int, cache: KVCache) -> None:
+        """Prepare the launches of all kernels, for this number of rows and caches like this one.
+
+        The arrays between the kernels are the same in all layers, since each is done before the next begins.
+        """
+        first, xp = self.layers[0], self.device.xp
+        self.prepared_for = batch, cache.both.dtype, cache.both.shape
+
+        def room(width: int) -> Array:
+            return xp.empty((batch, width), self.tokens.dtype)
+
+        x, logits = room(self.tokens.shape[1]), room(len(self.head[0]))
+        joint, mixed, hidden = room(len(first.joint[0])), room(first.output[0].shape[1]), room(first.down[0].shape[1])
+        queries, heads = (y.reshape(batch, -1, first.width) for y in (joint, mixed))
+        self.embed = embedding(self.tokens, self.factor, self.positions, self.centred, x)
+        self.launches = [
+            (
+                linear(x, *layer.joint, joint, self.eps),
+                attention(
+                    queries, layer.scale, layer.gains, layer.eps, self.turns, heads, cache.both.dtype, cache.both.shape
+                ),
+                linear(mixed, *layer.output, x, add=True),
+                linear(x, *layer.up, hidden, self.eps, layer.activation),
+                linear(hidden, *layer.down, x, add=True),
+            )
+            for layer in self.layers
+        ]
+        self.last = linear(x, *self.head, logits, self.eps), log_softmax(logits)
+        self.logits = logits
 
     def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
         """Append a token per row (B,) to the caches: log-probabilities (B, V) of what follows.
@@ -90,23 +112,26 @@ class FastStepCuda(WeightsAsTheyAre):
         now, batch, room = caches[0].length, len(tokens), min(caches[0].capacity, self.block_size)
         if now >= room:
             raise ValueError(f"GPT: {now + 1} positions do not fit into {room}")
-        if batch != len(self.x):
-            self.make_room(batch)
-        x, ids = self.x, self.device.from_host(np.asarray(tokens, np.int64))
-        embed(ids, self.tokens, self.factor, self.positions, now, self.centred, x)
         for layer, cache in zip(self.layers, caches, strict=True):
-            linear(x, *layer.query_key_value, self.joint, self.eps)
-            layer.attend(self.joint, cache, self.turns, self.mixed)
-            linear(self.mixed, *layer.output, x, add=True)
-            linear(x, *layer.up, self.hidden, self.eps, layer.activation)
-            linear(self.hidden, *layer.down, x, add=True)
-        linear(x, *self.head, self.logits, self.eps)
-        log_softmax(self.logits)
+            if cache.both is None:
+                cache.make_room(layer.output[0], batch, layer.kv_heads, layer.width)
+        if self.prepared_for != (batch, caches[0].both.dtype, caches[0].both.shape):
+            self.prepare(batch, caches[0])
+        self.embed(now, self.device.from_host(np.asarray(tokens, np.int64)))
+        for (project, attend, put_out, widen, narrow), cache in zip(self.launches, caches, strict=True):
+            project()
+            attend(now, cache.both)
+            put_out()
+            widen()
+            narrow()
+            cache.length = now + 1
+        for launch in self.last:
+            launch()
         return self.device.to_host(self.logits)  # only this waits for the GPU
 
 
 class Layer:
-    """The matrices of one block."""
+    """The matrices of one block, and what attention needs beside them."""
 
     def __init__(self, block: Block, dtype: np.dtype) -> None:
         attention, mlp = block.mixer, block.mlp
@@ -118,20 +143,11 @@ class Layer:
             norms = (attention.query_norm, attention.key_norm)
             gains = [xp.ones(self.width, kind) if norm.weight is None else norm.weight.data for norm in norms]
             self.gains, self.eps = xp.stack(gains), attention.query_norm.eps
-        self.query_key_value = folded(block.mixer_norm, [attention.query, attention.key, attention.value], dtype)
+        self.joint = folded(block.mixer_norm, [attention.query, attention.key, attention.value], dtype)
         self.output = balanced(attention.output, block.mixer_norm, dtype)
         self.activation = mlp.activation
         self.up = folded(block.mlp_norm, [mlp.gate, mlp.up] if mlp.activation == "swiglu" else [mlp.up], dtype)
         self.down = balanced(mlp.down, block.mlp_norm, dtype)
-
-    def attend(self, joint: Array, cache: KVCache, turns: Array | None, mixed: Array) -> None:
-        """Append keys and values to the cache, and attend to everything so far: (B, (H + 2 n_kv_head) D) -> (B, H D)."""
-        batch = len(joint)
-        if cache.both is None:
-            cache.make_room(self.output[0], batch, self.kv_heads, self.width)
-        queries, heads = (x.reshape(batch, -1, self.width) for x in (joint, mixed))
-        attend(queries, cache.both, cache.length, self.scale, heads, self.gains, self.eps, turns)
-        cache.length += 1
 
 
 def folded(norm: LayerNorm | RMSNorm, linears: Sequence[Linear], dtype: np.dtype) -> Affine:

@@ -11,16 +11,23 @@
 
 enum Activation { LINEAR, RELU, RELU2, GELU, GELU_TANH, SWIGLU };  // in the order of ACTIVATIONS in decode.py
 
+constexpr int LOADS = 4;  // packs of weights that a thread requests before it waits for the first
+
 // sums[b] += w . x[b], and squares[b] += x[b] . x[b], for `width` numbers each; this thread has every 32nd pack of them.
 __device__ __forceinline__ void multiply(const X* w, const A* const* x, long long width, A* sums, A* squares) {
-#pragma unroll 4
-    for (long long i = threadIdx.x; i < width / PACK; i += 32) {
-        Pack<X> weights = ((const Pack<X>*)w)[i];
-        for (int b = 0; b < BATCH; b++) {
-            Pack<A> numbers = ((const Pack<A>*)x[b])[i];
-            for (int k = 0; k < PACK; k++) {
-                sums[b] += (A)weights.at[k] * numbers.at[k];
-                squares[b] += numbers.at[k] * numbers.at[k];
+    int packs = width / PACK;
+    for (int first = threadIdx.x; first < packs; first += 32 * LOADS) {
+        Pack<X> weights[LOADS];
+        for (int j = 0; j < LOADS; j++)
+            if (first + 32 * j < packs) weights[j] = ((const Pack<X>*)w)[first + 32 * j];
+        for (int j = 0; j < LOADS; j++) {
+            if (first + 32 * j >= packs) break;
+            for (int b = 0; b < BATCH; b++) {
+                Pack<A> numbers = ((const Pack<A>*)x[b])[first + 32 * j];
+                for (int k = 0; k < PACK; k++) {
+                    sums[b] += (A)weights[j].at[k] * numbers.at[k];
+                    squares[b] += numbers.at[k] * numbers.at[k];
+                }
             }
         }
     }
@@ -65,9 +72,9 @@ extern "C" __global__ void decode_linear(long long count, long long batch, long 
 
 // x[b] = tokens[ids[b]] * factor + positions[position], less its mean if `centred`. A warp takes one text; for a token
 // that is not in the table it writes NaN.
-extern "C" __global__ void decode_embedding(long long batch, long long vocabulary, long long width,
-                                            const long long* ids, const A* tokens, double factor, const A* positions,
-                                            long long position, long long centred, A* x) {
+extern "C" __global__ void decode_embedding(long long batch, long long vocabulary, long long width, const A* tokens,
+                                            double factor, const A* positions, long long centred, A* x,
+                                            long long position, const long long* ids) {
     long long b = blockIdx.x * (long long)blockDim.y + threadIdx.y;
     if (b >= batch) return;
     long long id = ids[b];

@@ -1,38 +1,43 @@
 """One position of a Transformer on a GPU: the kernels for generating a text, in which each token is a pass of its own.
 
-Nearly all the time of such a pass goes into starting kernels and fetching weights. So a linear map is one kernel,
-together with the norm before it and the bias, activation or residual connection behind it. Every function here starts
-one kernel, writes into an array that exists, and waits for nothing.
+Nearly all the time of such a pass goes into launching kernels and fetching weights. So a linear map is one kernel,
+together with the norm before it and the bias, activation or residual connection behind it. And since for every token
+the same kernels get the same arrays, a function here only prepares a launch, with all arguments in the types of C. It
+returns a function that launches the kernel, without waiting for its end; the arguments of that function are what
+changes from token to token.
 
-    B texts    C width of the model    N results    H heads    D width of a head    V tokens of the vocabulary
+    B texts    C width of the model    N results    H heads    D width of a head    T positions    V tokens
 """
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
-from tinygrad_lite.cuda.launch import kernel, launch, launch_rows
+from tinygrad_lite.cuda.launch import ROWS, as_c, kernel
 from tinygrad_lite.device import Array
 
 ACTIVATIONS = ("linear", "relu", "relu2", "gelu", "gelu_tanh", "swiglu")  # in the order of decode.cu
 BATCH = 4  # texts whose results a warp computes together
-ATTENTION_THREADS = 512  # of a block, that is of a head
-MAX_HEAD_WIDTH = 256  # what the memory on the chip is enough for
+ATTENTION_THREADS = 512  # of a block, which attends with one head
+MAX_HEAD_WIDTH = 256  # for wider heads, the shared memory of a block does not suffice
 
 
-def embed(
-    ids: Array, tokens: Array, factor: float, positions: Array | None, position: int, centred: bool, out: Array
-) -> None:
+def embedding(tokens: Array, factor: float, positions: Array | None, centred: bool, out: Array) -> Callable:
     """out = tokens[ids] * factor + positions[position], less the mean of each row if `centred`.
 
     Args:
-        ids: (B,) integers; one that is not in the table gives NaN.
         tokens: (V, C).
         positions: (T, C), or None.
         out: (B, C).
+    Returns: the launch(position, ids), with ids (B,) on the GPU; one that is not in the table gives NaN.
     """
     function = kernel("decode", "decode_embedding", X=tokens.dtype, PACK=1, BATCH=1)
-    launch_rows(function, len(ids), *tokens.shape, ids, tokens, factor, positions, position, centred, out)
+    blocks, known = rows_of(len(out)), in_c(len(out), *tokens.shape, tokens, factor, positions, centred, out)
+    return lambda position, ids: function(*blocks, (*known, np.int64(position), ids))
 
 
 def linear(
@@ -43,7 +48,7 @@ def linear(
     eps: float | None = None,
     activation: str = "linear",
     add: bool = False,
-) -> None:
+) -> Callable:
     """out = activation(norm(x) @ weight.T + shift), with `add` added to `out`.
 
     Args:
@@ -53,54 +58,64 @@ def linear(
         out: (B, N); not x.
         eps: norm(x) = x / sqrt(mean(x^2) + eps); without it, x itself.
         activation: one of ACTIVATIONS.
+    Returns: the launch().
     """
     (batch, width), results = x.shape, out.shape[1]
     together = 1 if batch == 1 else BATCH
     function = kernel("decode", "decode_linear", X=weight.dtype, PACK=pack_of(width, weight.dtype), BATCH=together)
-    launch_rows(
-        function, results * -(-batch // together), batch, results, width, x, weight, shift, eps is not None, eps or 0.0,
-        ACTIVATIONS.index(activation), add, out,
-    )  # fmt: skip
+    count, form = results * -(-batch // together), ACTIVATIONS.index(activation)
+    arguments = (count, batch, results, width, x, weight, shift, eps is not None, eps or 0.0, form, add, out)
+    return functools.partial(function, *rows_of(count), in_c(*arguments))
 
 
-def attend(
+def attention(
     joint: Array,
-    both: Array,
-    position: int,
     scale: float,
+    gains: Array | None,
+    eps: float,
+    turns: Array | None,
     out: Array,
-    gains: Array | None = None,
-    eps: float = 0.0,
-    turns: Array | None = None,
-) -> None:
+    cache_type: np.dtype,
+    cache_shape: tuple[int, ...],
+) -> Callable:
     """Append keys and values to a cache, and attend to all in it with the queries.
 
     Args:
         joint: (B, H + 2 n_kv_head, D): queries, keys, and values.
-        both: the cache (B, 2, n_kv_head, capacity, D), whose first `position` positions are in use.
         scale: the factor of the scores.
-        out: (B, H, D).
         gains: (2, D), those of an RMS norm of queries and keys; None: no norm.
         eps: of that norm.
-        turns: (T, 2, D), the factors of the rotation of queries and keys; None: no rotation.
+        turns: (T, 2, D), the factors of the rotation of queries and keys (`functional/rotary.py`); None: no rotation.
+        out: (B, H, D).
+        cache_type, cache_shape: of the cache (B, 2, n_kv_head, capacity, D).
+    Returns: the launch(position, both), with the cache, of which the first `position` positions are in use.
     """
-    batch, heads, width = out.shape
-    _, _, kv_heads, capacity, _ = both.shape
-    packed = pack_of(width, both.dtype)
+    (batch, heads, width), (_, _, kv_heads, capacity, _) = out.shape, cache_shape
+    packed = pack_of(width, cache_type)
     lanes = min(32, 1 << (width // packed - 1).bit_length())
-    function = kernel("decode_attention", "decode_attention", X=both.dtype, WIDTH=width, PACK=packed, LANES=lanes)
-    launch(
-        function, (batch * heads,), (ATTENTION_THREADS,), heads, kv_heads, capacity, position, joint, gains, eps, turns,
-        scale, both, out,
-    )  # fmt: skip
+    function = kernel("decode_attention", "decode_attention", X=cache_type, WIDTH=width, PACK=packed, LANES=lanes)
+    known = in_c(heads, kv_heads, capacity, joint, scale, gains, eps, turns, out)
+    blocks, threads = (batch * heads,), (ATTENTION_THREADS,)
+    return lambda position, both: function(blocks, threads, (*known, np.int64(position), both))
 
 
-def log_softmax(logits: Array) -> None:
-    """Turn logits (B, V) into log-probabilities, in place."""
+def log_softmax(logits: Array) -> Callable:
+    """Turn logits (B, V) into log-probabilities, in place. Returns: the launch()."""
+    count, width = logits.shape
     function = kernel("decode", "decode_log_softmax", X=logits.dtype, PACK=1, BATCH=1)
-    launch(function, (len(logits),), (min(1024, -(-logits.shape[1] // 32) * 32),), logits.shape[1], logits)
+    return functools.partial(function, (count,), (min(1024, -(-width // 32) * 32),), in_c(width, logits))
+
+
+def rows_of(count: int) -> tuple[tuple[int], tuple[int, int]]:
+    """The blocks and threads of a kernel in which each warp takes one of so many rows, as in `launch_rows`."""
+    return (-(-count // ROWS),), (32, ROWS)
+
+
+def in_c(*arguments: Any) -> tuple:
+    """Arguments of a kernel in the types of C."""
+    return tuple(as_c(argument) for argument in arguments)
 
 
 def pack_of(width: int, dtype: np.dtype) -> int:
-    """How many neighbours a thread fetches at once from rows of this width: up to 16 bytes."""
+    """How many neighbours a thread fetches at once from rows of this width: at most 16 bytes."""
     return next(n for n in (8, 4, 2, 1) if n * dtype.itemsize <= 16 and width % n == 0)

@@ -22,11 +22,11 @@ __device__ __forceinline__ A prepared(const A* x, int i, A r, const A* gains, co
 }
 
 // joint: (B, heads + 2 kv_heads, D), the queries, keys and values. gains: (2, D) of queries and keys, or null. turns:
-// (positions, 2, D), the factors of the rotation, or null. both: (B, 2, kv_heads, capacity, D). y: (B, heads, D).
+// (T, 2, D), the factors of the rotation, or null. y: (B, heads, D). both: the cache (B, 2, kv_heads, capacity, D).
 extern "C" __global__ void __launch_bounds__(512) decode_attention(long long heads, long long kv_heads,
-                                                                   long long capacity, long long position,
-                                                                   const A* joint, const A* gains, double eps,
-                                                                   const A* turns, double scale, X* both, A* y) {
+                                                                   long long capacity, const A* joint, double scale,
+                                                                   const A* gains, double eps, const A* turns, A* y,
+                                                                   long long position, X* both) {
     __shared__ A query[WIDTH];
     __align__(16) __shared__ X newest[2][WIDTH];  // key and value of the new position, as they will be in the cache
     __shared__ A of_warps[WARPS], parts[WARPS][WIDTH];

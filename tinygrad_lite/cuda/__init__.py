@@ -22,6 +22,7 @@ reads a value: that blocks until all queued work is done. So nothing here reads 
     precision.py    float32, TF32 or bfloat16 in the products
     guard.py        clips gradients and stops at NaN without reading a value
     tensor_cores.cuh    the instructions of the matrix units
+    decode.py       the kernels of a single position, for generating text (gpt/fast_step_cuda.py)
     *.cu, *.py      one operation each; the derivations are in the files of the same names in functional/
 
 The functions here are found by their names: `layer_norm_cuda` in layer_norm.py is the version of `layer_norm` for

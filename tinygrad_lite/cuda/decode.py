@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cuda.launch import ROWS, as_c, kernel
+from tinygrad_lite.cuda.launch import ROWS, kernel, to_c
 from tinygrad_lite.device import Array
 
 ACTIVATIONS = ("linear", "relu", "relu2", "gelu", "gelu_tanh", "swiglu")  # in the order of decode.cu
@@ -89,8 +89,11 @@ def attention(
         out: (B, H, D).
         cache_type, cache_shape: of the cache (B, 2, n_kv_head, capacity, D).
     Returns: the launch(position, both), with the cache, of which the first `position` positions are in use.
+    Raises: ValueError if the cache has another number of rows.
     """
-    (batch, heads, width), (_, _, kv_heads, capacity, _) = out.shape, cache_shape
+    (batch, heads, width), (rows, _, kv_heads, capacity, _) = out.shape, cache_shape
+    if rows != batch:
+        raise ValueError(f"attention: there are {batch} rows, but the cache has {rows}")
     packed = pack_of(width, cache_type)
     lanes = min(32, 1 << (width // packed - 1).bit_length())
     function = kernel("decode_attention", "decode_attention", X=cache_type, WIDTH=width, PACK=packed, LANES=lanes)
@@ -113,7 +116,7 @@ def rows_of(count: int) -> tuple[tuple[int], tuple[int, int]]:
 
 def in_c(*arguments: Any) -> tuple:
     """Arguments of a kernel in the types of C."""
-    return tuple(as_c(argument) for argument in arguments)
+    return tuple([to_c(argument) for argument in arguments])
 
 
 def pack_of(width: int, dtype: np.dtype) -> int:

@@ -1,16 +1,16 @@
 // Attention of one new position for each of B texts: queries, keys and values of that position -> the cache, and the
-// weighted mean of all values in it. A block takes one head of queries of one text; WIDTH is D, X the cache's type.
+// weighted mean of all values in it. A block takes one head of queries of one text. WIDTH is D, X the cache's type.
 //
 // LANES threads together, a *team*, read the key and the value of one position: each has every LANES-th pack of them.
 // Team i of n takes the positions i, i + n, i + 2 n, ..., and computes softmax piece by piece, as flash_attention.py
 // describes: it keeps the largest score so far m, the sum z of e^(score - m), and the sum o of e^(score - m) * value. In
 // the end all teams are brought to the largest m of all, and their z and o are added up, always in the same order.
 
-constexpr int WARPS = 16;                               // of a block; decode.py launches so many
-constexpr int TEAMS = WARPS * 32 / LANES;               // of a block
-constexpr int PACKS = WIDTH / PACK;                     // of a vector
-constexpr int OWN = (PACKS + LANES - 1) / LANES;        // of them, those of one thread
-constexpr int LOADS = 4;                                // positions that a team requests before it waits for the first
+constexpr int WARPS = 16;                         // of a block; decode.py launches so many
+constexpr int TEAMS = WARPS * 32 / LANES;         // of a block
+constexpr int PACKS = WIDTH / PACK;               // of a key or value
+constexpr int OWN = (PACKS + LANES - 1) / LANES;  // those of them that one thread has
+constexpr int LOADS = 4;                          // positions that a team requests before it waits for the first
 
 // Number i of a query or key: x[i], normed to the mean square 1 if there are gains, and turned as functional/rotary.py
 // describes if there are factors. r = 1 / sqrt(mean(x^2) + eps).
@@ -23,7 +23,8 @@ __device__ __forceinline__ A prepared(const A* x, int i, A r, const A* gains, co
 
 // joint: (B, heads + 2 kv_heads, D), the queries, keys and values. gains: (2, D) of queries and keys, or null. turns:
 // (T, 2, D), the factors of the rotation, or null. y: (B, heads, D). both: the cache (B, 2, kv_heads, capacity, D).
-extern "C" __global__ void __launch_bounds__(512) decode_attention(long long heads, long long kv_heads,
+// There are fewer blocks than multiprocessors as long as texts are few, so a thread may have all registers it can.
+extern "C" __global__ void __launch_bounds__(512, 1) decode_attention(long long heads, long long kv_heads,
                                                                    long long capacity, const A* joint, double scale,
                                                                    const A* gains, double eps, const A* turns, A* y,
                                                                    long long position, X* both) {

@@ -68,16 +68,16 @@ def launch(function: Callable, blocks: tuple[int, ...], threads: tuple[int, ...]
             null pointer.
     """
     if 0 not in blocks:
-        function(blocks, threads, tuple([TO_C.get(type(argument), as_it_is)(argument) for argument in arguments]))
+        function(blocks, threads, tuple([to_c(argument) for argument in arguments]))
 
 
-def as_it_is(argument: Any) -> Any:
-    """Arrays are passed as pointers."""
-    return argument
+def to_c(argument: Any) -> Any:
+    """An argument in the type that CuPy passes to C as described in `launch`; arrays are passed as they are."""
+    convert = CONVERSIONS.get(type(argument))
+    return argument if convert is None else convert(argument)
 
 
-# What CuPy passes to C as described in `launch`. (A dictionary, because there are twenty arguments for each launch.)
-TO_C: dict[type, Callable[[Any], Any]] = {
+CONVERSIONS: dict[type, Callable[[Any], Any]] = {  # looked up, since each launch has about twenty arguments
     **dict.fromkeys((int, bool, np.int32, np.bool_), np.int64),
     **dict.fromkeys((float, np.float32), np.float64),
     type(None): lambda _: np.int64(0),

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gpt.model import GPT
 from tests.emulator.cupy_on_cpu import KERNEL, RawModule, emulated_cuda
 from tests.gpt.combined_settings import QWEN, SPEED_RUN
 from tests.tinygrad_lite.cuda.naive import attention_naive, layer_norm_naive, softmax_naive
@@ -50,6 +51,10 @@ def use_everything(device: str) -> None:
                         1,
                         use_muon=True,
                     )
+        for numbers in ("float32", "bfloat16"):
+            with precision(numbers):
+                generate_one(tiny_gpt(device, n_embd=width))
+        generate_one(tiny_gpt(device, "float64", n_embd=width))
     for name, cases in CASES.items():
         for case in cases.values():
             for dtype in (np.float32, np.float64):
@@ -71,6 +76,13 @@ def use_everything(device: str) -> None:
     attention_naive(one, one, one, 1.0)
     layer_norm_naive(one[0, 0], one[0, 0, 0], one[0, 0, 0], 1.0)
     softmax_naive(one, 0)
+
+
+def generate_one(model: GPT) -> None:
+    """A token for a single text, and one for each of several."""
+    model.eval()
+    for rows in (1, 5):
+        model.start(np.ones((rows, 1), int))
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """Tiny models that train for a few steps as in train.py, for the tests of the kernels.
 
-As a program it trains one of each family on the emulated GPU and prints a hash of all results:
+As a program it trains one of each family on the emulated GPU, lets the GPT write, and prints a hash of all results:
 
     python -m tests.tinygrad_lite.cuda.tiny_training
 """
@@ -75,6 +75,18 @@ def train(model: Module, device: str, steps: int, lr: float = 3e-3, use_muon: bo
     return [loss.item() for loss in losses]
 
 
+def written(model: GPT) -> np.ndarray:
+    """The log-probabilities of three more tokens for a single text and for several."""
+    model.eval()
+    found = []
+    for rows in (1, 5):
+        _, state = model.start(np.full((rows, 2), 3))
+        for token in (4, 5, 6):
+            log_probs, state = model.step(np.full(rows, token), state)
+            found.append(log_probs)
+    return np.concatenate(found)
+
+
 def fence(start: int, end: int) -> None:
     """Let AddressSanitizer report any access to these bytes."""
     ctypes.CDLL(None).__asan_poison_memory_region(ctypes.c_void_p(start), ctypes.c_size_t(end - start))
@@ -98,6 +110,9 @@ def main() -> None:
                     found.update(np.array(losses))
                     for array in model.state_dict().values():
                         found.update(array)
+                    if isinstance(model, GPT):
+                        with precision(numbers):
+                            found.update(written(model))
     print(found.hexdigest())
 
 

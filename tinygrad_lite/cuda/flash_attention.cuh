@@ -1,16 +1,16 @@
 // The building blocks of flash_forward.cu and flash_backward.cu.
 //
-// A block has 4 warps and computes 64 rows of the result, 16 in each warp. For these rows it keeps fragments of one or
-// two matrices (queries, say) in registers. The rows of two other matrices (keys and values) come through shared memory
-// in tiles of TILE rows. A thread's elements c[n][i] of a product are laid out as described in tensor_cores.cuh, where
-// n counts the matrices C side by side: their rows are the block's rows, their columns the rows of the tile.
+// A block has WARPS warps and computes 16 rows of the result in each of them. For these rows it keeps fragments of one
+// or two matrices (queries, say) in registers. The rows of two other matrices (keys and values) come through shared
+// memory in tiles of TILE rows. A thread's elements c[n][i] of a product are laid out as described in tensor_cores.cuh,
+// where n counts the matrices C side by side: their rows are the block's rows, their columns the rows of the tile.
 //
 // Powers of two instead of e: e^x = 2^(x log2(e)), and the GPU has an instruction for 2^x.
 //
-// Compiled for WIDTH (the head's D), TILE (16, 32 or 64), and DROPOUT (0 or 1).
+// Compiled for WIDTH (the head's D), TILE (16, 32 or 64), WARPS (4 or 8), and DROPOUT (0 or 1).
 
-#define ROWS 64
-#define THREADS 128
+#define ROWS (16 * WARPS)
+#define THREADS (32 * WARPS)
 #define FOR_EACH_ELEMENT(n, i)                           \
     _Pragma("unroll") for (int n = 0; n < TILE / 8; n++) \
         _Pragma("unroll") for (int i = 0; i < 4; i++)
@@ -26,6 +26,9 @@ typedef bf16 Row[STRIDE];
 // thread first waits for its own copies, so behind the barrier all of this tile has arrived, and since all threads are
 // done with the previous tile, its buffer may be filled again.
 __align__(16) __shared__ Row tiles[2][2][TILE];  // buffer, matrix, row
+
+// The room for a head's queries in L and in the row sums: a multiple of any kernel's ROWS.
+__device__ __forceinline__ long long padded(long long queries) { return (queries + 127) / 128 * 128; }
 
 __device__ __forceinline__ float infinity() { return __uint_as_float(0x7f800000); }
 

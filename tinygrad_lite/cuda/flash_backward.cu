@@ -18,7 +18,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_row_sums(const bf16*
     int column = threadIdx.x % lanes * 8, b = blockIdx.x / (unsigned)heads, h = blockIdx.x % (unsigned)heads;
     dy += b * dy_b + h * dy_h + column;
     out += (b * queries * heads + h) * WIDTH + column;
-    sums += blockIdx.x * (long long)gridDim.y * ROWS;
+    sums += blockIdx.x * padded(queries);
 #pragma unroll
     for (int i = 0; i < ROWS; i += THREADS / lanes) {
         long long query = blockIdx.y * ROWS + i + threadIdx.x / lanes;
@@ -50,7 +50,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_backward_query(
     unsigned a_q[WIDTH / 16][4], a_dy[WIDTH / 16][4];
     load_fragments(a_q, q + b * q_b + h * q_h, q_t, first, queries);
     load_fragments(a_dy, dy + b * dy_b + h * dy_h, dy_t, first, queries);
-    const long long row = head * gridDim.y * ROWS + first + row_of(0);
+    const long long row = head * padded(queries) + first + row_of(0);
     const float log[2] = {logs[row], logs[row + 8]}, row_sum[2] = {row_sums[row], row_sums[row + 8]};
 
     float sums[WIDTH / 8][4] = {};
@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) flash_backward_query(
 // L and rowsum(dO * O) of a tile's queries: buffer, which of the two, query.
 __align__(16) __shared__ float of_queries[2][2][TILE];
 
-// Start to copy both, 16 bytes in each thread. (The arrays are padded to a multiple of 64 queries.)
+// Start to copy both, 16 bytes in each thread. (The arrays are padded: see padded().)
 __device__ __forceinline__ void copy_of_queries(int buffer, const float* logs, const float* row_sums, int first,
                                                 int end) {
     int which = threadIdx.x / (TILE / 4), place = threadIdx.x % (TILE / 4) * 4;
@@ -111,9 +111,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 3) flash_
     unsigned a_k[WIDTH / 16][4], a_v[WIDTH / 16][4];
     load_fragments(a_k, k + b * k_b + h * k_h, k_s, first, keys);
     load_fragments(a_v, v + b * v_b + h * v_h, v_s, first, keys);
-    const long long padded = (queries + ROWS - 1) / ROWS * ROWS;
-    logs += head * padded;
-    row_sums += head * padded;
+    logs += head * padded(queries);
+    row_sums += head * padded(queries);
     // The first queries that see this thread's two keys, and those that see any and all of the warp's 16 keys.
     const int first_key = first + first_row_of_warp(), never = 0x7fffffff;
     int seen_from[2];

@@ -1,12 +1,12 @@
 // Attention without a (T, S) array, forward; the formulas are in functional/attention.py, the idea in
 // flash_attention.py, the building blocks in flash_attention.cuh; attention_naive.cu does the same in a dozen lines. A
-// block takes 64 queries; keys and values come in tiles.
+// block takes 64 or 128 queries; keys and values come in tiles.
 #include "philox.cuh"
 #include "tensor_cores.cuh"
 #include "flash_attention.cuh"
 
 // O, and log2(sum_s e^S) of each row, from which backward computes P again; infinity for rows that see no key.
-extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 4 - DROPOUT) flash_forward(
+extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 16 / WARPS - DROPOUT) flash_forward(
     const bf16* q, long long q_b, long long q_h, long long q_t, const bf16* k, long long k_b, long long k_h,
     long long k_s, const bf16* v, long long v_b, long long v_h, long long v_s, const bool* mask, long long mask_b,
     long long mask_s, bf16* out, float* logs, long long heads, long long queries, long long keys, long long ahead,
@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 4 - DROPO
     float sums[WIDTH / 8][4] = {}, row_max[2] = {minus_infinity, minus_infinity}, row_sum[2] = {};
     // The last keys that all and that any of this warp's queries see.
     const int all_see = rules.last_key(first + first_row_of_warp());
-    const int any_sees = rules.last_key(first + first_row_of_warp() + 15);
+    const int any_sees = first + first_row_of_warp() < queries ? rules.last_key(first + first_row_of_warp() + 15) : -1;
     copy_tiles(0, k, k_s, v, v_s, 0, end);
     for (int s = 0, buffer = 0; s < end; s += TILE, buffer ^= 1) {
         cp_async_wait_all();
@@ -72,7 +72,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 4 - DROPO
         bool is_empty = query >= queries || sum == 0;
         factor[half] = is_empty ? 0 : (float)keep_scale / sum;
         if (threadIdx.x % 4 == 0)
-            logs[head * gridDim.y * ROWS + query] = is_empty ? infinity() : row_max[half] * scale_2 + log2f(sum);
+            logs[head * padded(queries) + query] = is_empty ? infinity() : row_max[half] * scale_2 + log2f(sum);
     }
     store_rows(out, heads * WIDTH, sums, factor[0], factor[1], head, heads, first, queries);
 }

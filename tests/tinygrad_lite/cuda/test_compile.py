@@ -65,8 +65,8 @@ def use_everything(device: str) -> None:
         for x in (Tensor.ones(2, width, device=device) for width in (3, 4)):
             (F.residual(x, x) + F.residual(x, x.linear(Tensor.eye(x.shape[1], device=device)))).numpy()
     for width in flash_attention.TILES:
-        for p in (0.0, 0.1):
-            x = Parameter(np.ones((1, 1, 3, width), np.float32))
+        for t, p in ((3, 0.0), (3, 0.1), (128, 0.0)):
+            x = Parameter(np.ones((1, 1, t, width), np.float32))
             x.data = get_device(device).from_host(x.data)
             with precision("bfloat16"):
                 flowing = x.linear(Tensor.eye(width, device=device))

@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, WIDTH > 64 ? 1 : 16 / WARP
     load_fragments(a, q + b * q_b + h * q_h, q_t, first, queries);
 
     float sums[WIDTH / 8][4] = {}, row_max[2] = {minus_infinity, minus_infinity}, row_sum[2] = {};
-    // The last keys that all and that any of this warp's queries see.
+    // The last keys that all and that any of this warp's queries see; a warp without queries leaves out all tiles.
     const int all_see = rules.last_key(first + first_row_of_warp());
     const int any_sees = first + first_row_of_warp() < queries ? rules.last_key(first + first_row_of_warp() + 15) : -1;
     copy_tiles(0, k, k_s, v, v_s, 0, end);

@@ -32,7 +32,8 @@ def assert_right(arrays, device, tolerance=TOLERANCE, **options):
         assert relative_error(actual[name], array) < tolerance, name
 
 
-@pytest.mark.parametrize(("t", "s"), [(1, 9), (1, 70), (70, 9), (64, 64), (65, 127), (130, 70)])
+# In (40, 73), the last query of the second warp sees only the first key of its last tile.
+@pytest.mark.parametrize(("t", "s"), [(1, 9), (1, 70), (70, 9), (64, 64), (65, 127), (130, 70), (40, 73)])
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_flash_attention_follows_its_formulas(cuda, only_flash, t, s, is_causal):
     arrays = inputs(1, 2, t, s, 32, "bfloat16", of_heads=True)

@@ -43,6 +43,8 @@ class Device:
     synchronize: Callable[[], None]  # wait until all queued work is done (for timing)
     memory: Callable[[], tuple[int, int] | None] = lambda: None  # bytes (free, total) of a GPU
     capability: float = 0.0  # a GPU's compute capability, such as 8.0 or 9.0
+    # (ids (N,), rows (N, C), V) -> (V, C): at i the sum of all rows[n] with ids[n] == i, always added in the same order
+    sum_rows: Callable[[Array, Array, int], Array] | None = None
 
 
 _BY_TYPE: dict[type, Device] = {}
@@ -226,14 +228,28 @@ def sum_over(array: Array, axes: tuple[int, ...] | None, keepdims: bool = False)
 def scatter_add(target: Array, index: Any, values: Array) -> None:
     """target[index] += values, in place; a position that occurs twice receives both values.
 
-    (Plain `target[index] += values` would keep only the last one.) float32 is added in float64: a position may occur
-    thousands of times.
+    (Plain `target[index] += values` would keep only the last one.) On the CPU, float32 is added in float64: a position
+    may occur thousands of times. On a GPU, the order of additions is fixed if the index consists of integer arrays, as
+    in x[ids] and x[rows, columns]. It varies from run to run if there is also a slice or a number, as in x[:, ids], and
+    a position occurs more than once.
     """
-    xp = xp_of(target)
+    xp, sum_rows = xp_of(target), device_of(target).sum_rows
+    parts = index if isinstance(index, tuple) else (index,)
     if xp is np and target.dtype == np.float32:
         sums = target.astype(np.float64)
         np.add.at(sums, index, values.astype(np.float64))
         target[...] = sums
+    elif (
+        sum_rows is not None
+        and target.dtype in (np.float32, np.float64)
+        and values.size
+        and all(hasattr(part, "dtype") and part.dtype.kind in "iu" for part in parts)
+    ):
+        ids, count = 0, 1  # the indexed axes become one: position (i, j) is row i * size + j
+        for part, size in zip(parts, target.shape, strict=False):
+            ids, count = ids * size + part.astype(np.int64) % size, count * size  # -1 % size is the last position
+        rows = xp.ascontiguousarray(values).reshape(ids.size, -1)
+        target += sum_rows(ids.reshape(-1), rows, count).reshape(target.shape)
     else:
         xp.add.at(target, index, values)
 

@@ -14,6 +14,7 @@ from tinygrad_lite.functional.embedding import check_embedding, embedding_compos
 from tinygrad_lite.tensor import Tensor, node
 
 SEGMENT = 32  # positions of the sorted list that a warp sums
+MOST_COLUMNS = 32 * 65_535  # a grid has at most 65,535 blocks along y, and each takes at least 32 columns
 
 
 def embedding_cuda(weight: Tensor, ids: Tensor) -> Tensor:
@@ -40,6 +41,9 @@ def sums_by_token(ids: Array, dy: Array, rows: int, width: int) -> Array:
     dy must be contiguous.
     """
     xp, count = xp_of(dy), len(ids)
+    if width > MOST_COLUMNS:
+        parts = (xp.ascontiguousarray(dy[:, i : i + MOST_COLUMNS]) for i in range(0, width, MOST_COLUMNS))
+        return xp.concatenate([sums_by_token(ids, part, rows, part.shape[1]) for part in parts], axis=1)
     table = xp.zeros((rows, width), dy.dtype)
     if count == 0:
         return table

@@ -1,15 +1,22 @@
 """Embeddings on a GPU: rows are copied, and gradients summed over runs of equal tokens."""
 
+from contextlib import nullcontext
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
+from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
 from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
+from tinygrad_lite.cuda import embedding
 from tinygrad_lite.cuda.embedding import SEGMENT
-from tinygrad_lite.cuda.precision import precision
+from tinygrad_lite.cuda.precision import bfloat16, precision
+from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.embedding import embedding_composed
+from tinygrad_lite.functional.registry import composed
 
 rng = np.random.default_rng(6)
 
@@ -116,3 +123,69 @@ def test_tokens_may_have_any_layout(cuda):
 def test_ids_must_be_integers(cuda):
     with pytest.raises(ValueError, match="embedding: ids must be integers, not float32"):
         F.embedding(Tensor.zeros(5, 2, device=cuda), Tensor([1.0], device=cuda))
+
+
+# --- indices: the same sums, also without the operation `embedding` -------------------------------------------------
+
+
+@pytest.fixture
+def no_atomic_additions(cuda, monkeypatch):
+    """CuPy's add.at adds floats for the same position in an order that varies; here it is refused."""
+
+    def refuse(target, *_):
+        raise AssertionError(f"add.at on {target.dtype}")
+
+    monkeypatch.setattr(get_device(cuda).xp, "add", SimpleNamespace(at=refuse))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("index", [
+    [3, 0, -1, 3, 3],
+    np.array([[1, 1], [-5, 4]], np.int32),
+    np.array([200, 3, 200], np.uint8) % 5,
+    np.arange(6).reshape(2, 3).T % 5,
+    ([0, 0, -1], [2, 2, -1]),
+    (np.array([[0], [4]]), np.array([[1, 1, 3]])),
+    ([1, 1], [2, 2], [1, 1]),
+], ids=range(7))  # fmt: skip
+def test_gradients_of_integer_indices_have_a_fixed_order(cuda, no_atomic_additions, index, dtype):
+    """Negative numbers count from the end, numbers may repeat, and the gradient may have any strides."""
+    index = tuple(map(np.asarray, index)) if isinstance(index, tuple) else np.asarray(index)
+    values = rng.integers(-8, 9, (5, 4, 3)).astype(np.float32)
+    x = Tensor(values.astype("float64" if dtype == "float64" else "float32"), device=cuda, requires_grad=True)
+    y = (x.cast(bfloat16()) if dtype == "bfloat16" else x)[index]
+    np.testing.assert_array_equal(y.cast(np.float32).numpy(), values[index])
+    dy = rng.integers(-8, 9, y.shape[::-1]).astype(np.float32)
+    y.backward(Tensor(dy, device=cuda).cast(y.dtype).T)
+    expected = np.zeros(x.shape)
+    np.add.at(expected, index, dy.T)
+    np.testing.assert_array_equal(x.grad.numpy(), expected)
+
+
+def test_very_wide_rows_are_summed_in_pieces(cuda, monkeypatch):
+    ids, dy = rng.integers(0, 5, 90), rng.integers(-8, 9, (90, 70)).astype(np.float32)
+    whole = gradient(cuda, ids, dy, 5)
+    for most in (1, 32, 69, 70):
+        monkeypatch.setattr(embedding, "MOST_COLUMNS", most)
+        assert gradient(cuda, ids, dy, 5).tobytes() == whole.tobytes()
+
+
+def test_gradients_of_a_sum_are_read_although_their_strides_are_zero(cuda, no_atomic_additions):
+    x = Tensor(np.ones((3, 2), np.float32), device=cuda, requires_grad=True)
+    x[[2, 0, 2]].sum().backward()
+    assert x.grad.tolist() == [[1, 1], [0, 0], [2, 2]]
+
+
+def test_other_indices_are_right_too(cuda):
+    x = Tensor(np.ones((2, 3), np.float32), device=cuda, requires_grad=True)
+    x[:, [1, 1]].sum().backward()
+    x[np.zeros(0, np.int64)].sum().backward()
+    x[np.array([True, False])].sum().backward()
+    assert x.grad.tolist() == [[1, 3, 1], [0, 2, 0]]
+
+
+@pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
+@pytest.mark.parametrize("is_composed", [False, True])
+def test_models_train_without_atomic_additions(cuda, no_atomic_additions, make, is_composed):
+    with composed() if is_composed else nullcontext():
+        assert np.isfinite(train(make(cuda), cuda, 1)).all()

@@ -1,14 +1,14 @@
 // Sums of the columns of a matrix (N, C), in two steps, always added in the same order.
 //
 // A block takes 32 packs of columns and some of the rows. Each of its 8 warps sums every eighth of those rows, and each
-// thread PACK neighbouring columns, so the loads of a warp are coalesced. Shared memory brings the 8 sums together. Each
-// block writes one row of sums, and the second step is the same kernel on these rows.
+// thread PACK neighbouring columns, so the loads of a warp are coalesced. The 8 partial sums of a column meet in shared
+// memory. Each block writes one row of sums, and the second step is the same kernel on these rows.
 //
 // Row n begins at x + n * stride. With `add`, the sums are added to what is there.
 
 extern "C" __global__ void column_sums(long long rows, long long width, long long stride, const X* x, A* sums,
                                        long long add) {
-    __shared__ A found[8][32 * PACK];
+    __shared__ A partial[8][32 * PACK];
     long long first = blockIdx.x * 32ll * PACK;  // column of the block
     int column = threadIdx.x * PACK;             // column of the thread, in the block
     A sum[PACK] = {};
@@ -18,12 +18,12 @@ extern "C" __global__ void column_sums(long long rows, long long width, long lon
             Pack<X> p = *(const Pack<X>*)(x + row * stride + first + column);
             for (int k = 0; k < PACK; k++) sum[k] += (A)p.at[k];
         }
-    for (int k = 0; k < PACK; k++) found[threadIdx.y][column + k] = sum[k];
+    for (int k = 0; k < PACK; k++) partial[threadIdx.y][column + k] = sum[k];
     __syncthreads();
     column = threadIdx.y * 32 + threadIdx.x;
     if (column >= 32 * PACK || first + column >= width) return;
     A total = 0;
-    for (int warp = 0; warp < 8; warp++) total += found[warp][column];
+    for (int warp = 0; warp < 8; warp++) total += partial[warp][column];
     A* sum_of_column = sums + blockIdx.y * width + first + column;
     *sum_of_column = add ? *sum_of_column + total : total;
 }

@@ -15,7 +15,7 @@ from tinygrad_lite.cuda.precision import accumulation_type
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.tensor import Tensor, memory_to_write
 
-CHUNKS = 128  # blocks that share the rows of one strip of columns
+CHUNKS = 128  # blocks that share the rows of the same columns
 ROW_BLOCKS = 512  # at most, along y: enough for a large GPU (which allows 65,535)
 
 
@@ -99,7 +99,7 @@ def pack_of_rows(x: Array, *others: Array) -> int:
 
 
 def launch_matrix(function: Callable, rows: int, packs: int, *arguments: Any) -> None:
-    """Launch a kernel in which each thread takes one pack of several rows: x selects the pack, y the first row.
+    """Launch a kernel in which a thread takes one pack of several rows: x selects the pack, y the first row.
 
     Neighbouring threads take neighbouring packs, so their loads are coalesced. The numbers of rows and of packs in a
     row are the kernel's first arguments.

@@ -1,13 +1,14 @@
 // Cross-entropy; formulas and derivation in functional/cross_entropy.py. A warp takes one row, the V logits z of one
-// position; each thread has every 32nd pack of it. With m the largest logit and s the sum of all e^(z - m):
+// position. Its 32 threads (lanes) take the packs in turn, so their loads are coalesced. With m the largest logit and s
+// the sum of all e^(z - m):
 //
 //     log q = z - m - log s        q = e^(z - m) / s
 //
-// Row n begins at z + n * stride. GPT-2's 50,257 logits are stored in rows of 50,304 numbers, so that each row begins at
-// an address from which packs can be loaded. A pack must not reach into the 47 numbers behind the logits, which are
+// Row n begins at z + n * stride. GPT-2's 50,257 logits are stored in rows of 50,304 numbers, so that each row begins
+// at an address from which packs can be loaded. A pack must not reach into the 47 numbers behind the logits, which are
 // undefined: the last V % PACK logits are loaded one by one.
 
-// Packs that a thread loads before it uses the first: it waits for memory once, not once per pack.
+// Packs that a thread loads before it uses the first, so that it waits for memory once, not once per pack.
 constexpr int LOADS = PACK == 1 ? 8 : 4;
 
 // e^x for x <= 0. A GPU has an instruction for 2^x; exp(float) takes seven more, for x of any size.
@@ -105,7 +106,7 @@ extern "C" __global__ void cross_entropy_total(long long rows, const A* __restri
     }
 }
 
-// dz = (q - w) dy with the wanted probabilities w. With a divisor dy is one number; without one, each row has its own.
+// dz = (q - w) dy with the target probabilities w. With a divisor dy is one number; without one, each row has its own.
 // dz has the stride of z, and may be z: then each thread overwrites only what it has read itself.
 extern "C" __global__ void cross_entropy_backward(long long rows, long long width, long long stride, const X* z,
                                                   const long long* __restrict__ targets, long long ignore_index,

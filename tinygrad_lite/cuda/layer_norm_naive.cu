@@ -1,8 +1,10 @@
-// Layer normalisation as simply as a GPU can compute it: a thread takes a row. layer_norm.cu is tested against this kernel.
+// Layer normalisation as simply as a GPU can compute it: a thread takes a row. layer_norm.cu is tested against this
+// kernel.
 //
-// It is slow because the numbers that neighbouring threads load together are a row apart, so the loads are not coalesced:
-// memory is read in pieces of 32 bytes, of which each load uses 4. And there is only one thread for each row, while a GPU
-// can run more than 200,000. layer_norm.cu has a warp for each row, whose threads load neighbouring numbers.
+// It is slow because the numbers that neighbouring threads load together are a row apart, so the loads are not
+// coalesced: memory is read in pieces of 32 bytes, of which each load uses 4. And there is only one thread for each
+// row, while a GPU can run more than 200,000. layer_norm.cu has a warp for each row, whose threads load neighbouring
+// numbers.
 
 // x, y: (rows, width); weight, bias: (width).
 extern "C" __global__ void layer_norm_naive(long long rows, long long width, const float* x, const float* weight,

@@ -1,12 +1,14 @@
 """CuPy and the GPU, or one sentence that says what is missing and how to get it.
 
-Five things must fit together: CuPy, which is built for one major version of CUDA; the libraries of that version; the
-driver, which must not be older; a GPU; and its generation (*compute capability*), which the libraries must support.
+Six things must fit together: CuPy, which is built for one major version of CUDA; the libraries of that version; its
+headers, which CuPy's own kernels include; the driver, which must not be older; a GPU; and its generation (*compute
+capability*), which the libraries must support.
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from importlib import import_module, metadata
 from types import ModuleType
 from typing import Any
@@ -22,6 +24,14 @@ def find_cuda() -> Device:
 
     Raises: DeviceError that says what was found, what is wrong with it, and how to fix it.
     """
+    # CuPy warns of much that does no harm. Where warnings are errors, as in the tests, it could not be imported.
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")
+        return working_cuda()
+
+
+def working_cuda() -> Device:
+    """`find_cuda`, with the filters of warnings as they are."""
     cupy = import_cupy()
     runtime = cupy.cuda.runtime
     driver, made_for = runtime.driverGetVersion(), runtime.runtimeGetVersion()  # 12040 is CUDA 12.4
@@ -53,6 +63,7 @@ def find_cuda() -> Device:
         raise DeviceError(f"{here}, but there is no GPU{reason}: use --device cpu")
     gpu = runtime.getDeviceProperties(0)
     check_generation(here, gpu, known, made_for, driver)
+    check_headers(cupy, here, made_for)
     return Device(
         "cuda",
         cupy,
@@ -115,6 +126,20 @@ def check_generation(here: str, gpu: dict[str, Any], known: list[int], made_for:
         raise DeviceError(f"{here}, but {cuda} no longer supports the {name}{older}")
     if gpu["major"] > max(known) // 10 and driver // 1000 > made_for // 1000:
         raise DeviceError(f"{here}, but {cuda} does not support the {name} yet: {other_cupy(made_for, driver // 1000)}")
+
+
+def check_headers(cupy: ModuleType, here: str, made_for: int) -> None:
+    """Raise DeviceError if an addition fails: CuPy compiles a kernel for it, which includes headers of CUDA.
+
+    It takes about a second on a machine where CuPy has never been used; afterwards the kernel is in ~/.cupy.
+    """
+    try:
+        float(cupy.zeros((), "float32") + 1)
+    except Exception as error:  # of the compiler, of the search for its headers, or of the GPU
+        raise DeviceError(
+            f"{here}, but a kernel of one line cannot be compiled and run ({first_line(error)}); if headers of CUDA "
+            f'are missing, install them: pip install -e ".[cuda{made_for // 1000}]"'
+        ) from None
 
 
 def other_cupy(made_for: int, major: int) -> str:

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.device import DeviceError, get_device
+from tinygrad_lite.device import _BY_NAME, Device, DeviceError, get_device
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
@@ -28,12 +28,14 @@ _precision = "float32"
 
 
 def set_precision(name: str) -> None:
-    """Choose one of PRECISIONS for a GPU from now on; float64 tensors are always multiplied in float64."""
+    """Choose one of PRECISIONS for a GPU from now on; float64 tensors are always multiplied in float64.
+
+    Raises: DeviceError if it is unavailable, as `check_support`.
+    """
     global _precision
     if name not in PRECISIONS:
         raise ValueError(f"precision {name!r}: must be one of {', '.join(PRECISIONS)}")
-    if name == "bfloat16":
-        bfloat16()  # if it is unavailable, say so now
+    check_support(name, _BY_NAME.get("cuda"))  # only a GPU that is in use: looking for one takes a second
     _precision = name
 
 
@@ -43,21 +45,34 @@ def get_precision() -> str:
 
 
 def check_precision(dtype: str, device: str) -> None:
-    """Raise OptionError if --dtype asks for a precision that --device does not have; DeviceError as `bfloat16`."""
+    """Raise OptionError if --dtype asks for a precision of a GPU on the CPU; DeviceError as `check_support`."""
     if dtype not in PRECISIONS[1:]:
         return
     if device != "cuda":
         raise OptionError(
             f"--dtype {dtype} is a precision of a GPU's matrix units: give --device cuda too, or use float32"
         )
-    capability = get_device(device).capability
-    if capability < 8.0:
-        raise OptionError(
-            f"--dtype {dtype}: this GPU's matrix units do not support it (its compute capability is {capability}, and "
-            "8.0 is needed): use float32"
+    check_support(dtype, get_device(device))
+
+
+def check_support(name: str, gpu: Device | None) -> None:
+    """Raise DeviceError if a precision is unavailable on this GPU; without one, only if `ml_dtypes` is missing."""
+    if gpu and name != "float32" and gpu.capability < 8.0:
+        raise DeviceError(
+            f"precision {name}: this GPU's matrix units do not support it (its compute capability is {gpu.capability}, "
+            "and 8.0 is needed): use float32"
         )
-    if dtype == "bfloat16":
-        bfloat16()  # if it is unavailable, say so now
+    if name != "bfloat16":
+        return
+    dtype = bfloat16()
+    try:
+        if gpu:
+            gpu.xp.empty(0, dtype)
+    except (TypeError, ValueError):  # decided when CuPy was imported
+        raise DeviceError(
+            f"precision bfloat16: CuPy supports it only with NumPy 2.1.2 or newer (this is {np.__version__}), and if "
+            'ml_dtypes was installed before CuPy was imported: pip install "numpy>=2.1.2" ml_dtypes, and start again'
+        ) from None
 
 
 @contextmanager
@@ -80,7 +95,7 @@ def bfloat16() -> np.dtype:
         import ml_dtypes
     except ImportError:
         raise DeviceError(
-            "--dtype bfloat16 needs the package ml_dtypes, which is not installed: pip install ml_dtypes"
+            "precision bfloat16 needs the package ml_dtypes, which is not installed: pip install ml_dtypes"
         ) from None
 
     return np.dtype(ml_dtypes.bfloat16)

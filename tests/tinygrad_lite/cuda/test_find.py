@@ -2,6 +2,7 @@
 
 import builtins
 import sys
+import warnings
 from importlib import metadata
 from types import ModuleType, SimpleNamespace
 
@@ -34,6 +35,7 @@ def pretend(monkeypatch):
         capability=(9, 0),
         generations=lambda: (75, 80, 90, 120),
         libraries=("cublas", "nvrtc"),
+        zeros=lambda *_: 0.0,
     ):
         def version(name):
             return "14.2.0" if name in packages else fail(metadata.PackageNotFoundError(name))
@@ -52,6 +54,7 @@ def pretend(monkeypatch):
             ndarray=type("ndarray", (), {}),
             asarray=lambda x: x,
             asnumpy=lambda x: x,
+            zeros=zeros,
         )
         libs = ModuleType("cupy_backends.cuda.libs")
         for name in libraries:
@@ -194,6 +197,24 @@ def test_an_unsupported_gpu_is_reported(pretend):
     assert said.endswith('pip install -e ".[cuda13]"')
     pretend(capability=(12, 0), made_for=12040, driver=12080, generations=lambda: (50, 90))
     assert why_no_cuda() == ""  # the driver can compile for it, and there is no newer CuPy for this driver
+
+
+def test_missing_headers_are_reported_before_the_first_kernel(pretend):
+    error = 'kern.cu(4): catastrophic error: cannot open source file "cuda_fp16.h"'
+    pretend(zeros=lambda *_: fail(RuntimeError(f"{error}\n\n1 catastrophic error detected")))
+    assert sentence() == (
+        f"{HERE}a kernel of one line cannot be compiled and run ({error}); if headers of CUDA are missing, install "
+        'them: pip install -e ".[cuda13]"'
+    )
+
+
+def test_a_warning_of_cupy_is_no_reason_against_a_gpu(pretend):
+    """In the tests warnings are errors."""
+    pretend(zeros=lambda *_: warnings.warn("this may become slower", stacklevel=1) or 0.0)
+    with pytest.warns(UserWarning, match="may become slower"):
+        assert why_no_cuda() == ""
+    with pytest.raises(UserWarning, match="from now on"):
+        warnings.warn("from now on they are errors again", stacklevel=1)
 
 
 def test_a_gpu_is_registered_once(pretend):

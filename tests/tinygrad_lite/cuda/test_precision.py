@@ -2,6 +2,7 @@
 
 import dataclasses
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -60,12 +61,30 @@ def test_an_old_gpu_supports_only_float32(cuda, name, monkeypatch):
         if name == "float32":
             check_precision(name, cuda)
             return
-        with pytest.raises(OptionError, match=rf"--dtype {name}: .* is 7\.5, and 8\.0 is needed\): use float32"):
-            check_precision(name, cuda)
+        for check in (lambda: check_precision(name, cuda), lambda: set_precision(name)):
+            with pytest.raises(DeviceError, match=rf"precision {name}: .* is 7\.5, and 8\.0 is needed\): use float32"):
+                check()
+        assert get_precision() == "float32"
 
 
 def test_bfloat16_without_its_package_says_what_to_install(cuda, monkeypatch):
     monkeypatch.setitem(sys.modules, "ml_dtypes", None)
     check_precision("tf32", cuda)
-    with pytest.raises(DeviceError, match="needs the package ml_dtypes, which is not installed: pip install ml_dtypes"):
-        check_precision("bfloat16", cuda)
+    for check in (lambda: check_precision("bfloat16", cuda), lambda: set_precision("bfloat16")):
+        with pytest.raises(DeviceError, match="ml_dtypes, which is not installed: pip install ml_dtypes"):
+            check()
+
+
+def test_a_cupy_without_bfloat16_is_reported(cuda, monkeypatch):
+    """CuPy refuses the type if NumPy is old, or if ml_dtypes was missing when it was imported."""
+
+    def empty(size, dtype):
+        raise ValueError(f"Unsupported dtype {dtype}")
+
+    place = device.get_device(cuda)
+    with monkeypatch.context() as patch:
+        patch.setitem(device._BY_NAME, cuda, dataclasses.replace(place, xp=SimpleNamespace(empty=empty)))
+        check_precision("tf32", cuda)
+        for check in (lambda: check_precision("bfloat16", cuda), lambda: set_precision("bfloat16")):
+            with pytest.raises(DeviceError, match=r'only with NumPy 2.1.2 or newer .* pip install "numpy>=2.1.2"'):
+                check()

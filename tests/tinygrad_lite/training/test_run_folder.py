@@ -8,10 +8,12 @@ import signal
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from tests.tiny_runs import ROOT
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.training import run_folder
 from tinygrad_lite.training.run_folder import (
     METRICS,
     RunFolder,
@@ -194,6 +196,17 @@ def test_the_latest_checkpoints_are_kept(run):
 def test_the_rate_of_matrix_products_is_measured_once():
     assert 1e8 < matmul_rate("cpu", "float32") < 1e15
     assert matmul_rate("cpu", "float32") == matmul_rate("cpu", "float32")  # measured once
+
+
+def test_the_rate_of_a_gpu_is_that_of_products_of_random_numbers(cuda, monkeypatch):
+    seen = []
+    monkeypatch.setattr(run_folder, "gemm", lambda a, b: seen.append(a.tolist()))
+    monkeypatch.setattr(run_folder, "LARGE", {"cuda": 2048})
+    assert matmul_rate.__wrapped__(cuda, "float32") > 0
+    rows = np.array(seen[0])
+    assert rows.shape == (2048, 2048)
+    assert len(np.unique(rows)) > 1e6
+    assert rows.std() == pytest.approx(1, abs=0.01)
 
 
 # --- the newest checkpoint ------------------------------------------------------------------------------------

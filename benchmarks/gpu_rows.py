@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import sys
 import threading
@@ -14,7 +15,8 @@ from typing import Any
 from benchmarks.children import Child, ask, start
 from tinygrad_lite.cli.errors import OptionError, UserError
 
-SAME_LOSS, SAME_AFTER = 1e-4, 1e-3  # relative, in float32: before the first update, and after it
+# Relative, in float32: losses before the first update and log-probabilities; losses after the update.
+SAME_LOSS, SAME_AFTER = 1e-4, 1e-3
 ALL = ("bfloat16", "tf32", "float32")
 
 
@@ -242,10 +244,8 @@ def differs(check: dict[str, Any]) -> str:
     if len(check) < 2:
         return ""
     ours, theirs = check["ours"], check["torch"]
-    if ours.get("tokens") != theirs.get("tokens"):
-        return f"the sides generate different tokens in float32: {ours['tokens']} and {theirs['tokens']}"
-    allowed = (SAME_LOSS, SAME_AFTER)
-    losses = list(zip(ours.get("losses", []), theirs.get("losses", []), allowed, strict=False))
-    if not all(math.isclose(a, b, rel_tol=tolerance) for a, b, tolerance in losses):
-        return f"the sides have different losses in float32: {ours['losses']} and {theirs['losses']}"
+    for what, tolerances in (("losses", (SAME_LOSS, SAME_AFTER)), ("log_probs", itertools.repeat(SAME_LOSS))):
+        pairs = zip(ours.get(what, []), theirs.get(what, []), tolerances, strict=False)
+        if not all(math.isclose(a, b, rel_tol=tolerance) for a, b, tolerance in pairs):
+            return f"the sides have different {what} in float32: {ours[what]} and {theirs[what]}"
     return ""

@@ -20,9 +20,10 @@ from benchmarks.children import serve
 from benchmarks.shapes import GPU_SHAPES, QUICK_SHAPES, Shape
 from benchmarks.steps import Step, time_group, warm_up
 from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.device import keyed_rng
 
 DO = ("facts", "prepare", "begin", "turn", "kernels")
-FIRST_TOKENS = 32  # the sides must agree on this many tokens of a text
+FIRST_TOKENS = 32  # of a text, on whose log-probabilities the sides must agree
 
 
 class Side:
@@ -45,7 +46,10 @@ class Side:
         raise NotImplementedError
 
     def check(self, shape: Shape, work: str) -> dict[str, list[float]]:
-        """Make the model; returns its results in float32: "losses" before and after a step, or "tokens" of a text."""
+        """Make the model; returns its results in float32.
+
+        "losses" before and after a step, or "log_probs", those of `made_up_text` that follow its first token.
+        """
         raise NotImplementedError
 
     def work(self, work: str, precision: str, variant: str) -> Step:
@@ -100,6 +104,16 @@ class Side:
             ms, asked_ms, _ = time_group(step, self.synchronize, min(10, self.max_repeats))
             spent, source = self.kernels_of(step)
         return {"ms": ms, "asked_ms": asked_ms, "kernels": spent, "source": source}
+
+
+def made_up_text(vocab_size: int, count: int) -> list[int]:
+    """Tokens drawn at random, on which both sides are compared.
+
+    Each reads them one by one. Texts that a side chooses itself cannot be compared: an untrained model finds many
+    tokens about equally probable, so rounding errors decide, and after one different token the texts have nothing in
+    common.
+    """
+    return keyed_rng(1, "made-up text").integers(0, vocab_size, count).tolist()
 
 
 def reply_of(side: Side) -> Callable[[dict[str, Any]], dict[str, Any]]:

@@ -9,16 +9,18 @@ from __future__ import annotations
 import contextlib
 import copy
 import gc
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
 import torch
 
-from benchmarks.gpu_side import FIRST_TOKENS, Side
+from benchmarks.gpu_side import FIRST_TOKENS, Side, made_up_text
 from benchmarks.kernels import seen_by_cupti
 from benchmarks.our_side import make_model
 from benchmarks.shapes import Shape
 from benchmarks.steps import Step
+from benchmarks.torch_gpt import TorchCache
 from benchmarks.torch_gpt import from_ours as gpt_from_ours
 from benchmarks.torch_seq2seq import from_ours as seq2seq_from_ours
 from benchmarks.torch_side import greedily, hugging_face, torch_optimizer, torch_step
@@ -71,8 +73,8 @@ class Torch(Side):
         self.torch_model = (seq2seq_from_ours if shape.translates else gpt_from_ours)(self.model).to(self.device)
         with self.in_precision("float32"):
             if work == "write":
-                count = min(FIRST_TOKENS, self.tokens)
-                return {"tokens": self.torch_model.eval().generate_cached(self.prompt(1), count)[0, 1:].tolist()}
+                self.torch_model.eval()
+                return {"log_probs": self.log_probs_of(made_up_text(shape.vocab_size, min(FIRST_TOKENS, self.tokens)))}
             fused = self.device.type == "cuda"
             self.optimizer = torch_optimizer(shape.options, self.torch_model, fused=fused)
             batches = shape.batches()
@@ -82,6 +84,17 @@ class Torch(Side):
                 self.train("float32", self.torch_model.loss, 0)
                 losses.append(self.loss())
         return {"losses": losses}
+
+    @torch.no_grad()
+    def log_probs_of(self, text: list[int]) -> list[float]:
+        """The log-probability of each token but the first, read with the cache as `generate_cached` does."""
+        model, found = self.torch_model, []
+        caches = [TorchCache(model.config.block_size) for _ in model.blocks]
+        for token, following in itertools.pairwise(text):
+            x = model.hidden(torch.tensor([[token]], device=self.device), caches)
+            log_probs = torch.nn.functional.linear(x[0, -1], model.token_embedding.weight).log_softmax(-1)
+            found.append(log_probs[following].item())
+        return found
 
     def loss(self) -> float:
         """The loss on the first batch, without dropout.

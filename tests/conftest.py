@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+from collections import Counter
 from contextlib import contextmanager
 
 # Before NumPy is imported: the tests' matrices are too small to be shared by several threads.
@@ -17,7 +18,7 @@ from tests import places
 from tests.emulator.cupy_on_cpu import COMPILER, emulated_cuda
 from tests.standin import standin_device
 from tests.tiny_runs import made_up_text, run_training, undone
-from tinygrad_lite.device import why_no_cuda
+from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.training import setup as start
 
 WHY_NO_GPU = why_no_cuda()  # empty if there is one
@@ -86,6 +87,39 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "gpu" in item.keywords:
             item.add_marker(pytest.mark.skip(reason=WHY_NO_GPU))
+
+
+@pytest.hookimpl(trylast=True)  # when the fixtures are done
+def pytest_runtest_teardown(item):
+    """After a test on a GPU: end this process if a kernel has failed, since it can no longer use the GPU.
+
+    pytest-xdist reports the test and starts another process for those that follow.
+    """
+    if "gpu" in item.keywords and not WHY_NO_GPU:
+        end_if_lost(get_device("cuda").synchronize)
+
+
+def end_if_lost(synchronize):
+    """End pytest if waiting for the GPU fails; of several processes only this one."""
+    try:
+        synchronize()
+    except Exception as error:
+        if "PYTEST_XDIST_WORKER" in os.environ:
+            os._exit(1)
+        pytest.exit(f"the GPU can no longer be used: {error}", returncode=1)
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    """With `-m gpu`, say how many tests were skipped, and why: a skipped test proves nothing."""
+    if not config.getoption("markexpr").startswith("gpu"):
+        return
+    reports = terminalreporter.stats
+    reasons = Counter(str(report.longrepr[2]).removeprefix("Skipped: ") for report in reports.get("skipped", []))
+    ran = sum(len(reports.get(outcome, [])) for outcome in ("passed", "failed", "error"))
+    terminalreporter.section("tests on a GPU")
+    terminalreporter.write_line(f"{ran} ran, {reasons.total()} were skipped")
+    for reason, count in reasons.most_common():
+        terminalreporter.write_line(f"{count} skipped: {reason}")
 
 
 def pytest_collection_finish():

@@ -1,0 +1,204 @@
+"""How many kernels a training step and a generated token launch, and how long Python takes; no GPU is needed.
+
+    python -m tests.tinygrad_lite.cuda.launches
+
+On the emulated GPU (tests/emulator), with kernels and products that do nothing. Three kinds of launches are counted:
+
+    own         kernels of tinygrad_lite/cuda
+    products    calls of cuBLAS
+    CuPy's      other calls that write an array; CuPy launches one kernel for most of them, a few for a sorting
+
+Copies between host and GPU are not counted. The models have all their layers, but are narrow and read few tokens,
+which changes no number: only whether there are several sequences, heads and blocks of rows matters.
+
+Python's time is that of a step without the calls counted as CuPy's, and without launching anything: what this project's
+own code needs. On a GPU CuPy's part is added, several microseconds a launch.
+"""
+
+from __future__ import annotations
+
+import copy
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.our_side import make_model
+from benchmarks.shapes import GPU_SHAPES, SHAPES, Shape
+from tests import standin
+from tests.emulator import cupy_on_cpu
+from tests.standin import StandInArray
+from tinygrad_lite.cuda.precision import precision
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.workers import start_processes
+from train import train
+
+STEPS = 5  # of which the fastest counts for the time
+BATCH, TOKENS = 4, 64  # so many rows that sums of columns need two kernels, as with more rows
+TRAINED = {"baby GPT": "baby", "baby GPT, dropout": "baby-dropout", "GPT-2": "gpt2", "goethe": "goethe"}
+WRITTEN = {"baby GPT": "baby", "GPT-2": "gpt2", "goethe": "goethe"}
+PRODUCTS = ("gemmEx", "gemmStridedBatchedEx")
+
+
+@dataclass
+class Launches:
+    """What was launched, by name, and the seconds that the arrays' methods took, which stand for CuPy's."""
+
+    own: Counter[str] = field(default_factory=Counter)
+    products: Counter[str] = field(default_factory=Counter)
+    cupys: Counter[str] = field(default_factory=Counter)
+    seconds: float = 0.0
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """The number of each kind."""
+        return self.own.total(), self.products.total(), self.cupys.total()
+
+
+@contextmanager
+def counting() -> Iterator[Launches]:
+    """Inside, device "cuda" counts instead of computing: its arrays hold whatever was in memory."""
+    launches = Launches()
+
+    def get_function(module: cupy_on_cpu.RawModule, name: str) -> Any:
+        def launch(*_: Any) -> None:
+            launches.own[name] += 1
+
+        return launch
+
+    def product(name: str) -> Any:
+        def launch(*_: Any) -> None:
+            launches.products[name] += 1
+
+        return launch
+
+    def call(function: Any, args: tuple, options: dict) -> Any:
+        result = plain(function, args, options)
+        if writes(result, function, args, options):
+            launches.cupys[name_of(function)] += 1
+        return result
+
+    inside = False
+
+    def timed(function: Any) -> Any:
+        def run(*args: Any, **options: Any) -> Any:
+            nonlocal inside
+            if inside:
+                return function(*args, **options)
+            inside, began = True, time.perf_counter()
+            try:
+                return function(*args, **options)
+            finally:
+                inside = False
+                launches.seconds += time.perf_counter() - began
+
+        return run
+
+    plain = standin._call
+    with pytest.MonkeyPatch.context() as patch, np.errstate(all="ignore"):
+        patch.setattr(cupy_on_cpu.RawModule, "get_function", get_function)
+        patch.setattr(standin, "_call", timed(call))
+        for name in ("__getattr__", "__getitem__", "__setitem__", "__array_ufunc__"):
+            patch.setattr(StandInArray, name, timed(getattr(StandInArray, name)))
+        patch.setattr(StandInArray, "data", property(timed(StandInArray.data.fget)))
+        for name in PRODUCTS:
+            patch.setattr(cupy_on_cpu, name, product(name))
+        with cupy_on_cpu.emulated_cuda():
+            yield launches
+
+
+def name_of(function: Any) -> str:
+    """The name of NumPy's function, method or ufunc."""
+    owner = getattr(function, "__self__", None)
+    return owner.__name__ if isinstance(owner, np.ufunc) else function.__name__
+
+
+def writes(result: Any, function: Any, args: tuple, options: dict) -> bool:
+    """Whether a call writes an array on the GPU: one that exists, or a new one, which is neither empty nor a view."""
+    if options.get("out") is not None or function.__name__ in ("__setitem__", "at"):
+        return True
+    if not isinstance(result, StandInArray) or function.__name__ in ("empty", "empty_like", "array", "asarray"):
+        return False  # the last two copy a number from the host
+    given = [getattr(function, "__self__", None), *(getattr(one, "hidden", None) for one in args)]
+    return not any(result.hidden.base is one.base for one in given if isinstance(one, np.ndarray))  # else it is a view
+
+
+class OneBatch:
+    """A task whose batches are all the same, on the GPU. At each step it notes the time since the one before."""
+
+    def __init__(self, shape: Shape, launches: Launches) -> None:
+        self.batch = tuple(Tensor(part, device="cuda") for part in shape.batches()[0])
+        self.launches, self.began, self.seconds, self.counted = launches, 0.0, [], launches
+
+    def batches(self, step: int, rank: int, size: int) -> Iterator[tuple[Any, float]]:
+        self.seconds.append(time.perf_counter() - self.began - self.launches.seconds)
+        self.counted = copy.deepcopy(self.launches)
+        self.launches.__init__()
+        self.began = time.perf_counter()
+        yield self.batch, 1.0
+
+
+def narrow(shape: Shape) -> Shape:
+    """The same model with two heads of the same width, a small vocabulary of the same parity, and few tokens."""
+    options, heads = shape.options, 2
+    width = options.n_embd // options.n_head * heads
+    options = replace(options, n_embd=width, n_head=heads, block_size=TOKENS, batch_size=BATCH, workers=1)
+    options = replace(options, device="cuda", profile=True, decay_lr=False)
+    return replace(shape, options=options, vocab_size=64 + shape.vocab_size % 64, tokens=TOKENS)
+
+
+def training_step(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, float]:
+    """The launches of one step of train.py, and the milliseconds of Python's."""
+    with counting() as launches, precision(numbers), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("train.check_finite", lambda *_: None)
+        model = make_model(shape)
+        model.to("cuda")
+        optimizer, task = shape.options.make_optimizer(model), OneBatch(shape, launches)
+        # The last step is left out, because it reads the loss.
+        options = replace(shape.options, max_iters=STEPS + 2, log_interval=100)
+        with start_processes(train, options, task, model, optimizer) as comm:
+            train(options, task, model, optimizer, comm)
+    return task.counted, 1e3 * min(task.seconds[2:])
+
+
+def generated_token(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, float]:
+    """The launches for one token with the cache, and the milliseconds of Python's."""
+    with counting() as launches, precision(numbers):
+        model = make_model(shape)
+        model.to("cuda")
+        model.eval()
+        seconds, (_, state) = [], model.start(np.array([[1]]))
+        for _ in range(STEPS):
+            launches.__init__()
+            began = time.perf_counter()
+            _, state = model.step(np.array([1]), state)
+            seconds.append(time.perf_counter() - began - launches.seconds)
+    return launches, 1e3 * min(seconds)
+
+
+def table() -> str:
+    """A line for each model."""
+    lines = [
+        f"{'bfloat16':32}{'launches':>10}{'own':>8}{'products':>10}" + f"{'CuPy' + chr(39) + 's':>8}{'Python, ms':>12}"
+    ]
+    works = [("training step", training_step, TRAINED), ("generated token", generated_token, WRITTEN)]
+    for what, measure, names in works:
+        for title, name in names.items():
+            launches, ms = measure(narrow((GPU_SHAPES | {"goethe": SHAPES["goethe"]})[name]))
+            own, products, cupys = launches.counts
+            lines.append(
+                f"{f'{what}, {title}':32}{own + products + cupys:>10}{own:>8}{products:>10}{cupys:>8}{ms:>12.2f}"
+            )
+            if "--names" in sys.argv:
+                lines.append(f"    {dict(launches.own)}\n    {dict(launches.cupys)}")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())

@@ -1,0 +1,45 @@
+"""Nobody adds launches unnoticed: those of small models are counted, and may only become fewer."""
+
+from dataclasses import replace
+
+import pytest
+
+from benchmarks.shapes import GPU_SHAPES, SHAPES, Shape
+from tests.tinygrad_lite.cuda.launches import generated_token, narrow, table, training_step
+
+MOST_IN_A_STEP = {"baby": 0, "baby-dropout": 0, "gpt2": 0, "goethe": 0}
+MOST_FOR_A_TOKEN = {"baby": 0, "gpt2": 0, "goethe": 0}
+
+
+def of_two_layers(name: str) -> Shape:
+    shape = narrow((GPU_SHAPES | {"goethe": SHAPES["goethe"]})[name])
+    return replace(shape, options=replace(shape.options, n_layer=2))
+
+
+@pytest.mark.parametrize("name", MOST_IN_A_STEP)
+def test_a_training_step_launches_no_more_than_before(name):
+    launches, ms = training_step(of_two_layers(name))
+    assert sum(launches.counts) <= MOST_IN_A_STEP[name], launches
+    assert min(launches.counts) > 0
+    assert ms > 0
+
+
+@pytest.mark.parametrize("name", MOST_FOR_A_TOKEN)
+def test_a_token_launches_no_more_than_before(name):
+    launches, ms = generated_token(of_two_layers(name))
+    assert sum(launches.counts) <= MOST_FOR_A_TOKEN[name], launches
+    assert min(launches.counts) > 0
+    assert ms > 0
+
+
+def test_counts_do_not_depend_on_the_sizes():
+    shape = of_two_layers("baby")
+    larger = replace(shape.options, n_embd=256, n_head=4, batch_size=7, block_size=96)
+    counts = [training_step(one)[0].counts for one in (shape, replace(shape, options=larger, tokens=96))]
+    assert counts[0] == counts[1]
+
+
+def test_the_table_has_a_line_for_each_model():
+    lines = table().splitlines()
+    assert len(lines) == 1 + 4 + 3
+    assert all(int(line.split()[-5]) == sum(map(int, line.split()[-4:-1])) for line in lines[1:])

@@ -1,12 +1,14 @@
 """How many kernels a training step and a generated token launch, and how long Python takes; no GPU is needed.
 
-    python -m tests.tinygrad_lite.cuda.launches
+    python -m tests.tinygrad_lite.cuda.launches             a line for each model
+    python -m tests.tinygrad_lite.cuda.launches --names     and what is launched, by name
 
 On the emulated GPU (tests/emulator), with kernels and products that do nothing. Three kinds of launches are counted:
 
     own         kernels of tinygrad_lite/cuda
     products    calls of cuBLAS
-    CuPy's      other calls that write an array; CuPy launches one kernel for most of them, a few for a sorting
+    CuPy's      other calls that write an array; CuPy launches one kernel for most of them, a few for a sorting;
+                its `matmul` calls cuBLAS
 
 Copies between host and GPU are not counted. The models have all their layers, but are narrow and read few tokens,
 which changes no number: only whether there are several sequences, heads and blocks of rows matters.
@@ -54,6 +56,10 @@ class Launches:
     products: Counter[str] = field(default_factory=Counter)
     cupys: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
+
+    def clear(self) -> None:
+        """Begin again."""
+        self.__init__()
 
     @property
     def counts(self) -> tuple[int, int, int]:
@@ -139,7 +145,7 @@ class OneBatch:
     def batches(self, step: int, rank: int, size: int) -> Iterator[tuple[Any, float]]:
         self.seconds.append(time.perf_counter() - self.began - self.launches.seconds)
         self.counted = copy.deepcopy(self.launches)
-        self.launches.__init__()
+        self.launches.clear()
         self.began = time.perf_counter()
         yield self.batch, 1.0
 
@@ -175,7 +181,7 @@ def generated_token(shape: Shape, numbers: str = "bfloat16") -> tuple[Launches, 
         model.eval()
         seconds, (_, state) = [], model.start(np.array([[1]]))
         for _ in range(STEPS):
-            launches.__init__()
+            launches.clear()
             began = time.perf_counter()
             _, state = model.step(np.array([1]), state)
             seconds.append(time.perf_counter() - began - launches.seconds)

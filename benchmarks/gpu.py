@@ -149,8 +149,8 @@ class Report:
         if self.folder is not None:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
-                for name in ("results.jsonl", "kernels.md"):
-                    (self.folder / name).write_text("", encoding="utf-8", newline="\n")
+                (self.folder / "kernels.md").unlink(missing_ok=True)
+                (self.folder / "results.jsonl").write_text("", encoding="utf-8", newline="\n")
             except OSError as error:
                 raise OptionError(f"--out {options.out} cannot be written ({error.strerror}): choose another") from None
 

@@ -1,0 +1,254 @@
+"""Everything that only a GPU can answer, in four runs of at most ten minutes on a machine without network.
+
+    python -m benchmarks.visit 1 --out results     right: tests, memory errors, races, the same bytes twice
+    python -m benchmarks.visit 2 --out results     fast: training steps beside PyTorch, the time of each kernel
+    python -m benchmarks.visit 3 --out results     the other rows and precisions; CPU and GPU by width
+    python -m benchmarks.visit 4 --out results     nanoGPT's baby GPT trained to the end, and a larger corpus
+
+A run consists of parts. Each is a process of its own with a time limit, so a part that fails or hangs does not stop the
+others. After each part the page results/run-1.md is written again, and what a part prints goes at once to
+results/run-1.log: nothing is lost when the machine is taken away. README.md in this folder says how to prepare.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.options import build, option
+
+ROOT = Path(__file__).parent.parent
+CORPORA = Path(os.environ.get("TINYGRAD_LITE_CACHE") or ROOT / ".corpora")  # the corpora that came along
+GRACE = 15  # seconds in which an interrupted part may print what it has so far
+SHOWN = 15  # last lines of a part, for the page and for stdout
+TESTS = ("-m", "pytest", "-W", "default", "-rs", "-q", "--tb=short", "-p", "no:cacheprovider")
+TOOLS = ("/opt/nvidia/nsight-compute/*", "/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer")  # beside PATH
+
+
+@dataclass(frozen=True)
+class Part:
+    """One question to the GPU.
+
+    Attributes:
+        name: for the page.
+        command: the arguments of Python, or of a tool in front of it.
+        seconds: time limit.
+        tool: the program that runs Python, such as ncu; empty: none.
+        needs: a file without which the part is skipped; empty: none.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    seconds: float
+    tool: str = ""
+    needs: str = ""
+
+
+@dataclass
+class Answer:
+    """What came out: "ok", "failed (status 1)", "stopped after 60 s" or "skipped: why"; and the last lines printed."""
+
+    part: Part
+    outcome: str
+    seconds: float = 0.0
+    lines: Sequence[str] = ()
+
+
+@dataclass
+class VisitOptions:
+    """The options of `python -m benchmarks.visit`."""
+
+    out: str = option(os.environ.get("OUT", "results"), "folder for the answers")
+    minutes: float = option(9.0, "time limit of the run", unit="minutes", above=0.0)
+    text: str = option("", "text for the baby GPT instead of the corpus goethe", unit="file")
+    only: str = option("", "only the parts with these names, such as versions,tests")
+
+
+def main(argv: list[str]) -> int:
+    """Carry out one run."""
+    parsed = parse_command_line(
+        VisitOptions,
+        argv,
+        prog="python -m benchmarks.visit",
+        description=__doc__.split("\n")[0],
+        positional="run",
+        about_positional="1, 2, 3 or 4",
+    )
+    options, number = build(VisitOptions, ("command line", parsed.values)), parsed.positional
+    if number not in ("1", "2", "3", "4"):
+        raise OptionError(f"run {number}: must be 1, 2, 3 or 4")
+    out = Path(options.out)
+    out.mkdir(parents=True, exist_ok=True)
+    wanted = options.only.split(",") if options.only else []
+    parts = [part for part in RUNS[number](out.absolute(), options.text) if not wanted or part.name in wanted]
+    carry_out(parts, out, f"run-{number}", time.monotonic() + 60 * options.minutes)
+    return 0
+
+
+# --- the four runs ---------------------------------------------------------------------------------------------
+
+
+def right(out: Path, text: str) -> list[Part]:
+    """Run 1: does it work, and does it compute what a CPU computes?"""
+    checks, kernels = ("-m", "benchmarks.visit_checks"), ("-m", "tests.tinygrad_lite.cuda.every_kernel")
+    compare = ("-m", "gpu", "-n", "4", "tests/tinygrad_lite/cuda/test_same_as_cpu.py")
+    sanitizer = ("--error-exitcode", "9", "--tool")
+    return [
+        Part("versions", (*checks, "versions"), 60),
+        Part("every kernel", kernels, 60),
+        Part("same as CPU", (*TESTS, *compare), 100),
+        Part("same bytes", (*checks, "same-bytes"), 60),
+        Part("quick", ("-m", "benchmarks.gpu", "--quick", "--minutes", "1.5"), 100),
+        Part("memory errors", (*sanitizer, "memcheck", sys.executable, *kernels), 90, "compute-sanitizer"),
+        Part("races", (*sanitizer, "racecheck", sys.executable, *kernels), 90, "compute-sanitizer"),
+        Part("tests", (*TESTS, "-m", "gpu and not network", "-n", "8", "--maxfail", "80"), 400),
+    ]
+
+
+def fast(out: Path, text: str) -> list[Part]:
+    """Run 2: how long do training steps take in bfloat16, and why?"""
+    sections = [part for name in ("SpeedOfLight", "Occupancy", "WarpStateStats") for part in ("--section", name)]
+    look = ("--clock-control", "none", "--kernel-name", "regex:flash", "--launch-count", "8", *sections)
+    return [
+        gpu_table(out, "steps", ("--rows", "rates,host,baby,gpt2", "--precisions", "bfloat16", "--profile"), 6),
+        Part("attention", (*look, sys.executable, "-m", "benchmarks.visit_checks", "attention"), 90, "ncu"),
+        gpu_table(out, "host", ("--rows", "rates,host", "--precisions", "float32"), 1),
+    ]
+
+
+def others(out: Path, text: str) -> list[Part]:
+    """Run 3: the other rows, the other precisions, and the width from which a GPU is faster."""
+    few = ("--turns", "2", "--seconds", "0.2", "--compiled", "none")
+    return [
+        gpu_table(out, "bfloat16", ("--rows", "dropout,translation,write", "--precisions", "bfloat16"), 4),
+        gpu_table(out, "exact", ("--precisions", "tf32,float32", *few), 3),
+        Part("widths", ("-m", "benchmarks.device", "--seconds", "0.2", "--out", str(out / "device.svg")), 150),
+    ]
+
+
+def trained(out: Path, text: str) -> list[Part]:
+    """Run 4: nanoGPT's headline, then a larger text."""
+    parts = []
+    for name, preset, seconds in (("baby", "baby-gpt", 240), ("works", "goethe-works", 420)):
+        folder = Path(tempfile.gettempdir()) / "visit" / name
+        own, corpus = text and name == "baby", {"baby": "goethe", "works": "goethe-works"}[name]
+        needs = text if own else str(CORPORA / f"{corpus}.txt")
+        train = ("train.py", preset, "--device", "cuda", "--dtype", "bfloat16", "--overwrite", "--out_dir", str(folder))
+        parts += [
+            Part(f"{name}: training", (*train, *(("--text", text) if own else ())), seconds, needs=needs),
+            Part(f"{name}: loss", ("-m", "benchmarks.visit_checks", "loss", str(folder), str(out / name)), 30),
+            Part(f"{name}: text", ("sample.py", str(folder), "--device", "cuda", "--max_new_tokens", "400"), 40),
+        ]
+    return parts
+
+
+def gpu_table(out: Path, name: str, arguments: Sequence[str], minutes: float) -> Part:
+    """A part that measures rows of `benchmarks.gpu`, which ends by itself shortly after its minutes."""
+    command = ("-m", "benchmarks.gpu", *arguments, "--minutes", f"{minutes:g}", "--out", str(out / name))
+    return Part(name, command, 60 * minutes + 30)
+
+
+RUNS = {"1": right, "2": fast, "3": others, "4": trained}
+
+
+# --- carrying out ----------------------------------------------------------------------------------------------
+
+
+def carry_out(parts: Sequence[Part], out: Path, name: str, deadline: float) -> list[Answer]:
+    """Do one part after the other until the deadline (time.monotonic); write the page after each."""
+    answers: list[Answer] = []
+    with open(out / f"{name}.log", "wb") as log:
+        for part in parts:
+            left = deadline - time.monotonic() - GRACE
+            answers.append(answer_of(replace(part, seconds=min(part.seconds, left)), log))
+            (out / f"{name}.md").write_text(page(name, answers), encoding="utf-8", newline="\n")
+            print("\n".join(summary(answers[-1])), flush=True)
+    return answers
+
+
+def answer_of(part: Part, log) -> Answer:
+    """Run a part; what it prints is appended to the log."""
+    command = [sys.executable, *part.command]
+    if part.seconds <= 0:
+        return Answer(part, "skipped: no time was left")
+    if part.needs and not Path(part.needs).exists():
+        return Answer(part, f"skipped: there is no {part.needs}")
+    if part.tool:
+        tool = find_tool(part.tool)
+        if tool is None:
+            return Answer(part, f"skipped: there is no {part.tool}")
+        command = [tool, *part.command]
+    log.write(f"\n===== {part.name}: {' '.join(command)}\n".encode())
+    log.flush()
+    start, began = log.tell(), time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=environment(), start_new_session=True
+    )
+    outcome = end_of(process, part.seconds)
+    with open(log.name, "rb") as written:
+        written.seek(start)
+        text = written.read().decode("utf-8", "replace")
+    log.seek(0, os.SEEK_END)
+    # A progress bar writes over its line again and again.
+    lines = [line.rsplit("\r", 1)[-1] for line in text.rstrip().split("\n")]
+    return Answer(part, outcome, time.monotonic() - began, lines[-SHOWN:] if outcome == "ok" else lines[-3 * SHOWN :])
+
+
+def end_of(process: subprocess.Popen, seconds: float) -> str:
+    """Wait for a process, and say how it ended. After its time it is interrupted, and then killed with its children."""
+    try:
+        status = process.wait(seconds)
+        return "ok" if status == 0 else f"failed (status {status})"
+    except subprocess.TimeoutExpired:
+        process.send_signal(signal.SIGINT)  # pytest and train.py then say how far they came
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE)
+        return f"stopped after {seconds:.0f} s"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def environment() -> dict[str, str]:
+    """The variables of a part: nothing is fetched, nothing is held back."""
+    made = {"PYTHONUNBUFFERED": "1", "HF_HUB_OFFLINE": "1", "TINYGRAD_LITE_CACHE": str(CORPORA)}
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    return os.environ | made | {"PYTHONPATH": path}
+
+
+def find_tool(name: str) -> str | None:
+    """The path of a tool of NVIDIA, or None."""
+    folders = [str(path) for pattern in TOOLS for path in sorted(Path("/").glob(pattern[1:]))]
+    return shutil.which(name) or shutil.which(name, path=os.pathsep.join(folders))
+
+
+def summary(answer: Answer) -> Iterator[str]:
+    """An answer for a terminal."""
+    yield f"--- {answer.part.name}: {answer.outcome}, {answer.seconds:.0f} s"
+    yield from (line[:200] for line in answer.lines[-SHOWN:])
+
+
+def page(name: str, answers: Sequence[Answer]) -> str:
+    """All answers so far."""
+    lines = [f"# {name}", "", "| part | outcome | seconds |", "|---|---|---|"]
+    lines += [f"| {answer.part.name} | {answer.outcome} | {answer.seconds:.0f} |" for answer in answers]
+    for answer in answers:
+        lines += ["", f"## {answer.part.name}", "", "```", *answer.lines, "```"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    run_command("benchmarks", main)

@@ -84,14 +84,17 @@ def main(argv: list[str]) -> int:
         check_plot(options.out, "--out")
     tune_memory()
     measured: list[Width] = []
-    with precision(options.dtype):
-        for one in sweep(options, widths):
-            measured.append(one)
-            say(f"width {one.width}: " + ", ".join(f"{name} {spread(ms)} ms" for name, ms in one.turns.items()))
-            if options.out:  # after each width, so that an interrupted run leaves a picture
-                with own_style():
-                    save(plot(measured), Path(options.out))
-    print(table(measured, options, widths[-1]), end="")
+    try:
+        with precision(options.dtype):
+            for one in sweep(options, widths):
+                measured.append(one)
+                say(f"width {one.width}: " + ", ".join(f"{name} {spread(ms)} ms" for name, ms in one.turns.items()))
+                if options.out:  # after each width, so that an interrupted run leaves a picture
+                    with own_style():
+                        save(plot(measured), Path(options.out))
+    finally:  # an interrupted run also prints what it has
+        if measured:
+            print(table(measured, options, widths[-1]), end="", flush=True)
     return 0
 
 

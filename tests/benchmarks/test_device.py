@@ -122,6 +122,17 @@ def test_a_device_whose_memory_is_full_skips_wider_models(monkeypatch, capsys):
     assert capsys.readouterr().err.count("the memory of device cuda is full") == 1
 
 
+def test_an_interrupted_command_prints_what_it_has_measured(monkeypatch, capsys):
+    def sweep(options, widths):
+        yield measured(32, cpu=[2.0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "sweep", sweep)
+    with pytest.raises(KeyboardInterrupt):
+        main(["--cpu-only", *TINY])
+    assert "| 32 | 32,000 | 2.00 (2.00 to 2.00) |" in capsys.readouterr().out
+
+
 def test_devices_that_compute_differently_are_refused():
     check_losses(64, {"cpu": 4.0, "cuda": 4.0003}, 1e-4)
     check_losses(64, {"cpu": 4.0}, 1e-4)

@@ -124,6 +124,17 @@ def test_a_table_of_kernels():
     assert "0 kernels" in kernel_table("nothing", answer | {"kernels": []})
 
 
+def test_the_time_that_python_needs_for_a_step_is_measured_with_an_empty_queue():
+    """With many steps in the queue Python waits for the GPU, so its time would be the GPU's."""
+    queued, lengths = [], []
+    side = MadeUp(lambda number: (queued.append(number), lengths.append(len(queued))), queued.clear)
+    side.max_repeats, side.kernels_of = 10, lambda step: ([("a", 1.0)], "made up")
+    answer = reply_of(side)({"do": "kernels", "precision": "float32"})
+    assert lengths[-5:] == [1] * 5
+    assert lengths[-15:-5] == list(range(1, 11))
+    assert answer["asked_ms"] > 0
+
+
 # --- answering ------------------------------------------------------------------------------------------------
 
 

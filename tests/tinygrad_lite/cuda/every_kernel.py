@@ -8,19 +8,22 @@ import sys
 
 import numpy as np
 
+from tests.gpt.combined_settings import SPEED_RUN
+from tests.tinygrad_lite.cuda.naive import attention_naive, layer_norm_naive, softmax_naive
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor, optim
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.precision import precision
-from tinygrad_lite.device import get_device
+from tinygrad_lite.device import get_device, keyed_rng
 
 
 def call_every_kernel(device: str) -> None:
-    """Train two models for a step in bfloat16, then compute all cases of all operations in float32."""
-    for make in (tiny_gpt, tiny_seq2seq):
+    """Train three models for a step in bfloat16, then compute all cases of all operations in float32."""
+    classic = {"n_embd": 64, "dropout": 0.1, "bias": True}
+    for make, settings in ((tiny_gpt, classic), (tiny_seq2seq, classic), (tiny_gpt, SPEED_RUN | {"n_embd": 64})):
         with precision("bfloat16"):
-            losses = train(make(device, n_embd=64, dropout=0.1, bias=True), device, 1)
+            losses = train(make(device, **settings), device, 1, use_muon=settings is not classic)
         print(f"{make.__name__}: loss {losses[0]:.4f}", flush=True)
     for name, cases in CASES.items():
         for case in cases.values():
@@ -31,6 +34,11 @@ def call_every_kernel(device: str) -> None:
                 y.backward(Tensor.ones(y.shape, dtype=y.dtype, device=device))
         get_device(device).synchronize()
         print(f"{name}: {len(cases)} cases", flush=True)
+    x = get_device(device).from_host(keyed_rng(1, "naive").standard_normal((2, 3, 5, 4), "float32"))
+    attention_naive(x, x, x, 0.5)
+    layer_norm_naive(x[0, 0], x[0, 0, 0], x[0, 0, 1], 1e-5)
+    softmax_naive(x, 0)
+    get_device(device).synchronize()
 
 
 def main() -> None:

@@ -218,8 +218,11 @@ def end_of(process: subprocess.Popen, seconds: float) -> str:
             process.wait(GRACE)
         return f"stopped after {seconds:.0f} s"
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group = getattr(os, "killpg", None)  # Windows has none
+        if kill_group:
+            with contextlib.suppress(ProcessLookupError):
+                kill_group(process.pid, 9)
+        process.kill()
         process.wait()
 
 

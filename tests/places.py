@@ -77,6 +77,7 @@ CPU_ONLY = {  # and the reasons
     "tinygrad_lite/functional/test_pool::test_little_is_kept_for_the_backward_pass": "the CPU's version",
     "tinygrad_lite/functional/test_dropout::test_both_versions_drop_the_same_elements": "the same",
     "tinygrad_lite/functional/test_dropout::test_torch_agrees_given_the_mask": "the same",
+    "tinygrad_lite/test_optim::test_several_threads_compute_the_same_bits": "the CPU's threads",
     "tinygrad_lite/functional/test_registry::test_the_switch_changes_which_version_runs": "needs all fused versions",
 }
 TOO_LONG_TO_EMULATE = {"seq2seq/test_toys::test_reversal_is_learned_perfectly"}  # half an hour

@@ -98,6 +98,11 @@ def get_device(name: str) -> Device:
     return _BY_NAME[name]
 
 
+def device_in_use(name: str) -> Device | None:
+    """The device of this name if something has asked for it before, else None: looking for a GPU takes a second."""
+    return _BY_NAME.get(name)
+
+
 def why_no_cuda() -> str:
     """The reason why `cuda` cannot be used here; empty if it can."""
     try:

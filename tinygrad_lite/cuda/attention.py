@@ -42,9 +42,9 @@ def scaled_dot_product_attention_cuda(
     check_attention(query, key, value, mask, dropout_p)
     given, kind = query.dtype, activation_type(query.dtype)
     q, k, v = (x.data.astype(kind, copy=False) for x in (query, key, value))
-    use_flash = kind.name == "bfloat16" and fits_flash_attention(query, key, mask)
-    version = flash_attention if use_flash else attention_by_blocks
-    factor, mask = scale_of_scores(query, scale), None if mask is None else mask.data
+    factor = scale_of_scores(query, scale)
+    use_flash = kind.name == "bfloat16" and factor > 0 and fits_flash_attention(query, key, mask)
+    version, mask = flash_attention if use_flash else attention_by_blocks, None if mask is None else mask.data
     y, backward = version(q, k, v, factor, mask, is_causal, next_dropout(dropout_p))
 
     def backward_as_given(dy):

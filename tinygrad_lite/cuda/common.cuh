@@ -11,10 +11,15 @@ struct bf16 {
 
     bf16() = default;
 
+    // To nearest, ties to even; NaN stays NaN. Since compute capability 8.0 this is one instruction instead of eight.
     __device__ bf16(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+        asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(bits) : "f"(x));
+#else
         unsigned whole = __float_as_uint(x);
-        if ((whole & 0x7fffffff) > 0x7f800000) bits = 0x7fff;                // NaN stays NaN
-        else bits = (whole + 0x7fff + ((whole >> 16) & 1)) >> 16;            // to nearest, ties to even
+        if ((whole & 0x7fffffff) > 0x7f800000) bits = 0x7fff;
+        else bits = (whole + 0x7fff + ((whole >> 16) & 1)) >> 16;
+#endif
     }
 
     __device__ operator float() const { return __uint_as_float((unsigned)bits << 16); }

@@ -46,7 +46,7 @@ def flash_attention(
 
     Args:
         q, k, v: (B, H, T or S, D) of bfloat16, in any layout; they are copied if their rows are not contiguous.
-        scale: the factor of the scores.
+        scale: the factor of the scores, more than 0.
         mask: truth values that broadcast to (B, 1, 1, S).
     """
     xp = xp_of(q)

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.device import _BY_NAME, Device, DeviceError, get_device
+from tinygrad_lite.device import Device, DeviceError, device_in_use, get_device
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")
@@ -35,7 +35,7 @@ def set_precision(name: str) -> None:
     global _precision
     if name not in PRECISIONS:
         raise ValueError(f"precision {name!r}: must be one of {', '.join(PRECISIONS)}")
-    check_support(name, _BY_NAME.get("cuda"))  # only a GPU that is in use: looking for one takes a second
+    check_support(name, device_in_use("cuda"))
     _precision = name
 
 

@@ -41,10 +41,12 @@ def keep_scales(shape: tuple[int, ...], p: float, seed: int) -> np.ndarray:
     return np.where(bits >= dropout.drop_below, dropout.keep_scale, 0.0).reshape(shape)
 
 
-def attention(query, key, value, dy, mask=None, is_causal=False, dropout_p=0.0, seed=7) -> dict[str, np.ndarray]:
+def attention(
+    query, key, value, dy, mask=None, is_causal=False, dropout_p=0.0, seed=7, scale=None
+) -> dict[str, np.ndarray]:
     """The result and the three gradients, by the formulas of functional/attention.py, for arrays of any float type."""
     q, k, v, dy = (np.asarray(x, np.float64) for x in (query, key, value, dy))
-    t, s, scale = q.shape[2], k.shape[2], 1 / np.sqrt(q.shape[3])
+    t, s, scale = q.shape[2], k.shape[2], 1 / np.sqrt(q.shape[3]) if scale is None else scale
     allowed = np.ones((*q.shape[:3], s), bool) if mask is None else np.broadcast_to(mask, (*q.shape[:3], s))
     if is_causal:
         allowed = allowed & np.tril(np.ones((t, s), bool), s - t)

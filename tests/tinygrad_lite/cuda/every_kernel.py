@@ -19,11 +19,17 @@ from tinygrad_lite.device import get_device, keyed_rng
 
 
 def call_every_kernel(device: str) -> None:
-    """Train three models for a step in bfloat16, then compute all cases of all operations in float32."""
+    """Train three models for a step in bfloat16, then compute all cases of all operations in float32.
+
+    Each model that can also generates a token.
+    """
     classic = {"n_embd": 64, "dropout": 0.1, "bias": True}
     for make, settings in ((tiny_gpt, classic), (tiny_seq2seq, classic), (tiny_gpt, SPEED_RUN | {"n_embd": 64})):
         with precision("bfloat16"):
-            losses = train(make(device, **settings), device, 1, use_muon=settings is not classic)
+            model = make(device, **settings)
+            losses = train(model, device, 1, use_muon=settings is not classic)
+            if make is tiny_gpt:
+                model.eval().start(np.array([[1], [2]]))
         print(f"{make.__name__}: loss {losses[0]:.4f}", flush=True)
     for name, cases in CASES.items():
         for case in cases.values():

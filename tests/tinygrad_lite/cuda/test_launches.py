@@ -8,7 +8,7 @@ from benchmarks.shapes import GPU_SHAPES, SHAPES, Shape
 from tests.tinygrad_lite.cuda.launches import generated_token, narrow, table, training_step
 
 MOST_IN_A_STEP = {"baby": 82, "baby-dropout": 92, "gpt2": 104, "goethe": 180}  # lower them with every launch saved
-MOST_FOR_A_TOKEN = {"baby": 39, "gpt2": 47, "goethe": 50}
+MOST_FOR_A_TOKEN = 13  # five for each of two layers, and three
 
 
 def of_two_layers(name: str) -> Shape:
@@ -24,11 +24,10 @@ def test_a_training_step_launches_no_more_than_before(name):
     assert ms > 0
 
 
-@pytest.mark.parametrize("name", MOST_FOR_A_TOKEN)
+@pytest.mark.parametrize("name", ["baby", "gpt2", "goethe"])
 def test_a_token_launches_no_more_than_before(name):
     launches, ms = generated_token(of_two_layers(name))
-    assert sum(launches.counts) <= MOST_FOR_A_TOKEN[name], launches
-    assert min(launches.counts) > 0
+    assert 0 < sum(launches.counts) <= MOST_FOR_A_TOKEN, launches
     assert ms > 0
 
 

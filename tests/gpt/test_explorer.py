@@ -200,7 +200,7 @@ def test_the_text_to_count_is_the_part_to_learn_from(explained):
         (["--compare", "goethe"], "--compare is an option of the page: add --explain page.html"),
         (
             ["--explain", "p.html", "--compare", "gone.txt"],
-            "--compare gone.txt: name an existing file, or one of goethe",
+            "--compare gone.txt: name an existing file, or one of .*goethe",
         ),
         (["--explain", "p.html", "--max_new_tokens", "3"], "--explain cannot be combined with --max_new_tokens"),
         (["--explain", "p.html", "--score", "text.txt"], "--score cannot be combined with --explain"),

@@ -85,7 +85,8 @@ def test_other_widths_and_masks_are_computed_in_blocks(cuda, width, shape, monke
 @pytest.mark.parametrize("scale", [0.0, -0.5])
 def test_a_scale_of_zero_or_below_is_computed_in_blocks(cuda, scale):
     """There, the largest product of query and key is not the largest score."""
-    assert_right(inputs(1, 2, 5, 9, 32, "bfloat16"), cuda, is_causal=True, scale=scale)
+    tolerance = 8e-3  # as in test_attention.py, since weights are stored in bfloat16
+    assert_right(inputs(1, 2, 5, 9, 32, "bfloat16"), cuda, tolerance, is_causal=True, scale=scale)
 
 
 def test_queries_that_may_attend_to_no_key_get_zeros(cuda, only_flash):

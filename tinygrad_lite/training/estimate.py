@@ -65,13 +65,15 @@ def size_of(setup: RunSetup) -> Size:
     moments, workers = (1, "one moment") if options.optimizer == "sgd" else (2, "two moments"), options.workers
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
     learns = "" if learned == parameters else " of what learns"
+    copy = 2 * learned if options.dtype == "bfloat16" else 0  # bytes
     constant = sum(tensor.data.nbytes for tensor in model.buffers())
     weights = model.num_parameters() * bytes_each + constant
-    kept = weights + (workers + moments[0]) * learned * bytes_each, f"weights, {gradients} and {moments[1]}{learns}"
+    kept = weights + copy + (workers + moments[0]) * learned * bytes_each
+    what = f"weights, {gradients} and {moments[1]}{learns}{', and a bfloat16 copy of the weights' if copy else ''}"
     numbers, tokens, factors = options.sizes(config)
     activations = numbers * (2 if options.dtype == "bfloat16" else bytes_each)
     products = tokens // options.COUNTED[0] * model.flops_per_token()
-    return Size(about, parameters, learned, weights, kept, activations, (tokens, factors), products, model)
+    return Size(about, parameters, learned, weights, (kept, what), activations, (tokens, factors), products, model)
 
 
 def cache_bytes(config: ModelConfig, bytes_each: int) -> int:

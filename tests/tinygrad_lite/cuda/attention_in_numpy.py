@@ -13,11 +13,11 @@ from tinygrad_lite.device import random_key
 
 
 def philox(key: int, counter: np.ndarray) -> np.ndarray:
-    """Philox4x32-10 of 64-bit counters: (..., 4) words of 32 bits. Salmon et al. 2011, section 3.3."""
+    """Philox4x32-7 of 64-bit counters: (..., 4) words of 32 bits. Salmon et al. 2011, section 3.3."""
     key = key % 2**64
     words = [counter % 2**32, counter >> 32, np.zeros_like(counter), np.zeros_like(counter)]
     low_key, high_key = key % 2**32, key >> 32
-    for _ in range(10):
+    for _ in range(7):
         a, b, c, d = (word.astype(np.uint64) for word in words)
         first, second = a * np.uint64(0xD2511F53), c * np.uint64(0xCD9E8D57)
         words = [

@@ -57,10 +57,11 @@ def test_memory_for_weights_depends_on_optimizer_and_workers(workplace, capsys):
     assert what == "weights, gradients of 3 workers and two moments"
 
 
-def test_bfloat16_halves_the_activations_but_not_the_weights(workplace, capsys, cuda):
+def test_bfloat16_halves_the_activations_and_adds_a_copy_of_the_weights(workplace, capsys, cuda):
     in_float32 = dry_run(capsys, device=cuda, block_size=64, batch_size=32)
     in_bfloat16 = dry_run(capsys, device=cuda, block_size=64, batch_size=32, dtype="bfloat16")
-    assert in_bfloat16[0] == in_float32[0]
+    assert in_bfloat16[0][1] == f"{in_float32[0][1]}, and a bfloat16 copy of the weights"
+    assert in_bfloat16[0][0] / in_float32[0][0] == pytest.approx(18 / 16, rel=0.01)  # bytes for each weight
     assert in_bfloat16[1][0] == pytest.approx(in_float32[1][0] / 2, rel=0.01)
 
 

@@ -4,8 +4,8 @@
 // Philox4x32-7 turns four words, the counter, into four random words. Each round multiplies two of them by constants.
 // The upper half of a product depends on all bits of the factor: it is mixed, with part of the key, into one of the
 // other two words, and the lower half takes the place of that word. Seven rounds are the fewest after which a large
-// battery of statistical tests finds no pattern. Libraries use ten, for a margin; but attention
-// with dropout spends more instructions here than on its products.
+// battery of statistical tests finds no pattern. Libraries use ten, for a margin; but attention with dropout spends more
+// instructions here than on its products.
 //
 // Reference: Salmon, Moraes, Dror, Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3" (SC11), on Philox.
 

@@ -30,6 +30,7 @@ FLAGS = ["-O1", "-shared", "-fPIC", "-fno-strict-aliasing", "-fno-threadsafe-sta
 LINKED = ("-nodefaultlibs", "-lm", "-lc", "-lgcc")  # without the C++ library, which nothing uses
 EXTRA_FLAGS = os.environ.get("CUDA_ON_CPU_FLAGS", "").split()  # such as -fsanitize=address
 KERNEL = re.compile(r'extern "C" __global__ void (?:__launch_bounds__\([^)]*\) )?(\w+)\(([^)]*)\)')
+GEOMETRY = ctypes.c_uint * 6  # blocks and threads along three axes
 NUMBERS = {"long long": (np.int64, ctypes.c_longlong), "double": (np.float64, ctypes.c_double)}
 POINTERS = {
     "float": ("float32",),
@@ -111,7 +112,7 @@ class RawModule:
             if not all(geometry):
                 raise ValueError(f"{name}: a grid or block of no threads: {grid}, {block}")
             values = [self._value(name, p, a) for p, a in zip(parameters, args, strict=True)]
-            function((ctypes.c_uint * 6)(*geometry), *values)
+            function(GEOMETRY(*geometry), *values)
 
         return launch
 

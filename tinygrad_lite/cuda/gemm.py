@@ -46,8 +46,9 @@ def gemm(
         a, b = as_bfloat16(a), as_bfloat16(b)
     if out is None:
         out = xp_of(a).empty((*a.shape[:-1], b.shape[-1]), dtype or a.dtype)
-    m, n, k = *out.shape[-2:], a.shape[-1]
-    if out.size == 0:
+    shape, k = out.shape, a.shape[-1]
+    m, n = shape[-2:]
+    if 0 in shape:
         return out
     if k == 0:
         if not add:
@@ -57,7 +58,7 @@ def gemm(
     result, out_turned, out_leading, out_apart = laid_out(out)
     if result is not out or out_turned:
         raise ValueError("gemm: the rows of out must be contiguous")
-    count, types = math.prod(out.shape[:-2]), [TYPES[x.dtype.char] for x in (b, a, out)]
+    count, types = math.prod(shape[:-2]), [TYPES[x.dtype.char] for x in (b, a, out)]
     exact = types[0] == TYPES["d"]
     compute = IN_FLOAT64 if exact else IN_TF32 if get_precision() == "tf32" else IN_FLOAT32
     number = np.float64 if exact else np.float32
@@ -87,9 +88,9 @@ def laid_out(x: Array) -> tuple[Array, int, int, int]:
 
     An array with a layout that cuBLAS cannot take is copied, and the copy is returned.
     """
-    (rows, columns), size = x.shape[-2:], x.dtype.itemsize
-    down, right = x.strides[-2] // size, x.strides[-1] // size
-    apart = 0 if x.ndim == 2 else distance(x, size)
+    shape, strides, size = x.shape, x.strides, x.itemsize  # asked for once: CuPy makes a new tuple each time
+    (rows, columns), down, right = shape[-2:], strides[-2] // size, strides[-1] // size
+    apart = 0 if len(shape) == 2 else distance(shape, strides, size)
     if apart is not None:
         if (right == 1 or columns == 1) and (down >= columns or rows == 1):
             return x, 0, max(down, columns) if rows > 1 else columns, apart
@@ -98,11 +99,11 @@ def laid_out(x: Array) -> tuple[Array, int, int, int]:
     return xp_of(x).ascontiguousarray(x), 0, columns, rows * columns
 
 
-def distance(x: Array, size: int) -> int | None:
+def distance(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> int | None:
     """The number of elements from the beginning of each matrix to the next one; None if it varies."""
     apart = None
     inner = 0  # the bytes that the axes behind the current one span; a regular stride continues from there
-    for length, stride in zip(reversed(x.shape[:-2]), reversed(x.strides[:-2]), strict=True):
+    for length, stride in zip(reversed(shape[:-2]), reversed(strides[:-2]), strict=True):
         if length == 1:
             continue
         if apart is None:

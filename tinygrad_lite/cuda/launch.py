@@ -102,5 +102,5 @@ def pack(width: int, *arrays: Array | None) -> int:
 
     The address of four elements fetched together must be a multiple of their size.
     """
-    fits = width % 4 == 0 and all(a is None or a.data.ptr % (4 * a.dtype.itemsize) == 0 for a in arrays)
+    fits = width % 4 == 0 and all(a is None or a.data.ptr % (4 * a.itemsize) == 0 for a in arrays)
     return 4 if fits else 1

@@ -62,6 +62,7 @@ def test_a_part_that_fails_or_hangs_does_not_stop_the_others(tmp_path, monkeypat
     assert "| hangs | stopped after 1 s |" in said.split("\n\n")[-1]  # at the end all outcomes together
 
 
+@pytest.mark.slow
 def test_the_children_of_a_part_end_with_it(tmp_path):
     left = tmp_path / "left"
     child = f"import time, pathlib; time.sleep(3); pathlib.Path({str(left)!r}).touch()"
@@ -184,6 +185,7 @@ def test_attention_runs_for_a_profiler(cuda, capsys):
 
 
 @pytest.mark.usefixtures("workplace")
+@pytest.mark.slow
 def test_two_runs_of_the_same_command_are_compared(capfd, monkeypatch):
     text = Path("text.txt").absolute()
     settings = arguments(text=text, out_dir=None, max_iters=3)

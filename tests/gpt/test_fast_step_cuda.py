@@ -25,6 +25,15 @@ rng = np.random.default_rng(2)
 PROMPT, TOKENS = rng.integers(0, 23, (3, 4)), rng.integers(0, 23, (3, 10))
 
 
+in_bfloat16 = pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(settings, marks=() if name in ("gpt-2", "speed run") else pytest.mark.slow, id=name)
+        for name, settings in FITTING.items()
+    ],
+)
+
+
 @pytest.mark.parametrize(
     ("settings", "dtype"),
     [
@@ -46,7 +55,7 @@ def test_the_fast_step_equals_the_general_one(settings, dtype, cuda):
     np.testing.assert_allclose(found, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("settings", FITTING.values(), ids=FITTING)
+@in_bfloat16
 def test_in_bfloat16_only_weights_and_caches_are_rounded(settings, cuda):
     """So the step equals that of float32 with these weights, rounded, and a cache that rounds."""
     model = make_model("float32", **settings).to(cuda)
@@ -72,7 +81,7 @@ def test_in_bfloat16_only_weights_and_caches_are_rounded(settings, cuda):
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("settings", FITTING.values(), ids=FITTING)
+@in_bfloat16
 def test_bfloat16_is_closer_to_the_exact_result_than_the_general_step(settings, cuda, monkeypatch):
     """Which rounds what is between two products, too. A rounding error is 2^-9 of a number; logits go down to -9."""
     model = make_model(**settings)

@@ -92,7 +92,9 @@ def without_heads(model: GPT, heads: Collection[tuple[int, int]]) -> Iterator[No
             if not 0 <= head < mixer.n_head:
                 raise IndexError(f"there is no head {head} in a layer of {mixer.n_head}")
             mixer.output.weight.data[:, head * mixer.head_dim : (head + 1) * mixer.head_dim] = 0
+            mixer.output.weight.mark_written()
         yield
     finally:
         for weight, before in matrices:
             weight.data[...] = get_device(weight.device).from_host(before)
+            weight.mark_written()

@@ -64,6 +64,7 @@ class Parameter(Tensor):
         """Replace the values by values(shape); inside `shapes_only` there are none to replace."""
         if not _only_shapes:
             self.data[...] = get_device(self.device).from_host(values(self.shape))
+            self.mark_written()
 
 
 class Module(metaclass=Listed):

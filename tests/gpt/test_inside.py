@@ -63,6 +63,23 @@ def test_a_head_without_weight_is_not_missed_and_others_are():
     assert all((weights[name] == array).all() for name, array in model.state_dict().items())
 
 
+def test_text_is_generated_without_the_heads_too():
+    """The fast step, made before, does not keep the weights that it was made of."""
+    model = make_model()
+
+    def after_two_tokens():
+        _, state = model.start(np.array([[3]]))
+        return model.step(np.array([1]), state)[0][0]
+
+    before = after_two_tokens()
+    with without_heads(model, [(0, 0)]):
+        changed = after_two_tokens()
+        expected = model(Tensor(np.array([[3, 1]]))).numpy()[0, -1]
+    np.testing.assert_allclose(changed, expected - np.log(np.exp(expected).sum()), atol=1e-5)
+    assert np.abs(changed - before).max() > 1e-3
+    assert (after_two_tokens() == before).all()
+
+
 def test_reading_nothing_is_refused():
     with pytest.raises(ValueError, match="no tokens"):
         look_inside(make_model(), [])

@@ -20,7 +20,7 @@ extern "C" __global__ void swiglu_forward(long long width, long long gate_stride
     }
 }
 
-// du = dy silu(g) and dg = dy u (s + silu(g) (1 - s))
+// du = dy silu(g) and dg = dy u (s + silu(g) (1 - s)), side by side in rows of 2 F numbers
 extern "C" __global__ void swiglu_backward(long long width, long long gate_stride, long long up_stride, const X* gate,
                                            const X* up, const X* dy, X* d_gate, X* d_up) {
     const Pack<X>* gates = (const Pack<X>*)(gate + blockIdx.x * gate_stride);
@@ -34,8 +34,8 @@ extern "C" __global__ void swiglu_backward(long long width, long long gate_strid
             pg.at[k] = (X)(d * u * (s + g * s * (1 - s)));
             pu.at[k] = (X)(d * g * s);
         }
-        ((Pack<X>*)(d_gate + blockIdx.x * width))[i] = pg;
-        ((Pack<X>*)(d_up + blockIdx.x * width))[i] = pu;
+        ((Pack<X>*)(d_gate + blockIdx.x * 2 * width))[i] = pg;
+        ((Pack<X>*)(d_up + blockIdx.x * 2 * width))[i] = pu;
     }
 }
 

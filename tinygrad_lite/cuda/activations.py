@@ -33,9 +33,11 @@ def swiglu_cuda(gate: Tensor, up: Tensor) -> Tensor:
     run("swiglu_forward", g, u, y)
 
     def backward(dy):
-        d_gate, d_up = xp.empty(shape, g.dtype), xp.empty(shape, g.dtype)
+        # In one array, because that is where `linears_cuda` (linear.py), which made both inputs, wants them.
+        both = xp.empty((rows, 2 * width), g.dtype)
+        d_gate, d_up = both[:, :width], both[:, width:]
         run("swiglu_backward", g, u, xp.ascontiguousarray(dy), d_gate, d_up)
-        return d_gate, d_up
+        return d_gate.reshape(shape), d_up.reshape(shape)
 
     return node(y, (gate, up), backward, "swiglu", uses_result=False)
 

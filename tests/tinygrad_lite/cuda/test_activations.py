@@ -9,6 +9,7 @@ from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
 from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
+from tinygrad_lite.cuda.linear import array_around
 from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.functional.registry import REGISTRY
@@ -153,3 +154,11 @@ def test_the_feed_forward_layer_equals_that_of_the_cpu(cuda, activation):
     layer, x = FeedForward(4, 12, activation=activation).to("cpu", "float64"), rng.standard_normal((2, 3, 4))
     expected = layer(Tensor(x)).numpy()
     np.testing.assert_allclose(layer.to(cuda)(Tensor(x, device=cuda)).numpy(), expected, atol=1e-12)
+
+
+def test_the_gradients_of_gate_and_up_lie_side_by_side(cuda):
+    gate, up, dy = (Tensor(rng.standard_normal((2, 3, 8)).astype("float32"), device=cuda) for _ in range(3))
+    d_gate, d_up = F.swiglu(gate.requires_grad_(), up.requires_grad_())._node.backward(dy.data)
+    whole = array_around(d_gate, (2, 3, 16), 0)
+    assert whole is not None
+    assert array_around(d_up, (2, 3, 16), 8).data.ptr == whole.data.ptr

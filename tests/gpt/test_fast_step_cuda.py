@@ -37,9 +37,10 @@ in_bfloat16 = pytest.mark.parametrize(
 @pytest.mark.parametrize(
     ("settings", "dtype"),
     [
-        *((settings, "float64") for settings in SETTINGS),
-        *((settings, "float32") for settings in FITTING.values()),
-        *(pytest.param(choice, "float32", marks=pytest.mark.slow) for choice in CHOICES),
+        *((settings, "float64") for settings in FITTING.values()),
+        (GPT2, "float32"),
+        *(pytest.param(settings, "float64", marks=pytest.mark.slow) for settings in SETTINGS),
+        *(pytest.param(settings, "float32", marks=pytest.mark.slow) for settings in (*FITTING.values(), *CHOICES)),
     ],
     ids=str,
 )

@@ -84,8 +84,15 @@ ATTENTIONS += [(case, 40, parts) for case in CASES for parts in ("turned", "norm
 ATTENTIONS += [("gpt-2", position, "bare") for position in (0, 1, 300)]
 
 
-@pytest.mark.parametrize("dtype", TOLERANCE)
-@pytest.mark.parametrize(("case", "position", "parts"), ATTENTIONS)
+@pytest.mark.parametrize(
+    ("case", "position", "parts", "dtype"),
+    [
+        # Compiling a kernel for a width and a type takes longer than all else.
+        pytest.param(*attention, dtype, marks=() if dtype == "float64" or attention[0] == "gpt-2" else pytest.mark.slow)
+        for attention in ATTENTIONS
+        for dtype in TOLERANCE
+    ],
+)
 def test_attention_of_one_position(case, position, parts, dtype, cuda):
     """Nothing is read from behind that position, and nothing else written."""
     heads, kv_heads, width = CASES[case]

@@ -77,7 +77,7 @@ class VisitOptions:
 
 
 def main(argv: list[str]) -> int:
-    """Carry out one run."""
+    """Carry out one run. Returns: 1 if a part failed or was stopped."""
     parsed = parse_command_line(
         VisitOptions,
         argv,
@@ -93,8 +93,8 @@ def main(argv: list[str]) -> int:
     out.mkdir(parents=True, exist_ok=True)
     wanted = options.only.split(",") if options.only else []
     parts = [part for part in RUNS[number](out.absolute(), options.text) if not wanted or part.name in wanted]
-    carry_out(parts, out, f"run-{number}", time.monotonic() + 60 * options.minutes)
-    return 0
+    answers = carry_out(parts, out, f"run-{number}", time.monotonic() + 60 * options.minutes)
+    return int(any(answer.outcome.startswith(("failed", "stopped")) for answer in answers))
 
 
 # --- the four runs ---------------------------------------------------------------------------------------------

@@ -98,9 +98,10 @@ def test_a_tool_is_found_beside_the_path(tmp_path, monkeypatch):
 
 
 def test_the_command_carries_out_a_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(RUNS, "1", lambda out, text: [python("one", f"print({str(out)!r})"), python("two", "")])
+    monkeypatch.setitem(RUNS, "1", lambda out, text: [python("one", f"print({str(out)!r})"), python("two", "1 / 0")])
     assert main(["1", "--out", str(tmp_path / "new"), "--only", "one"]) == 0
     assert "two" not in capsys.readouterr().out
+    assert main(["1", "--out", str(tmp_path / "new")]) == 1
     assert str(tmp_path / "new") in (tmp_path / "new" / "run-1.md").read_text(encoding="utf-8")
     with pytest.raises(OptionError, match="run 5: must be 1, 2, 3 or 4"):
         main(["5", "--out", str(tmp_path)])
@@ -137,7 +138,7 @@ def test_every_command_is_one_that_its_program_accepts(part, monkeypatch):
 
 
 def test_what_comes_back_is_at_most_eight_files():
-    """More are not copied from a machine that is lent."""
+    """So that a run is quickly taken away from the machine."""
     for run in RUNS.values():
         files = 2  # page and log
         for part in run(Path("out"), ""):

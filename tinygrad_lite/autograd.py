@@ -136,13 +136,11 @@ def walk_back(loss: Node, gradient: Array) -> None:
             node.parents, node.backward = (), _freed
             for observer in observers:
                 observer.before_backward(node)
-            if node.adds:
-                # An observer gets every gradient by itself.
-                so_far = None if observers else gradients.pop(parents[0], None)
+            so_far: tuple = ()
+            if node.adds:  # but an observer gets every gradient by itself
+                so_far = (None if observers else gradients.pop(parents[0], None),)
                 own.discard(parents[0])
-                of_inputs = backward(dy, so_far)
-            else:
-                of_inputs = backward(dy)
+            of_inputs = backward(dy, *so_far)
             if isinstance(of_inputs, Node):
                 # All that was made just now is newer than what is left to visit, so it comes first.
                 gradients[of_inputs] = dy

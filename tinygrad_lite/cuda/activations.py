@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
+from tinygrad_lite.cuda.columns import as_rows, stride_of
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_elements, pack
-from tinygrad_lite.device import Array, xp_of
+from tinygrad_lite.device import Array
 from tinygrad_lite.functional.relu_squared import relu_squared_composed
 from tinygrad_lite.functional.swiglu import check_swiglu, swiglu_composed
 from tinygrad_lite.tensor import Tensor, node
@@ -19,8 +20,8 @@ def swiglu_cuda(gate: Tensor, up: Tensor) -> Tensor:
     if gate.numel() == 0 or gate.dtype != up.dtype or not are_known(gate):
         return swiglu_composed(gate, up)  # mixed types, and empty tensors
     check_swiglu(gate, up)
-    xp, shape, (g, u) = gate.xp, gate.shape, (as_matrix(x.data) for x in (gate, up))
-    strides = [x.strides[0] // x.itemsize for x in (g, u)]
+    xp, shape, (g, u) = gate.xp, gate.shape, (as_rows(x.data) for x in (gate, up))
+    strides = [stride_of(x) for x in (g, u)]
     rows, width = g.shape
 
     def run(name: str, *arrays: Array) -> None:
@@ -40,12 +41,6 @@ def swiglu_cuda(gate: Tensor, up: Tensor) -> Tensor:
         return d_gate.reshape(shape), d_up.reshape(shape)
 
     return node(y, (gate, up), backward, "swiglu", uses_result=False)
-
-
-def as_matrix(x: Array) -> Array:
-    """x (..., F) as (N, F) with contiguous rows: a view if one stride can describe it, else a copy."""
-    rows = x.reshape(-1, x.shape[-1] if x.ndim else 1)
-    return rows if rows.strides[-1] == rows.itemsize else xp_of(x).ascontiguousarray(rows)
 
 
 def relu_squared_cuda(x: Tensor) -> Tensor:

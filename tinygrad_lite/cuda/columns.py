@@ -25,33 +25,39 @@ def chunks_of(rows: int) -> int:
 
 
 def column_gradients(x: Array, parameters: Sequence[Tensor]) -> list[Array | None]:
-    """The gradients of vectors that were added to all rows: the sums of the columns of x (N, sum of their lengths).
+    """The gradients of vectors that were added to all rows: the sums of the columns of x (N, sum of their lengths)."""
+    return gradients_of(parameters, lambda place, out, add: column_sums(x[:, place], out, add))
 
-    None where they are written into the memory of `.grad`, or where none is needed. Vectors that an optimizer has laid
-    one behind the other are written together.
+
+def gradients_of(
+    parameters: Sequence[Tensor], compute: Callable[[slice, Array | None, bool], Array]
+) -> list[Array | None]:
+    """The gradients of several parameters, whose rows are those of one array.
+
+    None where they are written into the memory of `.grad`, or where none is needed. What an optimizer has laid one
+    behind the other is computed together.
+
+    Args:
+        compute: compute(rows, out, add) gives these rows of the array, written into `out` if that is not None, or, with
+            `add`, added to it.
     """
+    places = places_of(parameters)
     memories = [memory_to_write(p) if p.requires_grad else None for p in parameters]
-    whole, add = joint_memory(memories)
-    if whole is not None:
-        column_sums(x, whole, add)
-        return [None] * len(parameters)
-    sums, found = column_sums(x), []
-    for place, memory in zip(places_of(parameters), memories, strict=True):
-        if memory is not None and memory[0] is not None:
-            memory[0][...] = memory[0] + sums[place] if memory[1] else sums[place]
-        found.append(sums[place] if memory is not None and memory[0] is None else None)
+    if all(memory is not None and memory[1] == memories[0][1] for memory in memories):
+        whole = joined([array for array, _ in memories])
+        if whole is not None:
+            compute(slice(0, places[-1].stop), whole, memories[0][1])
+            return [None] * len(parameters)
+    found: list[Array | None] = [None] * len(parameters)
+    for i, (place, memory) in enumerate(zip(places, memories, strict=True)):
+        if memory is not None:
+            gradient = compute(place, *memory)
+            found[i] = gradient if memory[0] is None else None
     return found
 
 
-def joint_memory(memories: Sequence[tuple[Array | None, bool] | None]) -> tuple[Array | None, bool]:
-    """One array for all of these gradients, and whether they hold some already; None unless they lie side by side."""
-    if any(memory is None or memory[1] != memories[0][1] for memory in memories):
-        return None, False
-    return joined([array for array, _ in memories]), memories[0][1]
-
-
 def places_of(weights: Sequence[Tensor]) -> list[slice]:
-    """The columns of each map in the joint result."""
+    """Where the rows of each are, if all are laid one behind the other."""
     ends = np.cumsum([0, *(len(weight) for weight in weights)]).tolist()
     return [slice(*pair) for pair in itertools.pairwise(ends)]
 
@@ -81,7 +87,7 @@ def column_sums(x: Array, out: Array | None = None, add: bool = False) -> Array:
 
 def as_rows(x: Array) -> Array:
     """(..., V) -> (N, V), where the numbers of a row are neighbours and rows do not overlap: a view, or else a copy."""
-    rows = x.reshape(-1, x.shape[-1])
+    rows = x.reshape(-1, x.shape[-1] if x.ndim else 1)
     down, right = rows.strides
     if right == x.itemsize and down >= x.itemsize * x.shape[-1]:
         return rows

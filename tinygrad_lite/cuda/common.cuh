@@ -40,6 +40,15 @@ __device__ __forceinline__ T sum_of_warp(T x) {
     return x;
 }
 
+// The sum over the 256 threads of a block, returned to thread 0. `found` is shared memory for 8 numbers.
+__device__ __forceinline__ double sum_of_block(double x, double* found) {
+    x = sum_of_warp(x);
+    if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = x;
+    __syncthreads();
+    for (int warp = 1; threadIdx.x == 0 && warp < 8; warp++) x += found[warp];
+    return x;
+}
+
 // The maximum over the 32 threads of a warp, in the same way.
 template <class T>
 __device__ __forceinline__ T max_of_warp(T x) {

@@ -13,11 +13,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cuda.launch import ROWS, kernel, to_c
+from tinygrad_lite.cuda.launch import blocks_of_rows, in_c, kernel
 from tinygrad_lite.device import Array
 
 ACTIVATIONS = ("linear", "relu", "relu2", "gelu", "gelu_tanh", "swiglu")  # in the order of decode.cu
@@ -36,7 +35,7 @@ def embedding(tokens: Array, factor: float, positions: Array | None, centred: bo
     Returns: the launch(position, ids), with ids (B,) on the GPU; one that is not in the table gives NaN.
     """
     function = kernel("decode", "decode_embedding", X=tokens.dtype, PACK=1, BATCH=1)
-    blocks, known = rows_of(len(out)), in_c(len(out), *tokens.shape, tokens, factor, positions, centred, out)
+    blocks, known = blocks_of_rows(len(out)), in_c(len(out), *tokens.shape, tokens, factor, positions, centred, out)
     return lambda position, ids: function(*blocks, (*known, np.int64(position), ids))
 
 
@@ -65,7 +64,7 @@ def linear(
     function = kernel("decode", "decode_linear", X=weight.dtype, PACK=pack_of(width, weight.dtype), BATCH=together)
     count, form = results * -(-batch // together), ACTIVATIONS.index(activation)
     arguments = (count, batch, results, width, x, weight, shift, eps is not None, eps or 0.0, form, add, out)
-    return functools.partial(function, *rows_of(count), in_c(*arguments))
+    return functools.partial(function, *blocks_of_rows(count), in_c(*arguments))
 
 
 def attention(
@@ -107,16 +106,6 @@ def log_softmax(logits: Array) -> Callable:
     count, width = logits.shape
     function = kernel("decode", "decode_log_softmax", X=logits.dtype, PACK=1, BATCH=1)
     return functools.partial(function, (count,), (min(1024, -(-width // 32) * 32),), in_c(width, logits))
-
-
-def rows_of(count: int) -> tuple[tuple[int], tuple[int, int]]:
-    """The blocks and threads of a kernel in which each warp takes one of so many rows, as in `launch_rows`."""
-    return (-(-count // ROWS),), (32, ROWS)
-
-
-def in_c(*arguments: Any) -> tuple:
-    """Arguments of a kernel in the types of C."""
-    return tuple([to_c(argument) for argument in arguments])
 
 
 def pack_of(width: int, dtype: np.dtype) -> int:

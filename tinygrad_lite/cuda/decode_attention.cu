@@ -6,7 +6,7 @@
 // describes: it keeps the largest score so far m, the sum z of e^(score - m), and the sum o of e^(score - m) * value. In
 // the end all teams are brought to the largest m of all, and their z and o are added up, always in the same order.
 
-constexpr int WARPS = 16;                         // of a block; decode.py launches so many
+constexpr int WARPS = 16;                         // of a block, as decode.py launches it
 constexpr int TEAMS = WARPS * 32 / LANES;         // of a block
 constexpr int PACKS = WIDTH / PACK;               // of a key or value
 constexpr int OWN = (PACKS + LANES - 1) / LANES;  // those of them that one thread has

@@ -23,7 +23,7 @@ import numpy as np
 from tinygrad_lite.cuda.precision import bfloat16, get_precision
 from tinygrad_lite.device import Array, xp_of
 
-# cuBLAS's numbers for the type of an array (by `dtype.char`: a dtype computes its name anew at each use), for the
+# cuBLAS's numbers for the type of an array (by `dtype.char`, because `dtype.name` is computed at each use), for the
 # accumulation type, and for "choose the algorithm".
 TYPES = {"f": 0, "d": 1, "E": 14}  # float32, float64, bfloat16
 IN_FLOAT32, IN_FLOAT64, IN_TF32 = 68, 70, 77

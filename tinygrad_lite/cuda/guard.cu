@@ -9,13 +9,8 @@ extern "C" __global__ void sums_of_squares(long long packs, const X* g, double* 
         Pack<X> p = ((const Pack<X>*)g)[i];
         for (int k = 0; k < PACK; k++) sum += p.at[k] * p.at[k];
     }
-    double of_warp = sum_of_warp((double)sum);
-    if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = of_warp;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int warp = 1; warp < 8; warp++) of_warp += found[warp];
-        sums[blockIdx.x] = of_warp;
-    }
+    double of_block = sum_of_block(sum, found);
+    if (threadIdx.x == 0) sums[blockIdx.x] = of_block;
 }
 
 // The second step, by a single warp: add these sums, and write the numbers that follow from them.

@@ -68,7 +68,12 @@ def launch(function: Callable, blocks: tuple[int, ...], threads: tuple[int, ...]
             null pointer.
     """
     if 0 not in blocks:
-        function(blocks, threads, tuple([to_c(argument) for argument in arguments]))
+        function(blocks, threads, in_c(*arguments))
+
+
+def in_c(*arguments: Any) -> tuple:
+    """The arguments of a kernel in the types that CuPy passes to C."""
+    return tuple([to_c(argument) for argument in arguments])
 
 
 def to_c(argument: Any) -> Any:
@@ -89,7 +94,12 @@ def launch_rows(function: Callable, rows: int, *arguments: Any) -> None:
 
     The number of rows is its first argument, because some warps of the last block may have none.
     """
-    launch(function, (-(-rows // ROWS),), (32, ROWS), rows, *arguments)
+    launch(function, *blocks_of_rows(rows), rows, *arguments)
+
+
+def blocks_of_rows(rows: int) -> tuple[tuple[int], tuple[int, int]]:
+    """The blocks and threads of a kernel in which each warp takes one row."""
+    return (-(-rows // ROWS),), (32, ROWS)
 
 
 def launch_elements(function: Callable, count: int, *arguments: Any) -> None:

@@ -18,7 +18,7 @@ from tinygrad_lite.autograd import observers
 from tinygrad_lite.cuda.columns import (
     as_rows,
     column_gradients,
-    joint_memory,
+    gradients_of,
     launch_matrix,
     pack_of_rows,
     places_of,
@@ -29,7 +29,7 @@ from tinygrad_lite.cuda.launch import are_known, kernel
 from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.linear import check_linear, linear_composed
-from tinygrad_lite.tensor import Tensor, memory_to_write, node
+from tinygrad_lite.tensor import Tensor, node
 
 ALIGNED, PADDED = 8, 64  # elements: what the rows of a result must be a multiple of for cuBLAS's fast kernels, and are
 
@@ -92,34 +92,14 @@ def joint_linear(
                 for place, matrix in zip(places, matrices, strict=True):
                     gemm(dy[:, place], matrix, out=dx, add=place.start > 0)
             dx = dx.reshape(shape)
-        dw = weight_gradients(dy, rows, weights, places)
+        # cuBLAS can add the product to the gradient that is there: writing a large product, reading it again with the
+        # sum and writing the sum takes longer. (An observer, who wants to see it, prevents this: `memory_to_write`.)
+        kind = weights[0].dtype
+        dw = gradients_of(weights, lambda place, out, add: gemm(dy[:, place].T, rows, out, kind, add=add))
         return dx, *dw, *(column_gradients(dy, biases) if biases else ())
 
     parents = (x, *weights, *biases)
     return node(y.reshape(*shape[:-1], y.shape[1]), parents, backward, "linear", uses_result=False)
-
-
-def weight_gradients(dy: Array, rows: Array, weights: Sequence[Tensor], places: Sequence[slice]) -> list[Array | None]:
-    """dW = dy^T x for each weight; None where cuBLAS has written it into `.grad` itself, or where none is needed.
-
-    cuBLAS can add the product to the gradient that is there: writing a large product, reading it again with the sum
-    and writing the sum takes longer. (An observer, who wants to see the product, prevents this: `memory_to_write`.)
-    """
-    memories = [memory_to_write(weight) if weight.requires_grad else None for weight in weights]
-    whole, add = joint_memory(memories)
-    if whole is not None:
-        gemm(dy.T, rows, out=whole, add=add)
-        return [None] * len(weights)
-    found: list[Array | None] = []
-    for weight, place, memory in zip(weights, places, memories, strict=True):
-        if memory is None:
-            found.append(None)
-        elif memory[0] is None:
-            found.append(gemm(dy[:, place].T, rows, dtype=weight.dtype))
-        else:
-            gemm(dy[:, place].T, rows, out=memory[0], add=memory[1])
-            found.append(None)
-    return found
 
 
 def columns_of(y: Tensor, place: slice, arrived: set[int]) -> Tensor:

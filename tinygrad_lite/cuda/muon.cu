@@ -22,13 +22,8 @@ extern "C" __global__ void muon_momentum(long long packs, const X* g, X* m, cons
         }
         ((Pack<X>*)m)[place] = pm;
     }
-    double of_warp = sum_of_warp((double)sum);
-    if (threadIdx.x % 32 == 0) found[threadIdx.x / 32] = of_warp;
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        for (int warp = 1; warp < 8; warp++) of_warp += found[warp];
-        sums[blockIdx.y * gridDim.x + blockIdx.x] = of_warp;
-    }
+    double of_block = sum_of_block(sum, found);
+    if (threadIdx.x == 0) sums[blockIdx.y * gridDim.x + blockIdx.x] = of_block;
 }
 
 // x = u / |u|, with the sums of the kernel above, launched with as many blocks. u is computed again, which takes no

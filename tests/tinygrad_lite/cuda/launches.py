@@ -42,7 +42,7 @@ from tinygrad_lite.training.workers import start_processes
 from train import train
 
 STEPS = 5  # of which the fastest counts for the time
-BATCH, TOKENS = 4, 64  # so many rows that sums of columns need two kernels, as with more rows
+BATCH, TOKENS = 4, 64  # enough rows for sums of columns to need two kernels
 TRAINED = {"baby GPT": "baby", "baby GPT, dropout": "baby-dropout", "GPT-2": "gpt2", "goethe": "goethe"}
 WRITTEN = {"baby GPT": "baby", "GPT-2": "gpt2", "goethe": "goethe"}
 PRODUCTS = ("gemmEx", "gemmStridedBatchedEx")

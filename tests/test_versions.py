@@ -1,0 +1,103 @@
+"""Runs that older versions made load, generate the same text and resume as they did there; weights keep their names.
+
+tests/data/versions/make.py has made the runs, and has printed what the same version then gave.
+"""
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+import train
+from tests.data.versions.make import RESUMED, RUNS, STORED, data_of, extract, generated, resumed
+from tinygrad_lite.cli.options import list_presets
+from tinygrad_lite.nn import Module
+from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.estimate import size_of
+from tinygrad_lite.training.model_spec import read_any
+from tinygrad_lite.training.setup import PRESETS, read_setup
+
+LAST = Path("run/last.safetensors")
+# By run: what sample.py writes, and the validation loss at step RESUMED, in nats.
+EXPECTED = {
+    "0.1.0-gpt": ("zweiiiiiieieiieiieieiieieiieieiieieiieieiiei\n", 2.14685),
+    "0.1.0-gpt-bpe": ("zwei" + 40 * "ei" + "\n", 3.19211),
+    "0.1.0-seq2seq": ("rrsmhhersm\n", 2.94269),
+    "0.2.0-gpt": ("zweiiiiiieieiieiieieiieieiieieiieieiieieiiei\n", 2.14685),
+    "0.2.0-gpt-muon": ("zweiei iei iei ieiei iei ieiei iei ieiei iei\n", 2.03066),
+    "0.2.0-seq2seq": ("ammmxhsmkk\n", 2.86923),
+    "0.2.0-bert": ("zwei und [MASK] ist sieben\n  ##i 11.8%, ##e 11.0%, ##s 8.0%, ##d 6.7%, i 6.2%\n", 3.18328),
+    "0.2.0-vit": (" 60.1%  row 4\n 39.2%  row 2\n  0.4%  column 3\n  0.2%  column 4\n  0.1%  row 3\n", 0.0782643),
+}
+# By preset: how many weights its model has, and the beginning of a hash of their names, in version 0.2.0.
+WEIGHTS = {
+    "baby-gpt": (51, "ae3d7d3dc0e8"),
+    "bert-goethe": (73, "1f8692f4db74"),
+    "bert-reviews": (41, "3d897cb2eb76"),
+    "classify": (73, "821e1e236f82"),
+    "cnn-digits": (10, "d8e1e23d4db2"),
+    "cnn-fashion": (14, "99f02cdc9c85"),
+    "goethe": (25, "5d76e71a8cbb"),
+    "goethe-bpe": (35, "38019afc7fe4"),
+    "goethe-char": (35, "38019afc7fe4"),
+    "goethe-char-modern": (25, "5d76e71a8cbb"),
+    "goethe-long": (25, "5d76e71a8cbb"),
+    "goethe-works": (37, "76f650a238a0"),
+    "gpt-summarize": (35, "38019afc7fe4"),
+    "gpt-translate": (59, "c074b076cc26"),
+    "igpt-digits": (26, "4bf2d26c83a7"),
+    "multi30k-de-en": (131, "d538cdfda9e1"),
+    "reverse": (47, "5182c3f1fd07"),
+    "tatoeba-de-en": (131, "d538cdfda9e1"),
+    "translate-de-en": (131, "d538cdfda9e1"),
+    "translate-en-de": (131, "d538cdfda9e1"),
+    "vit-digits": (72, "11417f76a982"),
+    "vit-fashion": (72, "11417f76a982"),
+}
+
+
+@pytest.fixture(params=EXPECTED)
+def stored(request, workplace):
+    """The name of each run in turn; its files are in the folder `run`."""
+    extract(request.param)
+    with data_of(request.param):
+        yield request.param
+
+
+def test_every_stored_run_is_tested():
+    assert EXPECTED.keys() == RUNS.keys()
+
+
+def test_an_old_run_generates_the_same_text(stored):
+    assert generated(stored) == EXPECTED[stored][0]
+
+
+def test_an_old_run_resumes_as_it_did(stored, capsys):
+    assert load_checkpoint(LAST).step == STORED
+    assert resumed() == (RESUMED, pytest.approx(EXPECTED[stored][1], rel=1e-4))
+    assert load_checkpoint(LAST).step == RESUMED
+    said = capsys.readouterr().err
+    assert f"resuming after {STORED} steps" in said
+    assert "not the text" not in said
+
+
+def test_the_weights_of_an_old_run_are_those_of_todays_model(stored):
+    trained = read_any(LAST, train.SPECS)
+    today = trained.model_class.blueprint(trained.config).named_parameters()
+    old = load_checkpoint(LAST).weights
+    assert {name: array.shape for name, array in old.items()} == {name: weight.shape for name, weight in today}
+
+
+def names_in_short(model: Module) -> tuple[int, str]:
+    """How many weights a model has, and the beginning of a hash of their names."""
+    names = sorted(name for name, _ in model.named_parameters())
+    return len(names), hashlib.sha256("\n".join(names).encode()).hexdigest()[:12]
+
+
+def test_the_weights_of_every_preset_keep_their_names():
+    """Otherwise a checkpoint of version 0.2.0 would no longer load.
+
+    A preset that is given other parts gets another row: a run is resumed with its own settings, not the preset's.
+    """
+    models = {name: size_of(read_setup([name, "--dry_run"], train.SPECS)).model for name in list_presets(PRESETS)}
+    assert {name: names_in_short(model) for name, model in models.items()} == WEIGHTS

@@ -110,9 +110,9 @@ def launched(monkeypatch):
 
         def launch(*arguments):
             counts[name] += 1
-            function(*arguments)
+            function.run(*arguments)
 
-        return launch
+        return dataclasses.replace(function, run=launch)
 
     monkeypatch.setattr(decode, "kernel", counting)
     return counts

@@ -42,7 +42,7 @@ def scaled_dot_product_attention_cuda(
     check_attention(query, key, value, mask, dropout_p)
     given, kind = query.dtype, activation_type(query.dtype)
     q, k, v = (x.data.astype(kind, copy=False) for x in (query, key, value))
-    factor = scale_of_scores(query, scale)
+    factor = float(scale_of_scores(query, scale))
     use_flash = kind.name == "bfloat16" and factor > 0 and fits_flash_attention(query, key, mask)
     version, mask = flash_attention if use_flash else attention_by_blocks, None if mask is None else mask.data
     y, backward = version(q, k, v, factor, mask, is_causal, next_dropout(dropout_p))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.cuda.gemm import joined
-from tinygrad_lite.cuda.launch import kernel, launch, pack
+from tinygrad_lite.cuda.launch import Kernel, kernel, launch, pack
 from tinygrad_lite.cuda.precision import accumulation_type
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.tensor import Tensor, memory_to_write
@@ -104,7 +104,7 @@ def pack_of_rows(x: Array, *others: Array) -> int:
     return pack(math.gcd(x.shape[1], stride_of(x)), x, *others)  # 4 divides both if it divides their gcd
 
 
-def launch_matrix(function: Callable, rows: int, packs: int, *arguments: Any) -> None:
+def launch_matrix(function: Kernel, rows: int, packs: int, *arguments: Any) -> None:
     """Launch a kernel in which a thread takes one pack of several rows: x selects the pack, y the first row.
 
     Neighbouring threads take neighbouring packs, so their loads are coalesced. The numbers of rows and of packs in a

@@ -44,7 +44,7 @@ def cross_entropy_cuda(
     count, total = len(rows), accumulation_type(logits.dtype)
     sizes = (count, width, stride)
     losses, largest, scales = (xp.empty(count, total) for _ in range(3))
-    how = (wanted, ignore_index, float(label_smoothing))
+    how = (wanted, ignore_index, label_smoothing)
     types = {"X": rows.dtype, "PACK": pack(stride, rows)}
     forward = kernel("cross_entropy", "cross_entropy_forward", **types)
     launch_rows(forward, *sizes, rows, *how, losses, largest, scales)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tinygrad_lite.cuda.launch import blocks_of_rows, in_c, kernel
+from tinygrad_lite.cuda.launch import blocks_of_rows, kernel
 from tinygrad_lite.device import Array
 
 ACTIVATIONS = ("linear", "relu", "relu2", "gelu", "gelu_tanh", "swiglu")  # in the order of decode.cu
@@ -35,8 +35,10 @@ def embedding(tokens: Array, factor: float, positions: Array | None, centred: bo
     Returns: the launch(position, ids), with ids (B,) on the GPU; one that is not in the table gives NaN.
     """
     function = kernel("decode", "decode_embedding", X=tokens.dtype, PACK=1, BATCH=1)
-    blocks, known = blocks_of_rows(len(out)), in_c(len(out), *tokens.shape, tokens, factor, positions, centred, out)
-    return lambda position, ids: function(*blocks, (*known, np.int64(position), ids))
+    blocks = blocks_of_rows(len(out))
+    # Without the last two, which change from token to token.
+    known = function.in_c(len(out), *tokens.shape, tokens, factor, positions, centred, out, 0, None)[:-2]
+    return lambda position, ids: function.run(*blocks, (*known, np.int64(position), ids))
 
 
 def linear(
@@ -64,7 +66,7 @@ def linear(
     function = kernel("decode", "decode_linear", X=weight.dtype, PACK=pack_of(width, weight.dtype), BATCH=together)
     count, form = results * -(-batch // together), ACTIVATIONS.index(activation)
     arguments = (count, batch, results, width, x, weight, shift, eps is not None, eps or 0.0, form, add, out)
-    return functools.partial(function, *blocks_of_rows(count), in_c(*arguments))
+    return functools.partial(function.run, *blocks_of_rows(count), function.in_c(*arguments))
 
 
 def attention(
@@ -96,16 +98,18 @@ def attention(
     packed = pack_of(width, cache_type)
     lanes = min(32, 1 << (width // packed - 1).bit_length())
     function = kernel("decode_attention", "decode_attention", X=cache_type, WIDTH=width, PACK=packed, LANES=lanes)
-    known = in_c(heads, kv_heads, capacity, joint, scale, gains, eps, turns, out)
+    # Without the last two, which change from token to token.
+    known = function.in_c(heads, kv_heads, capacity, joint, scale, gains, eps, turns, out, 0, None)[:-2]
     blocks, threads = (batch * heads,), (ATTENTION_THREADS,)
-    return lambda position, both: function(blocks, threads, (*known, np.int64(position), both))
+    return lambda position, both: function.run(blocks, threads, (*known, np.int64(position), both))
 
 
 def log_softmax(logits: Array) -> Callable:
     """Turn logits (B, V) into log-probabilities, in place. Returns: the launch()."""
     count, width = logits.shape
     function = kernel("decode", "decode_log_softmax", X=logits.dtype, PACK=1, BATCH=1)
-    return functools.partial(function, (count,), (min(1024, -(-width // 32) * 32),), in_c(width, logits))
+    threads = min(1024, -(-width // 32) * 32)
+    return functools.partial(function.run, (count,), (threads,), function.in_c(width, logits))
 
 
 def pack_of(width: int, dtype: np.dtype) -> int:

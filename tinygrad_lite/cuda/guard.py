@@ -54,7 +54,7 @@ class Guard:
         types = {"X": gradients.dtype, "PACK": packed}
         launch(kernel("guard", "sums_of_squares", **types), (blocks,), (256,), packs, gradients, sums)
         numbers = self.numbers.data
-        launch(kernel("guard", "judge", **types), (1,), (32,), sums, blocks, loss, float(max_norm), step, numbers)
+        launch(kernel("guard", "judge", **types), (1,), (32,), sums, blocks, loss, max_norm, step, numbers)
 
     def read(self) -> tuple[float, float, int | None]:
         """Loss, norm, and the broken step or None; blocks until all queued work is done."""

@@ -3,6 +3,10 @@
 A source file does not fix the types of its arrays: `kernel("layer_norm", "layer_norm_forward", X=x.dtype)` compiles
 layer_norm.cu with X defined as float, double or bf16 when it is first called with that type. CuPy keeps compiled
 kernels in ~/.cupy, so the second or two that this takes is spent only once per machine.
+
+CuPy does not check what it passes to a kernel. The bits of the integer 1, read as a `double`, are 4.9e-324; and if an
+argument is missing, the kernel reads whatever lies behind the others. So the parameters of a kernel are read from its
+source file: there must be as many arguments, and each is converted to the type that is declared.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +31,41 @@ OPTIONS = ("-std=c++17",)
 ROWS = 4  # rows of a matrix per block, where each warp takes one
 
 
+@dataclass(frozen=True)
+class Kernel:
+    """A compiled kernel.
+
+    Attributes:
+        run: CuPy's function run(blocks, threads, arguments), which takes arguments as `in_c` returns them.
+        parameters: by name, the function that converts an argument to the type of the parameter.
+    """
+
+    name: str
+    run: Callable
+    parameters: dict[str, Callable[[Any], Any]]
+
+    def in_c(self, *arguments: Any) -> tuple:
+        """The arguments in the types that the kernel declares; TypeError if their number, or one of them, is wrong."""
+        if len(arguments) != len(self.parameters):
+            raise TypeError(f"kernel {self.name} takes {len(self.parameters)} arguments, not {len(arguments)}")
+        converted = []
+        try:
+            for convert, argument in zip(self.parameters.values(), arguments, strict=True):
+                converted.append(convert(argument))
+        except (TypeError, ValueError, OverflowError) as error:
+            parameter = list(self.parameters)[len(converted)]
+            raise TypeError(f"kernel {self.name}, parameter {parameter}: {error}") from error
+        return tuple(converted)
+
+
 @functools.cache
-def kernel(file: str, name: str, **types: Any) -> Callable:
+def kernel(file: str, name: str, **types: Any) -> Kernel:
     """The kernel of this name in a source file, compiled with these names defined as types or numbers."""
     import cupy
 
-    return cupy.RawModule(code=source(file), options=(*OPTIONS, *definitions(**types))).get_function(name)
+    code = source(file)
+    run = cupy.RawModule(code=code, options=(*OPTIONS, *definitions(**types))).get_function(name)
+    return Kernel(name, run, parameters_of(code, name))
 
 
 @functools.cache
@@ -58,38 +92,44 @@ def are_known(x: Tensor, *parameters: Tensor | None) -> bool:
     return x.dtype.char in FLOATS and all(p is None or p.dtype == accumulation_type(x.dtype) for p in parameters)
 
 
-def launch(function: Callable, blocks: tuple[int, ...], threads: tuple[int, ...], *arguments: Any) -> None:
+def parameters_of(code: str, name: str) -> dict[str, Callable[[Any], Any]]:
+    """The `parameters` of a kernel in this source text."""
+    declared = re.search(rf"__global__ void .*\b{name}\(([^)]*)\)", code)[1].split(",")
+    words = [text.replace("*", " * ").split() for text in declared]
+    return {parameter: pointer if "*" in kind else SCALARS[" ".join(kind)] for *kind, parameter in words}
+
+
+def pointer(x: Array | None) -> Any:
+    """An array as it is, None as a null pointer."""
+    return NULL if x is None else x
+
+
+def integer(x: Any) -> np.int64:
+    """A number without a fraction as `long long`."""
+    number = x if type(x) is int else int(x)
+    if number != x:
+        raise ValueError(f"{x!r} is not an integer")
+    return as_int64(number)
+
+
+NULL = np.int64(0)
+SCALARS = {"long long": integer, "double": lambda x: np.float64(float(x))}  # no kernel has scalars of other types
+as_int64 = functools.lru_cache(maxsize=4096)(np.int64)  # which is slow, and most integers are sizes that return
+
+
+def launch(function: Kernel, blocks: tuple[int, ...], threads: tuple[int, ...], *arguments: Any) -> None:
     """Launch a kernel, without waiting for its end.
 
     Args:
         blocks, threads: how many blocks, and threads in each of them, along up to three axes. Without blocks nothing
             is launched.
-        arguments: those of the kernel. An integer is passed as `long long`, any other number as `double`, None as a
-            null pointer.
+        arguments: those of the kernel; None is a null pointer.
     """
     if 0 not in blocks:
-        function(blocks, threads, in_c(*arguments))
+        function.run(blocks, threads, function.in_c(*arguments))
 
 
-def in_c(*arguments: Any) -> tuple:
-    """The arguments of a kernel in the types that CuPy passes to C."""
-    return tuple([to_c(argument) for argument in arguments])
-
-
-def to_c(argument: Any) -> Any:
-    """An argument in the type that CuPy passes to C as described in `launch`; arrays are passed as they are."""
-    convert = CONVERSIONS.get(type(argument))
-    return argument if convert is None else convert(argument)
-
-
-CONVERSIONS: dict[type, Callable[[Any], Any]] = {  # looked up, since each launch has about twenty arguments
-    **dict.fromkeys((int, bool, np.int32, np.bool_), np.int64),
-    **dict.fromkeys((float, np.float32), np.float64),
-    type(None): lambda _: np.int64(0),
-}
-
-
-def launch_rows(function: Callable, rows: int, *arguments: Any) -> None:
+def launch_rows(function: Kernel, rows: int, *arguments: Any) -> None:
     """Launch a kernel in which each warp takes one row: blockIdx.x and threadIdx.y select it, threadIdx.x is within it.
 
     The number of rows is its first argument, because some warps of the last block may have none.
@@ -102,7 +142,7 @@ def blocks_of_rows(rows: int) -> tuple[tuple[int], tuple[int, int]]:
     return (-(-rows // ROWS),), (32, ROWS)
 
 
-def launch_elements(function: Callable, count: int, *arguments: Any) -> None:
+def launch_elements(function: Kernel, count: int, *arguments: Any) -> None:
     """Launch a kernel in which each thread takes one element or pack; their number is its first argument."""
     launch(function, (-(-count // 256),), (256,), count, *arguments)
 

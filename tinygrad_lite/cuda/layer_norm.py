@@ -24,7 +24,7 @@ def layer_norm_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: 
     means, scales = xp.empty(count, total), xp.empty(count, total)
     types = {"X": dtype, "Y": y.dtype, "P": dtype if part is None else part.dtype}
     forward = kernel("layer_norm", "layer_norm_forward", **types, PACK=pack(width, first, part, w, b))
-    launch_rows(forward, count, width, first, part, added, w, b, float(eps), y, means, scales)
+    launch_rows(forward, count, width, first, part, added, w, b, eps, y, means, scales)
     parameters = (weight,) if bias is None else (weight, bias)
     rows, rounded = first if part is None else added, vars(x).get("rounded")
 

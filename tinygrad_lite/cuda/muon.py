@@ -43,9 +43,9 @@ def muon_cuda(
     of_gram = {**types, "PACK": pack(small, gram, square)}
 
     mix = kernel("muon", "muon_momentum", **of_stack)
-    launch(mix, blocks, (256,), packs, g.data, m.data, numbers, float(momentum), sums)
+    launch(mix, blocks, (256,), packs, g.data, m.data, numbers, momentum, sums)
     normalize = kernel("muon", "muon_normalize", **of_stack)
-    launch(normalize, blocks, (256,), packs, g.data, m.data, numbers, float(momentum), sums, EPS, now)
+    launch(normalize, blocks, (256,), packs, g.data, m.data, numbers, momentum, sums, EPS, now)
     polynomial = kernel("muon", "muon_polynomial", **of_gram)
     for _ in range(STEPS):
         turned = now.swapaxes(1, 2)

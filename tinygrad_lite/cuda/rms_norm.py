@@ -39,7 +39,7 @@ def rms_norm_cuda(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) ->
         at_once = THREADS // lanes
         launch(function, (-(-count // at_once),), (lanes, at_once), count, *layout, *arguments)
 
-    launch_rows("rms_norm_forward", (rows, part, w, y), rows, part, added, w, float(eps), y, scales)
+    launch_rows("rms_norm_forward", (rows, part, w, y), rows, part, added, w, eps, y, scales)
     if part is not None:
         rows = as_rows(added)
 

@@ -1,9 +1,8 @@
 """Launches the naive kernels, which nothing but the tests uses. All arrays must be contiguous."""
 
-from collections.abc import Callable
 from typing import Any
 
-from tinygrad_lite.cuda.launch import kernel, launch
+from tinygrad_lite.cuda.launch import Kernel, kernel, launch
 from tinygrad_lite.device import Array, xp_of
 
 
@@ -30,6 +29,6 @@ def attention_naive(q: Array, k: Array, v: Array, scale: float) -> Array:
     return out
 
 
-def run(function: Callable, rows: int, *arguments: Any) -> None:
+def run(function: Kernel, rows: int, *arguments: Any) -> None:
     """Launch a kernel with a thread for each row; their number is its first argument."""
     launch(function, (-(-rows // 128),), (128,), rows, *arguments)

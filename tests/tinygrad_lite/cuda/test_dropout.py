@@ -7,7 +7,7 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.cuda.launch import definitions, launch_elements, source
+from tinygrad_lite.cuda.launch import Kernel, definitions, launch_elements, parameters_of, source
 from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.debug.profiler import kept_by
 from tinygrad_lite.device import get_device, next_bits, random_key
@@ -63,25 +63,26 @@ extern "C" __global__ void all_words(long long count, long long all, long long* 
 """
 
 
-def module(cuda):
+def kernel_called(name, cuda):
     import cupy
 
-    options = ("-std=c++17", *definitions(X=np.dtype("float32"), PACK=4))
-    return cupy.RawModule(code=source("dropout") + KERNEL, options=options)
+    code, options = source("dropout") + KERNEL, ("-std=c++17", *definitions(X=np.dtype("float32"), PACK=4))
+    run = cupy.RawModule(code=code, options=options).get_function(name)
+    return Kernel(name, run, parameters_of(code, name))
 
 
 @pytest.mark.parametrize(("word", "expected"), KNOWN)
 def test_philox_gives_the_published_numbers(cuda, word, expected):
     assert [int(x) for x in philox([word] * 4, [np.uint64(word)] * 2)] == expected
     out = get_device(cuda).xp.empty(4, np.int64)
-    launch_elements(module(cuda).get_function("all_words"), 1, word, out)
+    launch_elements(kernel_called("all_words", cuda), 1, word, out)
     assert out.tolist() == expected
 
 
 @pytest.mark.parametrize("first", [0, 3, 2**32 - 2, 2**34 - 5, 2**40 + 1])
 def test_random_words_depend_on_the_element_alone(cuda, first):
     out, key = get_device(cuda).xp.empty(300, np.int64), 0x8000_0001_DEAD_BEEF
-    launch_elements(module(cuda).get_function("words_of"), 300, key - 2**64, first, out)
+    launch_elements(kernel_called("words_of", cuda), 300, key - 2**64, first, out)
     expected = bits(first + np.arange(300), key)
     assert out.tolist() == expected.tolist()
     assert len(set(out.tolist())) == 300

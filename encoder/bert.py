@@ -163,7 +163,7 @@ class Bert(Module):
         if isinstance(batch, LabelledBatch):
             return F.cross_entropy(self.label_logits(batch.ids, batch.segments), batch.labels)
         x = self(batch.ids, batch.segments)
-        hidden = F.embedding(x.reshape(-1, self.config.n_embd), batch.places)  # rows, looked up by number: (N, C)
+        hidden = F.embedding(batch.places, x.reshape(-1, self.config.n_embd))  # rows, looked up by number: (N, C)
         loss = F.cross_entropy(self.words(hidden), batch.targets)
         if batch.follows is None:
             return loss

@@ -188,10 +188,10 @@ class MaskedText:
         width = ids.shape[1]
         places = np.concatenate([row * width + s.places for row, s in enumerate(sequences)])
         targets = np.concatenate([s.targets for s in sequences])
-        arrays = [Tensor(array, np.int64, self.device) for array in (ids, segments, places, targets)]
+        arrays = [Tensor(array, dtype=np.int64, device=self.device) for array in (ids, segments, places, targets)]
         if not self.next_sentence:
             return MaskedBatch(*arrays)
         whole = whole or sequences
         share = len(sequences) / len(whole) / (len(targets) / sum(len(s.targets) for s in whole))
-        follows = Tensor(np.array([s.follows for s in sequences]), np.int64, self.device)
+        follows = Tensor(np.array([s.follows for s in sequences]), dtype=np.int64, device=self.device)
         return MaskedBatch(*arrays, follows, share)

@@ -119,7 +119,7 @@ def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None
         segments = np.zeros_like(ids)
     if len(ids) > size:
         raise OptionError(f"--explain: the page shows at most {size} tokens of this model, and the text has {len(ids)}")
-    inputs = [Tensor(array[None], np.int64, model.device) for array in (ids, segments)]
+    inputs = [Tensor(array[None], dtype=np.int64, device=model.device) for array in (ids, segments)]
     found = look_inside(model, *inputs)
     data = recording(found) | {
         "tokens": pieces(tokenizer, ids.tolist()),
@@ -176,7 +176,7 @@ def occlusion(model: Bert, ids: np.ndarray, segments: np.ndarray) -> tuple[np.nd
         part = texts[first : first + BATCH]
         pair = (part, np.broadcast_to(segments, part.shape))
         with no_grad():
-            logits = model.label_logits(*(Tensor(array, np.int64, model.device) for array in pair))
+            logits = model.label_logits(*(Tensor(array, dtype=np.int64, device=model.device) for array in pair))
             found.append(logits.softmax().numpy())
     probabilities = np.concatenate(found)
     hidden = np.full((len(ids), probabilities.shape[1]), np.nan)

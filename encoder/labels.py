@@ -111,7 +111,7 @@ class LabelsTask:
         """The tensors of some texts."""
         ids, segments, labels = zip(*rows, strict=True)
         arrays = (pad_rows(ids, self.tokenizer.specials[PAD]), pad_rows(segments, 0), np.array(labels))
-        return LabelledBatch(*(Tensor(array, np.int64, self.options.device) for array in arrays))
+        return LabelledBatch(*(Tensor(array, dtype=np.int64, device=self.options.device) for array in arrays))
 
     def report(self, model: Bert, val_loss: float) -> Report:
         """How many labels are right."""

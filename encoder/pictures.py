@@ -141,7 +141,10 @@ class PicturesTask:
     def batch(self, pictures: np.ndarray, labels: np.ndarray) -> PictureBatch:
         """The tensors of some pictures."""
         device = self.options.device
-        return PictureBatch(Tensor(self.data.scaled(pictures), np.float32, device), Tensor(labels, np.int64, device))
+        return PictureBatch(
+            Tensor(self.data.scaled(pictures), dtype=np.float32, device=device),
+            Tensor(labels, dtype=np.int64, device=device),
+        )
 
     def report(self, model: Module, val_loss: float) -> Report:
         """How many classes are right."""

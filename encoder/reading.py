@@ -64,7 +64,9 @@ def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None
     for line in lines:
         ids, segments = sequence(tokenizer, texts_of(line, model.config.segments), model.config.block_size)
         with no_grad():
-            logits = model.label_logits(*(Tensor(array[None], np.int64, model.device) for array in (ids, segments)))
+            logits = model.label_logits(
+                *(Tensor(array[None], dtype=np.int64, device=model.device) for array in (ids, segments))
+            )
         probabilities = logits.softmax().numpy()[0]
         order = np.argsort(-probabilities, kind="stable")
         names = model.config.label_names

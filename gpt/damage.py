@@ -232,7 +232,7 @@ def head_importance(model: GPT, tokens: np.ndarray, windows: int = WINDOWS) -> n
     total = np.zeros((len(matrices), model.config.n_head))
     model.eval()
     for start in starts:
-        ids = Tensor(tokens[None, start : start + size + 1], np.int64, matrices[0].device)
+        ids = Tensor(tokens[None, start : start + size + 1], dtype=np.int64, device=matrices[0].device)
         model.zero_grad()
         model.loss((ids[:, :-1], ids[:, 1:])).backward()
         for layer, w in enumerate(matrices):

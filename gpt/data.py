@@ -122,7 +122,7 @@ class TextData:
         return nats_per_token / math.log(2) / self.chars_per_token
 
     def _tensors(self, ids: np.ndarray, targets: np.ndarray) -> Batch:
-        return Tensor(ids, np.int64, self.device), Tensor(targets, np.int64, self.device)
+        return Tensor(ids, dtype=np.int64, device=self.device), Tensor(targets, dtype=np.int64, device=self.device)
 
 
 def windows_of_epoch(tokens: int, block_size: int) -> int:

@@ -90,8 +90,8 @@ class GPT(Generator):
     def _norm(self, width: int) -> Module:
         c = self.config
         if c.norm == "rmsnorm":
-            return RMSNorm(width, c.norm_weight, c.norm_eps)
-        return LayerNorm(width, c.bias, c.norm_eps)
+            return RMSNorm(width, weight=c.norm_weight, eps=c.norm_eps)
+        return LayerNorm(width, bias=c.bias, eps=c.norm_eps)
 
     def forward(self, ids: Tensor, caches: list[KVCache] | None = None, padding: np.ndarray | None = None) -> Tensor:
         """The logits of the token that follows each position: (B, T) integers -> (B, T, V).
@@ -142,7 +142,7 @@ class GPT(Generator):
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Mean nats per target token of a batch (ids, targets), both (B, T); targets are ids shifted by one."""
         ids, targets = batch
-        return F.cross_entropy(self(ids), targets, overwrite=True)
+        return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten(), overwrite=True)
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one token takes.

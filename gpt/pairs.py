@@ -52,7 +52,7 @@ class AnswerData(PairData):
         ids = [[*source, *target[:-1]] for source, target in pairs]
         targets = [[IGNORED] * len(source) + target[1:] for source, target in pairs]
         arrays = pad_rows(ids, 0), pad_rows(targets, IGNORED)
-        return tuple(Tensor(array, np.int64, self.device) for array in arrays)
+        return tuple(Tensor(array, dtype=np.int64, device=self.device) for array in arrays)
 
 
 class AnswerTask(PairTask):

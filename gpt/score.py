@@ -80,7 +80,8 @@ def token_log_probs(model: GPT, tokens: np.ndarray, stride: int = 0) -> np.ndarr
     with no_grad():
         for batch in (*batches, [last]):
             rows = np.stack(batch)
-            ids, targets = (Tensor(part, np.int64, device) for part in (rows[:, :-1], rows[:, 1:]))
-            nats += [*F.cross_entropy(model(ids), targets, reduction="none").numpy()]
+            ids, targets = (Tensor(part, dtype=np.int64, device=device) for part in (rows[:, :-1], rows[:, 1:]))
+            each = F.cross_entropy(model(ids).flatten(0, 1), targets.flatten(), reduction="none")
+            nats += [*each.numpy().reshape(targets.shape)]
     counted = [nats[0], *(row[block - stride :] for row in nats[1:])]  # the others counted in an earlier window
     return -np.concatenate(counted).astype(np.float64)

@@ -33,4 +33,4 @@ class TranslationData(PairData):
         """Two padded rectangles: source (B, S) and target (B, T + 1)."""
         sources, targets = zip(*pairs, strict=True)
         arrays = (pad_rows(sources, self.pad), pad_rows(targets, self.pad))
-        return tuple(Tensor(array, np.int64, self.device) for array in arrays)
+        return tuple(Tensor(array, dtype=np.int64, device=self.device) for array in arrays)

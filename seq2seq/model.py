@@ -55,8 +55,8 @@ class Seq2Seq(Generator):
         self.encoder = [self._block(has_cross=False) for _ in range(config.n_layer)]
         self.decoder = [self._block(has_cross=True) for _ in range(config.n_layer)]
         if config.norm_first:  # otherwise every block ends with a norm
-            self.encoder_norm = LayerNorm(width, config.bias)
-            self.decoder_norm = LayerNorm(width, config.bias)
+            self.encoder_norm = LayerNorm(width, bias=config.bias)
+            self.decoder_norm = LayerNorm(width, bias=config.bias)
         self.lm_head = Linear(width, config.vocab_size, bias=False)
         self.lm_head.weight = self.token_embedding.weight
         init_gpt2(self, config.n_layer)
@@ -125,7 +125,7 @@ class Seq2Seq(Generator):
         smoothing = self.config.label_smoothing if self.training else 0.0
         settings = {"ignore_index": self.config.pad, "label_smoothing": smoothing, "overwrite": True}
         logits = self(source, target[:, :-1])
-        return F.cross_entropy(logits, target[:, 1:], **settings)
+        return F.cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), **settings)
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products with which one target token is learned.

@@ -146,9 +146,10 @@ def placed_tensor(init: Callable) -> Callable:
     """A tensor's `__init__` whose default device is the one under test."""
 
     @functools.wraps(init)
-    def make(self: Tensor, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False):
+    def make(self: Tensor, data: Any, *wrong: Any, device: str | None = None, **options: Any):
         on_host = isinstance(data, (np.ndarray, np.generic)) or not hasattr(data, "__array__")
-        init(self, data, dtype, _here if device is None and on_host and called_by_a_test() else device, requires_grad)
+        place = _here if device is None and on_host and called_by_a_test() else device
+        init(self, data, *wrong, device=place, **options)
 
     return make
 

@@ -9,7 +9,7 @@ from typing import Any
 
 # isort: off
 from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the others use them
-from tinygrad_lite import methods  # noqa: F401
+from tinygrad_lite import methods
 
 # isort: on
 from tinygrad_lite import adapt, functional, nn, optim
@@ -19,18 +19,9 @@ from tinygrad_lite.device import manual_seed
 from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.spelling import no_such_name
 
-__all__ = [
-    "NonFiniteError",
-    "Tensor",
-    "adapt",
-    "detect_anomaly",
-    "functional",
-    "manual_seed",
-    "nn",
-    "no_grad",
-    "optim",
-    "recompute",
-]
+__all__ = """
+    NonFiniteError Tensor adapt detect_anomaly functional manual_seed nn no_grad optim recompute
+""".split()
 __version__ = "0.2.0"
 
 

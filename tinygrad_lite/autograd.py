@@ -12,9 +12,11 @@ all others are freed as soon as the forward pass drops them. This file knows arr
 
 from __future__ import annotations
 
+import functools
+import inspect
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from threading import get_ident
 from typing import Any, Protocol
 
 import numpy as np
@@ -24,29 +26,52 @@ from tinygrad_lite.device import Array
 Backward = Callable[..., "tuple[Array | None, ...] | Node"]  # backward(dy), or with `adds` backward(dy, so_far)
 
 _next_age = itertools.count().__next__  # counts the nodes: a parent is always older than its child
-grad_enabled = True  # whether operations leave nodes
+without_graph: set[int] = set()  # the threads that are inside `no_grad`; empty most of the time
 
 
-@contextmanager
-def no_grad() -> Iterator[None]:
-    """Inside, operations compute values only: no graph is built and nothing is kept for a backward pass."""
-    global grad_enabled
-    before, grad_enabled = grad_enabled, False
-    try:
-        yield
-    finally:
-        grad_enabled = before
+def builds_graph() -> bool:
+    """Whether operations of this thread leave nodes."""
+    return not without_graph or get_ident() not in without_graph
 
 
-@contextmanager
-def build_graph() -> Iterator[None]:
+class no_grad:
+    """Inside, operations compute values only: no graph is built and nothing is kept for a backward pass.
+
+    `with no_grad():` is for the lines under it, `@no_grad()` for a function. Other threads do not notice.
+    """
+
+    inside = False  # whether a graph is built inside
+
+    def __init__(self) -> None:
+        self._outside: list[bool] = []  # whether one was built before, for each `with` that is open
+
+    def __enter__(self) -> None:
+        self._outside.append(builds_graph())
+        self._switch(self.inside)
+
+    def __exit__(self, *error: object) -> None:
+        self._switch(self._outside.pop())
+
+    def _switch(self, on: bool) -> None:
+        (without_graph.discard if on else without_graph.add)(get_ident())
+
+    def __call__(self, function: Callable) -> Callable:
+        if inspect.isgeneratorfunction(function):  # its lines run later, outside of this call
+            name = function.__name__
+            raise TypeError(f"no_grad: {name} is a generator: write `with no_grad():` in it or around its use")
+
+        @functools.wraps(function)
+        def call(*args: Any, **options: Any) -> Any:
+            with type(self)():
+                return function(*args, **options)
+
+        return call
+
+
+class build_graph(no_grad):
     """Inside, operations leave nodes, even within `no_grad`."""
-    global grad_enabled
-    before, grad_enabled = grad_enabled, True
-    try:
-        yield
-    finally:
-        grad_enabled = before
+
+    inside = True
 
 
 class Node:

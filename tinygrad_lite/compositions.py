@@ -13,15 +13,11 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite import ops
-from tinygrad_lite.ops.common import as_axes, as_shape, as_tensor, as_tensors, one_axis
+from tinygrad_lite.device import is_float
+from tinygrad_lite.ops.common import as_axes, as_shape, as_tensor, as_tensors, category, one_axis
 from tinygrad_lite.tensor import Axis, Tensor
 
 # --- one element at a time ------------------------------------------------------------------------------------
-
-
-def sigmoid(x: Tensor) -> Tensor:
-    """1 / (1 + e^-x), written with tanh because e^-x overflows for very negative x."""
-    return (x * 0.5).tanh() * 0.5 + 0.5
 
 
 def silu(x: Tensor) -> Tensor:
@@ -31,63 +27,71 @@ def silu(x: Tensor) -> Tensor:
 
 def masked_fill(x: Tensor, mask: Tensor, value: float) -> Tensor:
     """This tensor with `value` wherever the mask is true."""
-    return ops.where(as_tensor(mask, x), value, x)
+    y = ops.where(as_tensor(mask, x), value, x)
+    if category(y.dtype) > category(x.dtype):
+        raise TypeError(f"masked_fill: a tensor of {x.dtype} cannot hold {value}: write x.cast('{y.dtype}') first")
+    return y
 
 
 # --- reductions (axis: None for all, a number, or several) ----------------------------------------------------
 
 
-def mean(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+def mean(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     """The sum over the axes, divided by the number of summed elements."""
-    total = ops.sum(x, axis, keepdim)
+    total = ops.sum(x, axis, keepdim=keepdim)
     return total / (x.numel() / total.numel() if total.numel() else 1.0)
 
 
-def var(x: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
+def var(x: Tensor, axis: Axis = None, *, keepdim: bool = False, correction: int | None = 1) -> Tensor:
     """Mean squared distance from the mean; divides by n - correction, as torch and tinygrad do."""
     distance = x - mean(x, axis, keepdim=True)
-    total = ops.sum(distance * distance, axis, keepdim)
-    return total / max(x.numel() / max(total.numel(), 1) - correction, 0.0)
+    total = ops.sum(distance * distance, axis, keepdim=keepdim)
+    return total / max(x.numel() / max(total.numel(), 1) - (1 if correction is None else correction), 0.0)
 
 
-def std(x: Tensor, axis: Axis = None, keepdim: bool = False, correction: int = 1) -> Tensor:
+def std(x: Tensor, axis: Axis = None, *, keepdim: bool = False, correction: int = 1) -> Tensor:
     """The square root of the variance. Its gradient where all elements are equal is 0 (PyTorch's choice)."""
-    variance = x.var(axis, keepdim, correction)
+    variance = x.var(axis, keepdim=keepdim, correction=correction)
     flat = variance == 0  # there the slope of the root is infinite
     return variance.masked_fill(flat, 1.0).sqrt().masked_fill(flat, 0.0)
 
 
-def prod(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """The product over the axes; of no elements it is 1.
+def prod(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+    """The product over the axes; of no elements it is 1. Integers are multiplied as int64.
 
     Halves are multiplied with each other until one factor is left. So each factor's gradient is the product of all
     others, without a division, and right where a factor is 0.
     """
+    x = x if is_float(x.dtype) else ops.cast(x, np.int64)
     axes = as_axes(axis, x.ndim, "prod")
     kept = [i for i in range(x.ndim) if i not in axes]
     y = x.permute(*kept, *axes).reshape(*(x.shape[i] for i in kept), math.prod(x.shape[i] for i in axes))
     while y.shape[-1] != 1:
-        y = y.pad([(0, 0)] * len(kept) + [(0, y.shape[-1] % 2 or 2 * (y.shape[-1] == 0))], 1)
+        y = y.pad([(0, 0)] * len(kept) + [(0, y.shape[-1] % 2 or 2 * (y.shape[-1] == 0))], value=1)
         half = y.shape[-1] // 2
         y = y[..., :half] * y[..., half:]
     return y.reshape([1 if i in axes else size for i, size in enumerate(x.shape)]) if keepdim else y.squeeze(-1)
 
 
-def any(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+def any(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     """Whether there is a true (or nonzero) element, over the axes."""
-    return (x != 0).sum(axis, keepdim) > 0
+    return (x != 0).sum(axis, keepdim=keepdim) > 0
 
 
-def all(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+def all(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     """Whether every element is true (or nonzero), over the axes."""
-    return (x == 0).sum(axis, keepdim) == 0
+    return (x == 0).sum(axis, keepdim=keepdim) == 0
 
 
 # --- shape ----------------------------------------------------------------------------------------------------
 
 
-def transpose(x: Tensor, axis0: int = 1, axis1: int = 0) -> Tensor:
-    """Swap two axes."""
+def transpose(x: Tensor, axis0: int | None = None, axis1: int | None = None) -> Tensor:
+    """Swap two axes; of a matrix they need not be named."""
+    if axis0 is None or axis1 is None:
+        if x.ndim != 2 or axis0 is not axis1:
+            raise ValueError(f"transpose: name two of {x.ndim} axes, as in x.transpose(0, 1); x.T reverses all of them")
+        axis0, axis1 = 0, 1
     axes = list(range(x.ndim))
     axis0, axis1 = one_axis(axis0, x.ndim, "transpose"), one_axis(axis1, x.ndim, "transpose")
     axes[axis0], axes[axis1] = axis1, axis0
@@ -102,12 +106,10 @@ def flatten(x: Tensor, start_axis: int = 0, end_axis: int = -1) -> Tensor:
     return ops.reshape(x, *x.shape[:start], math.prod(x.shape[start : end + 1]), *x.shape[end + 1 :])
 
 
-def squeeze(x: Tensor, axis: int | None = None) -> Tensor:
-    """The tensor without its axes of size 1 (or without the given axis, if its size is 1)."""
-    if axis is None:
-        return ops.reshape(x, tuple(size for size in x.shape if size != 1))
-    axis = one_axis(axis, x.ndim, "squeeze")
-    return x if x.shape[axis] != 1 else ops.reshape(x, *x.shape[:axis], *x.shape[axis + 1 :])
+def squeeze(x: Tensor, axis: Axis = None) -> Tensor:
+    """The tensor without its axes of size 1 (of the given axis or axes, without those whose size is 1)."""
+    axes = as_axes(axis, x.ndim, "squeeze")
+    return ops.reshape(x, tuple(size for i, size in enumerate(x.shape) if i not in axes or size != 1))
 
 
 def unsqueeze(x: Tensor, axis: int) -> Tensor:
@@ -118,7 +120,8 @@ def unsqueeze(x: Tensor, axis: int) -> Tensor:
 
 def stack(*tensors: Tensor, axis: int = 0) -> Tensor:
     """This tensor and the others of the same shape, along a new axis."""
-    return ops.cat(*(tensor.unsqueeze(axis) for tensor in as_tensors(tensors, "stack")), axis=axis)
+    tensors, axis = as_tensors(tensors, axis, "stack")
+    return ops.cat(*(tensor.unsqueeze(axis) for tensor in tensors), axis=axis)
 
 
 def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
@@ -136,6 +139,12 @@ def split(x: Tensor, sizes: int | Sequence[int], axis: int = 0) -> tuple[Tensor,
     ends = list(itertools.accumulate(sizes))
     before = (slice(None),) * axis
     return tuple(x[(*before, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
+
+
+def unbind(x: Tensor, axis: int = 0) -> tuple[Tensor, ...]:
+    """The parts along an axis, without it: of a matrix its rows, or with axis=1 its columns."""
+    axis = one_axis(axis, x.ndim, "unbind")
+    return tuple(x[(*(slice(None),) * axis, i)] for i in range(x.shape[axis]))
 
 
 def chunk(x: Tensor, count: int, axis: int = 0) -> tuple[Tensor, ...]:
@@ -159,12 +168,51 @@ def repeat(x: Tensor, *times: Any) -> Tensor:
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     times = as_shape(times)
-    if len(times) < x.ndim:
-        raise ValueError(f"repeat: needs a number for each of {x.ndim} axes, not {times}")
+    if len(times) < x.ndim or min(times, default=0) < 0:
+        raise ValueError(f"repeat: needs a number of at least 0 for each of {x.ndim} axes, not {times}")
     sizes = (1,) * (len(times) - x.ndim) + x.shape
     pairs = [pair for size, n in zip(sizes, times, strict=True) for pair in ((1, size), (n, size))]
     shape = [size * n for size, n in zip(sizes, times, strict=True)]
     return x.reshape(sum(pairs[::2], ())).expand(sum(pairs[1::2], ())).reshape(shape)
+
+
+# --- sums of products -----------------------------------------------------------------------------------------
+
+
+def einsum(equation: str, *operands: Tensor) -> Tensor:
+    """Products of one or two tensors, summed over the axes whose letters the result lacks, by Einstein's notation.
+
+    Each letter names an axis; without "->" the result has those that occur once, in alphabetical order. What is in
+    both tensors and in the result is a batch of matrix products, what is in both alone is what they multiply over.
+
+    >>> x, y = Tensor([[1, 2], [3, 4]]), Tensor([[1, 0], [1, 1]])
+    >>> Tensor.einsum("ij,jk->ik", x, y).tolist() == (x @ y).tolist()
+    True
+    """
+    left, arrow, result = equation.replace(" ", "").partition("->")
+    names, (operands, _) = left.split(","), as_tensors(operands, 0, "einsum")
+    if not arrow:
+        result = "".join(sorted(n for n in left if n.isalpha() and left.count(n) == 1))
+    sizes = {n: size for part, x in zip(names, operands, strict=False) for n, size in zip(part, x.shape, strict=False)}
+    shapes = [tuple(sizes.get(n) for n in part) for part in names]  # those of the tensors, if all letters fit
+    odd = [part for part in (*names, result) if len({*part}) < len(part) or not (part or "i").isalpha()]
+    if odd or len(names) > 2 or shapes != [x.shape for x in operands] or {*result} - {*sizes}:
+        raise ValueError(f"einsum: {equation!r} does not fit one or two tensors of shape {[x.shape for x in operands]}")
+    one = Tensor.wrap(operands[0].xp.ones((), operands[0].dtype))
+    (a, b), (x, y) = (*names, "")[:2], (*operands, one)[:2]
+    batch, summed = [n for n in a if n in b and n in result], [n for n in a if n in b and n not in result]
+    rows, columns = [n for n in a if n in result and n not in b], [n for n in b if n in result and n not in a]
+
+    def laid_out(x: Tensor, names: str, *groups: list[str]) -> Tensor:
+        """x with its axes in this order, those of a group joined; summed over those that are in no group."""
+        order = [n for group in groups for n in group]
+        if gone := tuple(i for i, n in enumerate(names) if n not in order):
+            x, names = x.sum(gone), "".join(n for n in names if n in order)
+        return x.permute([names.index(n) for n in order]).reshape([math.prod(sizes[n] for n in g) for g in groups])
+
+    z = laid_out(x, a, batch, rows, summed) @ laid_out(y, b, batch, summed, columns)
+    order = [*batch, *rows, *columns]
+    return z.reshape([sizes[n] for n in order]).permute([order.index(n) for n in result])
 
 
 # --- picking elements -----------------------------------------------------------------------------------------
@@ -175,6 +223,8 @@ def gather(x: Tensor, axis: int, index: Tensor) -> Tensor:
     axis, index = one_axis(axis, x.ndim, "gather"), as_tensor(index, x)
     if index.ndim != x.ndim:
         raise ValueError(f"gather: index has {index.ndim} axes, the tensor has {x.ndim}")
+    if index.device == "cpu" and (bad := index.data[index.data < 0]).size:
+        raise IndexError(f"gather: position {bad[0]} does not exist: they count from 0 to {x.shape[axis] - 1}")
     places = [index if i == axis else _along(index, i) for i in range(x.ndim)]
     return x[tuple(places)]
 

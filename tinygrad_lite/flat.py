@@ -51,6 +51,7 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
             raise TypeError(f"optimizer: a group is a dict with 'params', not {group!r:.60}")
         if unknown := group.keys() - defaults.keys() - {"params", "param_names"}:
             raise TypeError(f"optimizer: a group has no option {min(unknown)!r}: it may have {', '.join(defaults)}")
+        check_options(defaults | group)
         members = [group["params"]] if isinstance(group["params"], Tensor) else list(group["params"])
         ready = defaults | group | {"params": [], "param_names": []}
         for number, member in enumerate(members, start=len(names)):
@@ -66,6 +67,15 @@ def groups_of(params: Any, defaults: dict[str, Any]) -> list[dict[str, Any]]:
             ready["param_names"].append(name)
         groups.append(ready)
     return groups
+
+
+def check_options(group: Mapping[str, Any]) -> None:
+    """Raise ValueError if a rate of a group is negative or NaN, or if a beta is not in [0, 1)."""
+    for name in ("lr", "eps", "weight_decay", "momentum", "muon_lr_factor"):
+        if not group.get(name, 0) >= 0:
+            raise ValueError(f"optimizer: {name} is {group[name]}: use at least 0")
+    if not all(0 <= beta < 1 for beta in group.get("betas", ())):
+        raise ValueError(f"optimizer: betas are {group['betas']}: use numbers of at least 0 and below 1")
 
 
 class Optimizer:
@@ -105,6 +115,17 @@ class Optimizer:
     def lr(self, value: float) -> None:
         for group in self.param_groups:
             group["lr"] = value
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For `copy.deepcopy` and pickle: parameters, options and states by name, but not the memory they share."""
+        kept = ("param_groups", "named", "places", "steps", "skipped", "part", "_warned")
+        return {name: getattr(self, name) for name in kept} | {"state": self.state_dict()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Lay out the memory of a copy, with copies of the parameters."""
+        vars(self).update(state, guard=None, states={}, values=Tensor.wrap(np.empty(0)), _views=state["places"])
+        self._lay_out()
+        self._fill_states(vars(self).pop("state"))
 
     # --- the flat arrays ----------------------------------------------------------------------------------------
 
@@ -298,6 +319,8 @@ class Optimizer:
 
         Raises: ValueError or TypeError if a `.grad` does not match its parameter.
         """
+        for group in self.param_groups:
+            check_options(group)  # a schedule may have changed them
         self._follow_parameters()
         self._count_update()
         copy = self._bfloat16_copy()
@@ -363,22 +386,28 @@ class Optimizer:
     def state_dict(self) -> dict[str, np.ndarray]:
         """The optimizer's state by parameter, such as `exp_avg.blocks.0...`, on the host.
 
-        `skipped.NAME` is the number of updates that skipped a parameter, if there are any.
+        `step` is the number of updates made, `skipped.NAME` that of those that skipped a parameter, if there are any.
         """
         state = {
             f"{state}.{name}": device_of(flat.data).to_host(flat.data[place]).reshape(self.named[name].shape)
             for state, flat in self.states.items()
             for name, place in self.places.items()
         }
-        return state | {f"skipped.{name}": np.array(float(count)) for name, count in self.skipped.items()}
+        state |= {f"skipped.{name}": np.array(float(count)) for name, count in self.skipped.items()}
+        return state | {"step": np.array(self.steps)}
 
-    def load_state_dict(self, state: Mapping[str, np.ndarray], steps: int) -> None:
-        """Restore the state of another run's optimizer after `steps` updates.
+    def load_state_dict(self, state: Mapping[str, np.ndarray], steps: int | None = None) -> None:
+        """Restore the state of another optimizer; `steps` is for one that does not say its step.
 
         Raises: ValueError if names or shapes differ.
         """
+        state = dict(state)
+        steps = state.pop("step", steps)
+        if steps is None:
+            raise ValueError("the optimizer's state has no 'step', the number of updates made: pass it as steps=...")
         skipped = {name.removeprefix("skipped."): n for name, n in state.items() if name.startswith("skipped.")}
         own = {name: array.shape for name, array in self.state_dict().items() if not name.startswith("skipped.")}
+        own.pop("step")
         given = {name: array.shape for name, array in state.items() if not name.startswith("skipped.")}
         wrong = sorted(own.keys() ^ given.keys()) or [name for name in own if own[name] != given[name]]
         wrong += [f"skipped.{name}" for name, n in skipped.items() if name not in self.places or n.shape != ()]
@@ -386,7 +415,7 @@ class Optimizer:
             raise ValueError(f"the optimizer's state does not fit: {', '.join(wrong)}")
         self._fill_states(state)
         self.skipped = {name: int(count) for name, count in skipped.items()}
-        self.steps = steps
+        self.steps = int(steps)
 
     def _fill_states(self, state: Mapping[str, np.ndarray]) -> None:
         """Write the given states into the flat arrays."""

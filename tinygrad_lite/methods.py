@@ -7,41 +7,65 @@ in the last lines, when everything has been defined.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
 
 from tinygrad_lite import autograd, compositions, functional, ops, spelling
 from tinygrad_lite.device import get_device, is_float, next_rng
-from tinygrad_lite.ops.common import as_shape
+from tinygrad_lite.ops.common import as_constant, as_shape, category, unbroadcast
 from tinygrad_lite.ops.shapes import raw_index
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tensor import Tensor, check_one_device, node
 
 
-def _reflected(op: Callable[[Any, Any], Tensor]) -> Callable[[Tensor, Any], Tensor]:
-    """The operator with the tensor on the right: Python computes 1 - x as x.__rsub__(1)."""
-    return lambda self, other: op(other, self)
+def _operator(op: Callable[[Any, Any], Tensor], sign: str) -> tuple[Callable, Callable, Callable]:
+    """An operator in its three forms: x - y; with the tensor on the right, since Python calls x.__rsub__(1); x -= y."""
+    return op, lambda self, other: op(other, self), _in_place(op, sign)
 
 
 def _in_place(op: Callable[[Any, Any], Tensor], sign: str) -> Callable[[Tensor, Any], Tensor]:
-    """x += y: a new tensor, as from x + y; but a parameter or a leaf that requires a gradient is written into."""
+    """x += y: x + y is written into x, so every name for x sees it, and so do views."""
 
     def operator(self: Tensor, other: Any) -> Tensor:
-        result = op(self, other)
-        if not self._is_leaf or not (self.requires_grad or self._is_parameter):
-            return result
-        if autograd.grad_enabled:
-            raise RuntimeError(
-                f"x {sign} y: x is a leaf that requires a gradient: write into it under no_grad(), or make a new "
-                f"tensor by x = x {sign[0]} y"
-            )
+        result, what, instead = op(self, other), f"x {sign} y", f"write x = x {sign[:-1]} y"
         if result.shape != self.shape:
-            raise ValueError(f"x {sign} y: the result has shape {result.shape}, x has {self.shape}")
-        self[...] = result
+            raise ValueError(f"{what}: the result has shape {result.shape}, x has {self.shape}: {instead}")
+        if category(result.dtype) > category(self.dtype):
+            raise TypeError(f"{what}: the result is {result.dtype}, and x holds {self.dtype}: {instead}")
+        carries = _check_write(self, result, what, instead)
+        self.data[...] = result.data
+        self.mark_written()
+        if carries:
+            _take_node(self, result)
         return self
 
     return operator
+
+
+def _check_write(x: Tensor, value: Tensor, what: str, instead: str) -> bool:
+    """Whether a write into x changes where its gradient goes. Raises: RuntimeError if a gradient would be lost."""
+    is_stretched = any(stride == 0 and size > 1 for stride, size in zip(x.data.strides, x.shape, strict=True))
+    if x.numel() and (is_stretched or not getattr(x.data.flags, "writeable", True)):  # CuPy has no such flag
+        raise RuntimeError(f"{what}: elements of an expanded tensor share their memory: write into x.clone()")
+    if not autograd.builds_graph() or not (x.requires_grad or value.requires_grad):
+        return False
+    if x._is_parameter or (x.requires_grad and x._is_leaf):
+        raise RuntimeError(f"{what}: x is a leaf that requires a gradient: write into it under no_grad(), or {instead}")
+    # The counter of writes is shared by all that look at this memory: views of x, and derivatives that need its values.
+    # With x alone it has two references, x and the argument of this call. (ndarray.resize asks in the same way.)
+    if getrefcount(x._version) > 2:
+        raise RuntimeError(f"{what}: a view of x, or a derivative, still needs the values it has: {instead}")
+    return True
+
+
+def _take_node(x: Tensor, result: Tensor) -> None:
+    """Let x, into whose memory a result was written, have the place of that result in the graph."""
+    if x._node is not None and result._node.keep is None:  # `retain_grad` is about the new value
+        result._node.keep, x._node.keep = x._node.keep, None
+    x._node, x.op = result._node, result.op
 
 
 def _comparison(how: str) -> Callable[[Tensor, Any], Tensor]:
@@ -54,19 +78,48 @@ def _logical(how: str) -> Callable[[Tensor, Any], Tensor]:
     return lambda self, other: ops.logical(self, other, how)
 
 
+# NumPy's names of the operators, for arrays on their left.
+_OPERATORS = {"add": ops.add, "subtract": ops.sub, "multiply": ops.mul, "divide": ops.div, "power": ops.pow}
+_OPERATORS |= {"floor_divide": ops.floordiv, "remainder": ops.mod, "matmul": ops.matmul}
+_OPERATORS |= {name: _comparison(name) for name in "equal not_equal less less_equal greater greater_equal".split()}
+_OPERATORS |= {f"bitwise_{name}": _logical(f"logical_{name}") for name in ("and", "or", "xor")}
+
+
+class _AskedByNumPy:
+    """`Tensor.__array_ufunc__`. NumPy looks it up in the class, and gets a function; CuPy asks a tensor, and gets None.
+
+    None sends `array + tensor` to `Tensor.__radd__`, which is all that CuPy can do.
+    """
+
+    def __get__(self, x: Tensor | None, owner: type) -> Callable | None:
+        return _answer_numpy if x is None or x.device == "cpu" else None
+
+
+def _answer_numpy(x: Tensor, function: Any, method: str, *inputs: Any, **options: Any) -> Tensor:
+    """What NumPy calls where a tensor stands beside an array: operators are ours, its other functions are refused."""
+    name = function.__name__
+    if method == "__call__" and not options and name in _OPERATORS:
+        return _OPERATORS[name](*inputs)
+    ours = "x -= y, or x.data -= y.data" if "out" in options else f"np.{name}(x.numpy())"
+    raise TypeError(f"np.{name}: NumPy knows no gradients: write {f'x.{name}() or ' if hasattr(x, name) else ''}{ours}")
+
+
 class Methods:
     """The operators and methods that `Tensor` gets."""
 
     # --- operators --------------------------------------------------------------------------------------------
 
-    __add__, __radd__, __iadd__ = ops.add, _reflected(ops.add), _in_place(ops.add, "+=")
-    __sub__, __rsub__, __isub__ = ops.sub, _reflected(ops.sub), _in_place(ops.sub, "-=")
-    __mul__, __rmul__, __imul__ = ops.mul, _reflected(ops.mul), _in_place(ops.mul, "*=")
-    __truediv__, __rtruediv__, __itruediv__ = ops.div, _reflected(ops.div), _in_place(ops.div, "/=")
-    __floordiv__, __rfloordiv__ = ops.floordiv, _reflected(ops.floordiv)
-    __mod__, __rmod__ = ops.mod, _reflected(ops.mod)
-    __pow__, __rpow__ = ops.pow, _reflected(ops.pow)
-    __matmul__, __rmatmul__ = ops.matmul, _reflected(ops.matmul)
+    __add__, __radd__, __iadd__ = _operator(ops.add, "+=")
+    __sub__, __rsub__, __isub__ = _operator(ops.sub, "-=")
+    __mul__, __rmul__, __imul__ = _operator(ops.mul, "*=")
+    __truediv__, __rtruediv__, __itruediv__ = _operator(ops.div, "/=")
+    __floordiv__, __rfloordiv__, __ifloordiv__ = _operator(ops.floordiv, "//=")
+    __mod__, __rmod__, __imod__ = _operator(ops.mod, "%=")
+    __pow__, __rpow__, __ipow__ = _operator(ops.pow, "**=")
+    __matmul__, __rmatmul__, __imatmul__ = _operator(ops.matmul, "@=")
+    __and__, __rand__, __iand__ = _operator(_logical("logical_and"), "&=")
+    __or__, __ror__, __ior__ = _operator(_logical("logical_or"), "|=")
+    __xor__, __rxor__, __ixor__ = _operator(_logical("logical_xor"), "^=")
     __neg__, __abs__ = ops.neg, ops.abs
 
     __eq__, __ne__ = _comparison("equal"), _comparison("not_equal")
@@ -74,30 +127,44 @@ class Methods:
     __gt__, __ge__ = _comparison("greater"), _comparison("greater_equal")
     __hash__ = object.__hash__  # by identity, not by values, so that tensors can be in sets and dicts
 
-    __and__ = __rand__ = _logical("logical_and")
-    __or__ = __ror__ = _logical("logical_or")
-    __xor__ = __rxor__ = _logical("logical_xor")
-
-    def __invert__(self) -> Tensor:
-        """Logical not: true where this tensor is false or zero."""
-        return ops.compare(self, 0, "equal")
+    __invert__ = ops.invert
 
     __getitem__ = ops.getitem
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        """Write into the tensor, in place. Only for constants, and for leaves under `no_grad()`.
+        """Write into the tensor, in place: y = x, but y[index] = value.
 
-        Gradients do not flow through a write; where they should, build a new tensor with `where` or `cat`. The write is
-        counted, and a backward pass that still needs the old values raises an error.
+        dL/d(value) is dL/dy[index], and dL/dx is dL/dy with 0 at index. So what is written keeps its gradient; only a
+        leaf that requires one may not be written into, except under `no_grad()`, where nothing is differentiated.
+        The write is counted, and a backward pass that still needs the old values raises an error.
         """
-        if not self._is_leaf or (self.requires_grad and autograd.grad_enabled):
-            raise RuntimeError(
-                "cannot write into a tensor that gradients flow through: use where(), cat() or masked_fill(), "
-                "or write into a leaf under no_grad()"
-            )
+        instead = "collect the parts in a list and use stack() or cat(), or use where()"
+        value = ops.cast(value if isinstance(value, Tensor) else as_constant(value, self), self.dtype)
+        check_one_device((self, value), "x[i] = y")
+        carries = _check_write(self, value, "x[i] = y", instead)
         index = raw_index(index, self.xp)
-        self.data[index] = value.data if isinstance(value, Tensor) else value
+        parts = index if isinstance(index, tuple) else (index,)
+        if carries and any(hasattr(part, "dtype") and part.ndim > 0 for part in parts):
+            index = tuple(part.copy() if hasattr(part, "dtype") else part for part in parts)
+            places = self.xp.arange(self.numel()).reshape(self.shape)[index]
+            if self.xp.unique(places).size < places.size:
+                raise ValueError(f"x[i] = y: a position occurs twice in i, so y would lose gradients: {instead}")
+        try:
+            self.data[index] = value.data
+        except (IndexError, ValueError) as error:
+            raise type(error)(f"x[i] = y: {error} (a tensor of shape {self.shape})") from None
         self.mark_written()
+        if carries:
+            shape = value.shape
+
+            def backward(dy):
+                dx = dy.copy()
+                dx[index] = 0
+                return dx, unbroadcast(dy[index], shape)
+
+            _take_node(self, node(self.data, (self, value), backward, "setitem", view=True))
+
+    __array_ufunc__ = _AskedByNumPy()
 
     # --- functions, called with the tensor as their first argument --------------------------------------------
 
@@ -116,7 +183,7 @@ class Methods:
     maximum = ops.maximum
     minimum = ops.minimum
     relu = ops.relu
-    sigmoid = compositions.sigmoid
+    sigmoid = ops.sigmoid
     sign = ops.sign
     silu = compositions.silu
     sin = ops.sin
@@ -132,6 +199,8 @@ class Methods:
     argmin = ops.argmin
     logsumexp = functional.logsumexp
     max = ops.max
+    amax = ops.amax
+    amin = ops.amin
     mean = compositions.mean
     min = ops.min
     prod = compositions.prod
@@ -150,6 +219,7 @@ class Methods:
     repeat = compositions.repeat
     reshape = ops.reshape
     split = compositions.split
+    unbind = compositions.unbind
     squeeze = compositions.squeeze
     stack = compositions.stack
     transpose = compositions.transpose
@@ -160,6 +230,8 @@ class Methods:
     one_hot = compositions.one_hot
     tril = compositions.tril
     triu = compositions.triu
+
+    einsum = staticmethod(compositions.einsum)
 
     # the chapters of functional/
     avg_pool2d = functional.avg_pool2d
@@ -175,20 +247,24 @@ class Methods:
     # --- creation (shapes as numbers or as one tuple) ---------------------------------------------------------
 
     @staticmethod
-    def full(shape: Any, value: float, dtype: Any = None, device: str = "cpu", requires_grad: bool = False) -> Tensor:
+    def full(
+        shape: Any, value: float, *, dtype: Any = None, device: str = "cpu", requires_grad: bool = False
+    ) -> Tensor:
         """A tensor filled with one value."""
-        dtype = Tensor(value).dtype if dtype is None else dtype
+        dtype = Tensor(value).dtype if dtype is None else np.dtype(dtype)
+        if dtype.kind in "iu" and not np.iinfo(dtype).min <= value <= np.iinfo(dtype).max:
+            raise ValueError(f"full: {dtype} cannot hold {value}")
         return Tensor.wrap(get_device(device).xp.full(shape, value, dtype)).requires_grad_(requires_grad)
 
     @staticmethod
     def zeros(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
         """A tensor of zeros."""
-        return Tensor.full(as_shape(shape), 0, dtype, device, requires_grad)
+        return Tensor.full(as_shape(shape), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     @staticmethod
     def ones(*shape: Any, dtype: Any = np.float32, device: str = "cpu", requires_grad: bool = False) -> Tensor:
         """A tensor of ones."""
-        return Tensor.full(as_shape(shape), 1, dtype, device, requires_grad)
+        return Tensor.full(as_shape(shape), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     @staticmethod
     def arange(
@@ -202,8 +278,11 @@ class Methods:
     ) -> Tensor:
         """start, start + step, ... up to but excluding stop; from 0 if only one number is given."""
         start, stop = (0, start) if stop is None else (start, stop)
-        if dtype is None:
-            dtype = np.int64 if all(isinstance(n, (int, np.integer)) for n in (start, stop, step)) else np.float32
+        whole = all(isinstance(n, (int, np.integer)) for n in (start, stop, step))
+        dtype = np.dtype(dtype or (np.int64 if whole else np.float32))
+        ends = step and all(map(math.isfinite, (start, stop, step))) and (whole or is_float(dtype))
+        if not ends or (dtype.kind == "u" and min(start, stop, step) < 0):
+            raise ValueError(f"arange: {start}, {stop} and a step of {step} do not count to an end in {dtype}")
         return Tensor.wrap(get_device(device).xp.arange(start, stop, step, dtype)).requires_grad_(requires_grad)
 
     @staticmethod
@@ -228,17 +307,18 @@ class Methods:
         """Random numbers, normal with mean 0 and variance 1; drawn on the host, like those of `rand`."""
         return _drawn("randn", "standard_normal", shape, dtype, device, requires_grad)
 
-    def full_like(self, value: float, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    def full_like(self, value: float, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         """A tensor filled with one value, with this shape and device, and this dtype unless another is given."""
-        return Tensor.full(self.shape, value, self.dtype if dtype is None else dtype, self.device, requires_grad)
+        dtype = self.dtype if dtype is None else dtype
+        return Tensor.full(self.shape, value, dtype=dtype, device=self.device, requires_grad=requires_grad)
 
-    def zeros_like(self, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    def zeros_like(self, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         """Zeros with this shape and device, and this dtype unless another is given."""
-        return self.full_like(0, dtype, requires_grad)
+        return self.full_like(0, dtype=dtype, requires_grad=requires_grad)
 
-    def ones_like(self, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    def ones_like(self, *, dtype: Any = None, requires_grad: bool = False) -> Tensor:
         """Ones with this shape and device, and this dtype unless another is given."""
-        return self.full_like(1, dtype, requires_grad)
+        return self.full_like(1, dtype=dtype, requires_grad=requires_grad)
 
 
 def _drawn(stream: str, draw: str, shape: tuple, dtype: Any, device: str, requires_grad: bool) -> Tensor:
@@ -252,4 +332,6 @@ def _drawn(stream: str, draw: str, shape: tuple, dtype: Any, device: str, requir
 for _name, _method in list(vars(Methods).items()):
     if _name not in ("__dict__", "__doc__", "__module__", "__weakref__"):
         setattr(Tensor, _name, _method)
+Tensor.__init__ = spelling.spelled(Tensor.__init__)
 spelling.teach(Tensor, spelling.ACCEPTED_METHODS, spelling.METHODS_INSTEAD)
+spelling.refuse_others(Tensor)

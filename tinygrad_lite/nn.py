@@ -1,8 +1,8 @@
 """Modules, which have parameters. The names are those of torch.nn.
 
-A `Module` is any object whose attributes are parameters, other modules, or lists of modules. Walking through these
-attributes in the order in which they were set gives every parameter a dotted name, such as `blocks.0.mlp.up.weight`;
-checkpoints and optimizers go by these names.
+A `Module` is any object whose attributes are parameters, other modules, or lists, tuples and dicts of them. Walking
+through these attributes in the order in which they were set gives every parameter a dotted name, such as
+`blocks.0.mlp.up.weight`; checkpoints and optimizers go by these names.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import NoneType
 from typing import Any, Self
 
 import numpy as np
@@ -18,7 +19,7 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.cuda.linear import linears_cuda
-from tinygrad_lite.device import get_device, next_rng
+from tinygrad_lite.device import get_device, is_float, next_rng
 from tinygrad_lite.functional.conv import Pair, pair
 from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.spelling import MODULES_INSTEAD, Listed, no_such_name, spelled, teach
@@ -48,12 +49,19 @@ class Parameter(Tensor):
 
     _is_parameter = True
 
-    def __init__(self, data: Any, dtype: Any = None) -> None:
-        super().__init__(data, dtype=dtype, requires_grad=True)
+    def __init__(self, data: Any, *, dtype: Any = None, requires_grad: bool = True) -> None:
+        super().__init__(data.data if isinstance(data, Tensor) else data, dtype=dtype, requires_grad=requires_grad)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "data" and isinstance(value, Tensor):
+            raise TypeError("parameter.data is an array: write p -= y under no_grad(), or p.data -= y.data")
+        super().__setattr__(name, value)
 
     @classmethod
     def create(cls, shape: tuple[int, ...], values: Callable[[tuple[int, ...]], np.ndarray]) -> Parameter:
         """A parameter with the initial values(shape), which inside `shapes_only` are never computed."""
+        if odd := [size for size in shape if not isinstance(size, (int, np.integer))]:
+            raise TypeError(f"a width or another size is one whole number, not {odd[0]!r}")
         if not _only_shapes:
             return cls(values(shape))
         parameter = cls(0.0)
@@ -80,19 +88,36 @@ class Module(metaclass=Listed):
         """Compute; every module defines its own."""
         raise NotImplementedError(f"{type(self).__name__} has no forward()")
 
-    def _parts(self) -> Iterator[tuple[str, Module]]:
-        """The modules that are its attributes, or elements of lists that are."""
-        for name, value in vars(self).items():
-            numbered = enumerate(value) if isinstance(value, list) else [(None, value)]
-            for number, part in numbered:
-                if isinstance(part, Module):
-                    yield name if number is None else f"{name}.{number}", part
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(vars(self).get(name), Parameter) and not isinstance(value, (Parameter, NoneType)):
+            what = f"{type(self).__name__}.{name} is a parameter, and a {type(value).__name__} would not be learned"
+            raise TypeError(f"{what}: write {name}[...] = values under no_grad(), or {name} = Parameter(values)")
+        super().__setattr__(name, value)
 
-    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
-        """This module and all inside it, with their dotted names."""
-        yield prefix, self
-        for path, part in self._parts():
-            yield from part.named_modules(f"{prefix}.{path}" if prefix else path)
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Make a constant an attribute that moves with `to` and, if persistent, is saved in `state_dict`."""
+        if tensor is not None and (not isinstance(tensor, Tensor) or tensor.requires_grad):
+            raise TypeError(f"register_buffer: {name} must be a tensor that requires no gradient")
+        vars(self).setdefault("_persistent", {})[name] = persistent
+        setattr(self, name, tensor)
+
+    def _held(self) -> Iterator[tuple[str, Module | Tensor]]:
+        """The modules and tensors that are its attributes, or in lists, tuples and dicts that are."""
+        for name, value in vars(self).items():
+            yield from _found(name, value)
+
+    def _parts(self) -> Iterator[tuple[str, Module]]:
+        """The modules of `_held`."""
+        return ((path, part) for path, part in self._held() if isinstance(part, Module))
+
+    def named_modules(self, prefix: str = "", memo: set[int] | None = None) -> Iterator[tuple[str, Module]]:
+        """This module and all inside it, each once, with their dotted names; `memo` has those that came before."""
+        memo = set() if memo is None else memo
+        if id(self) not in memo:
+            memo.add(id(self))
+            yield prefix, self
+            for path, part in self._parts():
+                yield from part.named_modules(f"{prefix}.{path}" if prefix else path, memo)
 
     def __repr__(self) -> str:
         """The parts as an indented tree, with the shapes and sizes of their parameters.
@@ -105,7 +130,8 @@ class Module(metaclass=Listed):
     def _tree(self, seen: set[int]) -> list[str]:
         """A line for this module, then those of its parts; `seen` has the parameters of earlier lines."""
         own = []
-        for name, value in vars(self).items():
+        seen.add(id(self))
+        for name, value in self._held():
             if isinstance(value, Parameter):
                 own.append(f"{name} {value.shape}{' tied' if id(value) in seen else ''}")
                 seen.add(id(value))
@@ -115,6 +141,8 @@ class Module(metaclass=Listed):
         )
         trees: list[list[Any]] = []  # the first and last name of neighbours that look alike, and their lines
         for path, part in self._parts():
+            if id(part) in seen:  # shown already, or a part that knows the module it belongs to
+                continue
             tree = part._tree(seen)
             if trees and tree == trees[-1][2] and path.rpartition(".")[0] == trees[-1][0].rpartition(".")[0] != "":
                 trees[-1][1] = path
@@ -130,7 +158,7 @@ class Module(metaclass=Listed):
         """Each parameter once, with its name; a tied parameter has the first of its names."""
         seen: set[int] = set()
         for prefix, module in self.named_modules():
-            for name, value in vars(module).items():
+            for name, value in module._held():
                 if isinstance(value, Parameter) and id(value) not in seen:
                     seen.add(id(value))
                     yield (f"{prefix}.{name}" if prefix else name), value
@@ -141,8 +169,15 @@ class Module(metaclass=Listed):
 
     def buffers(self) -> list[Tensor]:
         """The tensors that are no parameters, such as the codes of quantized weights: no optimizer changes them."""
-        values = (value for _, module in self.named_modules() for value in vars(module).values())
+        values = (value for _, module in self.named_modules() for _, value in module._held())
         return [value for value in values if isinstance(value, Tensor) and not isinstance(value, Parameter)]
+
+    def named_buffers(self) -> Iterator[tuple[str, Tensor, bool]]:
+        """The constants given to `register_buffer`, with their dotted names, and whether each is saved."""
+        for prefix, module in self.named_modules():
+            for name, persistent in vars(module).get("_persistent", {}).items():
+                if (value := getattr(module, name)) is not None:
+                    yield (f"{prefix}.{name}" if prefix else name), value, persistent
 
     def num_parameters(self) -> int:
         """The number of trainable numbers, tied ones counted once."""
@@ -194,26 +229,43 @@ class Module(metaclass=Listed):
             parameter.grad = None
 
     def to(self, device: str, dtype: Any = None) -> Module:
-        """Move all parameters, with their gradients, to a device, and to another type if one is given."""
+        """Move all parameters, with their gradients, and buffers to a device, and floats to a type if one is given."""
+        tensors = [buffer for _, buffer, _ in self.named_buffers()]
         for parameter in self.parameters():
-            for tensor in [parameter] if parameter.grad is None else [parameter, parameter.grad]:
-                tensor.data = tensor.detach().to(device).cast(dtype or tensor.dtype).data
+            tensors += [parameter] if parameter.grad is None else [parameter, parameter.grad]
+        for tensor in tensors:
+            kind = dtype if dtype is not None and is_float(tensor.dtype) else tensor.dtype
+            tensor.data = tensor.detach().to(device).cast(kind).data
         return self
 
+    def _state(self) -> dict[str, Tensor]:
+        """What `state_dict` saves, by name: all parameters, tied ones once, then the persistent buffers."""
+        saved = {name: buffer for name, buffer, persistent in self.named_buffers() if persistent}
+        return dict(self.named_parameters()) | saved
+
     def state_dict(self) -> dict[str, np.ndarray]:
-        """The values of all parameters by name, on the host; tied parameters once."""
-        return {name: parameter.numpy() for name, parameter in self.named_parameters()}
+        """The values of all parameters and persistent buffers by name, on the host; tied parameters once."""
+        return {name: tensor.numpy() for name, tensor in self._state().items()}
 
     def load_state_dict(self, state: Mapping[str, np.ndarray]) -> None:
-        """Load the values of all parameters; names and shapes must be exactly those of this module.
+        """Load the values of all parameters and persistent buffers; names and shapes must be exactly those here.
 
         Raises: ValueError that lists missing, unexpected and mis-shaped names; then nothing was changed.
         """
-        if problems := misfits(dict(self.named_parameters()), state):
+        if problems := misfits(self._state(), state):
             raise ValueError(f"the state does not match {type(self).__name__}; {problems}")
-        for name, parameter in self.named_parameters():
-            parameter.data[...] = get_device(parameter.device).from_host(np.ascontiguousarray(state[name]))
-            parameter.mark_written()
+        for name, tensor in self._state().items():
+            tensor.data[...] = get_device(tensor.device).from_host(np.ascontiguousarray(state[name]))
+            tensor.mark_written()
+
+
+def _found(path: str, value: Any) -> Iterator[tuple[str, Module | Tensor]]:
+    """A module or tensor with its name, or those in a list, tuple or dict, however deep."""
+    if isinstance(value, (Module, Tensor)):
+        yield path, value
+    elif isinstance(value, (list, tuple, dict)):
+        for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _found(f"{path}.{name}", part)
 
 
 def misfits(own: Mapping[str, Tensor], state: Mapping[str, np.ndarray]) -> str:
@@ -310,13 +362,13 @@ class Embedding(Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         """Integers (...) -> (..., C)."""
-        return F.embedding(self.weight, ids)
+        return F.embedding(ids, self.weight)
 
 
 class LayerNorm(Module):
     """Layer normalisation over the last axis of width C, with a learned gain and, optionally, a learned shift."""
 
-    def __init__(self, width: int, bias: bool = True, eps: float = 1e-5) -> None:
+    def __init__(self, width: int, *, bias: bool = True, eps: float = 1e-5) -> None:
         super().__init__()
         self.weight = Parameter.create((width,), lambda shape: np.ones(shape, np.float32))
         self.bias = Parameter.create((width,), lambda shape: np.zeros(shape, np.float32)) if bias else None
@@ -324,19 +376,19 @@ class LayerNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., C) -> (..., C)."""
-        return F.layer_norm(x, self.weight, self.bias, self.eps)
+        return F.layer_norm(x, weight=self.weight, bias=self.bias, eps=self.eps)
 
 
 class RMSNorm(Module):
     """Each vector of width C divided by its root mean square; then, unless weight=False, a learned gain."""
 
-    def __init__(self, width: int, weight: bool = True, eps: float = 1e-5) -> None:
+    def __init__(self, width: int, *, weight: bool = True, eps: float = 1e-5) -> None:
         super().__init__()
         self.weight = Parameter.create((width,), lambda shape: np.ones(shape, np.float32)) if weight else None
         self.eps = eps
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.weight, self.eps)
+        return F.rms_norm(x, weight=self.weight, eps=self.eps)
 
 
 class Dropout(Module):
@@ -349,6 +401,42 @@ class Dropout(Module):
     def forward(self, x: Tensor) -> Tensor:
         """x, with elements dropped in training."""
         return F.dropout(x, self.p) if self.training and self.p else x
+
+
+class Identity(Module):
+    """Returns its input: takes the place of a part that is left out."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x
+
+
+class Sequential(Module):
+    """Modules or functions that are called one after the other, each with the result of the one before."""
+
+    def __init__(self, *modules: Module | Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        vars(self).update({str(number): module for number, module in enumerate(modules)})  # torch's names
+
+    def forward(self, x: Tensor) -> Tensor:
+        for module in [part for name, part in vars(self).items() if name.isdigit()]:
+            x = module(x)
+        return x
+
+
+class ModuleList(list):
+    """torch's list of modules; a plain list does the same."""
+
+
+class ParameterList(list):
+    """torch's list of parameters; a plain list does the same."""
+
+
+class ModuleDict(dict):
+    """torch's dict of modules; a plain dict does the same."""
+
+
+for _kind in (Parameter, Linear, Conv2d, Embedding, LayerNorm, RMSNorm, Dropout):
+    _kind.__init__ = spelled(_kind.__init__)
 
 
 @dataclass(frozen=True)

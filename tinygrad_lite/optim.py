@@ -23,23 +23,13 @@ from tinygrad_lite.flat import Optimizer, groups_of
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.muon import ADJUSTMENTS, elements_of_work, muon
 from tinygrad_lite.nn import Linear, Module
+from tinygrad_lite.spelling import no_such_name, spelled
 from tinygrad_lite.tensor import Tensor
 
-__all__ = [
-    "SGD",
-    "Adam",
-    "AdamW",
-    "Muon",
-    "Optimizer",
-    "adamw",
-    "constant",
-    "cosine",
-    "decay_groups",
-    "inverse_square_root",
-    "muon",
-    "muon_groups",
-    "trapezoid",
-]
+__all__ = """
+    SGD Adam AdamW Muon Optimizer adamw constant cosine decay_groups inverse_square_root muon muon_groups trapezoid
+""".split()
+
 
 BLOCK = 1 << 17  # elements of an update at a time; shorter ones stay in a smaller cache, but change threads more often
 PER_THREAD = 1 << 18  # elements; fewer are not worth a thread
@@ -78,38 +68,57 @@ def muon_groups(model: Module, weight_decay: float) -> list[dict[str, Any]]:
 
 
 class SGD(Optimizer):
-    """Stochastic gradient descent: w = w - lr * v, with v = momentum * v + (g + weight_decay * w)."""
+    """Stochastic gradient descent: w = w - lr * v, with v = momentum * v + g' and g' = g + weight_decay * w.
+
+    With nesterov w = w - lr * (g' + momentum * v): where the momentum will have led after the step.
+    """
 
     state_names = ("momentum",)
 
-    def __init__(self, params: Any, lr: float = 1e-3, momentum: float = 0.0, weight_decay: float = 0.0) -> None:
-        super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay)
+    def __init__(
+        self,
+        params: Any,
+        lr: float = 1e-3,
+        *,
+        momentum: float = 0.0,
+        weight_decay: float = 0.0,
+        nesterov: bool = False,
+    ) -> None:
+        super().__init__(params, lr=lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov)
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: float) -> None:
         (velocity,) = states
         with no_grad():
-            velocity[...] = velocity * options["momentum"] + gradient + value * options["weight_decay"]
-            value[...] = value - velocity * lr
+            if options["weight_decay"]:
+                gradient = gradient + value * options["weight_decay"]
+            velocity[...] = velocity * options["momentum"] + gradient
+            direction = gradient + velocity * options["momentum"] if options["nesterov"] else velocity
+            value[...] = value - direction * lr
 
 
 class AdamW(Optimizer):
     """Adam with decoupled weight decay: the decay acts on the weight directly, not through the moments.
+
+    By default weight_decay is 0.01, and 0 for `Adam`.
 
     Reference: Loshchilov, Hutter 2019, algorithm 2 (arXiv:1711.05101), with the learning rate applied to the decay
     as in torch.
     """
 
     state_names = ("exp_avg", "exp_avg_sq")
+    default_decay = 0.01
 
     def __init__(
         self,
         params: Any,
         lr: float = 1e-3,
+        *,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        weight_decay: float = 0.01,
+        weight_decay: float | None = None,
     ) -> None:
-        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay)
+        decay = self.default_decay if weight_decay is None else weight_decay
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=decay)
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: Any) -> None:
         # Only on a GPU is there a guard, and only the GPU's kernel takes one.
@@ -120,8 +129,7 @@ class AdamW(Optimizer):
 class Adam(AdamW):
     """The original Adam: weight decay, if any, is added to the gradient (Kingma, Ba 2015, arXiv:1412.6980)."""
 
-    def __init__(self, params: Any, lr: float = 1e-3, weight_decay: float = 0.0, **options: Any) -> None:
-        super().__init__(params, lr, weight_decay=weight_decay, **options)
+    default_decay = 0.0
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, weight_decay: float, **options: Any) -> None:
         if weight_decay:
@@ -148,6 +156,7 @@ class Muon(Optimizer):
         self,
         params: Any,
         lr: float = 1e-3,
+        *,
         muon_lr_factor: float = 1.0,
         momentum: float = 0.95,
         adjust_lr_fn: str = "original",
@@ -262,13 +271,17 @@ def adamw_fused(
     The corrections are folded into numbers: m' / (sqrt(v') + eps) = a m / (sqrt(v) b + eps) with
     a = 1 / (1 - beta1^step) and b = 1 / sqrt(1 - beta2^step).
     """
+    if not all(x.data.flags.c_contiguous for x in (w, m, v)):  # not one stretch of memory
+        adamw_composed(w, g, m, v, step, lr, beta1, beta2, eps, weight_decay)
+        return
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
+    flat = [x.data.reshape(-1) for x in (w, g, m, v)]
 
     def update(first: int, end: int) -> None:
         scratch = np.empty(min(BLOCK, end - first), w.dtype)
         for start in range(first, end, BLOCK):
             part = slice(start, min(end, start + BLOCK))
-            wp, gp, mp, vp = w.data[part], g.data[part], m.data[part], v.data[part]
+            wp, gp, mp, vp = (array[part] for array in flat)
             t = scratch[: wp.size]
             np.multiply(gp, 1 - beta1, out=t)
             mp *= beta1
@@ -374,3 +387,11 @@ def trapezoid(
     begin = max(warmup_iters, plateau * lr_decay_iters)
     progress = max(0.0, (step - begin) / (lr_decay_iters - begin)) if begin < lr_decay_iters else 0.0
     return learning_rate + progress * (min_lr - learning_rate)
+
+
+for _kind in (SGD, AdamW, Muon):
+    _kind.__init__ = spelled(_kind.__init__)
+
+
+def __getattr__(name: str) -> Any:
+    raise no_such_name(__name__, name, Tensor)

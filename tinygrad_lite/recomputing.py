@@ -36,11 +36,14 @@ def recompute(function: Callable[..., Tensor], *args: Any, **kwargs: Any) -> Ten
         were overwritten in between.
     Reference: Chen et al. 2016, section 3 (arXiv:1604.06174).
     """
-    if not autograd.grad_enabled:
+    if not autograd.builds_graph():
         return function(*args, **kwargs)
     key, drawn = draw_position()
     begin = Node("recompute", (), None, (), np.dtype(bool)).age  # older than all that the function makes
+    given = [(x, x.version) for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
     result = function(*args, **kwargs)
+    if any(x.version != version for x, version in given):
+        raise RuntimeError("recompute: the function wrote into an argument, so it could not compute the same again")
     if not isinstance(result, Tensor):
         raise TypeError(f"recompute: the function must return one tensor, not a {type(result).__name__}")
     if result._node is None or result._node.age <= begin:  # nothing to learn; or an argument, as it was given

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any
+
+import numpy as np
 
 # --- arguments --------------------------------------------------------------------------------------------------
 
@@ -49,13 +52,19 @@ ARGUMENTS_INSTEAD = {
     "weight": "there are no class weights; multiply the losses of reduction='none'",
 }
 
+# Operations whose namesakes in torch take or return something else: there, x.max(1) is a pair, values and positions.
+BY_NAME_ONLY = {
+    "max": "x.amax(axis) gives the values, x.argmax(axis) their positions, x.maximum(y) the larger of two tensors",
+    "layer_norm": "leave out torch's normalized_shape, and give weight=..., bias=..., eps=... by name",
+    "rms_norm": "leave out torch's normalized_shape, and give weight=..., eps=... by name",
+    "min": "x.amin(axis) gives the values, x.argmin(axis) their positions, x.minimum(y) the smaller of two tensors",
+}
+
 # --- methods of a tensor ----------------------------------------------------------------------------------------
 
 # The name there -> the method here, and the arguments to call it with first.
 ACCEPTED_METHODS: dict[str, tuple] = {
     "add": ("__add__",),
-    "amax": ("max",),
-    "amin": ("min",),
     "clamp": ("clip",),
     "div": ("__truediv__",),
     "float": ("cast", "float32"),
@@ -73,17 +82,16 @@ METHODS_INSTEAD = {
     "dim ndimension": "x.ndim",
     "nelement": "x.numel()",
     "nbytes itemsize strides stride flags": "x.data, which is the NumPy array",
-    "type astype type_as": "x.cast(dtype)",
-    "long int double half bool bfloat16 byte": "x.cast(dtype), as in x.cast('int64')",
-    "cpu": "x.to('cpu')",
-    "cuda": "x.to('cuda')",
+    "type astype type_as long int double half bool bfloat16 byte": "x.cast(dtype), as in x.cast('int64')",
+    "cpu cuda": "x.to(device), as in x.to('cuda')",
     "is_cuda": "x.device == 'cuda'",
     "copy copy_": "x.clone() for a copy with its gradient, x.numpy().copy() for an array, y[:] = x to write into y",
     "contiguous": "nothing: reshape takes any layout",
-    "grad_fn is_leaf": "x.op, which is empty for a leaf; tinygrad_lite.debug.graph.Graph(x) shows the whole graph",
+    "grad_fn is_leaf": "x.op, which is empty for a leaf; `with tinygrad_lite.debug.graph.Graph() as g:` shows a graph",
     "register_hook hook": "x.retain_grad(), and read x.grad after backward()",
     "detach_": "x = x.detach()",
-    "mm bmm mv dot inner addmm": "x @ y",
+    "mm bmm mv dot addmm": "x @ y",
+    "inner": "(x * y).sum(-1) of vectors, or x @ y.transpose(-2, -1)",
     "outer": "x.unsqueeze(1) * y",
     "t swapaxes swapdims": "x.T, or x.transpose(axis0, axis1)",
     "mT mH H": "x.transpose(-2, -1)",
@@ -92,30 +100,26 @@ METHODS_INSTEAD = {
     "view_as reshape_as": "x.reshape(y.shape)",
     "ravel": "x.flatten()",
     "tile": "x.repeat(times)",
-    "concat concatenate hstack vstack": "x.cat(y, axis=0)",
+    "concat concatenate": "x.cat(y, axis=0)",
+    "hstack vstack": "x.cat(y, axis=1) or x.cat(y, axis=0), of matrices",
     "eq ne lt le gt ge equal": "x == y, x < y and so on; (x == y).all() for one answer",
-    "allclose isclose": "np.allclose(x.numpy(), y.numpy())",
     "logical_and logical_or logical_xor logical_not": "a & b, a | b, a ^ b, ~a, on truth values",
     "isnan": "x != x",
-    "isinf isfinite nonzero argwhere bincount": "NumPy's function, as in np.isfinite(x.numpy())",
-    "sort argsort topk unique median round floor ceil trunc": "NumPy's function, as in np.sort(x.numpy()): no gradient",
     "norm": "(x * x).sum(axis).sqrt()",
-    "rsqrt": "x ** -0.5",
-    "reciprocal": "1 / x",
-    "log2 log10": "x.log() / math.log(2)",
+    "rsqrt reciprocal": "x ** -0.5, x ** -1.0",
+    "log2 log10": "x.log() / math.log(2), or / math.log(10)",
     "log1p expm1 exp2": "(1 + x).log(), x.exp() - 1, 2 ** x",
     "cumsum": "x @ Tensor.ones(n, n).triu() along the last axis, of length n",
-    "remainder fmod": "x % y",
-    "floor_divide": "x // y",
-    "masked_select": "x[mask]",
-    "index_select take select narrow": "x[index], with slices or integer tensors",
+    "fmod": "x % y for positive numbers; for others np.fmod(x.numpy(), y.numpy()): no gradient",
+    "roll": "x[count:].cat(x[:count]) along the first axis",
+    "floor_divide remainder": "x // y, x % y",
+    "masked_select index_select take select narrow": "x[index], with slices, integer tensors or truth values",
     "scatter scatter_ index_add_": "y.where(a, b) or one_hot; y[index] = values under no_grad()",
     "mse_loss": "((x - y) ** 2).mean()",
     "nll_loss": "logits.cross_entropy(targets)",
     "softplus leaky_relu elu": "its formula; docs/engine.md adds softplus as an operation of your own",
     "new_zeros new_ones new_full": "Tensor.zeros(shape, dtype=x.dtype, device=x.device)",
     "rand_like randn_like": "Tensor.randn(x.shape, device=x.device)",
-    "add_ sub_ mul_ div_ clamp_ relu_ unsqueeze_ squeeze_ masked_fill_": "x = x.unsqueeze(0): results are new tensors",
     "zero_ fill_ normal_ uniform_": "w[:] = values under no_grad()",
     "tensor as_tensor from_numpy asarray": "Tensor(data)",
     "empty": "Tensor.zeros(shape)",
@@ -123,13 +127,38 @@ METHODS_INSTEAD = {
     "linspace": "Tensor(np.linspace(start, stop, count), dtype='float32')",
 }
 
+# Names of torch.Tensor that need no advice of their own, besides those of NumPy's functions.
+OTHER_METHODS = """
+    addbmm addcdiv addcmul addmv addr adjoint aminmax apply as_strided as_strided_scatter as_subclass baddbmm
+    bernoulli cauchy ccol_indices cfloat chalf char cholesky cholesky_inverse cholesky_solve clamp_max clamp_min
+    coalesce col_indices conj_physical const_data_ptr crow_indices cummax cummin data_ptr dense_dim dequantize det
+    diag_embed diagonal_scatter digamma dim_order dist eig element_size erfc erfinv exponential fill frac geometric
+    geqrf ger get_device grad_dtype hardshrink hash_tensor histc igamma igammac index index_add index_copy
+    index_fill index_put index_reduce int_repr inverse ipu is_coalesced is_complex is_conj is_contiguous is_cpu
+    is_distributed is_floating_point is_inference is_ipu is_maia is_meta is_mkldnn is_mps is_mtia is_neg is_nested
+    is_nonzero is_pinned is_quantized is_same_size is_set_to is_shared is_signed is_sparse is_sparse_csr is_vulkan
+    is_xla is_xpu istft kthvalue layout lerp lgamma log_normal logcumsumexp logdet logit lstsq lu lu_solve map map2
+    masked_scatter matrix_exp matrix_power mode module_load msort mtia multinomial mvlgamma name narrow_copy new
+    new_empty new_empty_strided new_tensor nonzero_static normal orgqr ormqr output_nr pin_memory pinverse polygamma
+    prelu q_per_channel_axis q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qr qscheme random
+    record_stream register_post_accumulate_grad_hook reinforce renorm repeat_interleave resize_as resize_as_sparse
+    resolve_conj resolve_neg retains_grad row_indices scatter_add scatter_reduce select_scatter set sgn share_memory
+    slice_inverse slice_scatter slogdet smm solve sparse_dim sparse_mask sparse_resize sparse_resize_and_clear
+    split_with_sizes sspaddmm stft storage storage_offset storage_type sum_to_size svd symeig take_along_dim
+    tensor_split to_dense to_device to_mkldnn to_padded_tensor to_sparse to_sparse_bsc to_sparse_bsr to_sparse_coo
+    to_sparse_csc to_sparse_csr topk triangular_solve unflatten unfold uniform unique_consecutive unsafe_chunk
+    unsafe_split unsafe_split_with_sizes untyped_storage values volatile xlogy xpu zero
+"""
+
 # --- names of modules -------------------------------------------------------------------------------------------
 
 NAMES_INSTEAD = {
-    "Sequential ModuleList": "a plain list of modules as an attribute, and a loop over it in forward()",
     "ReLU GELU SiLU Sigmoid Tanh Softmax Flatten": "the method: x.relu(), x.gelu(), x.softmax(axis), ...",
     "CrossEntropyLoss NLLLoss": "logits.cross_entropy(targets)",
-    "MSELoss L1Loss mse_loss": "((x - y) ** 2).mean()",
+    "MSELoss mse_loss": "((x - y) ** 2).mean()",
+    "L1Loss l1_loss": "(x - y).abs().mean()",
+    "BCEWithLogitsLoss": "functional.binary_cross_entropy_with_logits(x, targets)",
+    "lr_scheduler": "optimizer.lr = cosine(step, learning_rate, ...) in the loop; constant and trapezoid likewise",
     "MaxPool2d AvgPool2d": "the method: x.max_pool2d(2), x.avg_pool2d(2)",
     "AdaptiveAvgPool2d adaptive_avg_pool2d": "x.mean((2, 3)) for the mean of whole pictures",
     "BatchNorm2d BatchNorm1d GroupNorm": "LayerNorm or RMSNorm, over the last axis",
@@ -154,10 +183,12 @@ MODULES_INSTEAD = {
     "children modules named_children": "module.named_modules()",
     "apply": "a loop over module.named_modules() or module.parameters()",
     "requires_grad_": "parameter.requires_grad_(False) in a loop over module.parameters()",
-    "register_buffer register_parameter add_module": "self.name = ..., a plain attribute",
+    "register_parameter add_module": "self.name = ..., a plain attribute",
     "compile": "nothing: there is no compiler",
 }
 
+
+ALL_NAMES = "docs/api.md lists all names"
 
 # --- how the tables take effect ---------------------------------------------------------------------------------
 
@@ -171,7 +202,7 @@ def no_such_name(module: str, name: str, tensor: type) -> AttributeError:
     instead = _one_by_one(NAMES_INSTEAD | METHODS_INSTEAD).get(name)
     if not instead and not name.startswith("_") and hasattr(tensor, name):
         instead = f"Tensor.{name}(...): it is a method of tensors"
-    return AttributeError(f"{module} has no {name!r}" + (f": write {instead}" if instead else ""), name=name)
+    return AttributeError(f"{module} has no {name!r}: {f'write {instead}' if instead else ALL_NAMES}", name=name)
 
 
 class Elsewhere:
@@ -180,14 +211,14 @@ class Elsewhere:
     A `__getattr__` in the class would do the same in three lines, but it slows down every attribute in Python 3.11.
     """
 
-    def __init__(self, name: str, accepted: tuple = (), instead: str = "") -> None:
+    def __init__(self, name: str, accepted: tuple = (), instead: str = ALL_NAMES) -> None:
         self.name, self.accepted, self.instead = name, accepted, instead
 
     def __get__(self, x: Any, owner: type | None = None) -> Any:
         if x is None:
             return self
         if not self.accepted:
-            message = f"a {type(x).__name__} has no {self.name!r}: write {self.instead}"
+            message = f"a {type(x).__name__} has no {self.name!r}: {self.instead}"
             raise AttributeError(message, name=self.name, obj=x)
         method, *arguments = self.accepted
         return functools.partial(getattr(x, method), *arguments) if arguments else getattr(x, method)
@@ -214,7 +245,19 @@ def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> No
     for name, method in accepted.items():
         setattr(kind, name, Elsewhere(name, accepted=method))
     for name, sentence in _one_by_one(instead).items():
-        setattr(kind, name, Elsewhere(name, instead=sentence))
+        setattr(kind, name, Elsewhere(name, instead=f"write {sentence}"))
+
+
+def refuse_others(tensor: type) -> None:
+    """Answer the names of NumPy's functions and those in OTHER_METHODS; and torch's in place, which end with "_"."""
+    known = {name for kind in tensor.__mro__ for name in vars(kind)}
+    functions = [name for name, value in vars(np).items() if callable(value) and name[0] != "_"]
+    others = dict.fromkeys(OTHER_METHODS.split(), ALL_NAMES)
+    others |= {name: f"np.{name}(x.numpy()) has no gradient; {ALL_NAMES}" for name in functions}
+    in_place = "results are new tensors: write x = ..., or x[...] = values to write into x"
+    others |= {f"{name}_": in_place for name in known | others.keys() if not name.endswith("_")}
+    for name in others.keys() - known:
+        setattr(tensor, name, Elsewhere(name, instead=others[name]))
 
 
 def spelled(function: Callable) -> Callable:
@@ -222,17 +265,35 @@ def spelled(function: Callable) -> Callable:
     if hasattr(function, "knows_spellings"):
         return function
     known = frozenset(_named(function))
+    name = function.__qualname__.split(".")[-2] if function.__name__ == "__init__" else function.__name__
+    kinds = [p.kind.name for p in inspect.signature(function).parameters.values()]
+    most = math.inf if "VAR_POSITIONAL" in kinds else kinds.count("POSITIONAL_OR_KEYWORD")
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
-        if not options:
-            return function(*args)
-        if not known.issuperset(options):
-            options = respelled(function, function.__name__, options)
-        return function(*args, **options)
+        try:
+            if not options:
+                return function(*args)
+            if not known.issuperset(options):
+                options = respelled(function, name, options)
+            return function(*args, **options)
+        except TypeError:
+            if len(args) > most:  # Python itself refuses; this says what to write
+                raise too_many(function, name) from None
+            raise
 
     call.knows_spellings = True
     return call
+
+
+def too_many(function: Callable, name: str) -> TypeError:
+    """The TypeError of a call with more arguments by position than the function takes."""
+    if name in BY_NAME_ONLY:
+        return TypeError(f"{name}: {BY_NAME_ONLY[name]}")
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.name != "self"]
+    rest = [f"{p.name}=..." for p in parameters if p.kind is p.KEYWORD_ONLY]
+    first = ", ".join(p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD)
+    return TypeError(f"{name}: by position it takes {first}, and {'by name ' + ', '.join(rest) if rest else 'no more'}")
 
 
 def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[str, Any]:
@@ -243,6 +304,8 @@ def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[st
     known = _named(function)
     result: dict[str, Any] = {}
     for given, value in options.items():
+        if given in ("dim", "other") and name in BY_NAME_ONLY:
+            raise TypeError(f"{name}: {BY_NAME_ONLY[name]}")
         here = [given, *ACCEPTED_ARGUMENTS.get(given, "").split()]
         argument = next((other for other in here if other in known), None)
         if argument in result:
@@ -250,7 +313,7 @@ def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[st
         if argument:
             result[argument] = value
         elif value is not None or given not in ARGUMENTS_INSTEAD:
-            instead = ARGUMENTS_INSTEAD.get(given) or f"it takes {', '.join(known)}"
+            instead = ARGUMENTS_INSTEAD.get(given) or f"it takes {', '.join(n for n in known if n != 'self')}"
             raise TypeError(f"{name}: there is no argument {given!r}; {instead}")
     return result
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import weakref
 from collections.abc import Callable, Iterator, Sequence
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tinygrad_lite import autograd, spelling
-from tinygrad_lite.autograd import Backward, Node, observers
+from tinygrad_lite.autograd import Backward, Node, observers, without_graph
 from tinygrad_lite.device import Array, device_of, get_device
 
 Axis = int | Sequence[int] | None
@@ -54,9 +55,8 @@ class Tensor(Methods, metaclass=spelling.Listed):
     _node: Node | None = None  # how it was computed; None for a constant
     _is_parameter = False
     _gradient_memory: Callable[[], Array] | None = None  # where an optimizer wants the gradient of a leaf
-    __array_ufunc__ = None  # lets `numpy_array + tensor` reach Tensor.__radd__
 
-    def __init__(self, data: Any, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
+    def __init__(self, data: Any, *, dtype: Any = None, device: str | None = None, requires_grad: bool = False) -> None:
         if isinstance(data, Tensor):
             raise TypeError("Tensor(tensor): use tensor.detach(), tensor.cast(dtype) or tensor.to(device)")
         is_list = not hasattr(data, "dtype")
@@ -86,7 +86,8 @@ class Tensor(Methods, metaclass=spelling.Listed):
     def wrap(array: Array) -> Tensor:
         """A leaf over an existing array, without copying it."""
         tensor = Tensor.__new__(Tensor)
-        tensor.data, tensor._version = array, [0]
+        # NumPy's functions return a scalar where there are no axes.
+        tensor.data, tensor._version = asarray(array) if isinstance(array, generic) else array, [0]
         return tensor
 
     # --- what it is ------------------------------------------------------------------------------------------
@@ -335,7 +336,7 @@ def check_one_device(tensors: Sequence[Tensor], op: str) -> None:
             raise ValueError(f"{op}: tensors on {devices} cannot be combined; move one with .to(device)")
 
 
-# node() runs at every operation: what it calls is looked up once.
+# These run at every operation, so what they call is looked up once.
 new, generic, asarray = object.__new__, np.generic, np.asarray
 
 
@@ -346,6 +347,7 @@ def node(
     op: str,
     linear: bool = False,
     view: bool = False,
+    uses: tuple[Tensor, ...] | None = None,
     uses_result: bool = True,
     adds: bool = False,
 ) -> Tensor:
@@ -356,9 +358,10 @@ def node(
         parents: the tensors it was computed from.
         backward: takes dL/dy and returns dL/d(parent) for each parent; see `autograd.Node`.
         op: the name for messages.
-        linear: the derivative does not depend on the parents' values, so overwriting them does no harm.
+        linear: the derivative needs neither the parents' values nor y, so overwriting them does no harm.
         view: y is the first parent's memory in another shape (and linear), so writes to one are writes to both.
-        uses_result: whether the derivative may depend on y; if not, overwriting y does no harm.
+        uses: the parents whose values the derivative needs; None: all of them.
+        uses_result: whether the derivative needs y.
         adds: backward takes and returns the sum of the first parent's gradients; see `autograd.Node`.
     """
     if isinstance(y, generic):
@@ -369,7 +372,7 @@ def node(
     tensor = new(Tensor)
     tensor.data, tensor.op = y, op
     tensor._version = parents[0]._version if view else [0]
-    if autograd.grad_enabled:
+    if not without_graph or get_ident() not in without_graph:
         edges, needed = (), False
         for parent in parents:
             edge = parent._node
@@ -381,8 +384,11 @@ def node(
             if adds:
                 made.adds = True
             if not (linear or view):
-                needed = (*parents, tensor) if uses_result else parents
-                made.seen = tuple([(x._version, x._version[0]) for x in needed])
+                if uses is None:
+                    uses = parents
+                if uses_result:
+                    uses = (*uses, tensor)
+                made.seen = tuple([(x._version, x._version[0]) for x in uses])
     for observer in observers:
         observer.made(tensor, parents, view)
     return tensor

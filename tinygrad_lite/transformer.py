@@ -232,7 +232,9 @@ class MultiHeadAttention(Module):
             y = F.scaled_dot_product_attention(rows, key, value, dropout_p=p, scale=self.scale)
             return y.reshape(query.shape)
         key, value = self._grouped(key), self._grouped(value)
-        return F.scaled_dot_product_attention(query, key, value, mask, is_causal, p, self.scale)
+        return F.scaled_dot_product_attention(
+            query, key, value, mask, is_causal=is_causal, dropout_p=p, scale=self.scale
+        )
 
     def _heads(self, x: Tensor, norm: Module | None = None, positions: Tensor | None = None) -> Tensor:
         """(B, T, H D) -> (B, H, T, D); of queries and keys after the norm and the turn, where there are such."""
@@ -294,8 +296,8 @@ class FeedForward(Module):
             return self.up(x)
         approximate = "tanh" if self.activation == "gelu_tanh" else "none"
         if type(self.up) is not Linear:  # an adapter, for example
-            return F.gelu(self.up(x), approximate)
-        return F.linear_gelu(x, self.up.weight, self.up.bias, approximate)
+            return F.gelu(self.up(x), approximate=approximate)
+        return F.linear_gelu(x, self.up.weight, self.up.bias, approximate=approximate)
 
 
 class Block(Module):

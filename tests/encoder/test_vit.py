@@ -69,7 +69,7 @@ def test_gradients_are_right_and_reach_every_parameter(config):
 def test_an_untrained_model_guesses(config):
     with random_key(1):
         model = (ViT if config is SMALL else CNN)(config)
-    loss = model.loss(PictureBatch(Tensor(PICTURES, np.float32), Tensor(np.array([0, 2, 1])))).item()
+    loss = model.loss(PictureBatch(Tensor(PICTURES, dtype=np.float32), Tensor(np.array([0, 2, 1])))).item()
     assert loss == pytest.approx(math.log(3), abs=0.1 if config is SMALL else 1.0)
 
 

@@ -81,7 +81,7 @@ def test_the_model_uses_the_later_settings():
     assert {module.eps for _, module in model.named_modules() if isinstance(module, RMSNorm)} == {1e-6}
     mlp, x = model.blocks[0].mlp, Tensor([np.linspace(-3, 3, 6)])
     assert mlp.up.weight.shape == (5, 6)
-    np.testing.assert_array_equal(mlp.hidden(x).numpy(), mlp.up(x).gelu("tanh").numpy())
+    np.testing.assert_array_equal(mlp.hidden(x).numpy(), mlp.up(x).gelu(approximate="tanh").numpy())
 
 
 @pytest.mark.parametrize("missing", [f.name for f in dataclasses.fields(GPTConfig) if f.name not in LATER])

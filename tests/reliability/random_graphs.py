@@ -319,7 +319,7 @@ def reduction(name: str, theirs: str, prepare: Callable | None = None):
         b.op(
             name,
             (i,),
-            lambda x: getattr(x, name)(axes, keepdim=kept),
+            lambda x: getattr(x, name)(axis=axes, keepdim=kept),
             lambda torch, x: getattr(torch, theirs)(x, dims(axes, x), keepdim=kept) if x.ndim else x * 1,
         )
 
@@ -334,7 +334,7 @@ def build_spread(b: Builder) -> None:
     b.op(
         name,
         (i,),
-        lambda x: getattr(x, name)(axes, kept, correction),
+        lambda x: getattr(x, name)(axes, keepdim=kept, correction=correction),
         lambda torch, x: getattr(torch, name)(x, dims(axes, x), correction=correction, keepdim=kept),
     )
 
@@ -343,7 +343,7 @@ def build_argmax(b: Builder) -> None:
     i = b.pick(lambda v: v.ndim > 0 and v.size > 0)
     axis = b.number(-b.value(i).ndim, b.value(i).ndim - 1)
     name, height = b.choose(("argmax", 0.5), ("argmin", -0.5))
-    b.op(name, (b.with_a_peak(i, (axis,), height),), lambda x: x.gather(axis, getattr(x, name)(axis, True)))
+    b.op(name, (b.with_a_peak(i, (axis,), height),), lambda x: x.gather(axis, getattr(x, name)(axis, keepdim=True)))
 
 
 def build_matmul(b: Builder) -> None:
@@ -523,7 +523,7 @@ def build_layer_norm(b: Builder) -> None:
     b.op(
         "layer_norm",
         inputs,
-        lambda *p: F.layer_norm(*p, eps=eps),
+        lambda x, w, b=None: F.layer_norm(x, weight=w, bias=b, eps=eps),
         lambda torch, x, *p: torch.nn.functional.layer_norm(x, (width,), *p, eps=eps),
     )
 
@@ -535,7 +535,7 @@ def build_rms_norm(b: Builder) -> None:
     b.op(
         "rms_norm",
         inputs,
-        lambda *p: F.rms_norm(*p, eps=eps),
+        lambda x, w=None: F.rms_norm(x, weight=w, eps=eps),
         lambda torch, x, *p: torch.nn.functional.rms_norm(x, (width,), *p, eps=eps),
     )
 
@@ -573,7 +573,12 @@ def build_relu_squared(b: Builder) -> None:
 
 def build_gelu(b: Builder) -> None:
     form = b.choose("none", "tanh")
-    b.op("gelu", (b.pick(),), lambda x: F.gelu(x, form), lambda torch, x: torch.nn.functional.gelu(x, approximate=form))
+    b.op(
+        "gelu",
+        (b.pick(),),
+        lambda x: F.gelu(x, approximate=form),
+        lambda torch, x: torch.nn.functional.gelu(x, approximate=form),
+    )
 
 
 def along_an_axis(name: str) -> Callable[[Builder], None]:
@@ -597,7 +602,7 @@ def build_dropout(b: Builder) -> None:
 def build_embedding(b: Builder) -> None:
     i = b.pick(lambda v: v.ndim == 2 and len(v) > 0)
     ids = b.rng.integers(0, len(b.value(i)), b.choose((), (4,), (2, 3), (0,)))
-    b.op("embedding", (i,), lambda w: F.embedding(w, Tensor(ids)), lambda torch, w: w[torch.tensor(ids)])
+    b.op("embedding", (i,), lambda w: F.embedding(Tensor(ids), w), lambda torch, w: w[torch.tensor(ids)])
 
 
 def build_cross_entropy(b: Builder) -> None:
@@ -614,7 +619,12 @@ def build_cross_entropy(b: Builder) -> None:
         loss = torch.nn.functional.cross_entropy(*flat, label_smoothing=smoothing, reduction=how)
         return loss.reshape(shape) if how == "none" else loss
 
-    b.op("cross_entropy", (i,), lambda x: F.cross_entropy(x, Tensor(targets), -100, smoothing, how), theirs)
+    def ours(x: Tensor) -> Tensor:
+        flat = (x.reshape(-1, vocab_size), Tensor(targets).flatten())
+        loss = F.cross_entropy(*flat, ignore_index=-100, label_smoothing=smoothing, reduction=how)
+        return loss.reshape(shape) if how == "none" else loss
+
+    b.op("cross_entropy", (i,), ours, theirs)
 
 
 def build_attention(b: Builder) -> None:
@@ -636,7 +646,9 @@ def build_attention(b: Builder) -> None:
     b.op(
         "scaled_dot_product_attention",
         inputs,
-        lambda q, k, v: F.scaled_dot_product_attention(q, k, v, mask if mask is None else Tensor(mask), causal, p),
+        lambda q, k, v: F.scaled_dot_product_attention(
+            q, k, v, mask if mask is None else Tensor(mask), is_causal=causal, dropout_p=p
+        ),
         theirs,
     )
 
@@ -656,6 +668,7 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     unary("exp", lambda x: x.exp()),
     unary("log", lambda x: x.log(), Builder.positive),
     unary("sqrt", lambda x: x.sqrt(), Builder.positive),
+    unary("sigmoid", lambda x: x.sigmoid()),
     unary("tanh", lambda x: x.tanh()),
     unary("sin", lambda x: x.sin()),
     unary("cos", lambda x: x.cos()),

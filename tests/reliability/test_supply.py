@@ -14,10 +14,11 @@ from tinygrad_lite.corpora import pair_sources
 from tinygrad_lite.corpora import texts as corpora
 
 SELF = Path("tests/reliability/test_supply.py")
-# One test pickles a hostile file, one uses a console, one runs the cells of a notebook made from a page of docs/; no
-# other file may do so.
+# One test pickles a hostile file, one a model and its optimizer; one uses a console, one runs the cells of a notebook
+# made from a page of docs/; no other file may do so.
 TESTS_MAY = {
     Path("tests/reliability/test_hostile_checkpoints.py"): {"pickle"},
+    Path("tests/tinygrad_lite/test_second_hour.py"): {"pickle"},
     Path("tests/tinygrad_lite/debug/test_anomaly.py"): {"code"},
     Path("tests/test_site.py"): {"exec", "eval", "compile"},
 }
@@ -61,7 +62,7 @@ def dangers(tree: ast.Module, allowed: set[str] = frozenset()) -> Iterator[str]:
                 on = not (isinstance(keyword.value, ast.Constant) and keyword.value.value in (False, None))
                 if on and keyword.arg in ("shell", "allow_pickle"):
                     yield f"{called}({keyword.arg}=...)"
-            if last in ("load", "loads") and any(word in called for word in ("pickle", "marshal", "yaml")):
+            if last in ("load", "loads") and any(word in called for word in {"pickle", "marshal", "yaml"} - allowed):
                 yield f"{called}()"
 
 

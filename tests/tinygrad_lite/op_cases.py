@@ -125,7 +125,32 @@ CASES = [
         "compare at least", lambda x, y: x >= y, lambda m, x, y: x >= y, [*binary(), (np.ones(2),) * 2], gradient=False
     ),
     Case("compare number", lambda x: x != 0.5, lambda m, x: x != 0.5, unary(), gradient=False),
-    Case("compare invert", lambda x: ~(x > 0), lambda m, x: x <= 0, unary(), gradient=False),
+    Case("einsum", lambda x, y: Tensor.einsum("ij,jk->ik", x, y), lambda m, x, y: x @ y, [(draw(2, 3), draw(3, 4))]),
+    Case(
+        "einsum of heads",
+        lambda x, y: Tensor.einsum("bthd, bshd -> bhts", x, y),
+        lambda m, x, y: m.einsum("bthd,bshd->bhts", x, y),
+        [(draw(2, 3, 2, 4), draw(2, 5, 2, 4))],
+    ),
+    Case(
+        "einsum without a result",
+        lambda x, y: Tensor.einsum("cb,a", x, y),
+        lambda m, x, y: m.einsum("cb,a", x, y),
+        [(draw(2, 3), draw(4))],
+    ),
+    Case(
+        "einsum that sums both",
+        lambda x, y: Tensor.einsum("ijk,jl->l", x, y),
+        lambda m, x, y: m.einsum("ijk,jl->l", x, y),
+        [(draw(2, 3, 2), draw(3, 4))],
+    ),
+    Case("einsum with a number", lambda x, y: Tensor.einsum("i,->i", x, y), lambda m, x, y: x * y, [(draw(3), draw())]),
+    Case(
+        "einsum of one", lambda x: Tensor.einsum("ijk->kj", x), lambda m, x: m.einsum("ijk->kj", x), [(draw(2, 3, 4),)]
+    ),
+    Case("unbind", lambda x: x.unbind()[1], lambda m, x: x[1], each((2,), (3, 2))),
+    Case("unbind axis", lambda x: x.unbind(-1)[0], lambda m, x: x[..., 0], each((2,), (3, 2))),
+    Case("invert", lambda x: ~(x > 0), lambda m, x: x <= 0, unary(), gradient=False),
     Case("logical and", lambda x, y: (x > 0) & (y > 0), lambda m, x, y: (x > 0) & (y > 0), binary(), gradient=False),
     Case("logical or", lambda x, y: (x > 0) | (y > 0), lambda m, x, y: (x > 0) | (y > 0), binary(), gradient=False),
     Case("logical xor", lambda x, y: True ^ (x > y), lambda m, x, y: x <= y, binary(), gradient=False),
@@ -410,6 +435,8 @@ def reductions() -> list[Case]:
     """sum, max, min, mean, var, std, logsumexp over all, one, negative and several axes, with and without keepdim."""
     in_numpy = {
         "sum": np.sum,
+        "amax": np.max,
+        "amin": np.min,
         "max": np.max,
         "min": np.min,
         "mean": np.mean,
@@ -425,7 +452,7 @@ def reductions() -> list[Case]:
             samples += each((2, 1, 2), (1, 1, 1))
 
         def fn(x, name=name, axis=axis, kept=kept):
-            return getattr(x, name)(axis, keepdim=kept)
+            return getattr(x, name)(axis=axis, keepdim=kept)
 
         def right(m, x, name=name, axis=axis, kept=kept):
             axes = {None: tuple(range(x.ndim))}.get(axis, axis)

@@ -465,28 +465,11 @@ def test_a_leaf_is_written_in_place_under_no_grad():
 
 def test_a_leaf_that_requires_a_gradient_is_not_written_outside_no_grad():
     w = Tensor([1.0, 2.0], requires_grad=True)
-    with pytest.raises(RuntimeError, match=r"x -= y: x is a leaf that requires a gradient: write .* by x = x - y$"):
+    with pytest.raises(RuntimeError, match=r"x -= y: x is a leaf that requires a gradient: write .* x = x - y$"):
         w -= 1
     assert w.tolist() == [1.0, 2.0]
     with no_grad(), pytest.raises(ValueError, match=r"x \+= y: the result has shape \(3, 2\), x has \(2,\)"):
         w += Tensor(np.ones((3, 2)))
-
-
-def test_augmented_assignment_to_a_result_makes_a_new_tensor():
-    w, constant = Tensor([1.0, 2.0], requires_grad=True), Tensor([5.0, 6.0])
-    c, d = w * 2, constant
-    first = c
-    c += 1
-    d += 1
-    assert (first.tolist(), c.tolist(), constant.tolist(), d.tolist()) == ([2, 4], [3, 5], [5, 6], [6, 7])
-    c.sum().backward()
-    assert w.grad.tolist() == [2.0, 2.0]
-    with no_grad():  # results and constants are not trainable leaves
-        e = first
-        e *= 10
-        d = constant
-        d *= 10
-    assert (first.tolist(), constant.tolist()) == ([2, 4], [5, 6])
 
 
 def test_a_frozen_parameter_is_written_in_place():

@@ -180,9 +180,9 @@ GRADIENTS = {  # operations that add rows in their backward pass: the shape of a
     "linear": ((2,), lambda b: F.linear(Tensor.zeros(LONG, 1), Tensor.zeros(2, 1), b)),
     "linear_gelu": ((2,), lambda b: F.linear_gelu(Tensor.zeros(LONG, 1), Tensor.zeros(2, 1), b) * 2.0),
     "conv2d": ((2,), lambda b: F.conv2d(Tensor.zeros(LONG, 1, 1, 1), Tensor.zeros(2, 1, 1, 1), b).reshape(LONG, 2)),
-    "layer_norm, bias": ((2,), lambda b: F.layer_norm(Tensor.zeros(LONG, 2), Tensor.ones(2), b)),
-    "layer_norm, weight": ((2,), lambda w: F.layer_norm(Tensor([-1.0, 1.0]).expand(LONG, 2), w, eps=0.0)),
-    "embedding": ((1, 2), lambda w: F.embedding(w, Tensor.zeros(LONG, dtype=int))),
+    "layer_norm, bias": ((2,), lambda b: F.layer_norm(Tensor.zeros(LONG, 2), weight=Tensor.ones(2), bias=b)),
+    "layer_norm, weight": ((2,), lambda w: F.layer_norm(Tensor([-1.0, 1.0]).expand(LONG, 2), weight=w, eps=0.0)),
+    "embedding": ((1, 2), lambda w: F.embedding(Tensor.zeros(LONG, dtype=int), w)),
 }
 
 

@@ -333,7 +333,7 @@ def tensor(*shape):
         (ValueError, lambda: tensor(2) < tensor(3), "less: shapes (2,) and (3,) do not broadcast against each other"),
         (
             ValueError,
-            lambda: tensor(2).where(tensor(3), 0),
+            lambda: (tensor(2) > 0).where(tensor(3), 0),
             "where: a condition of shape (2,) does not broadcast against (3,) and ()",
         ),
         (TypeError, lambda: tensor(2).masked_fill("ab", 0), "Tensor: elements of type <U2 are not numbers"),
@@ -369,7 +369,7 @@ def tensor(*shape):
             lambda: tensor(2, 3).sum(()),
             "sum: an empty axis=() is every axis in torch and none in NumPy: name the axes, or leave it out",
         ),
-        (TypeError, lambda: tensor(2).max(0.0), "max: an axis is a whole number, not 0.0"),
+        (TypeError, lambda: tensor(2).amax(0.0), "max: an axis is a whole number, not 0.0"),
         (TypeError, lambda: tensor(2, 3).argmax((0, 1)), "argmax: an axis is a whole number, not (0, 1)"),
         (
             ValueError,
@@ -378,10 +378,14 @@ def tensor(*shape):
         ),
         (ValueError, lambda: tensor(5).split((6, -1)), "split: no piece has a negative size, as one of [6, -1] has"),
         (ValueError, lambda: tensor(5).chunk(0), "chunk: there cannot be 0 pieces: use a count of 1 or more"),
-        (ValueError, lambda: tensor(2, 3).repeat(2), "repeat: needs a number for each of 2 axes, not (2,)"),
+        (
+            ValueError,
+            lambda: tensor(2, 3).repeat(2),
+            "repeat: needs a number of at least 0 for each of 2 axes, not (2,)",
+        ),
         (ValueError, lambda: tensor(3).tril(), "tril: a tensor of shape (3,) has no triangle: two axes are needed"),
         (ValueError, lambda: tensor(2).one_hot(3), "one_hot: needs integers, not float32"),
-        (TypeError, lambda: Tensor.cat(1, 2), "cat: needs tensors; make them with Tensor(...)"),
+        (TypeError, lambda: Tensor.cat([1], [2]), "cat: needs tensors; make them with Tensor(...)"),
         (ValueError, lambda: Tensor([[1], [2, 3]]), "Tensor: the nested lists differ in length, so they have no shape"),
         (
             TypeError,
@@ -406,12 +410,16 @@ def tensor(*shape):
             "permute: (0, 0) does not name each axis of a tensor of 2 axes once",
         ),
         (ValueError, lambda: tensor(2, 3).permute(0, 2), "permute: there is no axis 2 in a tensor of 2 axes"),
-        (ValueError, lambda: tensor(3).transpose(), "transpose: there is no axis 1 in a tensor of 1 axes"),
+        (
+            ValueError,
+            lambda: tensor(3).transpose(),
+            "transpose: name two of 1 axes, as in x.transpose(0, 1); x.T reverses all of them",
+        ),
         (ValueError, lambda: tensor(2, 3).flatten(0, 2), "flatten: there is no axis 2 in a tensor of 2 axes"),
         (ValueError, lambda: tensor(2).squeeze(1), "squeeze: there is no axis 1 in a tensor of 1 axes"),
         (ValueError, lambda: tensor(2).unsqueeze(3), "unsqueeze: there is no axis 3 in a tensor of 2 axes"),
         (ValueError, lambda: tensor(2).sum(1), "sum: there is no axis 1 in a tensor of 1 axes"),
-        (ValueError, lambda: tensor(2).max((0, -2)), "max: there is no axis -2 in a tensor of 1 axes"),
+        (ValueError, lambda: tensor(2).amax((0, -2)), "max: there is no axis -2 in a tensor of 1 axes"),
         (ValueError, lambda: tensor(2).argmax(5), "argmax: there is no axis 5 in a tensor of 1 axes"),
         (
             ValueError,
@@ -472,14 +480,13 @@ def test_an_index_may_be_reused_after_the_forward_pass():
     assert x.grad.tolist() == [2.0, 0.0, 0.0]
 
 
-def test_a_condition_may_be_reused_and_need_not_be_truth_values():
+def test_a_condition_may_be_reused():
     x = Tensor([1.0, 2.0], requires_grad=True)
     condition = Tensor([True, False])
     y = condition.where(x, 0.0)
     condition[:] = False
     y.sum().backward()
     assert x.grad.tolist() == [1.0, 0.0]
-    assert Tensor([2, 0]).where(Tensor([1.0, 1.0]), Tensor([5.0, 5.0])).tolist() == [1.0, 5.0]
 
 
 def test_unbroadcast_sums_what_was_stretched():

@@ -28,6 +28,7 @@ def scaled_dot_product_attention_cuda(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None = None,
+    *,
     is_causal: bool = False,
     dropout_p: float = 0.0,
     scale: float | None = None,
@@ -36,9 +37,13 @@ def scaled_dot_product_attention_cuda(
 
     Dropout drops other weights than on the CPU: see dropout.py.
     """
-    if query.dtype.char not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
-        # mixed types
-        return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p, scale)
+    is_added = mask is not None and mask.dtype != np.bool_
+    if is_added or query.dtype.char not in TYPES or query.dtype != key.dtype or key.dtype != value.dtype:
+        # masks that are added, and mixed types
+        y = scaled_dot_product_attention_composed(
+            query, key, value, mask, is_causal=is_causal, dropout_p=dropout_p, scale=scale
+        )
+        return y.cast(activation_type(query.dtype)) if is_added and query.dtype == value.dtype else y
     check_attention(query, key, value, mask, dropout_p)
     given, kind = query.dtype, activation_type(query.dtype)
     q, k, v = (x.data.astype(kind, copy=False) for x in (query, key, value))

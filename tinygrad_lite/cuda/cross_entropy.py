@@ -21,6 +21,7 @@ THREADS = 1024  # of the single block that sums the losses
 def cross_entropy_cuda(
     logits: Tensor,
     targets: Tensor,
+    *,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
@@ -33,7 +34,8 @@ def cross_entropy_cuda(
     """
     check_cross_entropy(logits, targets, ignore_index, label_smoothing, reduction)
     if not are_known(logits) or logits.numel() == 0:
-        return cross_entropy_composed(logits, targets, ignore_index, label_smoothing, reduction)
+        settings = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "reduction": reduction}
+        return cross_entropy_composed(logits, targets, **settings)
     xp, shape, width = logits.xp, logits.shape, logits.shape[-1]
     rows = as_rows(logits.data)
     stride = stride_of(rows)

@@ -17,11 +17,11 @@ SEGMENT = 32  # positions of the sorted list that a warp sums
 MOST_COLUMNS = 32 * 65_535  # a grid has at most 65,535 blocks along y, and each takes at least 32 columns
 
 
-def embedding_cuda(weight: Tensor, ids: Tensor) -> Tensor:
+def embedding_cuda(ids: Tensor, weight: Tensor) -> Tensor:
     """`embedding_composed` in one node; keeps the tokens."""
-    check_embedding(weight, ids)
+    check_embedding(ids, weight)
     if weight.dtype not in (np.float32, np.float64):
-        return embedding_composed(weight, ids)
+        return embedding_composed(ids, weight)
     xp, (rows, width) = weight.xp, weight.shape
     numbers = ids.data.astype(np.int64).reshape(-1)  # a copy: the caller may write into ids before backward
     table, count = xp.ascontiguousarray(weight.data), len(numbers)

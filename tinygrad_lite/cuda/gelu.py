@@ -6,23 +6,22 @@ from tinygrad_lite.cuda.columns import column_gradients, launch_matrix
 from tinygrad_lite.cuda.launch import are_known, kernel, pack
 from tinygrad_lite.cuda.linear import linear_cuda
 from tinygrad_lite.device import Array
-from tinygrad_lite.functional.gelu import gelu_composed, wants_tanh
+from tinygrad_lite.functional.gelu import gelu_composed, linear_gelu_composed, wants_tanh
 from tinygrad_lite.functional.linear import check_linear
-from tinygrad_lite.functional.linear_gelu import linear_gelu_composed
 from tinygrad_lite.tensor import Tensor, node
 
 
-def gelu_cuda(x: Tensor, approximate: str = "none") -> Tensor:
+def gelu_cuda(x: Tensor, *, approximate: str = "none") -> Tensor:
     """`gelu_composed` in one node; keeps x."""
     if not are_known(x):
-        return gelu_composed(x, approximate)
+        return gelu_composed(x, approximate=approximate)
     return gelu_of_sum(x, None, approximate)
 
 
-def linear_gelu_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, approximate: str = "none") -> Tensor:
+def linear_gelu_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, approximate: str = "none") -> Tensor:
     """`linear_gelu_composed` in two nodes: the product, and GELU of the product plus the bias; keeps the product."""
     if not are_known(x, weight, bias) or weight.numel() == 0:
-        return linear_gelu_composed(x, weight, bias, approximate)
+        return linear_gelu_composed(x, weight, bias, approximate=approximate)
     check_linear(x, weight, bias)
     return gelu_of_sum(linear_cuda(x, weight), bias, approximate)
 

@@ -11,10 +11,10 @@ from tinygrad_lite.functional.layer_norm import check_layer_norm, layer_norm_com
 from tinygrad_lite.tensor import Tensor, node
 
 
-def layer_norm_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def layer_norm_cuda(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """`layer_norm_composed` in one node; keeps x, and the mean and scale of each row."""
     if x.numel() == 0 or not are_known(x, weight, bias):
-        return layer_norm_composed(x, weight, bias, eps)  # mixed types, and empty tensors
+        return layer_norm_composed(x, weight=weight, bias=bias, eps=eps)  # mixed types, and empty tensors
     check_layer_norm(x, weight, bias)
     shape, dtype, width, total = x.shape, x.dtype, x.shape[-1], weight.dtype  # total: the type of sums
     first, part, added = take_addends(x)

@@ -15,10 +15,10 @@ from tinygrad_lite.tensor import Tensor, node
 THREADS = 128  # of a block
 
 
-def rms_norm_cuda(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def rms_norm_cuda(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """`rms_norm_composed` in one node; keeps x, and the scale of each row."""
     if x.numel() == 0 or not are_known(x, weight):
-        return rms_norm_composed(x, weight, eps)  # mixed types, and empty tensors
+        return rms_norm_composed(x, weight=weight, eps=eps)  # mixed types, and empty tensors
     check_rms_norm(x, weight)
     shape = x.shape
     first, part, added = take_addends(x)

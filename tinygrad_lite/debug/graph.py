@@ -59,6 +59,8 @@ class Graph(autograd.Observer):
     def __init__(self) -> None:
         self.parents: dict[Tensor, tuple[Tensor, ...]] = {}  # oldest first; () for tensors from outside
         self.names: dict[Tensor, str] = {}
+        self.results: dict[Any, Tensor] = {}  # by node, which an operation in place leaves to the tensor it writes into
+        self.values: dict[Tensor, Tensor] = {}  # copies of the results, since they may be overwritten
 
     def __enter__(self) -> Graph:
         autograd.observers.append(self)
@@ -69,18 +71,20 @@ class Graph(autograd.Observer):
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
         """Record an operation."""
+        inputs = tuple(self.results.get(tensor._node, tensor) for tensor in inputs)
         for tensor in inputs:
             self.parents.setdefault(tensor, ())
-        self.parents[result] = inputs
+        self.parents[result], self.values[result] = inputs, Tensor.wrap(result.data.copy())
         if result.requires_grad:
-            result.retain_grad()
+            self.results[result._node] = result.retain_grad()
 
     def name(self, names: Mapping[str, Any] | None = None, /, **more: Any) -> Graph:
         """Give names to tensors: `name(a=a)`, `name(dict(model.named_parameters()))`, or simply `name(locals())`.
 
         Values that are not tensors are ignored. Tensors without a name get numbers.
         """
-        self.names |= {tensor: name for name, tensor in ((names or {}) | more).items() if isinstance(tensor, Tensor)}
+        tensors = {name: x for name, x in ((names or {}) | more).items() if isinstance(x, Tensor)}
+        self.names |= {self.results.get(x._node, x): name for name, x in tensors.items()}
         return self
 
     def _is_number(self, tensor: Tensor) -> bool:
@@ -104,7 +108,7 @@ class Graph(autograd.Observer):
                 tensor.op or ("leaf" if tensor.requires_grad else "constant"),
                 [lines.get(parent) or show_values(parent) for parent in self.parents[tensor]],
                 str(tensor.shape),
-                show_values(tensor),
+                show_values(self.values.get(tensor, tensor)),
                 "" if tensor.grad is None else show_values(tensor.grad),
             )
             for tensor, name in lines.items()

@@ -21,13 +21,12 @@ from typing import Any
 
 from tinygrad_lite.functional.attention import scaled_dot_product_attention
 from tinygrad_lite.functional.conv import conv2d
-from tinygrad_lite.functional.cross_entropy import cross_entropy
+from tinygrad_lite.functional.cross_entropy import binary_cross_entropy_with_logits, cross_entropy
 from tinygrad_lite.functional.dropout import dropout
 from tinygrad_lite.functional.embedding import embedding
-from tinygrad_lite.functional.gelu import gelu
+from tinygrad_lite.functional.gelu import gelu, linear_gelu
 from tinygrad_lite.functional.layer_norm import layer_norm
 from tinygrad_lite.functional.linear import linear
-from tinygrad_lite.functional.linear_gelu import linear_gelu
 from tinygrad_lite.functional.pool import avg_pool2d, max_pool2d
 from tinygrad_lite.functional.relu_squared import relu_squared
 from tinygrad_lite.functional.residual import residual
@@ -38,27 +37,11 @@ from tinygrad_lite.functional.swiglu import swiglu
 from tinygrad_lite.spelling import no_such_name
 from tinygrad_lite.tensor import Tensor
 
-__all__ = [
-    "avg_pool2d",
-    "conv2d",
-    "cross_entropy",
-    "dropout",
-    "embedding",
-    "gelu",
-    "layer_norm",
-    "linear",
-    "linear_gelu",
-    "log_softmax",
-    "logsumexp",
-    "max_pool2d",
-    "relu_squared",
-    "residual",
-    "rms_norm",
-    "rotary",
-    "scaled_dot_product_attention",
-    "softmax",
-    "swiglu",
-]
+__all__ = """
+    avg_pool2d binary_cross_entropy_with_logits conv2d cross_entropy dropout embedding gelu layer_norm linear
+    linear_gelu log_softmax logsumexp max_pool2d relu_squared residual rms_norm rotary scaled_dot_product_attention
+    softmax swiglu
+""".split()
 
 
 def __getattr__(name: str) -> Any:

@@ -33,6 +33,7 @@ import math
 
 import numpy as np
 
+from tinygrad_lite.device import is_float
 from tinygrad_lite.functional.dropout import check_probability, dropout_composed, keep_mask
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.functional.softmax import row_sums, softmax_composed
@@ -44,6 +45,7 @@ def scaled_dot_product_attention_composed(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None = None,
+    *,
     is_causal: bool = False,
     dropout_p: float = 0.0,
     scale: float | None = None,
@@ -53,7 +55,8 @@ def scaled_dot_product_attention_composed(
     Args:
         query: (B, H, T, D).
         key, value: (B, H, S, D).
-        mask: truth values that broadcast to (B, H, T, S); True where query t may attend to key s.
+        mask: truth values that broadcast to (B, H, T, S), True where query t may attend to key s; or floats, which are
+            added to the scores (-inf hides a key), and which may be learned.
         is_causal: query t sees only the keys s <= t + S - T. The last query sees all of them, so the rule also holds
             when T new positions follow S - T cached ones (torch aligns the first query with the first key instead).
         dropout_p: probability of dropping a weight after the softmax.
@@ -68,12 +71,14 @@ def scaled_dot_product_attention_composed(
         seen = Tensor.ones(t, s, dtype=np.bool_, device=query.device).tril(s - t)
         scores = scores.masked_fill(~seen, -math.inf)
     if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
+        scores = scores.masked_fill(~mask, -math.inf) if mask.dtype == np.bool_ else scores + mask.cast(scores.dtype)
     return dropout_composed(softmax_composed(scores), dropout_p) @ value
 
 
 def scale_of_scores(query: Tensor, scale: float | None) -> float:
-    """The factor of the scores, with the meaning of None resolved."""
+    """The factor of the scores, with the meaning of None resolved. Raises: TypeError for a tensor."""
+    if isinstance(scale, Tensor):
+        raise TypeError("attention: scale is a number; a tensor that is learned belongs in the queries: query * scale")
     return 1 / math.sqrt(query.shape[-1]) if scale is None else scale
 
 
@@ -86,8 +91,8 @@ def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
         raise ValueError(f"attention: queries and keys of width 0 have nothing to compare: {q}, {k}")
     if mask is not None:
         scores = (*q[:3], k[2])
-        if mask.dtype != np.bool_:
-            raise ValueError(f"attention: mask must hold truth values, not {mask.dtype}; compare, as in ids != pad")
+        if mask.dtype != np.bool_ and not is_float(mask.dtype):
+            raise ValueError(f"attention: mask must hold truth values or floats, not {mask.dtype}; write ids != pad")
         if mask.ndim > 4 or any(m not in (1, n) for m, n in zip(mask.shape[::-1], scores[::-1], strict=False)):
             raise ValueError(f"attention: a mask of shape {mask.shape} does not broadcast to (B, H, T, S) = {scores}")
     check_probability(dropout_p)
@@ -105,6 +110,7 @@ def scaled_dot_product_attention_fused(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None = None,
+    *,
     is_causal: bool = False,
     dropout_p: float = 0.0,
     scale: float | None = None,
@@ -119,9 +125,11 @@ def scaled_dot_product_attention_fused(
     moderate, as they nearly always are, nothing can overflow, and checking this is far cheaper than finding the maximum
     of each row.
     """
-    if query.dtype.kind != "f" or query.dtype != key.dtype or key.dtype != value.dtype:
-        # mixed types
-        return scaled_dot_product_attention_composed(query, key, value, mask, is_causal, dropout_p, scale)
+    is_added = mask is not None and mask.dtype != np.bool_
+    if is_added or query.dtype.kind != "f" or query.dtype != key.dtype or key.dtype != value.dtype:
+        return scaled_dot_product_attention_composed(
+            query, key, value, mask, is_causal=is_causal, dropout_p=dropout_p, scale=scale
+        )
     check_attention(query, key, value, mask, dropout_p)
     q, k, v = query.data, key.data, value.data
     batch, heads, t, width = q.shape

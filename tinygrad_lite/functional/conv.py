@@ -155,7 +155,7 @@ class Windows:
     def of(self, x: Tensor, outside: float = 0.0) -> Tensor:
         """The windows of these pictures: (B, C, H, W) -> (B, C, k l, H', W')."""
         p, q = self.padding
-        x = x.pad([(0, 0), (0, 0), (p, p), (q, q)], outside)
+        x = x.pad([(0, 0), (0, 0), (p, p), (q, q)], value=outside)
         return Tensor.stack(*(x[place] for place in self.places()), axis=2)
 
 

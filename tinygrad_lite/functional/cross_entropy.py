@@ -15,6 +15,13 @@ w_v = (1 - e) [v = t] + e / V, the loss is -sum_v w_v log q_v, and by the same s
 Positions whose target is `ignore_index` (padding) count neither in the loss nor in the mean. The mean over no
 positions at all is 0 here (torch gives NaN).
 
+**Yes or no.** A question with two answers needs one logit x, that of "yes"; that of "no" is 0. With p = 1 / (1 + e^-x)
+and the answer t, which is 1 or 0 or a probability,
+
+    l = -t log p - (1 - t) log(1 - p) = log(1 + e^x) - t x                 dl/dx = p - t
+
+since log p = x - log(1 + e^x) and log(1 - p) = -log(1 + e^x). No p is rounded to 0 or 1 before its logarithm is taken.
+
 References: label smoothing in Szegedy et al. 2016, section 7 (arXiv:1512.00567), and Vaswani et al. 2017, section
 5.4 (arXiv:1706.03762); the formula is that of torch.nn.functional.cross_entropy.
 """
@@ -23,13 +30,15 @@ import numpy as np
 
 from tinygrad_lite.device import is_float
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.functional.softmax import log_softmax_composed
+from tinygrad_lite.functional.softmax import log_softmax_composed, logsumexp
+from tinygrad_lite.spelling import spelled
 from tinygrad_lite.tensor import Tensor, node
 
 
 def cross_entropy_composed(
     logits: Tensor,
     targets: Tensor,
+    *,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
@@ -38,7 +47,7 @@ def cross_entropy_composed(
     """-log softmax(logits) at the targets, in nats per target token.
 
     Args:
-        logits: (..., V) float tensor.
+        logits: (..., V) float tensor: the classes are the last axis, where torch has them in axis 1.
         targets: (...) integers in [0, V), or ignore_index.
         ignore_index: the target that marks a position to ignore.
         label_smoothing: the share e of the target probability that is spread evenly over all V tokens, in [0, 1].
@@ -67,14 +76,18 @@ def check_cross_entropy(
     logits: Tensor, targets: Tensor, ignore_index: int, label_smoothing: float, reduction: str
 ) -> None:
     """Raise ValueError if shapes, types or options do not fit or, on the CPU, a target is outside the vocabulary."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"cross_entropy: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+    check_reduction("cross_entropy", reduction)
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"cross_entropy: label_smoothing must be in [0, 1], not {label_smoothing}")
     if not is_float(logits.dtype):
         raise ValueError(f"cross_entropy: logits must be floats, not {logits.dtype}")
     if logits.ndim == 0 or targets.shape != logits.shape[:-1]:
         raise ValueError(f"cross_entropy: logits {logits.shape} need targets {logits.shape[:-1]}, not {targets.shape}")
+    if logits.ndim > 2 and logits.shape[1] == logits.shape[-1]:
+        unclear = (
+            f"cross_entropy: the classes of logits {logits.shape} could be the last axis, as here, or axis 1, as in"
+        )
+        raise ValueError(f"{unclear} torch: write logits.flatten(0, -2) and targets.flatten()")
     if logits.shape[-1] == 0:
         raise ValueError(f"cross_entropy: logits {logits.shape} have no token to choose from")
     if targets.dtype.kind not in "iu":
@@ -86,6 +99,30 @@ def check_cross_entropy(
             raise ValueError(f"cross_entropy: target {bad[0]} is outside the vocabulary of {vocab_size} tokens")
 
 
+def check_reduction(op: str, reduction: str) -> None:
+    """Raise ValueError unless it is one of the three."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{op}: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
+
+
+@spelled
+def binary_cross_entropy_with_logits(logits: Tensor, targets: Tensor, *, reduction: str = "mean") -> Tensor:
+    """log(1 + e^x) - t x for each logit x and answer t, in nats per answer.
+
+    Args:
+        logits: float tensor of any shape.
+        targets: the answers, numbers from 0 to 1, of the same shape.
+        reduction: "mean", "sum", or "none".
+    Returns: a scalar; for "none" the shape of the logits.
+    Raises: ValueError if shapes or reduction do not fit.
+    """
+    check_reduction("binary_cross_entropy_with_logits", reduction)
+    if logits.shape != targets.shape:
+        raise ValueError(f"binary_cross_entropy_with_logits: logits {logits.shape} do not fit targets {targets.shape}")
+    losses = logsumexp(Tensor.stack(logits.zeros_like(), logits), axis=0) - logits * targets
+    return losses if reduction == "none" else getattr(losses, reduction)()
+
+
 # --- the fused version ----------------------------------------------------------------------------------------
 
 BLOCK = 1 << 18  # elements of a block of rows: 1 MiB in float32
@@ -94,6 +131,7 @@ BLOCK = 1 << 18  # elements of a block of rows: 1 MiB in float32
 def cross_entropy_fused(
     logits: Tensor,
     targets: Tensor,
+    *,
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
     reduction: str = "mean",
@@ -147,7 +185,8 @@ def cross_entropy_fused(
         y = losses.reshape(shape[:-1])
     else:
         y = losses.sum() / dtype.type(count) if reduction == "mean" else losses.sum()
-    return node(y, (logits,), backward, "cross_entropy")
+    used = (logits,) if d_rows is rows else ()  # q - w is in an array of its own, or in that of the logits
+    return node(y, (logits,), backward, "cross_entropy", uses=used, uses_result=False)
 
 
 cross_entropy = ReferenceAndFused(

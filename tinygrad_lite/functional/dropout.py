@@ -67,7 +67,7 @@ def dropout_fused(x: Tensor, p: float = 0.5) -> Tensor:
 
     y = keep * scale
     y *= x.data
-    return node(y, (x,), backward, "dropout")
+    return node(y, (x,), backward, "dropout", linear=True)
 
 
 dropout = ReferenceAndFused(dropout_composed, cpu=dropout_fused, cuda="tinygrad_lite.cuda.dropout")

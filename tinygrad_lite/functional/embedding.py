@@ -13,20 +13,20 @@ from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, memory_to_write, node
 
 
-def embedding_composed(weight: Tensor, ids: Tensor) -> Tensor:
+def embedding_composed(ids: Tensor, weight: Tensor) -> Tensor:
     """y = weight[ids], the rows of the table with these numbers.
 
     Args:
-        weight: (V, C) float table.
         ids: (...) integer tensor.
+        weight: (V, C) float table.
     Returns: (..., C).
     Raises: ValueError if ids are not integers or, on the CPU, not in [0, V).
     """
-    check_embedding(weight, ids)
+    check_embedding(ids, weight)
     return weight[ids]
 
 
-def check_embedding(weight: Tensor, ids: Tensor) -> None:
+def check_embedding(ids: Tensor, weight: Tensor) -> None:
     """Raise ValueError if ids are not integers or, on the CPU, not in the table."""
     if ids.dtype.kind not in "iu":
         raise ValueError(f"embedding: ids must be integers, not {ids.dtype}")
@@ -40,13 +40,13 @@ def check_embedding(weight: Tensor, ids: Tensor) -> None:
 # --- the fused version ----------------------------------------------------------------------------------------
 
 
-def embedding_fused(weight: Tensor, ids: Tensor) -> Tensor:
+def embedding_fused(ids: Tensor, weight: Tensor) -> Tensor:
     """`embedding_composed` with a faster backward pass.
 
     The primitive's backward adds the rows of dy one by one; `add_rows` (device.py) sums all rows of a token at once,
     and adds them to the gradient that is there already: of a large table, a batch reaches few rows.
     """
-    check_embedding(weight, ids)
+    check_embedding(ids, weight)
     numbers, (vocab_size, width) = ids.data.copy(), weight.shape  # the caller may write into ids before backward
 
     def backward(dy):

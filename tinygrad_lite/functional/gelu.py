@@ -10,6 +10,15 @@ erf is close to a tanh, and GPT-2 was trained with a form that needs only tanh. 
     P(x) = (1 + tanh(u)) / 2               u     = sqrt(2 / pi) (x + 0.044715 x^3)
     p(x) = (1 - tanh(u)^2) / 2 * du/dx     du/dx = sqrt(2 / pi) (1 + 3 * 0.044715 x^2)
 
+**After a linear map**, in the first half of a Transformer's feed-forward layer, z = x W^T + b and y = gelu(z). By the
+chain rule
+
+    dz = dy gelu'(z)    dx = dz W    dW = dz^T x    db = sum of the rows of dz
+
+They are one operation, `linear_gelu`, for the sake of GPUs, where adding the bias and computing GELU would each move an
+array of all hidden units to memory and back. There z is not kept, only the product x W^T, to which the backward pass
+adds b again.
+
 Reference: Hendrycks, Gimpel 2016, section 2 (arXiv:1606.08415).
 """
 
@@ -18,6 +27,7 @@ import math
 
 import numpy as np
 
+from tinygrad_lite.functional.linear import linear, linear_composed
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.ops.elementwise import erf_array
 from tinygrad_lite.tensor import Tensor, node
@@ -25,7 +35,7 @@ from tinygrad_lite.tensor import Tensor, node
 ROOT_2_OVER_PI = math.sqrt(2 / math.pi)
 
 
-def gelu_composed(x: Tensor, approximate: str = "none") -> Tensor:
+def gelu_composed(x: Tensor, *, approximate: str = "none") -> Tensor:
     """y = x (1 + erf(x / sqrt 2)) / 2, element-wise; or the tanh form of GPT-2.
 
     Args:
@@ -37,6 +47,20 @@ def gelu_composed(x: Tensor, approximate: str = "none") -> Tensor:
     if wants_tanh(approximate):
         return x * ((x + x**3 * 0.044715) * ROOT_2_OVER_PI).tanh() * 0.5 + x * 0.5
     return x * (x * math.sqrt(0.5)).erf() * 0.5 + x * 0.5
+
+
+def linear_gelu_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, approximate: str = "none") -> Tensor:
+    """y = gelu(x W^T + b).
+
+    Args:
+        x: (..., C_in) float tensor.
+        weight: (C_out, C_in).
+        bias: (C_out,) or None.
+        approximate: "none" or "tanh", the form of GELU.
+    Returns: (..., C_out).
+    Raises: ValueError if the shapes do not fit.
+    """
+    return gelu_composed(linear_composed(x, weight, bias), approximate=approximate)
 
 
 def wants_tanh(approximate: str) -> bool:
@@ -58,14 +82,14 @@ ERF_POLYNOMIAL = (1.75617e-09, -1.32263e-07, 3.96474e-06, -5.53062e-05, -3.2595e
 BLOCK = 32768  # elements; four float32 blocks fit into a 1 MiB cache
 
 
-def gelu_fused(x: Tensor, approximate: str = "none") -> Tensor:
+def gelu_fused(x: Tensor, *, approximate: str = "none") -> Tensor:
     """`gelu_composed` in one node that computes value and derivative together, and keeps only the derivative.
 
     It computes blocks that stay in the processor's cache, in place: moving each of a dozen intermediate results to
     memory and back would take longer than the arithmetic.
     """
     if x.dtype not in (np.float32, np.float64):
-        return gelu_composed(x, approximate)
+        return gelu_composed(x, approximate=approximate)
     is_tanh = wants_tanh(approximate)
     flat = x.data.reshape(-1)
     y, slope = np.empty_like(flat), np.empty_like(flat)
@@ -81,7 +105,7 @@ def gelu_fused(x: Tensor, approximate: str = "none") -> Tensor:
     def backward(dy):
         return (np.multiply(dy, slope, out=slope),)  # the graph is walked only once, so the slope is not needed again
 
-    return node(y.reshape(shape), (x,), backward, "gelu")
+    return node(y.reshape(shape), (x,), backward, "gelu", linear=True)
 
 
 def gelu_array(x: np.ndarray, approximate: str = "none") -> np.ndarray:
@@ -144,3 +168,11 @@ def _tanh_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> n
 
 
 gelu = ReferenceAndFused(gelu_composed, cpu=gelu_fused, cuda="tinygrad_lite.cuda.gelu")
+
+
+def linear_gelu_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, approximate: str = "none") -> Tensor:
+    """`linear_gelu_composed` in two nodes: on a CPU there is nothing to gain from one."""
+    return gelu(linear(x, weight, bias), approximate=approximate)
+
+
+linear_gelu = ReferenceAndFused(linear_gelu_composed, cpu=linear_gelu_fused, cuda="tinygrad_lite.cuda.gelu")

@@ -28,7 +28,7 @@ from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
 
-def layer_norm_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def layer_norm_composed(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """Normalise the last axis to mean 0 and variance 1, then scale and shift.
 
     y = (x - mean) / sqrt(var + eps) * weight + bias,   var divides by C, not C - 1
@@ -58,14 +58,14 @@ def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
 # --- the fused version ----------------------------------------------------------------------------------------
 
 
-def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def layer_norm_fused(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """`layer_norm_composed` in one node; keeps y and r for the backward pass.
 
     The next layer keeps y too, so it costs no memory, and gives h = (y - b) / w. Only where a gain is too close to 0
     for that, h is kept instead.
     """
     if x.dtype.kind != "f" or x.numel() == 0 or any(p is not None and p.dtype != x.dtype for p in (weight, bias)):
-        return layer_norm_composed(x, weight, bias, eps)  # mixed types, and empty tensors
+        return layer_norm_composed(x, weight=weight, bias=bias, eps=eps)  # mixed types, and empty tensors
     check_layer_norm(x, weight, bias)
     shape, width, w, b = x.shape, x.shape[-1], weight.data, None if bias is None else bias.data
     rows = x.data.reshape(-1, width)
@@ -98,7 +98,7 @@ def layer_norm_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, eps:
         return (dx, dw) if b is None else (dx, dw, sum_over(dy, (0,)))
 
     parents = (x, weight) if bias is None else (x, weight, bias)
-    return node(y.reshape(shape), parents, backward, "layer_norm", adds=True)
+    return node(y.reshape(shape), parents, backward, "layer_norm", uses=parents[1:], uses_result=gives_h, adds=True)
 
 
 def determines_h(w: np.ndarray, b: np.ndarray | None = None) -> bool:

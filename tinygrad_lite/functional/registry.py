@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.ops.common import as_tensor
-from tinygrad_lite.spelling import respelled
+from tinygrad_lite.spelling import respelled, too_many
 from tinygrad_lite.tensor import Tensor
 
 REGISTRY: dict[str, "ReferenceAndFused"] = {}
@@ -28,6 +28,8 @@ _composed_only = False
 
 class ReferenceAndFused:
     """An operation with its versions; a call runs the one for the device of its tensors, unless `composed` is on."""
+
+    knows_spellings = True  # of arguments: `spelled` need not wrap it
 
     def __init__(self, composed: Callable[..., Any], **fused: Callable[..., Any] | str) -> None:
         """Register a reference version, and fused ones by device: `ReferenceAndFused(gelu_composed, cpu=gelu_fused)`.
@@ -41,8 +43,8 @@ class ReferenceAndFused:
         self.fused = fused
         parameters = inspect.signature(composed).parameters.values()
         self.names = {p.name: "Tensor" in str(p.annotation) for p in parameters}  # and whether each is a tensor
-        self.places = sum(self.names.values())  # tensors come first
-        self.by_name = [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
+        by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
+        self.positions, self.places = len(by_position), sum(map(self.names.get, by_position))  # tensors come first
         self.required = sum(self.names[p.name] and p.default is p.empty for p in parameters)
         REGISTRY[self.name] = self
 
@@ -52,8 +54,8 @@ class ReferenceAndFused:
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the version for the tensors' device; numbers, lists and arrays beside a tensor become tensors."""
-        if len(args) > len(self.names) - len(self.by_name):
-            raise TypeError(f"{self.name}: give {', '.join(self.by_name)} by name, as in {self.by_name[0]}=...")
+        if len(args) > self.positions:
+            raise too_many(self.composed, self.name)
         for name in options:
             if name not in self.names:
                 options = respelled(self.composed, self.name, options)

@@ -45,7 +45,7 @@ def relu_squared_fused(x: Tensor) -> Tensor:
         dx *= dy
         return (dx,)
 
-    return node(y, (x,), backward, "relu_squared")
+    return node(y, (x,), backward, "relu_squared", uses=())
 
 
 relu_squared = ReferenceAndFused(relu_squared_composed, cpu=relu_squared_fused, cuda="tinygrad_lite.cuda.activations")

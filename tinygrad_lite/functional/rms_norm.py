@@ -31,7 +31,7 @@ from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.tensor import Tensor, node
 
 
-def rms_norm_composed(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def rms_norm_composed(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """Divide the last axis by its root mean square, then scale.
 
     y = x / sqrt(mean(x^2) + eps) * weight
@@ -49,11 +49,11 @@ def rms_norm_composed(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5
     return h if weight is None else h * weight
 
 
-def rms_norm_fused(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+def rms_norm_fused(x: Tensor, *, weight: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """`rms_norm_composed` in one node; keeps y and r for the backward pass, or h and r: see `layer_norm_fused`."""
     is_mixed = weight is not None and weight.dtype != x.dtype
     if x.dtype not in (np.float32, np.float64) or x.numel() == 0 or is_mixed:
-        return rms_norm_composed(x, weight, eps)
+        return rms_norm_composed(x, weight=weight, eps=eps)
     check_rms_norm(x, weight)
     shape, width, w = x.shape, x.shape[-1], None if weight is None else weight.data
     rows = x.data.reshape(-1, width)
@@ -86,7 +86,8 @@ def rms_norm_fused(x: Tensor, weight: Tensor | None = None, eps: float = 1e-5) -
             dx += so_far
         return dx, dw
 
-    return node(y.reshape(shape), (x,) if weight is None else (x, weight), backward, "rms_norm", adds=True)
+    parents = (x,) if weight is None else (x, weight)
+    return node(y.reshape(shape), parents, backward, "rms_norm", uses=parents[1:], uses_result=gives_h, adds=True)
 
 
 def check_rms_norm(x: Tensor, weight: Tensor | None) -> None:

@@ -63,7 +63,7 @@ def rotary_fused(x: Tensor, positions: Tensor, frequencies: tuple[float, ...]) -
         return (turn(dy, cos, np.negative(sin, out=sin)),)
 
     cos, sin = np.repeat(factors[..., None, :], heads, axis=-2)
-    return node(turn(x.data, cos, sin), (x,), backward, "rotary")
+    return node(turn(x.data, cos, sin), (x,), backward, "rotary", linear=True)
 
 
 def turn(x: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> np.ndarray:

@@ -57,12 +57,12 @@ def log_softmax_composed(x: Tensor, axis: int = -1) -> Tensor:
 
 
 @spelled
-def logsumexp(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+def logsumexp(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     """y = log(sum_j e^(x_j)) = m + log(sum_j e^(x_j - m)) with m = max(x), over the axes. -inf if all x are."""
     if not isinstance(x, Tensor):
         raise TypeError("logsumexp: needs a tensor as x; make one with Tensor(...)")
     shift = _shift(x, axis)
-    shift = shift.masked_fill(shift == math.inf, 0.0)  # the sum is infinite then, and not NaN
+    shift = shift.masked_fill(shift == math.inf, 0)  # the sum is infinite then, and not NaN
     y = (x - shift).exp().sum(axis, keepdim=True).log() + shift
     return y if keepdim else y.reshape(x.sum(axis).shape)
 
@@ -71,8 +71,8 @@ def _shift(x: Tensor, axis: Axis) -> Tensor:
     """The largest element along the axis, as a constant; 0 where it is -inf, since -inf - -inf is NaN."""
     if x.numel() == 0:  # there is no largest element, and nothing to shift
         return x.detach().sum(axis, keepdim=True)
-    largest = x.detach().max(axis, keepdim=True)
-    return largest.masked_fill(largest == -math.inf, 0.0)
+    largest = x.detach().amax(axis, keepdim=True)
+    return largest.masked_fill(largest == -math.inf, 0)
 
 
 # --- the fused versions: along the last axis -------------------------------------------------------------------
@@ -92,7 +92,7 @@ def softmax_fused(x: Tensor, axis: int = -1) -> Tensor:
         dx *= y
         return (dx,)
 
-    return node(y, (x,), backward, "softmax")
+    return node(y, (x,), backward, "softmax", uses=())
 
 
 def log_softmax_fused(x: Tensor, axis: int = -1) -> Tensor:
@@ -109,7 +109,7 @@ def log_softmax_fused(x: Tensor, axis: int = -1) -> Tensor:
         np.multiply(e, row_sums(dy) / total, out=e)
         return (np.subtract(dy, e, out=e),)
 
-    return node(y, (x,), backward, "log_softmax")
+    return node(y, (x,), backward, "log_softmax", linear=True)
 
 
 def _has_rows(x: Tensor, axis: int) -> bool:

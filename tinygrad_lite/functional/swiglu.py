@@ -62,7 +62,7 @@ def swiglu_fused(gate: Tensor, up: Tensor) -> Tensor:
         # In place: the graph is walked only once, so the factors are not needed again.
         return np.multiply(dy, slope, out=slope), np.multiply(dy, silu, out=silu)
 
-    return node(y.reshape(shape), (gate, up), backward, "swiglu")
+    return node(y.reshape(shape), (gate, up), backward, "swiglu", linear=True)
 
 
 def check_swiglu(gate: Tensor, up: Tensor) -> None:

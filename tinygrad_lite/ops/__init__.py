@@ -14,7 +14,8 @@ The functions have these in common:
     x.requires_grad                      whether a gradient flows to x; if not, `backward` may return None for it
     x, y = operands(x, y, "add")         both as tensors of one dtype; numbers, lists and arrays become constants
     node(y, parents, backward, "add")    the result as a tensor, with an `autograd.Node` if a parent needs a gradient
-    node(..., linear=True)               the derivative does not depend on the parents' values: they may be overwritten
+    node(..., linear=True)               the derivative needs no values of x, y or the result: they may be overwritten
+    node(..., uses=(y,))                 of the parents it needs only these; and uses_result=False, not the result
     Tensor.wrap(y)                       an array as a tensor without a node: a constant, which passes no gradient on
     unbroadcast(dy, shape)               dy summed over the axes along which a parent of this shape was stretched
     @silent                              log(0) is -inf and 0 / 0 is NaN, without NumPy's warnings
@@ -27,6 +28,7 @@ from tinygrad_lite.ops.arithmetic import (
     compare,
     div,
     floordiv,
+    invert,
     logical,
     matmul,
     maximum,
@@ -39,48 +41,12 @@ from tinygrad_lite.ops.arithmetic import (
     where,
 )
 from tinygrad_lite.ops.common import cast
-from tinygrad_lite.ops.elementwise import abs, clip, clone, cos, erf, exp, log, relu, sign, sin, sqrt, tanh, to
-from tinygrad_lite.ops.reductions import argmax, argmin, max, min, sum
+from tinygrad_lite.ops.elementwise import abs, clip, clone, cos, erf, exp, log, relu, sigmoid, sign, sin, sqrt, tanh, to
+from tinygrad_lite.ops.reductions import amax, amin, argmax, argmin, max, min, sum
 from tinygrad_lite.ops.shapes import cat, expand, getitem, pad, permute, reshape
 
-__all__ = [
-    "abs",
-    "add",
-    "argmax",
-    "argmin",
-    "cast",
-    "cat",
-    "clip",
-    "clone",
-    "compare",
-    "cos",
-    "div",
-    "erf",
-    "exp",
-    "expand",
-    "floordiv",
-    "getitem",
-    "log",
-    "logical",
-    "matmul",
-    "max",
-    "maximum",
-    "min",
-    "minimum",
-    "mod",
-    "mul",
-    "neg",
-    "pad",
-    "permute",
-    "pow",
-    "relu",
-    "reshape",
-    "sign",
-    "sin",
-    "sqrt",
-    "sub",
-    "sum",
-    "tanh",
-    "to",
-    "where",
-]
+__all__ = """
+    abs add amax amin argmax argmin cast cat clip clone compare cos div erf exp expand floordiv getitem invert log
+    logical matmul max maximum min minimum mod mul neg pad permute pow relu reshape sigmoid sign sin sqrt sub sum
+    tanh to where
+""".split()

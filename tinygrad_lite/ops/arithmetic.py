@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.device import Array
+from tinygrad_lite.device import Array, is_float
 from tinygrad_lite.ops.common import (
-    as_constant,
     as_float,
     as_tensor,
     broadcastable,
@@ -17,6 +16,7 @@ from tinygrad_lite.ops.common import (
     choose,
     operands,
     promote,
+    refuse_truth_values,
     silent,
     unbroadcast,
 )
@@ -39,6 +39,7 @@ def add(x: Any, y: Any) -> Tensor:
 def sub(x: Any, y: Any) -> Tensor:
     """z = x - y.  dL/dx = dL/dz and dL/dy = -dL/dz."""
     x, y = operands(x, y, "sub")
+    refuse_truth_values(x, "sub")
     z, x_shape, y_shape, x_needs, y_needs = x.data - y.data, x.shape, y.shape, x.requires_grad, y.requires_grad
 
     def backward(dz):
@@ -53,11 +54,12 @@ def mul(x: Any, y: Any) -> Tensor:
     x, y = operands(x, y, "mul")
     x_shape, y_shape, x_needs, y_needs = x.shape, y.shape, x.requires_grad, y.requires_grad
     z, a, b = x.data * y.data, x.data if y_needs else None, y.data if x_needs else None
+    used = None if x_needs and y_needs else (y,) if x_needs else (x,)
 
     def backward(dz):
         return unbroadcast(dz * b, x_shape) if x_needs else None, unbroadcast(dz * a, y_shape) if y_needs else None
 
-    return node(z, (x, y), backward, "mul")
+    return node(z, (x, y), backward, "mul", uses=used, uses_result=False)
 
 
 @silent
@@ -73,7 +75,7 @@ def div(x: Any, y: Any) -> Tensor:
         dy = unbroadcast(-dz * z / b, b.shape) if y_needs else None
         return dx, dy
 
-    return node(z, (x, y), backward, "div")
+    return node(z, (x, y), backward, "div", uses=(y,), uses_result=y_needs)
 
 
 @silent
@@ -83,6 +85,8 @@ def pow(x: Any, exponent: Any) -> Tensor:
     As in PyTorch, the gradient of x is 0 where n is 0, and that of n is 0 where x is 0 and n >= 0.
     """
     x, n = operands(x, exponent, "pow")
+    if n.dtype.kind in "iub" and n.device == "cpu" and (n.data < 0).any():
+        raise ValueError("pow: an integer to a negative power is a fraction: write x.cast('float32') ** n")
     a, b, xp, x_needs, n_needs = x.data, n.data, x.xp, x.requires_grad, n.requires_grad
     z = a**b
 
@@ -94,7 +98,7 @@ def pow(x: Any, exponent: Any) -> Tensor:
             dn = unbroadcast(choose((a == 0) & (b >= 0), 0, dz * z * xp.log(a), dz), b.shape)
         return dx, dn
 
-    return node(z, (x, n), backward, "pow")
+    return node(z, (x, n), backward, "pow", uses_result=n_needs)
 
 
 @silent
@@ -104,23 +108,33 @@ def mod(x: Any, y: Any) -> Tensor:
     This is PyTorch's gradient: where the remainder jumps back to 0, it is the slope on either side of the jump.
     """
     x, y = operands(x, y, "mod")
-    a, b, xp = x.data, y.data, x.xp
+    _check_divisor(y, "mod")
+    a, b, xp, y_needs = x.data, y.data, x.xp, y.requires_grad
+    z, x_shape, a = xp.remainder(a, b), a.shape, a if y_needs else None
 
     def backward(dz):
-        return unbroadcast(dz, a.shape), unbroadcast(-dz * xp.floor_divide(a, b), b.shape)
+        return unbroadcast(dz, x_shape), unbroadcast(-dz * xp.floor_divide(a, b), b.shape) if y_needs else None
 
-    return node(xp.remainder(a, b), (x, y), backward, "mod")
+    return node(z, (x, y), backward, "mod", uses=(x, y) if y_needs else (), uses_result=False)
 
 
 @silent
 def floordiv(x: Any, y: Any) -> Tensor:
     """floor(x / y), a constant: it does not change when x or y changes a little, so no gradient flows through it."""
     x, y = operands(x, y, "floordiv")
-    return Tensor.wrap(x.xp.asarray(x.xp.floor_divide(x.data, y.data)))
+    _check_divisor(y, "floordiv")
+    return Tensor.wrap(x.xp.floor_divide(x.data, y.data))
+
+
+def _check_divisor(y: Tensor, op: str) -> None:
+    """Raise ZeroDivisionError for an integer 0, which has no infinity or NaN to answer with. (A GPU's is not read.)"""
+    if y.dtype.kind in "iu" and y.device == "cpu" and not y.data.all():
+        raise ZeroDivisionError(f"{op}: an integer cannot be divided by 0")
 
 
 def neg(x: Tensor) -> Tensor:
     """y = -x.  dL/dx = -dL/dy."""
+    refuse_truth_values(x, "neg")
     return node(-x.data, (x,), lambda dy: (-dy,), "neg", linear=True)
 
 
@@ -147,13 +161,20 @@ def _chosen(x: Tensor, y: Tensor, z: Array, loses: Callable[[Array, Array], Arra
         dx, dy = choose(loses(a, b), 0, share, dz), choose(loses(b, a), 0, share, dz)
         return unbroadcast(dx, a.shape), unbroadcast(dy, b.shape)
 
-    return node(z, (x, y), backward, op)
+    return node(z, (x, y), backward, op, uses_result=False)
 
 
 def compare(x: Any, y: Any, how: str) -> Tensor:
     """A truth value for each pair (`how` names NumPy's function); a constant: no gradient flows through it."""
     x, y = operands(x, y, how)
-    return Tensor.wrap(x.xp.asarray(getattr(x.xp, how)(x.data, y.data)))
+    return Tensor.wrap(getattr(x.xp, how)(x.data, y.data))
+
+
+def invert(x: Tensor) -> Tensor:
+    """Not x: of truth values the opposite, of integers each bit, which is -x - 1; a constant."""
+    if is_float(x.dtype):
+        raise TypeError(f"~ is for truth values and integers, not for {x.dtype}: compare first, as in ~(x > 0)")
+    return Tensor.wrap(x.xp.invert(x.data))
 
 
 def logical(x: Any, y: Any, how: str) -> Tensor:
@@ -165,14 +186,21 @@ def logical(x: Any, y: Any, how: str) -> Tensor:
 
 
 def where(condition: Tensor, x: Any, y: Any) -> Tensor:
-    """z = x where the condition is true, else y; the gradient goes to whichever was taken."""
+    """z = x where the condition is true, else y; the gradient goes to whichever was taken.
+
+    The condition comes first, as in tinygrad and NumPy; torch's method is x.where(condition, y).
+    """
     if not isinstance(condition, Tensor):
         raise TypeError(f"where: the condition must be a tensor, not a {type(condition).__name__}")
+    if condition.dtype != np.bool_:
+        raise TypeError(
+            f"where: the condition holds {condition.dtype}, not truth values: write (x > 0).where(x, y), or mask != 0"
+        )
     if not isinstance(x, Tensor) and not isinstance(y, Tensor):
-        x = as_constant(x, Tensor.wrap(condition.xp.zeros((), np.float32)))
+        x = as_tensor(x, condition)
     x, y = operands(x, y, "where")
     check_one_device((condition, x), "where")
-    chosen, x_shape, y_shape = condition.data.astype(bool), x.shape, y.shape
+    chosen, x_shape, y_shape = condition.data.copy(), x.shape, y.shape
     if not (broadcastable(chosen.shape, x_shape) and broadcastable(chosen.shape, y_shape)):
         raise ValueError(
             f"where: a condition of shape {chosen.shape} does not broadcast against {x_shape} and {y_shape}"
@@ -217,4 +245,5 @@ def matmul(x: Any, y: Any) -> Tensor:
         db = unbroadcast(a.swapaxes(-1, -2) @ dz, b.shape) if y_needs else None
         return da, db
 
-    return node(a @ b, (x, y), backward, "matmul", uses_result=False)
+    used = None if x_needs and y_needs else (y,) if x_needs else (x,)
+    return node(a @ b, (x, y), backward, "matmul", uses=used, uses_result=False)

@@ -24,13 +24,20 @@ def promote(a: np.dtype, b: np.dtype) -> np.dtype:
     >>> promote(np.dtype("float32"), np.dtype("int64"))
     dtype('float32')
     """
-
-    def rank(dtype: np.dtype) -> int:
-        return 2 if is_float(dtype) else 0 if dtype.kind == "b" else 1
-
-    if rank(a) != rank(b):
-        return a if rank(a) > rank(b) else b
+    if category(a) != category(b):
+        return a if category(a) > category(b) else b
     return np.promote_types(a, b)
+
+
+def refuse_truth_values(x: Tensor, op: str) -> None:
+    """Raise TypeError for truth values, which have no sign."""
+    if x.dtype == np.bool_:
+        raise TypeError(f"{op}: truth values have no sign: write ~x, x ^ y, or x.cast('int64')")
+
+
+def category(dtype: np.dtype) -> int:
+    """0 for truth values, 1 for integers, 2 for floats: a higher one does not fit into a lower one."""
+    return 2 if is_float(dtype) else 0 if dtype.kind == "b" else 1
 
 
 @silent
@@ -66,6 +73,9 @@ def operands(x: Any, y: Any, op: str) -> tuple[Tensor, Tensor]:
         raise ValueError(f"{op}: shapes {a.shape} and {b.shape} do not broadcast against each other")
     if a.dtype != b.dtype:
         dtype = promote(a.dtype, b.dtype)
+        if (a.ndim == 0) != (b.ndim == 0):  # as in PyTorch, a single number does not make a tensor of floats wider
+            many = a.dtype if a.ndim else b.dtype
+            dtype = many if is_float(many) else dtype
         x, y = cast(x, dtype), cast(y, dtype)
     return x, y
 
@@ -94,18 +104,26 @@ def as_constant(value: Any, like: Tensor) -> Tensor:
             dtype = np.dtype(np.float32)
         elif dtype.kind == "b" and kind != "b":
             dtype = np.dtype(np.int64)
-    return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
+    try:
+        return Tensor.wrap(like.xp.asarray(value, dtype=dtype))
+    except OverflowError:
+        raise ValueError(f"{value} does not fit into a tensor of {dtype}: write x.cast('int64') first") from None
 
 
-def as_tensors(values: tuple, op: str) -> tuple[Tensor, ...]:
-    """The arguments as tensors, whether they were passed as f(x, y) or as f([x, y])."""
-    values = tuple(values[0]) if len(values) == 1 and isinstance(values[0], (tuple, list)) else values
+def as_tensors(values: tuple, axis: int, op: str) -> tuple[tuple[Tensor, ...], int]:
+    """The arguments as tensors, and the axis: f(x, y, axis=1), f([x, y], axis=1), or torch's f([x, y], 1)."""
+    if len(values) == 2 and isinstance(values[0], (tuple, list)) and isinstance(values[1], int):
+        values, axis = (values[0],), values[1]
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = tuple(values[0])
+    if bad := [value for value in values if isinstance(value, numbers.Real)]:
+        raise TypeError(f"{op}: {bad[0]} is not a tensor; an axis is given by name, as in axis={bad[0]}")
     like = next((value for value in values if isinstance(value, Tensor)), None)
     if like is None:
         raise TypeError(f"{op}: needs tensors; make them with Tensor(...)")
     tensors = tuple(as_tensor(value, like) for value in values)
     check_one_device(tensors, op)
-    return tensors
+    return tensors, axis
 
 
 # --- shapes and axes ------------------------------------------------------------------------------------------
@@ -145,7 +163,7 @@ def as_shape(sizes: tuple) -> tuple[int, ...]:
 
 def one_axis(axis: int, ndim: int, op: str) -> int:
     """An axis as a number from 0 to ndim - 1; negative ones count from the end."""
-    if type(axis) is not int and not isinstance(axis, (int, np.integer)):
+    if type(axis) is not int and (isinstance(axis, bool) or not isinstance(axis, (int, np.integer))):
         raise TypeError(f"{op}: an axis is a whole number, not {axis!r}")
     if not -ndim <= axis < ndim:
         raise ValueError(f"{op}: there is no axis {axis} in a tensor of {ndim} axes")
@@ -153,12 +171,17 @@ def one_axis(axis: int, ndim: int, op: str) -> int:
 
 
 def as_axes(axis: Axis, ndim: int, op: str) -> tuple[int, ...]:
-    """One axis, several, or None for all of them, as a tuple of numbers from 0 to ndim - 1."""
-    if axis is None:
+    """One axis, several, or None for all of them, as a tuple of numbers from 0 to ndim - 1.
+
+    A single number has no axis, but as in torch it may be treated as a vector of one: axis 0 or -1 is then no axis.
+    """
+    if axis is None or (ndim == 0 and type(axis) is int and axis in (0, -1)):
         return tuple(range(ndim))
-    if isinstance(axis, int):
+    if type(axis) is int:
         return (one_axis(axis, ndim, op),)
     axes = tuple([one_axis(a, ndim, op) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))])
+    if len({*axes}) < len(axes):
+        raise ValueError(f"{op}: an axis occurs twice in {axis}")
     if not axes:
         raise ValueError(
             f"{op}: an empty axis=() is every axis in torch and none in NumPy: name the axes, or leave it out"

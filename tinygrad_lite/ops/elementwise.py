@@ -9,7 +9,7 @@ import numbers
 import numpy as np
 
 from tinygrad_lite.device import Array, device_of, get_device, is_float, xp_of
-from tinygrad_lite.ops.common import as_float, silent, zero_unless
+from tinygrad_lite.ops.common import as_float, choose, refuse_truth_values, silent, zero_unless
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -22,7 +22,7 @@ def exp(x: Tensor) -> Tensor:
     def backward(dy):
         return (dy * y,)
 
-    return node(y, (x,), backward, "exp")
+    return node(y, (x,), backward, "exp", uses=())
 
 
 @silent
@@ -34,7 +34,7 @@ def log(x: Tensor) -> Tensor:
     def backward(dy):
         return (dy / a,)
 
-    return node(x.xp.log(a), (x,), backward, "log")
+    return node(x.xp.log(a), (x,), backward, "log", uses_result=False)
 
 
 @silent
@@ -46,7 +46,7 @@ def sqrt(x: Tensor) -> Tensor:
     def backward(dy):
         return (dy / (2 * y),)
 
-    return node(y, (x,), backward, "sqrt")
+    return node(y, (x,), backward, "sqrt", uses=())
 
 
 def tanh(x: Tensor) -> Tensor:
@@ -57,7 +57,25 @@ def tanh(x: Tensor) -> Tensor:
     def backward(dy):
         return (dy * (1 - y * y),)
 
-    return node(y, (x,), backward, "tanh")
+    return node(y, (x,), backward, "tanh", uses=())
+
+
+@silent
+def sigmoid(x: Tensor) -> Tensor:
+    """y = 1 / (1 + e^-x).  dL/dx = dL/dy * y (1 - y).
+
+    With e = e^-|x|, which cannot overflow, y is 1 / (1 + e) for x >= 0 and e / (1 + e) for x < 0, and y (1 - y) is
+    e / (1 + e)^2 for both: so neither value nor gradient is rounded to 0 or 1 before it has to be.
+    """
+    x = as_float(x)
+    a, xp = x.data, x.xp
+    e = xp.exp(-xp.abs(a))
+    total = 1 + e
+
+    def backward(dy):
+        return (dy * (e / (total * total)),)
+
+    return node(choose(a < 0, e, 1, a) / total, (x,), backward, "sigmoid", linear=True)
 
 
 @silent
@@ -69,7 +87,7 @@ def sin(x: Tensor) -> Tensor:
     def backward(dy):
         return (dy * xp.cos(a),)
 
-    return node(xp.sin(a), (x,), backward, "sin")
+    return node(xp.sin(a), (x,), backward, "sin", uses_result=False)
 
 
 @silent
@@ -81,7 +99,7 @@ def cos(x: Tensor) -> Tensor:
     def backward(dy):
         return (-dy * xp.sin(a),)
 
-    return node(xp.cos(a), (x,), backward, "cos")
+    return node(xp.cos(a), (x,), backward, "cos", uses_result=False)
 
 
 @silent
@@ -96,7 +114,7 @@ def erf(x: Tensor) -> Tensor:
     def backward(dy):
         return (dy * (2 / math.sqrt(math.pi)) * xp.exp(-a * a),)
 
-    return node(erf_array(a), (x,), backward, "erf")
+    return node(erf_array(a), (x,), backward, "erf", uses_result=False)
 
 
 @functools.cache
@@ -144,7 +162,7 @@ def relu(x: Tensor) -> Tensor:
         # y <= 0 where x <= 0, and the next layer keeps y anyway. Not dy times 0, which is NaN for an infinite dy.
         return (zero_unless(~(y <= 0), dy),)
 
-    return node(y, (x,), backward, "relu")
+    return node(y, (x,), backward, "relu", uses=())
 
 
 def abs(x: Tensor) -> Tensor:
@@ -154,12 +172,13 @@ def abs(x: Tensor) -> Tensor:
     def backward(dy):
         return (dy * xp.sign(a),)
 
-    return node(xp.abs(a), (x,), backward, "abs")
+    return node(xp.abs(a), (x,), backward, "abs", uses_result=False)
 
 
 def sign(x: Tensor) -> Tensor:
-    """y = 1, 0 or -1 where x is positive, 0 or negative; a constant: no gradient flows through it."""
-    return Tensor.wrap(x.xp.asarray(x.xp.sign(x.data)))
+    """y = 1, 0 or -1 where x is positive, 0 or negative (NaN where it is NaN); a constant, without a gradient."""
+    refuse_truth_values(x, "sign")
+    return Tensor.wrap(x.xp.sign(x.data))
 
 
 def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tensor:
@@ -182,7 +201,7 @@ def clip(x: Tensor, low: float | None = None, high: float | None = None) -> Tens
     def backward(dy):
         return (zero_unless((a >= low) & (a <= high), dy),)
 
-    return node(xp.clip(a, low, high), (x,), backward, "clip")
+    return node(xp.clip(a, low, high), (x,), backward, "clip", uses_result=False)
 
 
 def clone(x: Tensor) -> Tensor:

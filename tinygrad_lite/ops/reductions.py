@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tinygrad_lite.device import sum_over, xp_of
 from tinygrad_lite.ops.common import as_axes, one_axis, silent
 from tinygrad_lite.tensor import Axis, Tensor, node
 
 
 @silent
-def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
-    """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy for each of them."""
+def sum(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
+    """y = the sum over the axes.  Each summand counts once, so dL/dx is dL/dy for each of them.
+
+    Integers without a sign are added as int64, as those with one are, so that a difference of sums may be negative.
+    """
     a = x.data
+    if a.dtype.kind == "u":
+        a = a.astype(np.int64)
     axes, shape = None if axis is None else as_axes(axis, a.ndim, "sum"), a.shape
 
     def backward(dy):
@@ -21,13 +28,23 @@ def sum(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
     return node(sum_over(a, axes, keepdim), (x,), backward, "sum", True)
 
 
-def max(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+def amax(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     """y = the largest element over the axes, which gets the gradient; equal ones share it evenly, as in torch.amax."""
     return _extreme(x, axis, keepdim, "max")
 
 
-def min(x: Tensor, axis: Axis = None, keepdim: bool = False) -> Tensor:
+def amin(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     """y = the smallest element over the axes, which gets the gradient; equal ones share it evenly, as in torch.amin."""
+    return _extreme(x, axis, keepdim, "min")
+
+
+def max(x: Tensor, *, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """`amax`, as in NumPy; the axis is given by name, since torch's `x.max(1)` returns positions, too."""
+    return _extreme(x, axis, keepdim, "max")
+
+
+def min(x: Tensor, *, axis: Axis = None, keepdim: bool = False) -> Tensor:
+    """`amin`, as in NumPy; the axis is given by name, since torch's `x.min(1)` returns positions, too."""
     return _extreme(x, axis, keepdim, "min")
 
 
@@ -49,17 +66,19 @@ def _check_choice(shape: tuple[int, ...], axes: tuple[int, ...], op: str) -> Non
         raise ValueError(f"{op}: nothing to choose from in a tensor of shape {shape} over axes {axes}")
 
 
-def argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+def argmax(x: Tensor, axis: int | None = None, *, keepdim: bool = False) -> Tensor:
     """The position of the largest element, the first of equal ones; over everything if no axis is given."""
     return _position(x, axis, keepdim, "argmax")
 
 
-def argmin(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
+def argmin(x: Tensor, axis: int | None = None, *, keepdim: bool = False) -> Tensor:
     """The position of the smallest element, the first of equal ones; over everything if no axis is given."""
     return _position(x, axis, keepdim, "argmin")
 
 
 def _position(x: Tensor, axis: int | None, keepdim: bool, op: str) -> Tensor:
-    axis = axis if axis is None else one_axis(axis, x.ndim, op)
-    _check_choice(x.shape, as_axes(axis, x.ndim, op), op)
-    return Tensor.wrap(x.xp.asarray(getattr(x.xp, op)(x.data, axis=axis, keepdims=keepdim)))
+    axes = as_axes(axis, x.ndim, op)
+    _check_choice(x.shape, axes, op)
+    if axis is not None:
+        axis = one_axis(axis, x.ndim, op) if axes else None
+    return Tensor.wrap(getattr(x.xp, op)(x.data, axis=axis, keepdims=keepdim))

@@ -54,7 +54,7 @@ def expand(x: Tensor, *shape: Any) -> Tensor:
     return node(y, (x,), lambda dy: (unbroadcast(dy, before),), "expand", view=True)
 
 
-def pad(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0.0) -> Tensor:
+def pad(x: Tensor, padding: Sequence[tuple[int, int]], *, value: float = 0.0) -> Tensor:
     """Surround x with `value`: padding[i] = (how many before, how many after) along axis i."""
     pairs = list(padding) if np.iterable(padding) else [padding]
     if len(pairs) != x.ndim or any(np.shape(pair) != (2,) or np.min(pair) < 0 for pair in pairs):
@@ -68,7 +68,7 @@ def pad(x: Tensor, padding: Sequence[tuple[int, int]], value: float = 0.0) -> Te
 
 def cat(*tensors: Tensor, axis: int = 0) -> Tensor:
     """This tensor and the others, one after the other along an axis; each gets its piece of the gradient."""
-    tensors = as_tensors(tensors, "cat")
+    tensors, axis = as_tensors(tensors, axis, "cat")
     first = tensors[0]
     axis = one_axis(axis, first.ndim, "cat")
     for tensor in tensors:

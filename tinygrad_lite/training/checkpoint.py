@@ -77,7 +77,8 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
         **{name: value for name, value in vars(checkpoint).items() if name not in TENSORS},
     }
     tensors = {f"model.{name}": np.ascontiguousarray(array) for name, array in checkpoint.weights.items()}
-    tensors |= {f"optimizer.{name}": np.ascontiguousarray(array) for name, array in checkpoint.optimizer.items()}
+    state = {name: array for name, array in checkpoint.optimizer.items() if name != "step"}  # which is in the JSON
+    tensors |= {f"optimizer.{name}": np.ascontiguousarray(array) for name, array in state.items()}
     write_atomically(path, to_bytes(tensors, {KEY: json.dumps(info, sort_keys=True)}))
 
 

@@ -310,6 +310,12 @@ class TrainOptions:
             return optim.SGD(groups, self.learning_rate, momentum=self.beta1)
         if self.optimizer == "muon":
             groups = optim.muon_groups(model, self.weight_decay)
-            return optim.Muon(groups, self.learning_rate, self.muon_lr_factor, self.muon_momentum, betas=betas)
+            return optim.Muon(
+                groups,
+                self.learning_rate,
+                muon_lr_factor=self.muon_lr_factor,
+                momentum=self.muon_momentum,
+                betas=betas,
+            )
         kind = optim.AdamW if self.optimizer == "adamw" else optim.Adam
         return kind(groups, self.learning_rate, betas=betas)

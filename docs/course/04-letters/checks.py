@@ -66,7 +66,7 @@ def gradient(exercise):
     rng = np.random.default_rng(4)
     ids = rng.choice(6, size=50, p=[0.4, 0.3, 0.1, 0.1, 0.1, 0.0])  # the last letter never occurs
     logits = Tensor(rng.standard_normal((6, 6)), requires_grad=True)
-    F.cross_entropy(F.embedding(logits, Tensor(ids[:-1])), Tensor(ids[1:])).backward()
+    F.cross_entropy(F.embedding(Tensor(ids[:-1]), logits), Tensor(ids[1:])).backward()
     right, answer = logits.grad.numpy(), exercise.gradient(logits.numpy().copy(), _count(ids, 6))
     assert np.shape(answer) == (6, 6), f"the shape of the result is {np.shape(answer)}, not (V, V)"
     h, v = np.unravel_index(np.argmax(np.nan_to_num(np.abs(answer - right), nan=np.inf)), right.shape)

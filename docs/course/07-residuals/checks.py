@@ -18,7 +18,7 @@ def layer_norm(exercise):
         x = 3 + 2 * rng.standard_normal(shape)
         got = np.asarray(exercise.layer_norm(x, weight, bias, eps), float)
         assert got.shape == shape, f"for x of the shape {shape} the result has the shape {got.shape}"
-        error = abs(got - reference(*map(Tensor, (x, weight, bias)), eps).numpy()).max()
+        error = abs(got - reference(Tensor(x), weight=Tensor(weight), bias=Tensor(bias), eps=eps).numpy()).max()
         assert error < 1e-9, f"for x of the shape {shape} and eps = {eps} the result is off by {error:.2g}"
 
 

@@ -47,9 +47,9 @@ class Traffic:
         self._kept_arrays |= kept  # they stay alive, so that no other array gets the id of one of them
 
 
-def count(operation: Callable[..., Tensor], x: Tensor, *parameters: Tensor) -> Traffic:
+def count(operation: Callable[..., Tensor], x: Tensor, **parameters: Tensor) -> Traffic:
     """The cost of one operation, where the unit of `passes` and `kept` is an array of the size of x."""
     with Traffic() as traffic:
-        operation(x, *parameters)
+        operation(x, **parameters)
     unit = x.data.nbytes
     return Traffic(traffic.operations, round(traffic.passes / unit, 1), round(traffic.kept / unit, 1))

@@ -33,7 +33,7 @@ def activated(y, activation):
         gate, up = np.split(y, 2, axis=1)
         return F.swiglu(Tensor(gate), Tensor(up)).numpy()
     if activation.startswith("gelu"):
-        return F.gelu.composed(Tensor(y), "tanh" if activation == "gelu_tanh" else "none").numpy()
+        return F.gelu.composed(Tensor(y), approximate="tanh" if activation == "gelu_tanh" else "none").numpy()
     y = y if activation == "linear" else np.maximum(y, 0)
     return y * y if activation == "relu2" else y
 

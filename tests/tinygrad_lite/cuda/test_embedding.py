@@ -32,7 +32,7 @@ def test_the_embedding_equals_its_definition(cuda, dtype, tolerance, strided):
 
 def gradient(cuda, ids, dy, rows):
     weight = Tensor.zeros(rows, dy.shape[-1], device=cuda).requires_grad_()
-    F.embedding(weight, Tensor(ids, device=cuda)).backward(Tensor(dy, device=cuda))
+    F.embedding(Tensor(ids, device=cuda), weight).backward(Tensor(dy, device=cuda))
     return weight.grad.numpy()
 
 
@@ -63,7 +63,7 @@ def test_a_large_table_is_read_and_gets_exact_gradients(cuda):
     ids[:, ::3] = 11
     weight = Tensor(rng.standard_normal((50_000, 8)).astype(np.float32), device=cuda, requires_grad=True)
     dy = rng.integers(-8, 9, (3, 200, 8)).astype(np.float32)
-    y = F.embedding(weight, Tensor(ids, device=cuda))
+    y = F.embedding(Tensor(ids, device=cuda), weight)
     y.backward(Tensor(dy, device=cuda))
     np.testing.assert_array_equal(y.numpy(), weight.numpy()[ids])
     expected = np.zeros((50_000, 8), np.float32)
@@ -77,7 +77,7 @@ def test_the_sum_is_float32_in_every_precision_and_the_same_each_time(cuda):
     first = gradient(cuda, ids, dy, 30)
     for name in ("float32", "tf32", "bfloat16"):
         with precision(name):
-            assert F.embedding(Tensor.zeros(30, 12, device=cuda), Tensor(ids, device=cuda)).dtype == np.float32
+            assert F.embedding(Tensor(ids, device=cuda), Tensor.zeros(30, 12, device=cuda)).dtype == np.float32
             assert gradient(cuda, ids, dy, 30).tobytes() == first.tobytes()
     exact = np.zeros((30, 12))
     np.add.at(exact, ids, dy.astype(np.float64))
@@ -90,7 +90,7 @@ def test_a_token_outside_the_table_gives_nan_and_no_gradient(cuda, outside, repe
     """It is not checked, so there is no message: its row is NaN, and it gets no gradient."""
     ids = np.array([4, 0, *[outside] * repeated, 4])
     weight = Tensor(np.arange(20.0, dtype=np.float32).reshape(5, 4), device=cuda, requires_grad=True)
-    y = F.embedding(weight, Tensor(ids, device=cuda))
+    y = F.embedding(Tensor(ids, device=cuda), weight)
     known = ids != outside
     assert np.isnan(y.numpy()[~known]).all()
     np.testing.assert_array_equal(y.numpy()[known], weight.numpy()[[4, 0, 4]])
@@ -100,7 +100,7 @@ def test_a_token_outside_the_table_gives_nan_and_no_gradient(cuda, outside, repe
 
 def test_a_table_without_rows_gives_nan(cuda):
     weight = Tensor.zeros(0, 4, device=cuda).requires_grad_()
-    y = F.embedding(weight, Tensor([0, 1], device=cuda))
+    y = F.embedding(Tensor([0, 1], device=cuda), weight)
     assert np.isnan(y.numpy()).all()
     y.sum().backward()
     assert weight.grad.shape == (0, 4)
@@ -108,7 +108,7 @@ def test_a_table_without_rows_gives_nan(cuda):
 
 def test_the_caller_may_write_into_the_tokens(cuda):
     weight, ids = Tensor.zeros(3, 2, device=cuda).requires_grad_(), Tensor([0, 1], device=cuda)
-    y = F.embedding(weight, ids)
+    y = F.embedding(ids, weight)
     ids[0] = 2
     y.sum().backward()
     assert weight.grad.tolist() == [[1, 1], [1, 1], [0, 0]]
@@ -117,12 +117,12 @@ def test_the_caller_may_write_into_the_tokens(cuda):
 def test_tokens_may_have_any_layout(cuda):
     weight, ids = Tensor(rng.standard_normal((9, 3)), device=cuda), rng.integers(0, 9, (4, 5))
     turned = Tensor.wrap(Tensor(ids, device=cuda).data.T)
-    np.testing.assert_array_equal(F.embedding(weight, turned).numpy(), weight.numpy()[ids.T])
+    np.testing.assert_array_equal(F.embedding(turned, weight).numpy(), weight.numpy()[ids.T])
 
 
 def test_ids_must_be_integers(cuda):
     with pytest.raises(ValueError, match="embedding: ids must be integers, not float32"):
-        F.embedding(Tensor.zeros(5, 2, device=cuda), Tensor([1.0], device=cuda))
+        F.embedding(Tensor([1.0], device=cuda), Tensor.zeros(5, 2, device=cuda))
 
 
 # --- indices: the same sums, also without the operation `embedding` -------------------------------------------------

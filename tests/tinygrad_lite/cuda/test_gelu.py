@@ -51,7 +51,7 @@ def test_float32_errors_are_within_their_bounds(cuda, approximate):
     """Within a few units in the last place of the definition in float64, for |x| <= 12 (half a unit of 12 is 5e-7)."""
     numbers = np.linspace(-12, 12, 4801).astype(np.float32)
     x, exact = leaf(numbers, cuda), Tensor(numbers.astype(np.float64), requires_grad=True)
-    y, z = F.gelu(x, approximate), F.gelu(exact, approximate)
+    y, z = F.gelu(x, approximate=approximate), F.gelu(exact, approximate=approximate)
     y.sum().backward()
     z.sum().backward()
     np.testing.assert_allclose(y.numpy(), z.numpy(), rtol=0, atol=2e-6)
@@ -85,9 +85,9 @@ def test_bfloat16_rounds_to_eight_bits(cuda, approximate, width, with_bias):
 def test_gelu_of_bfloat16_is_bfloat16(cuda, approximate):
     x = leaf(np.linspace(-4, 4, 41), cuda).detach()
     rounded = Tensor.wrap(x.data.astype(bfloat16()))
-    y = F.gelu(rounded, approximate)
+    y = F.gelu(rounded, approximate=approximate)
     assert y.dtype == bfloat16()
-    exact = F.gelu(Tensor(rounded.numpy().astype(np.float64)), approximate).numpy()
+    exact = F.gelu(Tensor(rounded.numpy().astype(np.float64)), approximate=approximate).numpy()
     np.testing.assert_allclose(y.numpy().astype(np.float64), exact, rtol=2**-8, atol=1e-6)
 
 
@@ -134,7 +134,7 @@ def test_an_array_may_begin_between_packs(cuda):
 @forms
 def test_nan_and_infinity_are_passed_on(cuda, approximate):
     x = leaf([math.nan, math.inf, 1.0, 0.0], cuda)
-    y = F.gelu(x, approximate)
+    y = F.gelu(x, approximate=approximate)
     y.backward(Tensor(np.ones(4, np.float32), device=cuda))
     assert np.isnan(y.numpy()).tolist() == [True, False, False, False]
     assert y.numpy()[1] == math.inf
@@ -145,7 +145,7 @@ def test_nan_and_infinity_are_passed_on(cuda, approximate):
 @forms
 def test_far_from_zero_it_is_relu(cuda, approximate):
     x = leaf([-1e4, -40.0, 40.0, 1e4], cuda)
-    y = F.gelu(x, approximate)
+    y = F.gelu(x, approximate=approximate)
     y.sum().backward()
     np.testing.assert_allclose(y.numpy(), [0, 0, 40, 1e4], rtol=1e-7)
     np.testing.assert_allclose(x.grad.numpy(), [0, 0, 1, 1], atol=1e-7)
@@ -184,7 +184,7 @@ def test_shapes_that_do_not_fit_are_refused(cuda, weight, bias, message):
 
 def test_an_unknown_form_is_refused(cuda):
     with pytest.raises(ValueError, match="gelu: approximate must be 'none' or 'tanh', not 'sigmoid'"):
-        F.linear_gelu(leaf(np.ones((2, 4)), cuda), leaf(np.ones((8, 4)), cuda), None, "sigmoid")
+        F.linear_gelu(leaf(np.ones((2, 4)), cuda), leaf(np.ones((8, 4)), cuda), None, approximate="sigmoid")
 
 
 @pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "relu"])

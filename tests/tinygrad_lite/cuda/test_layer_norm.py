@@ -19,7 +19,7 @@ def arrays(rows, width, dtype="float32"):
 def run(device, x, gain, shift, weight, bias, dy, with_bias=True):
     """A layer norm and a linear map: the result, and the gradients of x and of all parameters."""
     given = [Tensor(a, device=device, requires_grad=True) for a in (x, gain, shift, weight, bias)]
-    h = F.layer_norm(given[0], given[1], given[2] if with_bias else None)
+    h = F.layer_norm(given[0], weight=given[1], bias=given[2] if with_bias else None)
     y = F.linear(h, given[3], given[4] if with_bias else None)
     y.backward(Tensor(dy, device=device).cast(y.dtype))
     return [y] + [tensor.grad for tensor in given if tensor.grad is not None]
@@ -56,7 +56,7 @@ def test_coarser_products_have_small_errors(cuda, mode, error):
 def test_the_residual_stream_stays_float32_and_activations_are_bfloat16(cuda):
     x, gain, *_ = (Tensor(a, device=cuda, requires_grad=True) for a in arrays(3, 8))
     with precision("bfloat16"):
-        h = F.layer_norm(x, gain)
+        h = F.layer_norm(x, weight=gain)
         assert h.dtype == bfloat16()
         assert F.linear(h, Tensor.eye(8, device=cuda)).dtype == bfloat16()
         assert F.linear(x, Tensor.eye(8, device=cuda)).dtype == bfloat16()
@@ -68,11 +68,12 @@ def test_the_residual_stream_stays_float32_and_activations_are_bfloat16(cuda):
 def test_rows_need_not_be_contiguous(cuda):
     x, gain, shift, weight, bias, _ = arrays(8, 12)
     turned = np.ascontiguousarray(x.T)
-    whole = F.linear(F.layer_norm(Tensor(x, device=cuda), *on(cuda, gain, shift)), *on(cuda, weight, bias))
-    parts = F.linear(F.layer_norm(Tensor(turned, device=cuda).T, *on(cuda, gain, shift)), *on(cuda, weight, bias))
+    norm = dict(zip(("weight", "bias"), on(cuda, gain, shift), strict=True))
+    whole = F.linear(F.layer_norm(Tensor(x, device=cuda), **norm), *on(cuda, weight, bias))
+    parts = F.linear(F.layer_norm(Tensor(turned, device=cuda).T, **norm), *on(cuda, weight, bias))
     assert (whole.numpy() == parts.numpy()).all()
-    part = F.layer_norm(Tensor(x, device=cuda)[1::2], *on(cuda, gain, shift))
-    assert (part.numpy() == F.layer_norm(Tensor(x[1::2], device=cuda), *on(cuda, gain, shift)).numpy()).all()
+    part = F.layer_norm(Tensor(x, device=cuda)[1::2], **norm)
+    assert (part.numpy() == F.layer_norm(Tensor(x[1::2], device=cuda), **norm).numpy()).all()
 
 
 def test_parameters_may_begin_at_any_address(cuda):
@@ -80,8 +81,8 @@ def test_parameters_may_begin_at_any_address(cuda):
     x, gain, *_ = arrays(4, 8)
     for start in range(4):
         flat = Tensor(np.r_[np.zeros(start, "float32"), gain], device=cuda)
-        y = F.layer_norm(Tensor(x, device=cuda), flat[start:])
-        expected = F.layer_norm(Tensor(x), Tensor(gain))
+        y = F.layer_norm(Tensor(x, device=cuda), weight=flat[start:])
+        expected = F.layer_norm(Tensor(x), weight=Tensor(gain))
         np.testing.assert_allclose(y.numpy(), expected.numpy(), atol=1e-6)
 
 
@@ -92,7 +93,8 @@ def on(device, *arrays):
 def test_nan_and_infinity_stay_in_their_row(cuda):
     x, gain, shift, *_ = arrays(4, 8)
     x[1, 2], x[2, 3] = np.nan, np.inf
-    y = F.layer_norm(*on(cuda, x, gain, shift)).numpy()
+    given, weight, bias = on(cuda, x, gain, shift)
+    y = F.layer_norm(given, weight=weight, bias=bias).numpy()
     assert np.isnan(y[1:3]).all()
     assert np.isfinite(y[[0, 3]]).all()
 
@@ -127,7 +129,7 @@ def test_float16_is_for_storage_only_here_too(cuda):
     x, gain, _, weight, _, _ = arrays(3, 8)
     half = Tensor(x.astype("float16"), device=cuda)
     for call in (
-        lambda: F.layer_norm(half, *on(cuda, gain)),
+        lambda: F.layer_norm(half, weight=Tensor(gain, device=cuda)),
         lambda: F.linear(half, *on(cuda, weight.astype("float16"))),
     ):
         with pytest.raises(TypeError, match="float16 is for storage only"):

@@ -19,9 +19,9 @@ def test_layer_norm_equals_the_naive_kernel(cuda, rows, width, eps):
     x, weight, bias = (rng.standard_normal(shape) for shape in ((rows, width), (width,), (width,)))
     x += 3
     h = (x - x.mean(1, keepdims=True)) / np.sqrt(x.var(1, keepdims=True) + eps)
-    on_device = [Tensor(a.astype(np.float32), device=cuda) for a in (x, weight, bias)]
-    naive = get_device(cuda).to_host(layer_norm_naive(*(a.data for a in on_device), eps))
-    fast = F.layer_norm(*on_device, eps=eps).numpy()
+    given, gain, shift = (Tensor(a.astype(np.float32), device=cuda) for a in (x, weight, bias))
+    naive = get_device(cuda).to_host(layer_norm_naive(given.data, gain.data, shift.data, eps))
+    fast = F.layer_norm(given, weight=gain, bias=shift, eps=eps).numpy()
     np.testing.assert_allclose(naive, h * weight + bias, rtol=0, atol=1e-5)
     np.testing.assert_allclose(fast, naive, rtol=0, atol=1e-5)
 

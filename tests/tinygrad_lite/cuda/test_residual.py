@@ -29,7 +29,16 @@ def launched(monkeypatch):
     return names
 
 
-def run(device, x, part, gain, shift, dy, ds, mode="float32", norm=F.layer_norm):
+def layer_norm(x, gain, shift):
+    return F.layer_norm(x, weight=gain, bias=shift)
+
+
+def rms_norm(x, gain, shift):
+    """RMS norm as if it had a shift."""
+    return F.rms_norm(x, weight=gain)
+
+
+def run(device, x, part, gain, shift, dy, ds, mode="float32", norm=layer_norm):
     """norm(x + part), with a gradient that comes past the norm too: results and gradients."""
     given = [Tensor(a, device=device, requires_grad=True) for a in (x, part, gain, shift)]
     flowing = given[1].linear(Tensor.eye(len(gain), dtype=given[1].dtype, device=device))  # bfloat16, if that is used
@@ -40,12 +49,7 @@ def run(device, x, part, gain, shift, dy, ds, mode="float32", norm=F.layer_norm)
     return [total, y] + [tensor.grad for tensor in given if tensor.grad is not None]
 
 
-def rms_norm(x, gain, shift):
-    """RMS norm as if it had a shift."""
-    return F.rms_norm(x, gain)
-
-
-norms = pytest.mark.parametrize("norm", [F.layer_norm, rms_norm], ids=["layer_norm", "rms_norm"])
+norms = pytest.mark.parametrize("norm", [layer_norm, rms_norm], ids=["layer_norm", "rms_norm"])
 
 
 def arrays(rows, width, dtype="float32"):
@@ -98,10 +102,10 @@ def test_a_norm_computes_the_sum_and_nothing_else_does(cuda, launched):
     assert type(total) is Sum
     assert (total.shape, total.dtype, total.device, total.numel()) == ((3, 8), np.float32, cuda, 24)
     assert launched == []
-    y = F.layer_norm(total, gain, shift)
+    y = layer_norm(total, gain, shift)
     assert type(total) is Tensor
     assert (total.numpy() == x.numpy() + part.numpy()).all()
-    np.testing.assert_allclose(y.numpy(), F.layer_norm(x + part, gain, shift).numpy(), atol=1e-6)
+    np.testing.assert_allclose(y.numpy(), layer_norm(x + part, gain, shift).numpy(), atol=1e-6)
     assert launched == ["layer_norm_forward"] * 2
 
 

@@ -39,8 +39,8 @@ def test_all_widths_are_divided_among_threads(cuda, rows, width, has_weight):
 
 def test_it_is_one_operation_with_the_right_gradients(cuda):
     x, weight = leaf(rng.standard_normal((3, 2, 8)), cuda, "float64"), leaf(rng.standard_normal(8), cuda, "float64")
-    assert F.rms_norm(x, weight).op == "rms_norm"
-    gradcheck(F.rms_norm, [x, weight])
+    assert F.rms_norm(x, weight=weight).op == "rms_norm"
+    gradcheck(lambda x, weight: F.rms_norm(x, weight=weight), [x, weight])
     gradcheck(F.rms_norm, [x])
 
 
@@ -63,7 +63,7 @@ def test_heads_may_lie_inside_longer_rows(cuda, select, width):
         whole = Tensor(np.zeros((2, 5, width)), device=device)
         whole.data[..., :48] = x.data
         x = Tensor.wrap(whole.data[..., :48]).requires_grad_()
-        y = version(select(x), weight)
+        y = version(select(x), weight=weight)
         y.backward(Tensor(np.sin(np.arange(y.numel())).reshape(y.shape), device=device))
         found.append([y.numpy(), x.grad.numpy(), weight.grad.numpy()])
     for expected, other in zip(*found, strict=True):
@@ -74,17 +74,17 @@ def test_heads_may_lie_inside_longer_rows(cuda, select, width):
 def test_bfloat16_has_small_errors(cuda, has_weight):
     """The result is rounded once, by at most 2^-9 of a number; x, its gradient and the weight's are float32."""
     x, dy = rng.standard_normal((40, 64)), rng.standard_normal((40, 64))
-    weight = [rng.standard_normal(64)] if has_weight else []
-    exact = [Tensor(a, requires_grad=True) for a in (x, *weight)]
-    expected = F.rms_norm(*exact)
+    arrays = {"x": x} | ({"weight": rng.standard_normal(64)} if has_weight else {})
+    exact = {name: Tensor(a, requires_grad=True) for name, a in arrays.items()}
+    expected = F.rms_norm(**exact)
     expected.backward(Tensor(dy))
     with precision("bfloat16"):
-        inputs = [leaf(a, cuda) for a in (x, *weight)]
-        y = F.rms_norm(*inputs)
+        inputs = {name: leaf(a, cuda) for name, a in arrays.items()}
+        y = F.rms_norm(**inputs)
         assert y.dtype == bfloat16()
         y.backward(Tensor(dy, device=cuda).cast(y.dtype))
     np.testing.assert_allclose(y.numpy().astype("float64"), expected.numpy(), rtol=2**-8)
-    for one, other in zip(exact, inputs, strict=True):
+    for one, other in zip(exact.values(), inputs.values(), strict=True):
         assert other.grad.dtype == np.float32
         largest = np.abs(one.grad.numpy()).max()
         np.testing.assert_allclose(other.grad.numpy(), one.grad.numpy(), rtol=0, atol=2**-8 * largest)
@@ -93,9 +93,9 @@ def test_bfloat16_has_small_errors(cuda, has_weight):
 def test_queries_in_bfloat16_stay_bfloat16(cuda):
     heads = Tensor(rng.standard_normal((2, 3, 2, 32)), device=cuda).cast(bfloat16())
     weight = leaf(np.linspace(0.5, 1, 32), cuda)
-    y = F.rms_norm(heads, weight)
+    y = F.rms_norm(heads, weight=weight)
     assert (y.dtype, y.op) == (bfloat16(), "rms_norm")
-    exact = F.rms_norm(Tensor(heads.numpy().astype("float64")), Tensor(weight.numpy().astype("float64")))
+    exact = F.rms_norm(Tensor(heads.numpy().astype("float64")), weight=Tensor(weight.numpy().astype("float64")))
     np.testing.assert_allclose(y.numpy().astype("float64"), exact.numpy(), rtol=2**-8)
     y.cast("float32").sum().backward()
     assert weight.grad.dtype == np.float32
@@ -113,15 +113,15 @@ def test_a_weight_may_begin_at_any_address(cuda, start):
     """An optimizer stores parameters one after the other, so they need not begin at a multiple of 16 bytes."""
     x, weight = rng.standard_normal((4, 8)), rng.standard_normal(8)
     flat = Tensor(np.r_[np.zeros(start), weight].astype("float32"), device=cuda)
-    y = F.rms_norm(Tensor(x.astype("float32"), device=cuda), flat[start:])
-    np.testing.assert_allclose(y.numpy(), F.rms_norm(Tensor(x), Tensor(weight)).numpy(), rtol=1e-5, atol=1e-6)
+    y = F.rms_norm(Tensor(x.astype("float32"), device=cuda), weight=flat[start:])
+    np.testing.assert_allclose(y.numpy(), F.rms_norm(Tensor(x), weight=Tensor(weight)).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_nan_and_infinity_stay_in_their_row(cuda):
     x = rng.standard_normal((40, 8))
     x[1, 2], x[2, 3] = np.nan, np.inf
     given = leaf(x, cuda)
-    y = F.rms_norm(given, Tensor(np.ones(8, "float32"), device=cuda))
+    y = F.rms_norm(given, weight=Tensor(np.ones(8, "float32"), device=cuda))
     y.sum().backward()
     is_finite = np.arange(40) > 2
     is_finite[0] = True
@@ -133,10 +133,10 @@ def test_nan_and_infinity_stay_in_their_row(cuda):
 
 def test_mixed_types_run_the_reference_version(cuda):
     x, weight = leaf(rng.standard_normal((2, 4)), cuda), leaf(np.ones(4), cuda, "float64")
-    y = F.rms_norm(x, weight)
+    y = F.rms_norm(x, weight=weight)
     assert (y.dtype, y.op) == (np.float64, "mul")
     assert F.rms_norm(leaf(np.ones((0, 4)), cuda)).shape == (0, 4)
     with pytest.raises(TypeError, match="float16 is for storage only"):
         F.rms_norm(Tensor(np.ones((2, 4), "float16"), device=cuda))
     with pytest.raises(ValueError, match=r"rms_norm: weight has shape \(5,\), x \(2, 4\) needs \(4,\)"):
-        F.rms_norm(x, leaf(np.ones(5), cuda))
+        F.rms_norm(x, weight=leaf(np.ones(5), cuda))

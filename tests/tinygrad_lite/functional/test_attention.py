@@ -25,14 +25,15 @@ def qkv(batch=2, heads=3, t=5, s=6, width=4, dtype=np.float64):
     return [leaf(batch, heads, length, width, dtype=dtype) for length in (t, s, s)]
 
 
-def one_query_at_a_time(query, key, value, allowed):
-    """The definition as loops: each query of each head of each sequence on its own."""
+def one_query_at_a_time(query, key, value, allowed, added=None):
+    """The definition as loops: each query of each head of each sequence on its own; `added` is added to the scores."""
+    added = np.zeros(allowed.shape) if added is None else np.broadcast_to(added, allowed.shape)
     out = np.zeros(query.shape)
     for b, h, t in np.ndindex(*query.shape[:3]):
         keys = np.flatnonzero(allowed[b, h, t])
         if len(keys) == 0:
             continue
-        scores = [query[b, h, t] @ key[b, h, s] / math.sqrt(query.shape[-1]) for s in keys]
+        scores = [query[b, h, t] @ key[b, h, s] / math.sqrt(query.shape[-1]) + added[b, h, t, s] for s in keys]
         weights = np.exp(scores - np.max(scores))
         out[b, h, t] = sum(w * value[b, h, s] for w, s in zip(weights / weights.sum(), keys, strict=True))
     return out
@@ -46,9 +47,69 @@ def test_attention_equals_a_loop_over_queries(version, t, s, is_causal, masked):
     query, key, value = qkv(t=t, s=s)
     mask = rng.random((2, 3, t, s)) < 0.5 if masked else np.ones((2, 3, t, s), bool)
     allowed = mask & np.tril(np.ones((t, s), bool), s - t) if is_causal else mask
-    y = version(query, key, value, Tensor(mask) if masked else None, is_causal)
+    y = version(query, key, value, Tensor(mask) if masked else None, is_causal=is_causal)
     expected = one_query_at_a_time(query.numpy(), key.numpy(), value.numpy(), allowed)
     np.testing.assert_allclose(y.numpy(), expected, atol=1e-13)
+
+
+SHAPES = [(2, 3, 5, 6), (3, 1, 6), (5, 6), (2, 1, 1, 6), ()]  # all broadcast to (B, H, T, S) = (2, 3, 5, 6)
+
+
+@both
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_mask_of_floats_is_added_to_the_scores(version, shape, is_causal):
+    """Where it is -inf, a query does not see the key; one that sees none gets 0."""
+    (query, key, value), mask = qkv(), rng.standard_normal(shape)
+    if mask.ndim:
+        mask[..., rng.random(6) < 0.4] = -math.inf
+        mask[0] = -math.inf  # the first queries or sequences, all of them
+    allowed = np.broadcast_to(mask > -math.inf, (2, 3, 5, 6)) & np.tril(np.ones((5, 6), bool), 1 if is_causal else 6)
+    y = version(query, key, value, Tensor(mask), is_causal=is_causal)
+    expected = one_query_at_a_time(query.numpy(), key.numpy(), value.numpy(), allowed, mask)
+    np.testing.assert_allclose(y.numpy(), expected, atol=1e-13)
+    assert not y.numpy()[~allowed.any(-1)].any()
+
+
+@both
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_a_mask_that_is_learned_gets_its_gradient(version, shape, is_causal):
+    """Of the whole mask (B, H, T, S), and of a broadcast one the sums of that; 0 where a key is not seen."""
+    inputs, start, dy = qkv(), rng.standard_normal(shape), rng.standard_normal((2, 3, 5, 4))
+    if start.ndim:
+        start[..., 2] = -math.inf
+    gradients = []
+    for whole in (start, np.broadcast_to(start, (2, 3, 5, 6)).copy()):
+        mask = Tensor(whole, requires_grad=True)
+        version(*inputs, mask, is_causal=is_causal).backward(Tensor(dy))
+        gradients.append(mask.grad.numpy())
+    own, whole = gradients
+    assert own.any()
+    assert not whole[np.broadcast_to(start == -math.inf, whole.shape)].any()
+    assert not is_causal or not np.triu(whole, 2).any()
+    missing = whole.ndim - own.ndim
+    axes = tuple(axis for axis, size in enumerate((1,) * missing + own.shape) if size == 1)
+    np.testing.assert_allclose(own, whole.sum(axes, keepdims=True).reshape(own.shape), atol=1e-13)
+
+
+@both
+@pytest.mark.parametrize("is_causal", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_minus_infinity_added_is_the_same_as_a_truth_value(version, is_causal, dtype):
+    inputs, results = qkv(dtype=dtype), []
+    seen = rng.random((2, 3, 5, 6)) < 0.5
+    seen[0, 0, 1] = seen[1] = False
+    for mask in (seen, np.where(seen, 0, -math.inf).astype(dtype)):
+        for x in inputs:
+            x.grad = None
+        y = version(*inputs, Tensor(mask), is_causal=is_causal)
+        assert y.dtype == dtype
+        assert not y.numpy()[1].any()
+        (y * y).sum().backward()
+        results.append([y.numpy(), *(x.grad.numpy() for x in inputs)])
+    for added, chosen in zip(*results, strict=True):
+        np.testing.assert_allclose(added, chosen, rtol=0, atol=1e-12 if dtype == np.float64 else 1e-5)
 
 
 def test_any_division_into_blocks_gives_the_same_results(monkeypatch):
@@ -181,8 +242,8 @@ def test_shapes_that_do_not_fit_are_refused(version, shapes):
 @pytest.mark.parametrize(
     ("mask", "message"),
     [
-        (np.ones((5, 6)), "mask must hold truth values, not float64"),
-        (np.ones((5, 6), int), "mask must hold truth values, not int64"),
+        (np.ones((5, 6), np.uint8), "mask must hold truth values or floats, not uint8; write ids != pad"),
+        (np.ones((5, 6), int), "mask must hold truth values or floats, not int64; write ids != pad"),
         (np.ones((5, 5), bool), r"mask of shape \(5, 5\) does not broadcast to \(B, H, T, S\) = \(2, 3, 5, 6\)"),
         (np.ones((2, 2, 3, 5, 6), bool), r"mask of shape \(2, 2, 3, 5, 6\) does not broadcast"),
     ],
@@ -207,11 +268,30 @@ def test_dropout_out_of_range_is_refused(version, p):
 def test_torch_agrees(version, t, s, is_causal, masked):
     mask = np.arange(s) < rng.integers(1, s + 1, (2, 1, t, 1)) if masked else None  # every query may attend to some key
     assert_torch_agrees(
-        lambda *inputs: version(*inputs, None if mask is None else Tensor(mask), bool(is_causal)),
+        lambda *inputs: version(*inputs, None if mask is None else Tensor(mask), is_causal=bool(is_causal)),
         lambda torch, *inputs: torch.nn.functional.scaled_dot_product_attention(
             *inputs, attn_mask=None if mask is None else torch.tensor(mask), is_causal=bool(is_causal)
         ),
         *qkv(t=t, s=s),
+    )
+
+
+@pytest.mark.torch
+@both
+@pytest.mark.parametrize("shape", [(2, 3, 5, 6), (5, 6), (2, 1, 1, 6)])
+@pytest.mark.parametrize("hidden", [False, True])
+def test_torch_agrees_about_an_added_mask(version, shape, hidden):
+    """Result and gradients, that of the mask among them; every query may attend to some key."""
+    mask = leaf(*shape)
+    if hidden:
+        mask = Tensor(np.where(np.arange(6) % 3 == 1, -math.inf, mask.numpy()), requires_grad=True)
+    assert_torch_agrees(
+        version,
+        lambda torch, query, key, value, mask: torch.nn.functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask.expand(2, 3, 5, 6)
+        ),
+        *qkv(),
+        mask,
     )
 
 

@@ -12,7 +12,7 @@ both = both_versions(F.embedding)
 @both
 def test_tokens_select_rows_of_the_table(version):
     table = Tensor([[0.0, 1.0], [10.0, 11.0], [20.0, 21.0]])
-    assert version(table, Tensor([[2, 0]])).tolist() == [[[20.0, 21.0], [0.0, 1.0]]]
+    assert version(Tensor([[2, 0]]), table).tolist() == [[[20.0, 21.0], [0.0, 1.0]]]
 
 
 @both
@@ -21,7 +21,7 @@ def test_an_embedding_equals_the_product_of_one_hot_rows_with_the_table(version,
     weight = Tensor(rng.standard_normal((rows, 3)), requires_grad=True)
     ids, dy = rng.integers(0, rows, (4, 9)) // 3 * 3, rng.standard_normal((4, 9, 3))
     one_hot = np.eye(rows)[ids]
-    y = version(weight, Tensor(ids))
+    y = version(Tensor(ids), weight)
     y.backward(Tensor(dy))
     np.testing.assert_array_equal(y.numpy(), one_hot @ weight.numpy())
     np.testing.assert_allclose(weight.grad.numpy(), np.einsum("btv,btc->vc", one_hot, dy), atol=1e-13)
@@ -31,7 +31,7 @@ def test_an_embedding_equals_the_product_of_one_hot_rows_with_the_table(version,
 @pytest.mark.parametrize("rows", [4, 1500])
 def test_gradients_of_repeated_tokens_are_added(version, rows):
     weight = Tensor.zeros(rows, 2).requires_grad_()
-    version(weight, Tensor([3, 1, 3, 3])).backward(Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]))
+    version(Tensor([3, 1, 3, 3]), weight).backward(Tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0], [7.0, 8.0]]))
     grad = weight.grad.numpy()
     assert grad[[3, 1]].tolist() == [[13.0, 16.0], [3.0, 4.0]]
     assert not np.delete(grad, [1, 3], axis=0).any()
@@ -41,13 +41,13 @@ def test_gradients_of_repeated_tokens_are_added(version, rows):
 @pytest.mark.parametrize(("bad", "ids"), [(5, [0, 5]), (-1, [0, -1, 2]), (70_000, [[70_000]])])
 def test_a_token_outside_the_table_is_refused(version, bad, ids):
     with pytest.raises(ValueError, match=f"embedding: token {bad} is outside the table of 5 rows"):
-        version(Tensor.zeros(5, 2), Tensor(ids))
+        version(Tensor(ids), Tensor.zeros(5, 2))
 
 
 @both
 def test_ids_must_be_integers(version):
     with pytest.raises(ValueError, match="embedding: ids must be integers, not float32"):
-        version(Tensor.zeros(5, 2), Tensor([1.0]))
+        version(Tensor([1.0]), Tensor.zeros(5, 2))
 
 
 @pytest.mark.torch
@@ -55,7 +55,7 @@ def test_ids_must_be_integers(version):
 def test_torch_agrees(rows):
     weight, ids = Tensor(rng.standard_normal((rows, 3)), requires_grad=True), rng.integers(0, 7, (2, 9))
     assert_torch_agrees(
-        lambda weight: F.embedding(weight, Tensor(ids)),
+        lambda weight: F.embedding(Tensor(ids), weight),
         lambda torch, weight: torch.nn.functional.embedding(torch.tensor(ids), weight),
         weight,
         tolerance=1e-14,

@@ -24,13 +24,13 @@ def test_gelu_is_x_times_the_normal_distribution_function(version):
 def test_the_tanh_form_is_that_of_gpt_2(version):
     x = np.linspace(-5, 5, 41)
     expected = [0.5 * v * (1 + math.tanh(math.sqrt(2 / math.pi) * (v + 0.044715 * v**3))) for v in x]
-    np.testing.assert_allclose(version(Tensor(x), "tanh").numpy(), expected, atol=1e-14)
+    np.testing.assert_allclose(version(Tensor(x), approximate="tanh").numpy(), expected, atol=1e-14)
 
 
 @both
 def test_the_two_forms_differ_by_less_than_a_thousandth(version):
     x = Tensor(np.linspace(-6, 6, 1001))
-    difference = np.abs(version(x).numpy() - version(x, "tanh").numpy()).max()
+    difference = np.abs(version(x).numpy() - version(x, approximate="tanh").numpy()).max()
     assert 1e-4 < difference < 1e-3
 
 
@@ -39,7 +39,9 @@ def test_the_two_forms_differ_by_less_than_a_thousandth(version):
 def test_values_at_x_and_minus_x_differ_by_x(version, approximate):
     """x P(x) + x P(-x) = x, because P(x) + P(-x) = 1."""
     x = np.linspace(0, 8, 100)
-    mirrored = version(Tensor(x), approximate).numpy() - version(Tensor(-x), approximate).numpy()
+    mirrored = (
+        version(Tensor(x), approximate=approximate).numpy() - version(Tensor(-x), approximate=approximate).numpy()
+    )
     np.testing.assert_allclose(mirrored, x, rtol=1e-13)
 
 
@@ -48,7 +50,7 @@ def test_values_at_x_and_minus_x_differ_by_x(version, approximate):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_far_from_zero_it_is_relu(version, approximate, dtype):
     x = Tensor([-1e4, -40.0, 40.0, 1e4], dtype=dtype, requires_grad=True)
-    y = version(x, approximate)
+    y = version(x, approximate=approximate)
     y.sum().backward()
     # The error of erf times -1e4 may remain on the negative side.
     left = {"float32": 1e-3, "float64": 1e-11}[dtype]
@@ -64,7 +66,7 @@ def test_float32_errors_are_within_their_bounds(approximate):
     far = 7e-7 if F.gelu.version_for(here()) is gelu_composed else 6e-7
     numbers = np.linspace(-12, 12, 48_001).astype(np.float32)
     x, exact = Tensor(numbers, requires_grad=True), Tensor(numbers.astype(np.float64), requires_grad=True)
-    y, z = F.gelu(x, approximate), gelu_composed(exact, approximate)
+    y, z = F.gelu(x, approximate=approximate), gelu_composed(exact, approximate=approximate)
     y.sum().backward()
     z.sum().backward()
     near = np.abs(numbers) <= 2
@@ -80,7 +82,7 @@ def test_float32_errors_are_within_their_bounds(approximate):
 @forms
 def test_every_element_of_every_block_is_computed(size, approximate):
     x = Tensor(np.full(size, 0.7, np.float32), requires_grad=True)
-    y = F.gelu(x, approximate)
+    y = F.gelu(x, approximate=approximate)
     y.sum().backward()
     assert len(np.unique(y.numpy())) == 1
     assert len(np.unique(x.grad.numpy())) == 1
@@ -90,7 +92,7 @@ def test_every_element_of_every_block_is_computed(size, approximate):
 @both
 def test_an_unknown_form_is_refused(version):
     with pytest.raises(ValueError, match="gelu: approximate must be 'none' or 'tanh', not 'sigmoid'"):
-        version(Tensor([1.0]), "sigmoid")
+        version(Tensor([1.0]), approximate="sigmoid")
 
 
 def test_integers_count_as_float32():
@@ -101,7 +103,7 @@ def test_integers_count_as_float32():
 
 def test_the_tensor_method_is_the_function():
     x = Tensor([0.3, -2.0])
-    np.testing.assert_array_equal(x.gelu("tanh").numpy(), F.gelu(x, "tanh").numpy())
+    np.testing.assert_array_equal(x.gelu(approximate="tanh").numpy(), F.gelu(x, approximate="tanh").numpy())
 
 
 @pytest.mark.torch
@@ -109,7 +111,7 @@ def test_the_tensor_method_is_the_function():
 @forms
 def test_torch_agrees(version, approximate):
     assert_torch_agrees(
-        lambda x: version(x, approximate),
+        lambda x: version(x, approximate=approximate),
         lambda torch, x: torch.nn.functional.gelu(x, approximate=approximate),
         Tensor(np.linspace(-9, 9, 200).reshape(4, 50), requires_grad=True),
     )

@@ -17,30 +17,30 @@ def leaf(*shape, dtype=np.float64):
 def test_by_hand():
     """Mean 2, biased variance 1: each number is 1 from the mean, which is 1 standard deviation."""
     x = Tensor([[1.0, 3.0, 1.0, 3.0]])
-    y = F.layer_norm(x, Tensor([1.0, 1.0, 2.0, 2.0]), Tensor([0.0, 0.0, 5.0, 5.0]), eps=0.0)
+    y = F.layer_norm(x, weight=Tensor([1.0, 1.0, 2.0, 2.0]), bias=Tensor([0.0, 0.0, 5.0, 5.0]), eps=0.0)
     assert y.tolist() == [[-1.0, 1.0, 3.0, 7.0]]
 
 
 @both
 def test_every_row_gets_mean_0_and_variance_1(version):
     x = Tensor(rng.standard_normal((50, 32)) * 7 + 3)
-    y = version(x, Tensor.ones(32, dtype=np.float64), eps=0.0).numpy()
+    y = version(x, weight=Tensor.ones(32, dtype=np.float64), eps=0.0).numpy()
     np.testing.assert_allclose(y.mean(-1), 0, atol=1e-14)
     np.testing.assert_allclose(y.var(-1), 1, rtol=1e-13)
 
 
 @both
 def test_shift_and_scale_of_the_input_have_no_effect(version):
-    x, weight, bias = rng.standard_normal((5, 8)), leaf(8), leaf(8)
-    y = version(Tensor(x), weight, bias, 0.0).numpy()
-    np.testing.assert_allclose(version(Tensor(x * 20 - 3), weight, bias, 0.0).numpy(), y, rtol=1e-12)
+    x, settings = rng.standard_normal((5, 8)), {"weight": leaf(8), "bias": leaf(8), "eps": 0.0}
+    y = version(Tensor(x), **settings).numpy()
+    np.testing.assert_allclose(version(Tensor(x * 20 - 3), **settings).numpy(), y, rtol=1e-12)
 
 
 @both
 def test_no_gradient_along_directions_that_leave_h_unchanged(version):
     """The derivation's last sentence: the gradient has no mean and no component along h."""
     x, weight = leaf(6, 10), leaf(10)
-    version(x, weight, eps=0.0).backward(Tensor(rng.standard_normal((6, 10))))
+    version(x, weight=weight, eps=0.0).backward(Tensor(rng.standard_normal((6, 10))))
     h = x.numpy() - x.numpy().mean(-1, keepdims=True)
     np.testing.assert_allclose(x.grad.numpy().sum(-1), 0, atol=1e-13)
     np.testing.assert_allclose((x.grad.numpy() * h).sum(-1), 0, atol=1e-13)
@@ -48,14 +48,17 @@ def test_no_gradient_along_directions_that_leave_h_unchanged(version):
 
 @both
 def test_a_row_of_equal_numbers_gives_the_bias(version):
-    y = version(Tensor.full((2, 4), 3.0), Tensor([1.0, 2.0, 3.0, 4.0]), Tensor([5.0, 6.0, 7.0, 8.0]))
+    weight, bias = Tensor([1.0, 2.0, 3.0, 4.0]), Tensor([5.0, 6.0, 7.0, 8.0])
+    y = version(Tensor.full((2, 4), 3.0), weight=weight, bias=bias)
     assert y.tolist() == [[5.0, 6.0, 7.0, 8.0]] * 2
 
 
 @pytest.mark.parametrize("types", [("f4", "f8", "f8"), ("f8", "f4", "f4"), ("f4", "f4", "f8"), ("f8", "f8", "f4")])
 def test_mixed_types_give_float64_and_each_input_its_own_type(types):
-    inputs = [leaf(*shape, dtype=kind) for shape, kind in zip([(2, 3, 4), (4,), (4,)], types, strict=True)]
-    y, expected = F.layer_norm(*inputs), layer_norm_composed(*inputs)
+    inputs = x, weight, bias = [
+        leaf(*shape, dtype=kind) for shape, kind in zip([(2, 3, 4), (4,), (4,)], types, strict=True)
+    ]
+    y, expected = (version(x, weight=weight, bias=bias) for version in (F.layer_norm, layer_norm_composed))
     assert y.dtype == expected.dtype == np.float64
     y.sum().backward()
     assert [x.grad.dtype for x in inputs] == [np.dtype(kind) for kind in types]
@@ -63,16 +66,16 @@ def test_mixed_types_give_float64_and_each_input_its_own_type(types):
 
 
 def test_integers_are_normalised_as_floats():
-    y = F.layer_norm(Tensor([[1, 3, 1, 3]]), Tensor.ones(4), eps=0.0)
+    y = F.layer_norm(Tensor([[1, 3, 1, 3]]), weight=Tensor.ones(4), eps=0.0)
     assert y.tolist() == [[-1.0, 1.0, -1.0, 1.0]]
 
 
 @both
 def test_parameters_of_another_width_are_refused(version):
     with pytest.raises(ValueError, match=r"layer_norm: weight has shape \(3,\), x \(2, 4\) needs \(4,\)"):
-        version(leaf(2, 4), leaf(3), leaf(4))
+        version(leaf(2, 4), weight=leaf(3), bias=leaf(4))
     with pytest.raises(ValueError, match=r"layer_norm: bias has shape \(1,\), x \(2, 4\) needs \(4,\)"):
-        version(leaf(2, 4), leaf(4), leaf(1))
+        version(leaf(2, 4), weight=leaf(4), bias=leaf(1))
 
 
 @pytest.mark.torch
@@ -80,7 +83,7 @@ def test_parameters_of_another_width_are_refused(version):
 @pytest.mark.parametrize("eps", [1e-5, 0.1])
 def test_torch_agrees(shape, eps):
     assert_torch_agrees(
-        lambda *inputs: F.layer_norm(*inputs, eps),
+        lambda x, weight, bias: F.layer_norm(x, weight=weight, bias=bias, eps=eps),
         lambda torch, x, *weights: torch.nn.functional.layer_norm(x, (6,), *weights, eps),
         *(leaf(*shape), leaf(6), leaf(6)),
     )

@@ -196,9 +196,12 @@ def test_lists_beside_a_tensor_become_tensors(name):
     made = tensors(arguments, np.float32, device=here())
     expected = REGISTRY[name](**made)
     first, *others = (key for key, value in made.items() if isinstance(value, Tensor))
-    lists = {key: made.pop(key).tolist() for key in others}
-    x, settings = made.pop(first), made
-    for y in (REGISTRY[name](**{first: x}, **lists, **settings), REGISTRY[name](x, *lists.values(), **settings)):
+    x, operation = made[first], REGISTRY[name]
+    named = made | {key: made[key].tolist() for key in others}
+    by_position = [key for key in list(operation.names)[: operation.places] if key in (first, *others)]
+    args, options = [named[key] for key in by_position], {k: v for k, v in named.items() if k not in by_position}
+    assert args
+    for y in (operation(**named), operation(*args, **options)):
         assert y.tolist() == expected.tolist()
         assert y.dtype == np.float32
     y.sum().backward()
@@ -208,16 +211,16 @@ def test_lists_beside_a_tensor_become_tensors(name):
 def test_numbers_and_arrays_beside_a_tensor_become_tensors():
     logits = Tensor([0.5, 1.0, 2.0], requires_grad=True)
     assert F.cross_entropy(logits, 2).item() == F.cross_entropy(logits, Tensor(2)).item()
-    assert F.embedding(Tensor([[1.0], [2.0]]), 1).tolist() == [2.0]
+    assert F.embedding(1, Tensor([[1.0], [2.0]])).tolist() == [2.0]
     if here() == "cpu":
-        assert F.embedding(Tensor([[1.0], [2.0]]), np.array([1, 0])).tolist() == [[2.0], [1.0]]
+        assert F.embedding(np.array([1, 0]), Tensor([[1.0], [2.0]])).tolist() == [[2.0], [1.0]]
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda x: F.gelu(np.ones(3)), "gelu: needs tensors as x; make them with Tensor(...)"),
-        (lambda x: F.embedding([[1.0]], [0]), "embedding: needs tensors as weight, ids; make them with Tensor(...)"),
+        (lambda x: F.embedding([0], [[1.0]]), "embedding: needs tensors as ids, weight; make them with Tensor(...)"),
         (lambda x: F.linear(x, None), "linear: needs tensors as x, weight; make them with Tensor(...)"),
         (lambda x: F.linear(x, "weights"), "Tensor: elements of type <U7 are not numbers"),
         (lambda x: F.softmax([1.0, 2.0]), "softmax: needs tensors as x; make them with Tensor(...)"),

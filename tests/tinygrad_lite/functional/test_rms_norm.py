@@ -16,15 +16,15 @@ def leaf(*shape):
 @both
 def test_by_hand(version):
     """The mean of 3^2, 4^2, 0 and 0 is 6.25, whose root is 2.5."""
-    y = version(Tensor([3.0, 4.0, 0.0, 0.0]), Tensor([5.0, 5.0, 1.0, 1.0]), 0.0)
+    y = version(Tensor([3.0, 4.0, 0.0, 0.0]), weight=Tensor([5.0, 5.0, 1.0, 1.0]), eps=0.0)
     np.testing.assert_allclose(y.numpy(), [6.0, 8.0, 0.0, 0.0], rtol=1e-6)
 
 
 @both
 def test_the_length_of_the_input_has_no_effect_and_no_gradient(version):
     x, weight = leaf(6, 10), leaf(10)
-    y = version(x, weight, 0.0)
-    np.testing.assert_allclose(version(x * 20.0, weight, 0.0).numpy(), y.numpy(), rtol=1e-12)
+    y = version(x, weight=weight, eps=0.0)
+    np.testing.assert_allclose(version(x * 20.0, weight=weight, eps=0.0).numpy(), y.numpy(), rtol=1e-12)
     y.backward(Tensor(rng.standard_normal((6, 10))))
     np.testing.assert_allclose((x.grad.numpy() * x.numpy()).sum(-1), 0, atol=1e-13)
 
@@ -33,7 +33,9 @@ def test_a_vector_of_mean_0_gets_the_same_from_layer_norm():
     x = rng.standard_normal((5, 8))
     x -= x.mean(-1, keepdims=True)
     weight = leaf(8)
-    np.testing.assert_allclose(F.rms_norm(Tensor(x), weight).numpy(), F.layer_norm(Tensor(x), weight).numpy())
+    np.testing.assert_allclose(
+        F.rms_norm(Tensor(x), weight=weight).numpy(), F.layer_norm(Tensor(x), weight=weight).numpy()
+    )
 
 
 def test_without_a_weight_the_backward_pass_does_not_change_the_result():
@@ -46,7 +48,7 @@ def test_without_a_weight_the_backward_pass_does_not_change_the_result():
 
 def test_a_weight_of_another_width_is_refused():
     with pytest.raises(ValueError, match=r"rms_norm: weight has shape \(5,\), x \(2, 4\) needs \(4,\)"):
-        F.rms_norm(leaf(2, 4), leaf(5))
+        F.rms_norm(leaf(2, 4), weight=leaf(5))
 
 
 @pytest.mark.torch
@@ -54,7 +56,7 @@ def test_a_weight_of_another_width_is_refused():
 @pytest.mark.parametrize("shape", [(6,), (2, 3, 6), (2, 3, 4, 6)])
 def test_torch_agrees(shape, has_weight):
     assert_torch_agrees(
-        lambda *inputs: F.rms_norm(*inputs, eps=1e-3),
+        lambda x, weight=None: F.rms_norm(x, weight=weight, eps=1e-3),
         lambda torch, x, weight=None: torch.nn.functional.rms_norm(x, (6,), weight, 1e-3),
         *(leaf(*shape), *([leaf(6)] if has_weight else [])),
         tolerance=1e-12,

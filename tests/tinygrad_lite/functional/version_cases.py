@@ -132,6 +132,7 @@ def _attention() -> dict[str, Arguments]:
     blind[0, 1, 2] = False  # this query may attend to no key
     blind[1, :, 0] = False
     padding = np.arange(5) < np.array([3, 5])[:, None, None, None]  # (B, 1, 1, S)
+    added = np.where(blind, normal(2, 2, 4, 5), -math.inf)  # it is learned where it is finite
     return {
         "T = S": qkv(2, 2, 4, 4),
         "T < S": qkv(2, 2, 3, 5),
@@ -146,6 +147,13 @@ def _attention() -> dict[str, Arguments]:
         "mask of two axes": qkv(2, 2, 4, 5) | {"mask": some[0, 0]},
         "mask with empty rows": qkv(2, 2, 4, 5) | {"mask": blind},
         "mask, causal": qkv(2, 2, 4, 5) | {"mask": blind, "is_causal": True},
+        "added mask": qkv(2, 2, 4, 5) | {"mask": normal(2, 2, 4, 5)},
+        "added mask with empty rows": qkv(2, 2, 4, 5) | {"mask": added},
+        "added mask of padding": qkv(2, 2, 4, 5) | {"mask": np.where(padding, 0.0, -math.inf)},
+        "added mask of two axes": qkv(2, 2, 4, 5) | {"mask": added[0, 1]},  # (T, S)
+        "added mask, causal": qkv(2, 2, 4, 5) | {"mask": added, "is_causal": True},
+        "added mask, causal, T > S": qkv(1, 2, 5, 3) | {"mask": normal(2, 1, 3), "is_causal": True},
+        "added mask, causal, dropout": qkv(2, 2, 4, 5) | {"mask": added, "is_causal": True, "dropout_p": 0.3},
         "dropout": qkv(2, 2, 4, 5) | {"dropout_p": 0.3},
         "dropout, mask, causal": qkv(2, 2, 4, 5) | {"mask": blind, "is_causal": True, "dropout_p": 0.3},
         "large scores": {name: array * 4 for name, array in qkv(1, 2, 4, 4).items()},

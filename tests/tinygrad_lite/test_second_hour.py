@@ -1,0 +1,383 @@
+"""What someone who knows torch or NumPy types in the second hour: it works as there, or a sentence says what to write.
+
+Each row is a small program that once ran, or failed, without a word about what it meant.
+"""
+
+import copy
+import math
+import pickle
+import re
+
+import numpy as np
+import pytest
+
+import tinygrad_lite as tg
+from tests.places import here
+from tinygrad_lite import Tensor, nn, no_grad, optim
+from tinygrad_lite import functional as F
+
+# --- calls that are refused -------------------------------------------------------------------------------------
+
+
+def leaf(*shape: int) -> Tensor:
+    return Tensor(np.arange(1.0, 1 + math.prod(shape)).reshape(shape), dtype="float32", requires_grad=True)
+
+
+def assign(layer, name, value):
+    setattr(layer, name, value)
+
+
+def child_with_parent():
+    parent, child = nn.Module(), nn.Linear(2, 2)
+    parent.child, child.parent = child, parent
+    return parent
+
+
+REFUSED = [
+    # positions
+    (lambda x: x.max(1), "max: x.amax(axis) gives the values, x.argmax(axis) their positions"),
+    (lambda x: x.max(dim=-1, keepdim=True), "max: x.amax(axis) gives the values, x.argmax(axis) their positions"),
+    (lambda x: x.min(0), "min: x.amin(axis) gives the values, x.argmin(axis) their positions"),
+    (lambda x: x.max(x), "max: x.amax(axis) gives the values"),
+    (lambda x: x.sum(0, 1), "sum: by position it takes x, axis, and by name keepdim=..."),
+    (lambda x: x.var(-1, False), "var: by position it takes x, axis, and by name keepdim=..., correction=..."),
+    (lambda x: x.std(False), "sum: an axis is a whole number, not False"),
+    (
+        lambda x: F.scaled_dot_product_attention(*[x.reshape(1, 1, 2, 3)] * 3, None, 0.1),
+        "scaled_dot_product_attention: by",
+    ),
+    (
+        lambda x: F.cross_entropy(x, Tensor([0, 1]), x[0]),
+        "cross_entropy: by position it takes logits, targets, and by name",
+    ),
+    (
+        lambda x: F.layer_norm(x, (3,), x[0], x[0], eps=1e-5),
+        "layer_norm: leave out torch's",
+    ),
+    (lambda x: F.layer_norm(x, (3,)), "layer_norm: leave out torch's normalized_shape"),
+    (lambda x: F.rms_norm(x, (3,)), "rms_norm: leave out torch's normalized_shape"),
+    (lambda x: F.softmax(x, 0, 3), "softmax: by position it takes x, axis, and no more"),
+    (lambda x: F.relu_squared(x, x), "relu_squared: by position it takes x, and no more"),
+    (lambda x: F.embedding(x, Tensor([0])), "embedding: ids must be integers, not float32"),
+    (lambda x: nn.LayerNorm(4, 1e-12), "LayerNorm: by position it takes width, and by name bias=..., eps=..."),
+    (lambda x: nn.RMSNorm(4, 1e-6), "RMSNorm: by position it takes width, and by name weight=..., eps=..."),
+    (lambda x: nn.LayerNorm((4,)), "a width or another size is one whole number, not (4,)"),
+    (
+        lambda x: nn.Linear(2, 3, True, False),
+        "Linear: by position it takes in_features, out_features, bias, and no more",
+    ),
+    (lambda x: optim.SGD([x], 0.1, 0.9, 0.5), "SGD: by position it takes params, lr, and by name momentum=..., "),
+    (lambda x: optim.Muon([x], 0.02, 0.1), "Muon: by position it takes params, lr, and by name muon_lr_factor=..., "),
+    (
+        lambda x: optim.Adam([x], 0.1, (0.9, 0.98)),
+        "AdamW: by position it takes params, lr, and by name betas=..., eps=...",
+    ),
+    (lambda x: Tensor([1.0], "float64"), "Tensor: by position it takes data, and by name dtype=..., device=..."),
+    (lambda x: x.cat(x, 1), "cat: 1 is not a tensor; an axis is given by name, as in axis=1"),
+    (
+        lambda x: x.reshape(1, 2, 3).transpose(),
+        "transpose: name two of 3 axes, as in x.transpose(0, 1); x.T reverses all",
+    ),
+    # meanings
+    (lambda x: x.where(x > 0, 0.0), "where: the condition holds float32, not truth values: write (x > 0).where(x, y)"),
+    (
+        lambda x: F.cross_entropy(x.reshape(1, 2, 3).expand(3, 2, 3)[:2, :, :2], Tensor([[0, 1]] * 2)),
+        "cross_entropy: the classes of logits",
+    ),
+    (lambda x: Tensor([5, 7]) // 0, "floordiv: an integer cannot be divided by 0"),
+    (lambda x: Tensor([5, 7]) % Tensor([1, 0]), "mod: an integer cannot be divided by 0"),
+    (lambda x: x.gather(1, Tensor([[-1], [0]])), "gather: position -1 does not exist: they count from 0 to 2"),
+    (lambda x: ~x, "~ is for truth values and integers, not for float32"),
+    (
+        lambda x: Tensor([1, 2]).masked_fill(Tensor([True, False]), 2.5),
+        "masked_fill: a tensor of int64 cannot hold 2.5",
+    ),
+    (lambda x: Tensor([2]) ** -1, "pow: an integer to a negative power is a fraction"),
+    (lambda x: -Tensor([True]), "neg: truth values have no sign: write ~x"),
+    (lambda x: x.sum((0, 0)), "sum: an axis occurs twice in (0, 0)"),
+    (lambda x: x.repeat(-1, 1), "repeat: needs a number of at least 0 for each of 2 axes"),
+    (lambda x: Tensor.arange(3.1, dtype="int64"), "arange: 0, 3.1 and a step of 1 do not count to an end in int64"),
+    (lambda x: Tensor(np.uint8([1])) + 300, "300 does not fit into a tensor of uint8: write x.cast('int64') first"),
+    (
+        lambda x: F.scaled_dot_product_attention(*[x.reshape(1, 1, 2, 3)] * 3, scale=x[0, 0]),
+        "attention: scale is a number",
+    ),
+    # modules, optimizers
+    (
+        lambda x: assign(nn.Linear(2, 3), "weight", x * 0.5),
+        "Linear.weight is a parameter, and a Tensor would not be learned",
+    ),
+    (lambda x: assign(nn.Linear(2, 3).weight, "data", x), "parameter.data is an array: write p -= y under no_grad()"),
+    (
+        lambda x: nn.Module().register_buffer("mean", x),
+        "register_buffer: mean must be a tensor that requires no gradient",
+    ),
+    (lambda x: optim.SGD([x], lr=-0.1), "optimizer: lr is -0.1: use at least 0"),
+    (lambda x: optim.AdamW([x], lr=math.nan), "optimizer: lr is nan: use at least 0"),
+    (lambda x: optim.AdamW([x], weight_decay=-1), "optimizer: weight_decay is -1: use at least 0"),
+    (
+        lambda x: optim.AdamW([x], betas=(0.9, 1.0)),
+        "optimizer: betas are (0.9, 1.0): use numbers of at least 0 and below 1",
+    ),
+    (lambda x: no_grad()(lambda: (yield)), "no_grad: <lambda> is a generator: write `with no_grad():` in it"),
+    # NumPy
+    (lambda x: np.exp(x), "np.exp: NumPy knows no gradients: write x.exp() or np.exp(x.numpy())"),
+    (lambda x: np.arctan2(x, x), "np.arctan2: NumPy knows no gradients: write np.arctan2(x.numpy())"),
+    (
+        lambda x: np.ones(3, np.float32).__isub__(x[0]),
+        "np.subtract: NumPy knows no gradients: write x -= y, or x.data -= y.data",
+    ),
+    # names
+    (lambda x: x.cumprod, "a Tensor has no 'cumprod': np.cumprod(x.numpy()) has no gradient; docs/api.md lists all"),
+    (lambda x: x.arctan_(), "a Tensor has no 'arctan_': results are new tensors"),
+    (lambda x: optim.lr_scheduler, "tinygrad_lite.optim has no 'lr_scheduler': write optimizer.lr = cosine(step, "),
+    (lambda x: optim.Lion, "tinygrad_lite.optim has no 'Lion': docs/api.md lists all names"),
+    (lambda x: nn.L1Loss, "tinygrad_lite.nn has no 'L1Loss': write (x - y).abs().mean()"),
+    (lambda x: F.pixel_shuffle, "tinygrad_lite.functional has no 'pixel_shuffle': docs/api.md lists all names"),
+    (lambda x: x.log10(), "a Tensor has no 'log10': write x.log() / math.log(2), or / math.log(10)"),
+    (lambda x: x.fmod(2), "a Tensor has no 'fmod': write x % y for positive numbers; for others np.fmod("),
+    (lambda x: x.hstack(x), "a Tensor has no 'hstack': write x.cat(y, axis=1)"),
+    (lambda x: x.inner(x), "a Tensor has no 'inner': write (x * y).sum(-1) of vectors, or x @ y.transpose(-2, -1)"),
+    (
+        lambda x: x.grad_fn,
+        "a Tensor has no 'grad_fn': write x.op, which is empty for a leaf; `with tinygrad_lite.debug.graph",
+    ),
+    (lambda x: x.roll(1), "a Tensor has no 'roll': write x[count:].cat(x[:count])"),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), REFUSED, ids=[message[:40] for _, message in REFUSED])
+def test_what_could_mean_two_things_is_refused(call, message):
+    with pytest.raises(
+        (TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError), match=f"^{re.escape(message)}"
+    ) as caught:
+        call(leaf(2, 3))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_rate_that_a_schedule_spoils_is_refused_at_the_step():
+    w = nn.Parameter([1.0])
+    optimizer = optim.SGD([w])
+    w.grad = Tensor([1.0])
+    optimizer.lr = math.nan
+    with pytest.raises(ValueError, match="optimizer: lr is nan"):
+        optimizer.step()
+    assert w.tolist() == [1.0]
+
+
+# --- calls that work --------------------------------------------------------------------------------------------
+
+
+def values(x):
+    return x.tolist() if isinstance(x, Tensor) else x
+
+
+WORKS = [
+    (lambda: Tensor.cat((Tensor([[1]]), Tensor([[2]])), 1), [[1, 2]]),
+    (lambda: Tensor.stack([Tensor([1]), Tensor([2])], 1), [[1, 2]]),
+    (lambda: Tensor([[1, 9], [3, 2]]).amax(1), [9, 3]),
+    (lambda: Tensor([[1, 9], [3, 2]]).max(axis=0), [3, 9]),
+    (lambda: np.max(Tensor([[1, 9], [3, 2]])), 9),
+    (lambda: Tensor(np.uint8([3])).sum() - 10, -7),
+    (lambda: Tensor(np.uint8([200, 2])).prod(), 400),
+    (lambda: ~Tensor([0, 5, -1]), [-1, -6, 0]),
+    (lambda: ~Tensor([True, False]), [False, True]),
+    (lambda: Tensor(5).clip(0, 3) + 1, 4),
+    (lambda: Tensor(2.0).softmax(0), 1.0),
+    (lambda: Tensor(2.0).log_softmax(-1), 0.0),
+    (lambda: Tensor(2.0).sum(0), 2.0),
+    (lambda: Tensor(2.0).sum(-1), 2.0),
+    (lambda: Tensor(2.0).prod(0), 2.0),
+    (lambda: Tensor(2.0).mean(-1, keepdim=True), 2.0),
+    (lambda: Tensor(2.0).amax(0), 2.0),
+    (lambda: Tensor(2.0).argmax(-1), 0),
+    (lambda: Tensor(2.0).logsumexp(0), 2.0),
+    (lambda: Tensor(True).any(0), True),
+    (lambda: Tensor(2.0).squeeze(0), 2.0),
+    (lambda: Tensor([[1, 2], [3, 4]]).unbind(1)[0], [1, 3]),
+    (lambda: Tensor.where(Tensor([True, False]), 1, 0), [1, 0]),
+    (lambda: str((Tensor([1.0]) * Tensor(np.float64(2))).dtype), "float32"),
+    (lambda: F.binary_cross_entropy_with_logits(Tensor([0.0] * 2), Tensor([0.0, 1.0]), reduction="none").shape, (2,)),
+    (lambda: nn.Identity()(Tensor([1.0])), [1.0]),
+    (
+        lambda: [name for name, _ in nn.Sequential(nn.Linear(1, 1), nn.Linear(1, 1, False)).named_parameters()],
+        ["0.weight", "0.bias", "1.weight"],
+    ),
+    (lambda: nn.Parameter(Tensor([1.0, 2.0])), [1.0, 2.0]),
+    (lambda: len(child_with_parent().parameters()), 2),
+    (lambda: repr(child_with_parent()).splitlines()[1], "  child: Linear, 6 parameters: weight (2, 2), bias (2,)"),
+]
+
+
+@pytest.mark.parametrize(("call", "expected"), WORKS)
+def test_what_torch_and_numpy_accept_means_the_same(call, expected):
+    assert values(call()) == expected
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_sigmoid_is_exact_in_both_tails(dtype):
+    x = Tensor([-700.0 if dtype == "float64" else -80.0, -20.0, -1.0, 0.0, 3.0, 20.0, 30.0], dtype=dtype)
+    x.requires_grad = True
+    y = x.sigmoid()
+    y.sum().backward()
+    exact = [1 / (1 + math.exp(-v)) if v > 0 else math.exp(v) / (1 + math.exp(v)) for v in x.tolist()]
+    slopes = [math.exp(-abs(v)) / (1 + math.exp(-abs(v))) ** 2 for v in x.tolist()]
+    tolerance = 4 * np.finfo(dtype).eps
+    np.testing.assert_allclose(y.numpy(), exact, rtol=tolerance)
+    np.testing.assert_allclose(x.grad.numpy(), slopes, rtol=tolerance)
+    x.grad = None
+    loss = -x.sigmoid().log()
+    loss.sum().backward()
+    np.testing.assert_allclose(loss.numpy()[1], 20 + math.log1p(math.exp(-20)), rtol=tolerance)
+    np.testing.assert_allclose(x.grad.numpy()[1], -1 / (1 + math.exp(-20)), rtol=tolerance)
+
+
+@pytest.mark.parametrize("target", [0.0, 0.25, 1.0])
+def test_binary_cross_entropy_is_its_definition_and_its_gradient_p_minus_t(target):
+    x = Tensor([-3.0, 0.0, 2.0], dtype="float64", requires_grad=True)
+    loss = F.binary_cross_entropy_with_logits(x, Tensor([target] * 3, dtype="float64"), reduction="sum")
+    p = 1 / (1 + np.exp(-x.numpy()))
+    assert loss.item() == pytest.approx(-(target * np.log(p) + (1 - target) * np.log(1 - p)).sum(), rel=1e-12)
+    loss.backward()
+    np.testing.assert_allclose(x.grad.numpy(), p - target, rtol=1e-12)
+    far = F.binary_cross_entropy_with_logits(Tensor([-200.0, 200.0]), Tensor([1.0, 0.0]), reduction="none")
+    assert far.tolist() == [200.0, 200.0]
+
+
+# --- modules and optimizers -------------------------------------------------------------------------------------
+
+
+class Net(nn.Module):
+    """Parameters in every kind of container, a buffer that is saved and one that is not, and a plain constant."""
+
+    def __init__(self):
+        super().__init__()
+        self.scales = [nn.Parameter([1.0]), nn.Parameter([2.0])]
+        self.pair = (nn.Linear(2, 2), nn.Linear(2, 2, bias=False))
+        self.named = {"a": nn.Linear(2, 1), "deep": [[nn.Parameter([3.0])]]}
+        self.register_buffer("mean", Tensor([0.5, 0.5]))
+        self.register_buffer("mask", Tensor([True, False]), persistent=False)
+        self.constant = Tensor([7.0])
+
+    def forward(self, x):
+        x = (x - self.mean) * self.scales[0] + self.scales[1]
+        for layer in self.pair:
+            x = layer(x)
+        return self.named["a"](x) * self.named["deep"][0][0]
+
+
+NAMES = ["scales.0", "scales.1", "named.deep.0.0", "pair.0.weight", "pair.0.bias", "pair.1.weight", "named.a.weight"]
+NAMES += ["named.a.bias"]
+
+
+def test_parameters_are_found_in_lists_tuples_and_dicts():
+    net = Net()
+    assert [name for name, _ in net.named_parameters()] == NAMES
+    assert [name for name, _ in net.named_modules()] == ["", "pair.0", "pair.1", "named.a"]
+    net.eval()
+    assert not net.pair[0].training
+    optimizer, before = optim.SGD(net.parameters(), lr=0.1), [p.tolist() for p in net.parameters()]
+    net(Tensor.ones(3, 2)).sum().backward()
+    optimizer.step()
+    assert all(p.tolist() != old for p, old in zip(net.parameters(), before, strict=True))
+
+
+def test_buffers_are_saved_and_move():
+    net, other = Net(), Net()
+    assert [*net.state_dict()] == [*NAMES, "mean"]
+    assert [(name, persistent) for name, _, persistent in net.named_buffers()] == [("mean", True), ("mask", False)]
+    net.mean = net.mean * 0.5  # as a running mean is kept
+    other.load_state_dict(net.state_dict())
+    assert other.mean.tolist() == [0.25, 0.25]
+    net.to(here(), "float64")
+    assert (str(net.mean.dtype), str(net.mask.dtype), str(net.constant.dtype)) == ("float64", "bool", "float32")
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.deepcopy, lambda both: pickle.loads(pickle.dumps(both))], ids=["copy", "pickle"]
+)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda m: optim.AdamW(optim.decay_groups(m, 0.1), lr=0.01),
+        lambda m: optim.SGD(m.named_parameters(), lr=0.01, momentum=0.9),
+        lambda m: optim.Muon(optim.muon_groups(m, 0.1), lr=0.01),
+    ],
+    ids=["adamw", "sgd", "muon"],
+)
+def test_copies_of_a_model_and_its_optimizer_train(copied, make):
+    def steps(model, optimizer, count):
+        for _ in range(count):
+            optimizer.zero_grad()
+            (model(Tensor.ones(3, 2)) ** 2).sum().backward()
+            optimizer.step()
+
+    model = nn.Sequential(nn.Linear(2, 3), nn.Linear(3, 1))
+    optimizer = make(model)
+    steps(model, optimizer, 2)
+    twin, its = copied((model, optimizer))
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    steps(twin, its, 3)
+    for name, array in model.state_dict().items():  # the original stays
+        np.testing.assert_array_equal(array, before[name])
+    steps(model, optimizer, 3)
+    for mine, other in ((model, twin), (optimizer, its)):
+        states = mine.state_dict(), other.state_dict()
+        assert states[0].keys() == states[1].keys()
+        for name in states[0]:
+            np.testing.assert_array_equal(states[0][name], states[1][name])
+    assert its.steps == 5
+
+
+def test_the_state_of_an_optimizer_says_its_step():
+    w = nn.Parameter([1.0, 2.0])
+    optimizer = optim.AdamW([w])
+    for _ in range(3):
+        w.grad = Tensor([1.0, -1.0])
+        optimizer.step()
+    other = optim.AdamW([nn.Parameter([1.0, 2.0])])
+    state = optimizer.state_dict()
+    other.load_state_dict(state)
+    assert (other.steps, int(state["step"])) == (3, 3)
+    del state["step"]
+    with pytest.raises(ValueError, match=r"the optimizer's state has no 'step', .*: pass it as steps="):
+        other.load_state_dict(state)
+    other.load_state_dict(state, 3)
+
+
+def test_nesterov_by_hand():
+    w = nn.Parameter(np.array([1.0]))
+    optimizer, v, expected = optim.SGD([w], lr=0.1, momentum=0.5, weight_decay=0.1, nesterov=True), 0.0, 1.0
+    for g in (2.0, -1.0, 3.0):
+        w.grad = Tensor(np.array([g]))
+        optimizer.step()
+        g += 0.1 * expected
+        v = 0.5 * v + g
+        expected -= 0.1 * (g + 0.5 * v)
+    assert w.item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("lay_out", [lambda x: x, lambda x: x.T], ids=["contiguous", "transposed"])
+def test_adamw_updates_arrays_of_any_shape(lay_out):
+    rng = np.random.default_rng(0)
+    w, g, m, v = (lay_out(rng.uniform(0.1, 1, (2, 3))) for _ in range(4))
+    settings = (3, 0.1, 0.9, 0.99, 1e-8, 0.1)
+    given, right = [Tensor.wrap(x.copy(order="K")) for x in (w, g, m, v)], [Tensor(x) for x in (w, g, m, v)]
+    optim.adamw(*given, *settings)
+    optim.adamw.composed(*right, *settings)
+    for x, y in zip(given, right, strict=True):
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-12)
+
+
+@pytest.mark.torch
+def test_every_public_name_of_torchs_tensor_is_answered():
+    torch = pytest.importorskip("torch")
+    x = Tensor([1.0])
+    names = [name for name in dir(torch.Tensor) if name[0] != "_" and not hasattr(x, name)]
+    for name in names:
+        with pytest.raises(AttributeError, match=f"^a Tensor has no {name!r}: "):
+            getattr(x, name)
+    for module, theirs in ((tg.nn, torch.nn), (tg.optim, torch.optim), (F, torch.nn.functional)):
+        for name in [name for name in dir(theirs) if name[0] != "_" and not hasattr(module, name)]:
+            with pytest.raises(AttributeError, match=f"^{module.__name__} has no {name!r}: "):
+                getattr(module, name)

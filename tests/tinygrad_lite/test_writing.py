@@ -1,0 +1,358 @@
+"""Writing in place: each cell of the table in docs/engine.md, and what a write does to names, views and gradients."""
+
+import re
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.tinygrad_lite.functional import version_cases
+from tests.tinygrad_lite.op_cases import CASES, each_of
+from tinygrad_lite import Tensor, no_grad, recompute
+from tinygrad_lite.functional.registry import REGISTRY
+from tinygrad_lite.nn import Linear, Parameter
+
+PAGE = Path(__file__).parents[2] / "docs" / "engine.md"
+ROWS = ("leaf", "constant", "gradient", "view of a constant", "second name", "result", "view of a result")
+WRITES = ("x += y", "x[i] = y", "x.data[i] = a")
+
+
+def made(kind: str):
+    """A tensor [1, 2] of this kind, what else must see a write into it, and the leaf whose gradient is checked."""
+    leaf = Tensor([0.5, 1.0], requires_grad=True)
+    if kind == "leaf":
+        return leaf, leaf, leaf
+    if kind == "constant":
+        x = Tensor([1.0, 2.0])
+        return x, x, leaf
+    if kind == "gradient":
+        (leaf * Tensor([1.0, 2.0])).sum().backward()
+        return leaf.grad, leaf.grad, leaf
+    if kind == "view of a constant":
+        whole = Tensor([0.0, 1.0, 2.0])
+        return whole[1:], whole, leaf
+    result = leaf * 2
+    if kind == "view of a result":
+        return result[:], result, leaf
+    other = result if kind == "second name" else None
+    return result, result if other is None else other, leaf
+
+
+def write(x, how: str):
+    if how == "x += y":
+        x += 1
+    elif how == "x[i] = y":
+        x[0] = 5
+    else:
+        x.data[0] = 5
+    return x
+
+
+def outcome(kind: str, how: str, outside: bool) -> str:
+    """What happens, as the page says it: "written", "refused" or "not counted"."""
+    x, other, _ = made(kind)
+    before, count = x.tolist(), x.version
+    try:
+        if outside:
+            after = write(x, how)
+        else:
+            with no_grad():
+                after = write(x, how)
+    except RuntimeError as error:
+        return "refused" if x.tolist() == before and how in str(error) else str(error)
+    assert after is x
+    expected = [before[0] + 1, before[1] + 1] if how == "x += y" else [5.0, before[1]]
+    assert x.tolist() == expected
+    assert other.tolist()[-2:] == expected
+    return "written" if x.version == count + 1 else "not counted"
+
+
+def cells():
+    """The table of the page: a row, a column, and the words in the cell."""
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    start = next(number for number, row in enumerate(table) if row[0] == "x is a")
+    return table[start + 2 : start + 2 + len(ROWS)]
+
+
+@pytest.mark.parametrize("row", cells(), ids=lambda row: row[0])
+def test_each_cell_of_the_page_is_what_happens(row):
+    kind, *words = row
+    assert kind in ROWS
+    for word, (how, outside) in zip(
+        words, [(how, outside) for outside in (True, False) for how in WRITES], strict=True
+    ):
+        assert outcome(kind, how, outside) == word.removesuffix(" ¹"), f"{kind}, {how}, outside {outside}"
+
+
+def test_the_page_has_all_kinds():
+    assert [row[0] for row in cells()] == list(ROWS)
+
+
+# --- what a derivative needs ------------------------------------------------------------------------------------
+
+
+def gradients_after_a_write(call, arguments, place):
+    """The gradients of all leaves after numbers were written into an argument, or (place None) into the result.
+
+    None if backward refuses, because it needs what was overwritten.
+    """
+    y = call(**arguments)
+    y = y[0] if isinstance(y, tuple) else y
+    if not y.requires_grad:
+        return None
+    target = arguments.get(place, y)
+    with no_grad():
+        if place != "nothing" and target.data.flags.writeable:
+            target[...] = np.full(target.shape, 7, target.dtype)
+    try:
+        y.backward(Tensor(np.random.default_rng(3).standard_normal(y.shape).astype(y.dtype)))
+    except RuntimeError as error:
+        if "was overwritten in place after it was used" in str(error):
+            return None
+        raise
+    return {name: x.grad.numpy() for name, x in arguments.items() if isinstance(x, Tensor) and x.grad is not None}
+
+
+def check_that_writes_are_noticed(call, make):
+    """A value overwritten after the forward pass changes no gradient: either it is not needed, or backward refuses."""
+    right = gradients_after_a_write(call, make(), "nothing")
+    for place in [None, *(name for name, x in make().items() if isinstance(x, Tensor))]:
+        found = gradients_after_a_write(call, make(), place)
+        assert found is None or right is None or found.keys() == right.keys()
+        for name in found or {}:
+            np.testing.assert_array_equal(
+                found[name], right[name], err_msg=f"{place} overwritten: the gradient of {name}"
+            )
+
+
+@each_of([case for case in CASES if case.gradient])
+def test_no_write_changes_a_gradient_of_a_primitive(case):
+    for arrays in case.samples:
+
+        def make(arrays=arrays):
+            return {str(i): Tensor(x, requires_grad=True) for i, x in enumerate(arrays)}
+
+        check_that_writes_are_noticed(lambda **arguments: case.fn(*arguments.values()), make)
+
+
+@pytest.mark.parametrize("name", [name for name in version_cases.CASES if not name.startswith(("adamw", "muon"))])
+def test_no_write_changes_a_gradient_of_a_fused_operation(name):
+    for arguments in version_cases.CASES[name].values():
+        if not arguments.get("dropout_p") and name != "dropout":
+
+            def make(arguments=arguments):
+                return version_cases.tensors(arguments, np.float64)
+
+            check_that_writes_are_noticed(REGISTRY[name], make)
+
+
+# --- what a write carries ---------------------------------------------------------------------------------------
+
+
+def gradient_of(f, x=(0.5, -1.0, 2.0)):
+    """df/dx by backward, and by central differences."""
+    x = np.array(x)
+    leaf = Tensor(x, requires_grad=True)
+    f(leaf).backward()
+    steps = np.eye(len(x)) * 1e-6
+    slopes = [(f(Tensor(x + step)).item() - f(Tensor(x - step)).item()) / 2e-6 for step in steps]
+    np.testing.assert_allclose(leaf.grad.numpy(), slopes, rtol=1e-6, atol=1e-8)
+    return leaf.grad
+
+
+def rows_into_a_buffer(w):
+    buffer, h = Tensor.zeros(4, 3, dtype="float64"), w
+    for t in range(4):
+        h = (h * w).tanh() + t
+        buffer[t] = h
+    return (buffer * buffer.sum(0)).sum()
+
+
+def a_network_that_reads_its_buffer(w):
+    buffer = Tensor.zeros(4, 3, dtype="float64")
+    for t in range(3):
+        buffer[t + 1] = buffer[t] + w * (t + 1)
+    return (buffer**2).sum()
+
+
+def results_and_numbers(w):
+    y = w * 2
+    same = y
+    y += w
+    y *= 3
+    y[1] = 7
+    y -= 1
+    assert same is y
+    return (y * y).sum()
+
+
+def advanced_indices(w):
+    y = w * 1.5
+    y[[2, 0]] = w[:2] * 5
+    y[Tensor([False, True, False])] = w[2:]
+    return (y * Tensor([1.0, 2.0, 3.0], dtype="float64")).sum()
+
+
+def a_number_of_its_own(w):
+    total = Tensor(0.0, dtype="float64")
+    for x in w * w:
+        total += x
+    return total * total
+
+
+def stretched(w):
+    y = Tensor.ones(2, 3, dtype="float64")
+    y[:] = w  # a row for both
+    y[:, 0] = w[1]
+    return (y * Tensor([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], dtype="float64")).sum()
+
+
+def every_operator(w):
+    y = w * 1.5
+    y -= 0.5
+    y /= 2
+    y %= 10.0
+    return y.sum()
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        rows_into_a_buffer,
+        a_network_that_reads_its_buffer,
+        results_and_numbers,
+        advanced_indices,
+        a_number_of_its_own,
+        stretched,
+        every_operator,
+    ],
+)
+def test_gradients_follow_what_is_written(f):
+    gradient_of(f)
+
+
+def test_a_gradient_that_is_kept_is_that_of_the_new_value():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = (x * 3).retain_grad()
+    y += x
+    (y * Tensor([5.0, 7.0])).sum().backward()
+    assert y.grad.tolist() == [5.0, 7.0]
+    assert x.grad.tolist() == [20.0, 28.0]
+
+
+@pytest.mark.parametrize(
+    ("write", "message"),
+    [
+        (
+            lambda y, x: y.__imul__(x),
+            "x *= y: a view of x, or a derivative, still needs the values it has: write x = x * y",
+        ),
+        (lambda y, x: y.__ipow__(2), "x **= y: a view of x, or a derivative, still needs the values it has"),
+        (lambda y, x: y[:1].__iadd__(x[:1]), "x += y: a view of x, or a derivative, still needs the values it has"),
+        (lambda y, x: y.__setitem__(0, y[1]), "x[i] = y: a view of x, or a derivative, still needs"),
+        (lambda y, x: y.__setitem__([0, 0], x), "x[i] = y: a position occurs twice in i, so y would lose gradients"),
+        (
+            lambda y, x: x.__setitem__(0, 1.0),
+            "x[i] = y: x is a leaf that requires a gradient: write into it under no_grad()",
+        ),
+        (
+            lambda y, x: Parameter([1.0, 2.0], requires_grad=False).__iadd__(x),
+            "x += y: x is a leaf that requires a gradient",
+        ),
+        (lambda y, x: Tensor(1.0).expand(2).__iadd__(1), "x += y: elements of an expanded tensor share their memory"),
+        (
+            lambda y, x: Tensor([1, 2]).__itruediv__(2),
+            "x /= y: the result is float32, and x holds int64: write x = x / y",
+        ),
+        (lambda y, x: Tensor([True]).__iadd__(1), "x += y: the result is int64, and x holds bool"),
+        (
+            lambda y, x: y.__iadd__(Tensor.ones(3, 2)),
+            "x += y: the result has shape (3, 2), x has (2,): write x = x + y",
+        ),
+        (lambda y, x: Tensor.ones(2).__setitem__(0, None), "a NoneType cannot be combined with a tensor"),
+        (lambda y, x: Tensor.ones(2).__setitem__(7, 1), "x[i] = y: index 7 is out of bounds"),
+        (lambda y, x: recompute(lambda z: z.__iadd__(1), y), "recompute: the function wrote into an argument"),
+    ],
+)
+def test_what_would_be_lost_is_refused(write, message):
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x * 1.0
+    with pytest.raises((RuntimeError, TypeError, ValueError, IndexError), match=f"^{re.escape(message)}"):
+        write(y, x)
+
+
+def test_a_view_that_is_alive_forbids_a_write_and_one_that_is_gone_does_not():
+    x = Tensor([1.0, 2.0], requires_grad=True)
+    y = x * 2
+    view = y[:1]
+    with pytest.raises(RuntimeError, match="a view of x"):
+        y += 1
+    del view
+    y += 1
+    assert y.tolist() == [3.0, 5.0]
+
+
+def test_constants_are_written_through_every_name_and_view():
+    whole = Tensor.zeros(2, 2)
+    rows = list(whole)
+    for number, row in enumerate(rows):  # as `for g in gradients: g *= 0.5`
+        row += number + 1
+        row *= 2
+    assert whole.tolist() == [[2.0, 2.0], [4.0, 4.0]]
+
+
+def test_a_running_mean_of_parameters_moves():
+    layer = Linear(2, 2)
+    means = [p.detach().clone() for p in layer.parameters()]
+    before = [mean.tolist() for mean in means]
+    for mean, p in zip(means, layer.parameters(), strict=True):
+        mean *= 0.5
+        mean += p.detach() * 0.25
+    for mean, values in zip(means, before, strict=True):
+        np.testing.assert_allclose(mean.tolist(), 0.75 * np.array(values))
+
+
+def test_clipping_by_hand_reaches_the_optimizer_too():
+    layer = Linear(2, 1)
+    layer(Tensor.ones(3, 2)).sum().backward()
+    for gradient in [p.grad for p in layer.parameters()]:
+        gradient *= 0.5
+    assert layer.bias.grad.tolist() == [1.5]
+
+
+def test_no_grad_concerns_its_own_thread_only():
+    entered, left = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with no_grad():
+            entered.set()
+            left.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    entered.wait()
+    x = Tensor([1.0], requires_grad=True)
+    with no_grad():
+        assert not (x * 2).requires_grad
+    assert (x * 2).requires_grad  # the other thread is still inside
+    left.set()
+    thread.join()
+    assert (x * 2).requires_grad
+
+
+def test_no_grad_may_be_nested_and_used_again():
+    x, inside = Tensor([1.0], requires_grad=True), no_grad()
+    with inside:
+        with inside, no_grad():
+            pass
+        assert not (x * 2).requires_grad
+    assert (x * 2).requires_grad
+
+    @no_grad()
+    def twice(depth):
+        return twice(depth - 1) if depth else x * 2
+
+    assert not twice(2).requires_grad
+    assert (x * 2).requires_grad

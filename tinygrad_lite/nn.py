@@ -394,7 +394,7 @@ class RMSNorm(Module):
 class Dropout(Module):
     """Dropout with probability p while training; nothing after `eval()`."""
 
-    def __init__(self, p: float) -> None:
+    def __init__(self, p: float = 0.5) -> None:
         super().__init__()
         self.p = p
 

@@ -384,8 +384,7 @@ def node(
             if adds:
                 made.adds = True
             if not (linear or view):
-                if uses is None:
-                    uses = parents
+                uses = parents if uses is None else uses
                 if uses_result:
                     uses = (*uses, tensor)
                 made.seen = tuple([(x._version, x._version[0]) for x in uses])

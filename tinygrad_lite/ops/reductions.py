@@ -15,9 +15,7 @@ def sum(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
 
     Integers without a sign are added as int64, as those with one are, so that a difference of sums may be negative.
     """
-    a = x.data
-    if a.dtype.kind == "u":
-        a = a.astype(np.int64)
+    a = x.data if x.data.dtype.kind != "u" else x.data.astype(np.int64)
     axes, shape = None if axis is None else as_axes(axis, a.ndim, "sum"), a.shape
 
     def backward(dy):

@@ -1,0 +1,104 @@
+"""The rings of the project: what belongs where, how much of it there is, what loads what. The numbers may only fall.
+
+    1  tinygrad_lite/   the engine: tensors, derivatives, modules, optimizers
+    2  workshop         what a model needs to be trained and used, and knows no model: command line, corpora, tokenizers
+    3  families         gpt/, seq2seq/, encoder/
+    4  studies          what can be found out about a model: pictures, pages, costs, comparisons
+    5  doors            train.py and sample.py
+
+A ring imports inwards only. Some imports still point outwards, and some folders are in the wrong place: the table says
+to which ring they belong, OUTWARDS how many imports are left to turn. Whoever raises a number says in the CHANGELOG
+what for.
+"""
+
+import ast
+import subprocess
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.test_layers import FILES, ROOT, own_imports
+
+# The ring of a module is that of the longest name here that it begins with.
+RINGS = {
+    "tinygrad_lite": 1,
+    **{f"tinygrad_lite.{name}": 2 for name in ("cli", "corpora", "tokenizers", "decoding", "training")},
+    **{f"tinygrad_lite.{name}": 4 for name in ("viz", "explorer", "training.costs", "tokenizers.compare")},
+    "tinygrad_lite.tokenizers.coverage": 4,
+    **dict.fromkeys(("gpt", "seq2seq", "encoder"), 3),
+    **dict.fromkeys(("gpt.explorer", "gpt.draw", "gpt.pictures", "gpt.baselines", "gpt.damage", "gpt.few_shot"), 4),
+    **dict.fromkeys(("gpt.update", "gpt.quantized", "gpt.answers", "gpt.inside", "gpt.interactive"), 4),
+    **dict.fromkeys(("seq2seq.explorer", "seq2seq.draw", "seq2seq.evaluate", "seq2seq.attention"), 4),
+    **dict.fromkeys(("encoder.explorer", "encoder.compare", "encoder.evaluate", "encoder.inside"), 4),
+    **dict.fromkeys(("train", "sample"), 5),
+}
+LINES = {1: 5850, 2: 6750, 3: 3945, 4: 3678, 5: 478}  # of code, in each ring
+PRODUCT = 20701  # all of them
+OUTWARDS = 11  # imports of a ring further out
+TO_CUDA = 14  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
+LOADED = {  # modules of the project behind an import, without the __init__ files of packages
+    "import tinygrad_lite": 45,
+    "from gpt.model import GPT": 81,
+    "import gpt.task": 109,
+    "import seq2seq.task": 88,
+    "import train": 144,
+    "import sample": 161,
+}
+
+
+def ring(module: str) -> int:
+    """The ring of a module; 0 for benchmarks, which may import anything."""
+    parts = module.split(".")
+    names = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((RINGS[name] for name in names if name in RINGS), 0)
+
+
+def code_lines(text: str) -> int:
+    """The lines that are neither blank nor a comment nor part of a docstring."""
+    documented = set()
+    for item in ast.walk(ast.parse(text)):
+        if isinstance(item, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(item) is not None:
+            documented.update(range(item.body[0].lineno, item.body[0].end_lineno + 1))
+    lines = enumerate(text.splitlines(), start=1)
+    return sum(bool(line.strip()) and line.lstrip()[0] != "#" and n not in documented for n, line in lines)
+
+
+def test_no_ring_has_more_lines_than_its_budget():
+    lines = Counter()
+    for module, path in FILES.items():
+        lines[ring(module)] += code_lines(path.read_text(encoding="utf-8"))
+    del lines[0]
+    over = {number: (count, LINES[number]) for number, count in lines.items() if count > LINES[number]}
+    assert not over, f"rings with more lines of code than their budgets: {over}"
+    assert lines.total() <= PRODUCT
+
+
+def test_no_more_imports_point_outwards():
+    outwards = [
+        f"{module} -> {target}" for module in FILES for target in own_imports(module) if 0 < ring(module) < ring(target)
+    ]
+    assert len(outwards) <= OUTWARDS, "\n".join(sorted(outwards))
+
+
+def test_no_more_files_import_the_folder_for_gpus():
+    importers = [
+        f"{module} -> {target}"
+        for module in FILES
+        for target in own_imports(module)
+        if target.startswith("tinygrad_lite.cuda")
+        and ring(module)
+        and not module.startswith("tinygrad_lite.cuda")
+        and module != "tinygrad_lite.device"
+    ]
+    assert len(importers) <= TO_CUDA, "\n".join(sorted(importers))
+
+
+@pytest.mark.parametrize("statement", LOADED)
+def test_an_import_loads_no_more_modules(statement):
+    program = f"import sys\n{statement}\nprint(*sorted(sys.modules))"
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=True
+    ).stdout.split()
+    ours = [name for name in loaded if name in FILES and FILES[name].name != "__init__.py"]
+    assert len(ours) <= LOADED[statement], f"{len(ours)}: {' '.join(ours)}"

@@ -7,6 +7,7 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +25,9 @@ from tests.tiny_runs import losses, rows, same, undone
 from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.cli.options import build
 from tinygrad_lite.decoding.scores import scores
+from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint, mean_weights
 from tinygrad_lite.training.run_folder import RunFolder
 from tinygrad_lite.training.setup import warn_of_unknown
@@ -118,6 +121,23 @@ def test_an_unknown_word_does_not_join_the_next_sentence(capsys):
     assert task.share_unknown() == 1
     warn_of_unknown(task)
     assert f"warning: {2 * len(task.corpus.train)} words of the text are unknown" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "warning"),
+    [
+        (WordPieceTokenizer.train("ab ba", 10), "3 words of the text are unknown"),
+        (WordTokenizer.train("ab ba", 20, ("<unk>",)), "3 words of the text are unknown"),
+        (CharTokenizer.train("ab ba", ("<unk>",)), "9 characters of the text are unknown"),
+    ],
+    ids=lambda value: getattr(value, "kind", ""),
+)
+def test_the_warning_names_what_is_unknown(tokenizer, warning, capsys):
+    """The unknown units of WordPiece are words, as those of the tokenizer of words are."""
+    warn_of_unknown(SimpleNamespace(tokenizer=tokenizer, unknown=lambda: tokenizer.unknown("acht ab acht ba acht")))
+    said = capsys.readouterr().err
+    assert f"warning: {warning}" in said
+    assert ("'acht' 3" in said) == ("words" in warning)
 
 
 def test_a_run_can_start_from_another_run():

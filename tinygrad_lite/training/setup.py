@@ -30,6 +30,7 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
+from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.adapters import fingerprint
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
 from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family, family_of_weights
@@ -360,7 +361,7 @@ def warn_of_unknown(task: Task) -> None:
     often = sorted(counts, key=lambda character: (-counts[character], character))
     named = ", ".join(f"{character!r} {counts[character]:,}" for character in often[:10])
     more = f" and {len(often) - 10} more" if len(often) > 10 else ""
-    what = "words" if task.tokenizer.kind == WordTokenizer.kind else "characters"
+    what = "words" if task.tokenizer.kind in (WordTokenizer.kind, WordPieceTokenizer.kind) else "characters"
     say(
         f"warning: {sum(counts.values()):,} {what} of the text are unknown to the tokenizer of these weights, "
         f"which cannot tell them apart: {named}{more}"

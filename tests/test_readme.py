@@ -4,6 +4,7 @@ All presets, modules, files and commands that the pages name exist.
 """
 
 import doctest
+import glob
 import importlib
 import importlib.util
 import io
@@ -98,6 +99,10 @@ def newcomer(tmp_path, monkeypatch):
     monkeypatch.setitem(RECIPES, "digits", replace(RECIPES["digits"], make=lambda: parts))
     (tmp_path / "my.txt").write_text(TEXT, encoding="utf-8")
     (tmp_path / "prompt.txt").write_text("Habe nun", encoding="utf-8")
+    (tmp_path / "german.txt").write_text("Habe nun\nach\n", encoding="utf-8")
+    (tmp_path / "folder").mkdir()
+    for name in ("one.txt", "two.txt"):
+        (tmp_path / "folder" / name).write_text(TEXT, encoding="utf-8")
     found = Found(toy_pairs("numbers", 60))
     facts = {"source": "this test", "licence": "none", "rules": RULES}
     for name in ("everyday", "libreoffice-help", "debian-descriptions", "debian-summaries"):
@@ -133,6 +138,9 @@ def run_command(command: str, monkeypatch, capsys) -> int:
         said = shlex.split(given)[1:]
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(" ".join(said).encode()), "utf-8"))
     words = shlex.split(command)
+    words = [
+        name for word in words for name in (sorted(glob.glob(word)) if "/*" in word else [word])
+    ]  # as a shell does
     python, script, *arguments = words[1:] if "=" in words[0] else words  # after a variable of the environment
     assert python == "python"
     if script == "train.py":

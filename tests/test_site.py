@@ -97,6 +97,13 @@ def test_links_of_a_page_lead_to_pages_of_the_site():
     assert targets == [build.ROOT / "docs" / "engine.md", build.ROOT / "train.py"]
 
 
+@pytest.mark.parametrize("page", sorted((build.ROOT / "docs").rglob("*.md")), ids=lambda page: str(page.name))
+def test_a_list_in_a_list_is_indented_by_four_spaces(page):
+    """GitHub nests a list that is indented by less; on the site its items would be items of the outer list."""
+    text = "".join(build.BLOCK.split(page.read_text(encoding="utf-8"))[::2])
+    assert re.findall(r"^(?: {1,3}| {5,7})(?:[-*+]|\d+\.) .*", text, re.MULTILINE) == []
+
+
 def test_dead_links_and_other_hosts_are_found(tmp_path):
     (tmp_path / "a.html").write_text(
         '<h1 id="top">A</h1><a href="#top">1</a><a href="b.html#b">2</a><a href="https://x.org">3</a>'

@@ -1,7 +1,7 @@
 """Check your answers to the exercises of the course.
 
     python docs/course/check.py 1                     what is right in chapter 1, what is not, and a hint
-    python docs/course/check.py 1 --solution chain    show the solution of one exercise
+    python docs/course/check.py 1 --solution relu     show the solution of one exercise
     python docs/course/check.py                       how far you are in every chapter
 
 A chapter's folder has three files for this. You fill in `exercise.py`: every `...` in it is a blank. `checks.py` has a

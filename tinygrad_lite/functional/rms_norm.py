@@ -1,4 +1,4 @@
-"""Root-mean-square normalisation: every position's vector is divided by its length, then scaled.
+"""Root-mean-square normalisation: every position's vector is divided by its root mean square, then scaled.
 
     v = mean(x^2)    r = 1 / sqrt(v + eps)    h = x r    y = h * w
 

@@ -63,7 +63,11 @@ class Number:
         return as_number(other) / self
 
     def backward(self) -> None:
-        """Add dL/dx to x.grad for every number x that L, this number, was computed from."""
+        """Add dL/dx to x.grad for every number x that L, this number, was computed from.
+
+        Computed numbers among them must not have a gradient already, from a result that shares them: it would be passed
+        on a second time.
+        """
         self.grad += 1.0
         for number in sorted(ancestors(self), key=lambda number: number.age, reverse=True):
             if number.derivative is not None:

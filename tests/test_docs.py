@@ -2,14 +2,20 @@
 
 docs/api.md lists the public names, each with the first sentence of its documentation. A link whose text is a name leads
 to the file in which it is defined. What readers search for is answered under a heading that the search ranks first.
+Numbers of tables and sentences are those of the files of rows, and what a page says of the code is so.
 """
 
 import ast
+import csv
+import dataclasses
 import doctest
 import functools
 import inspect
+import math
 import re
+import statistics
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -17,8 +23,12 @@ from types import ModuleType
 import pytest
 
 import tinygrad_lite
+from benchmarks.length import exponent
+from docs.course import check
+from gpt.config import GPTConfig
 from tests.tiny_runs import undone
 from tinygrad_lite import Tensor, adapt, functional, nn, optim, quantize
+from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.device import random_key
 
 ROOT = Path(__file__).parent.parent
@@ -149,6 +159,8 @@ QUESTIONS = {
         "course/17-encoders",
         "When does a convolutional network beat a Vision Transformer?",
     ),
+    "missing mask": ("architecture.md", "How do I notice a missing mask?"),
+    "beam search for prose": ("translation.md", "Why not beam search for prose?"),
     "reader of nanoGPT": ("glossary.md", "What a reader of nanoGPT finds where"),
 }
 
@@ -179,6 +191,159 @@ def test_a_question_leads_to_its_answer(query):
     best = max(ranks, key=ranks.get)
     assert best == QUESTIONS[query]
     assert list(ranks.values()).count(ranks[best]) == 1
+
+
+# --- numbers and statements ---------------------------------------------------------------------------------------
+
+
+def text_of(page: str) -> str:
+    return (ROOT / page).read_text(encoding="utf-8")
+
+
+def rows_of(name: str) -> list[dict[str, str]]:
+    """The rows of a file in docs/experiments."""
+    return list(csv.DictReader(text_of(f"docs/experiments/{name}.csv").splitlines()))
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def milliseconds(tokens: int, work: str = "training") -> float:
+    (row,) = [row for row in rows_of("length") if (row["tokens"], row["work"]) == (str(tokens), work)]
+    return float(row["milliseconds"])
+
+
+def fitted(work: str) -> float:
+    """The exponent of time, as benchmarks.length fits it."""
+    return exponent(
+        {int(row["tokens"]): float(row["milliseconds"]) for row in rows_of("length") if row["work"] == work}
+    )
+
+
+def zen4_seconds(command: str) -> str:
+    (line,) = [line for line in text_of("docs/performance.md").splitlines() if line.startswith(f"| `{command}` |")]
+    return cells(line)[1]
+
+
+# A page, a pattern of which the group is a number, and what computes it.
+NUMBERS = [
+    (
+        "costs.md",
+        r"from 64 to 512 tokens .* multiplied by (\S+) where",
+        lambda: f"{milliseconds(512) / milliseconds(64):.0f}",
+    ),
+    (
+        "costs.md",
+        r"8,192 tokens it is multiplied by ([\d.]+),",
+        lambda: f"{milliseconds(8192) / milliseconds(4096):.1f}",
+    ),
+    ("costs.md", r"^\| fitted \| T\^([\d.]+) \|", lambda: f"{fitted('training'):.2f}"),
+    ("costs.md", r"exponents of time, ([\d.]+) and ", lambda: f"{fitted('training'):.2f}"),
+    ("costs.md", r"exponents of time, [\d.]+ and ([\d.]+), ", lambda: f"{fitted('without cache'):.2f}"),
+    *(
+        (
+            "runs.md",
+            rf"^\| `{re.escape(command)}` \| .* \| (.*) \|$",
+            functools.partial(zen4_seconds, command),
+        )
+        for command in (
+            "python train.py",
+            *(f"python train.py goethe-{name}" for name in ("char", "bpe", "char-modern")),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize(("page", "pattern", "compute"), NUMBERS)
+def test_a_number_on_a_page_is_what_its_source_gives(page, pattern, compute):
+    assert re.findall(pattern, text_of(f"docs/{page}"), re.MULTILINE) == [compute()]
+
+
+def test_the_recipe_marks_what_is_no_difference():
+    """The rows of its three tables, in the order of the file; ≈ at a change of at most two standard errors."""
+    runs = {}
+    for row in rows_of("recipe"):
+        runs.setdefault(row["name"], []).append(float(row["bits_per_char"]))
+    page = text_of("docs/recipe.md")
+    added, *others = [
+        [
+            cells(line)
+            for line in page.split(f"## {heading}")[1].split("\n## ")[0].splitlines()
+            if re.match(r"\| .*\d", line)
+        ]
+        for heading in ("Added, one after the other", "Taken away, one at a time", "Tried on top of it")
+    ]
+    several = [values for values in runs.values() if len(values) == 3]
+    right = []
+    for before, values in zip([None, *several], several, strict=False):
+        s, change = statistics.stdev(values), ""
+        if before:
+            difference = statistics.mean(values) - statistics.mean(before)
+            is_noise = abs(difference) <= 2 * math.sqrt((s**2 + statistics.stdev(before) ** 2) / 3)
+            change = f"{difference:+.3f}" + " ≈" * is_noise
+        right.append([f"{statistics.mean(values):.3f} ± {s:.3f}", change])
+    assert [row[1:] for row in added] == right
+    preset = runs["goethe"]
+    noise = 2 * round(statistics.stdev(preset), 3) * math.sqrt(2)
+    assert f"at most {int(noise * 1000) / 1000} is marked" in page
+    for first, *rows in others:
+        assert first[1] == f"{preset[0]:.3f}"
+        for name, bits, change, _ in rows:
+            difference = runs[name][0] - preset[0]
+            assert (name, bits, change) == (
+                name,
+                f"{runs[name][0]:.3f}",
+                f"{difference:+.3f}" + " ≈" * (abs(difference) <= noise),
+            )
+    assert sum(map(len, others)) - 2 + len(several) == len(runs)
+
+
+def test_every_solution_that_the_check_names_exists(capsys):
+    commands = re.findall(r"check\.py (\d+) --solution (\w+)", check.__doc__ + text_of("docs/course/README.md"))
+    assert commands
+    for number, name in commands:
+        assert check.main([number, "--solution", name]) == 0
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT / "docs")))
+def test_above_and_below_are_where_a_link_leads(path):
+    page = path.read_text(encoding="utf-8")
+    places = {
+        re.sub(r"[^\w -]", "", head[2].lower()).replace(" ", "-"): head.start()
+        for head in re.finditer(r"^(#+) (.*)$", page, re.M)
+    }
+    for link in re.finditer(r"\[([^]\n]*\b(above|below)\b[^]\n]*)\]\(#([^)]+)\)", page, re.I):
+        assert (places[link[3]] < link.start()) == (link[2].lower() == "above"), link[0]
+
+
+def test_what_a_page_says_of_the_code_is_so():
+    assert "`--recompute`, with the function [`recompute`]" in text_of("docs/glossary.md")
+    assert {"recompute", "bias"} <= {field.name for field in dataclasses.fields(GPTConfig)}
+    assert callable(tinygrad_lite.recompute)
+    preset = tomllib.loads(text_of("presets/goethe.toml"))
+    assert not preset["norm_weight"]  # chapter 14
+    assert not preset.get("bias", GPTConfig.bias)
+    assert (GPTConfig.norm, GPTConfig.positions) == ("layernorm", "learned")  # reading.md: the defaults are GPT-2's
+    assert not any("next_sentence" in row["options"] for row in rows_of("encoders"))  # as encoders.md says
+    has_run = "has not been run elsewhere" not in text_of("docs/platforms.md")
+    assert ("on Linux, macOS or Windows" in text_of("README.md")) == has_run
+
+
+def test_the_formulas_of_operations_do_not_import_from_cuda():
+    for path in (ROOT / "tinygrad_lite" / "functional").glob("*.py"):
+        for part in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [part.module or ""] if isinstance(part, ast.ImportFrom) else []
+            names += [alias.name for alias in part.names] if isinstance(part, ast.Import) else []
+            assert not any(name.startswith("tinygrad_lite.cuda") for name in names), path
+
+
+def test_of_several_files_the_end_of_the_whole_is_held_out(tmp_path):
+    for name, letter in (("one.txt", "a"), ("two.txt", "b")):
+        (tmp_path / name).write_text(f"{letter}\n" * 500, encoding="utf-8")
+    train, held_out = load_files([str(tmp_path / name) for name in ("one.txt", "two.txt")]).split()
+    assert set(held_out) == {"b", "\n"}
+    assert {"a", "b"} < set(train)
 
 
 # --- the list of public names -----------------------------------------------------------------------------------

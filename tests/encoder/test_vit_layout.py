@@ -113,6 +113,7 @@ def test_a_setting_that_the_layout_lacks_is_named(setting, allowed, tmp_path):
         ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new', but this program supports only 'gelu'"),
         ({"qkv_bias": False}, "qkv_bias is False, but this program supports only True"),
         ({"layerscale_value": 1.0}, "layerscale_value is 1.0, a setting that this program does not know"),
+        ({"problem_type": "multi_label_classification"}, "problem_type is 'multi_label_classification', but this"),
         ({"patch_size": None}, "patch_size is missing, which a vit needs"),
         ({"image_size": [8, 8]}, "image_size cannot be"),
         ({"patch_size": 3}, "image_size 8 is no multiple of patch_size 3"),

@@ -24,6 +24,13 @@ WITHOUT_EFFECT = {
     *("bos_token_id", "eos_token_id", "pad_token_id", "id2label", "label2id", "problem_type", "finetuning_task"),
     *("output_attentions", "output_hidden_states", "return_dict", "torchscript", "chunk_size_feed_forward"),
     *("is_encoder_decoder", "is_decoder", "_attn_implementation", "_attn_implementation_autoset"),
+    *("auto_map", "output_past", "unsloth_fixed", "unsloth_version", "task_specific_params", "tokenizer_class"),
+    *("_num_labels", "sep_token_id", "use_bfloat16", "tf_legacy_loss", "remove_invalid_values", "_commit_hash"),
+    # Of generation, which has options of its own here.
+    *("max_length", "min_length", "do_sample", "early_stopping", "num_beams", "num_beam_groups", "temperature"),
+    *("top_k", "top_p", "typical_p", "repetition_penalty", "length_penalty", "no_repeat_ngram_size"),
+    *("encoder_no_repeat_ngram_size", "num_return_sequences", "diversity_penalty", "output_scores"),
+    *("return_dict_in_generate", "tie_encoder_decoder", "max_new_tokens"),
 }
 # Our names of activations, by theirs.
 OUR_ACTIVATION = {"gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
@@ -65,7 +72,7 @@ def check_settings(
     check_values(theirs, required)
     needed = list(needed)
     known = {*needed, *required, *others, *WITHOUT_EFFECT}
-    if unknown := [name for name, value in theirs.items() if name not in known and value is not None]:
+    if unknown := [name for name, value in theirs.items() if name not in known and value not in (None, {}, [])]:
         raise CheckpointError(f"{unknown[0]} is {short(theirs[unknown[0]])}, a setting that this program does not know")
     if missing := [name for name in needed if theirs.get(name) is None]:
         raise CheckpointError(f"{missing[0]} is missing, which a {theirs.get('model_type', 'model')} needs")
@@ -92,8 +99,10 @@ def their_activation(ours: str) -> str:
 def label_names(theirs: Mapping[str, Any]) -> list[str]:
     """The names of a classifier's labels, in the order of their numbers; two if none are given, as in transformers.
 
-    Raises: CheckpointError if id2label has something else.
+    Raises: CheckpointError if id2label has something else, or if several labels of a text may be right.
     """
+    if theirs.get("problem_type") is not None:
+        check_values(theirs, {"problem_type": "single_label_classification"})
     names = theirs.get("id2label") or {0: "LABEL_0", 1: "LABEL_1"}
     by_number = {str(number): name for number, name in names.items()} if isinstance(names, dict) else {}
     found = [by_number.get(str(number)) for number in range(len(by_number))]

@@ -35,6 +35,7 @@ from tinygrad_lite.transformer import (
     Block,
     FeedForward,
     MultiHeadAttention,
+    activated,
     init_gpt2,
     rotary_frequencies,
 )
@@ -146,7 +147,7 @@ class Bert(Module):
 
     def words(self, x: Tensor) -> Tensor:
         """The logits of the words that stand where these vectors come from: (N, C) -> (N, V)."""
-        return self.lm_head(self.transform_norm(F.gelu(self.transform(x))))
+        return self.lm_head(self.transform_norm(activated(self.transform(x), self.config.activation)))
 
     def pooled(self, x: Tensor, ids: Tensor) -> Tensor:
         """One vector for each sequence: (B, T, C) -> (B, C)."""

@@ -49,7 +49,7 @@ WORDS = Panel(
     "words",
     "The hidden words",
     "What stands behind each [MASK]? The most probable tokens of the vocabulary, judged from the text on both sides.",
-    "p = softmax(norm(gelu(x W)) E^T + b),   x at the [MASK],   E the table of token embeddings",
+    "p = softmax(norm(f(x W)) E^T + b),   f the activation,   x at the [MASK],   E the table of token embeddings",
     (("encoder/words.py", "predictions"), ("encoder/bert.py", "Bert.words")),
 )
 LABELS = Panel(

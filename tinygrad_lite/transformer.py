@@ -258,6 +258,15 @@ class MultiHeadAttention(Module):
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "relu2", "swiglu", "linear")  # of a feed-forward part
 
 
+def activated(x: Tensor, activation: str) -> Tensor:
+    """The non-linearity of each number alone. That of "swiglu", which needs a gate, is GELU here."""
+    if activation in ("relu", "relu2"):
+        return x.relu() if activation == "relu" else F.relu_squared(x)
+    if activation == "linear":
+        return x
+    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+
+
 class FeedForward(Module):
     """Two linear maps with a non-linearity between, applied to each position alone: C -> F -> C.
 
@@ -286,18 +295,12 @@ class FeedForward(Module):
 
     def hidden(self, x: Tensor) -> Tensor:
         """activation(x W1 + b1): (..., C) -> (..., F)."""
-        if self.activation == "relu":
-            return self.up(x).relu()
-        if self.activation == "relu2":
-            return F.relu_squared(self.up(x))
         if self.activation == "swiglu":
             return F.swiglu(*linear_maps(x, [self.gate, self.up]))
-        if self.activation == "linear":
-            return self.up(x)
-        approximate = "tanh" if self.activation == "gelu_tanh" else "none"
-        if type(self.up) is not Linear:  # an adapter, for example
-            return F.gelu(self.up(x), approximate=approximate)
-        return F.linear_gelu(x, self.up.weight, self.up.bias, approximate=approximate)
+        if self.activation.startswith("gelu") and type(self.up) is Linear:  # not an adapter, for example
+            approximate = "tanh" if self.activation == "gelu_tanh" else "none"
+            return F.linear_gelu(x, self.up.weight, self.up.bias, approximate=approximate)
+        return activated(self.up(x), self.activation)
 
 
 class Block(Module):

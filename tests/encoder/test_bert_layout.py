@@ -25,10 +25,14 @@ SETTINGS = {
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
-def test_transformers_computes_the_same(architecture, tmp_path):
+@pytest.mark.parametrize(
+    ("architecture", "activation"),
+    [*((name, "gelu") for name in ARCHITECTURES), *(("BertForMaskedLM", name) for name in ("relu", "gelu_new"))],
+)
+def test_transformers_computes_the_same(architecture, activation, tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    config = transformers.BertConfig(**SETTINGS, id2label={0: "bad", 1: "fair", 2: "good"})
+    settings = SETTINGS | {"id2label": {0: "bad", 1: "fair", 2: "good"}, "hidden_act": activation}
+    config = transformers.BertConfig(**settings)
     theirs = getattr(transformers, architecture)(config).eval()
     for number, parameter in enumerate(theirs.parameters()):
         torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
@@ -83,12 +87,23 @@ def folder_with(path, **changes):
         ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
         ({"architectures": ["BertForSequenceClassification"], "id2label": ["a"]}, "id2label is .* not name the labels"),
         ({"architectures": ["BertForSequenceClassification"], "id2label": 5}, "id2label is"),
+        (
+            {"architectures": ["BertForSequenceClassification"], "problem_type": "multi_label_classification"},
+            "problem_type is 'multi_label_classification', but this program supports only 'single_label_class",
+        ),
+        ({"pruned_heads": {"1": [0]}}, "pruned_heads is .*, a setting that this program does not know"),
         ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
     ],
 )
 def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
     with pytest.raises(CheckpointError, match=sentence):
         SPEC.load(folder_with(tmp_path, **changes))
+
+
+def test_settings_that_change_no_result_pass():
+    more = {"pruned_heads": {}, "output_past": True, "auto_map": {"AutoModel": "a.B"}, "unsloth_fixed": True}
+    more |= {"problem_type": "multi_label_classification", "task_specific_params": {"x": 1}, "max_length": 20}
+    assert own_config(SETTINGS | more) == own_config(SETTINGS)
 
 
 @pytest.mark.parametrize("architecture", list(ARCHITECTURES))
@@ -149,10 +164,13 @@ def test_settings_of_a_head_that_is_absent_do_not_matter(setting, tmp_path):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
-def test_transformers_computes_the_same_for_an_exported_model(architecture, tmp_path):
+@pytest.mark.parametrize(
+    ("architecture", "activation"),
+    [*((name, "gelu") for name in ARCHITECTURES), *(("BertForMaskedLM", name) for name in ("relu", "gelu_tanh"))],
+)
+def test_transformers_computes_the_same_for_an_exported_model(architecture, activation, tmp_path):
     transformers = pytest.importorskip("transformers")
-    trained = made(architecture)
+    trained = made(architecture, activation=activation)
     export(trained, tmp_path / "folder")
     theirs, report = getattr(transformers, architecture).from_pretrained(tmp_path / "folder", output_loading_info=True)
     assert not report["unexpected_keys"]

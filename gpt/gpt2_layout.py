@@ -20,7 +20,7 @@ import numpy as np
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
-from tinygrad_lite.training.layout import check_values, own_activation, their_activation
+from tinygrad_lite.training.layout import check_settings, own_activation, their_activation
 
 TITLES = {"gpt2": "GPT-2"}  # by model_type
 read_tokenizer = HFTokenizer.from_folder
@@ -36,6 +36,20 @@ REQUIRED = {
     "scale_attn_weights": True,
     "scale_attn_by_inverse_layer_idx": False,
     "add_cross_attention": False,
+    "is_causal": True,
+    "quantization_config": None,
+}
+ALIASES = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+}
+# Settings that change no result: dropout, those of another head, and those of older versions.
+OTHERS = {
+    *("embd_pdrop", "attn_pdrop", "resid_pdrop", "reorder_and_upcast_attn", "n_ctx", "n_special"),
+    *("summary_type", "summary_use_proj", "summary_activation", "summary_proj_to_labels", "summary_first_dropout"),
+    "predict_special_tokens",
 }
 # GPT-2 small: the values of settings that a config.json omits.
 DEFAULTS = {
@@ -51,12 +65,12 @@ DEFAULTS = {
 
 
 def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
-    """Our settings from those in a config.json of GPT-2.
+    """Our settings from those in a config.json of GPT-2; an alias has precedence, as in transformers.
 
     Raises: CheckpointError if they describe a different kind of model.
     """
-    check_values(theirs, REQUIRED)
-    theirs = DEFAULTS | theirs
+    check_settings(theirs, (), REQUIRED, {*DEFAULTS, *ALIASES, *OTHERS})
+    theirs = DEFAULTS | theirs | {name: theirs[alias] for alias, name in ALIASES.items() if alias in theirs}
     return GPTConfig.from_json(
         {
             "vocab_size": theirs["vocab_size"],

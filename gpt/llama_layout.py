@@ -58,6 +58,8 @@ REQUIRED = {
     "rope_interleaved": False,
     "use_sliding_window": False,
     "quantization_config": None,
+    "add_cross_attention": False,
+    "is_causal": True,
 }
 # Settings that are read below, or change no result.
 OTHERS = {
@@ -101,8 +103,11 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
 
 
 def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
-    """Our settings of rotary positions: from `rope_parameters`, or from the older `rope_theta` and `rope_scaling`."""
-    name = "rope_parameters" if theirs.get("rope_parameters") else "rope_scaling"
+    """Our settings of rotary positions: from the older `rope_scaling` and `rope_theta`, or from `rope_parameters`.
+
+    Where both are given, `rope_scaling` replaces `rope_parameters`, as in transformers 5.
+    """
+    name = "rope_scaling" if theirs.get("rope_scaling") else "rope_parameters"
     rope = theirs.get(name) or {}
     if not isinstance(rope, dict):
         raise CheckpointError(f"{name} is {short(rope)}, which is not a JSON object")

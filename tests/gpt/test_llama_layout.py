@@ -39,6 +39,7 @@ KINDS = [
     LLAMA | {"num_key_value_heads": None, "tie_word_embeddings": True, "rope_theta": 500.0, "rms_norm_eps": 0.1},
     LLAMA | {"head_dim": 8, "rope_theta": 5e5, "rope_scaling": LLAMA3 | {"rope_type": "llama3"}},
     LLAMA | {"rope_parameters": LLAMA3 | {"rope_type": "llama3", "rope_theta": 100.0}, "num_attention_heads": 2},
+    LLAMA | {"rope_scaling": LLAMA3 | {"rope_type": "llama3"}, "rope_parameters": {"rope_theta": 100.0}},
     QWEN3,
     QWEN3 | {"head_dim": 4, "tie_word_embeddings": True, "num_key_value_heads": 1, "rope_theta": 1e6},
 ]
@@ -72,7 +73,7 @@ def write_folder(folder, settings, weights):
 
 def angle(settings: dict, position: int, i: int, d: int) -> float:
     """The angle by which pair i of a head of width d is rotated at a position."""
-    rope = settings.get("rope_parameters") or settings.get("rope_scaling") or {}
+    rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
     theta = rope.get("rope_theta") or settings.get("rope_theta", 10000.0)
     frequency = theta ** (-2 * i / d)
     if rope:
@@ -179,6 +180,11 @@ def test_several_files_with_an_index_are_read(tmp_path):
         ({"hidden_size": None}, "hidden_size is missing, which a llama needs"),
         ({"model_type": "qwen3", "architectures": None}, "head_dim is missing, which a qwen3 needs"),
         ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, "rope_type in rope_scaling is 'yarn', but this program"),
+        (
+            {"rope_scaling": {"type": "yarn"}, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
+            "rope_type in rope_scaling is 'yarn', but this program",
+        ),
+        ({"is_causal": False}, "is_causal is False, but this program supports only True"),
         (
             {"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": "8"}},
             "factor in rope_scaling is '8', but",

@@ -82,6 +82,19 @@ def test_a_config_may_omit_the_settings_of_gpt2_small(tmp_path):
     assert sum(int(np.prod(shape)) for shape in shapes(config).values()) == 124_439_808
 
 
+@pytest.mark.torch
+def test_aliases_are_resolved_as_in_transformers(tmp_path):
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    aliases = {"num_attention_heads": 2, "num_hidden_layers": 2, "hidden_size": 12, "max_position_embeddings": 16}
+    weights = random_weights(SETTINGS, "float32")
+    wrong = {"n_head": 3, "n_layer": 5, "n_embd": None, "n_positions": None}
+    folder = write_folder(tmp_path, weights, **wrong | aliases | {"architectures": ["GPT2LMHeadModel"]})
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        expected = theirs(torch.tensor([IDS])).logits[0].numpy()
+    np.testing.assert_allclose(load_model(folder)(Tensor(np.array([IDS]))).numpy()[0], expected, rtol=0, atol=1e-4)
+
+
 def test_float16_becomes_float32(tmp_path):
     weights = random_weights(SETTINGS, "float16")
     _, loaded, _ = load_gpt2(write_folder(tmp_path, weights))
@@ -96,6 +109,9 @@ def test_float16_becomes_float32(tmp_path):
         ({"model_type": ["gpt2"]}, "model_type is"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
+        ({"is_causal": False}, "is_causal is False, but this program supports only True"),
+        ({"attention_multiplier": 2.0}, "attention_multiplier is 2.0, a setting that this program does not know"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config is"),
         ({"scale_attn_weights": False}, "scale_attn_weights is False"),
         ({"add_cross_attention": True}, "add_cross_attention is True"),
         ({"activation_function": "silu"}, "activation_function is 'silu', but this program supports only gelu_new"),

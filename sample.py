@@ -257,7 +257,7 @@ def read_prompt(start: str) -> str:
 
 def encode(tokenizer: Tokenizer, prompt: str) -> list[int]:
     """The prompt's tokens: at least one, because the model needs one to start from."""
-    return tokenizer.encode(prompt) or tokenizer.encode("\n") or [0]
+    return tokenizer.encode_whole(prompt) or tokenizer.encode("\n") or [0]
 
 
 def warn_of_unknown(tokenizer: Tokenizer, text: str) -> None:

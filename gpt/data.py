@@ -174,9 +174,9 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
     if tokenizer is None:
         tokenizer = learn_tokenizer(options, corpus)
     kind = np.uint16 if tokenizer.vocab_size <= 65536 else np.int32
-    train = np.array(tokenizer.encode(train_text), kind)
+    train = np.array(tokenizer.encode_whole(train_text), kind)
     replay = np.array(tokenizer.encode(load_corpus(options.replay).split()[0] if options.replay else ""), kind)
-    held_out = np.array(tokenizer.encode(held_out_text), kind)
+    held_out = np.array(tokenizer.encode_whole(held_out_text), kind)
     if len(train) <= options.block_size or len(held_out) < 2:
         # The length that would suffice, at this number of characters per token; a tenth of 20 tokens is 2.
         tokens = max((options.block_size + 1) / (1 - HELD_OUT), 2 / HELD_OUT)
@@ -194,7 +194,7 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
         tokenizer=tokenizer,
         train=train,
         held_out=held_out,
-        chars_per_token=len(held_out_text) / len(held_out),
+        chars_per_token=len(held_out_text) / (len(held_out) - len(tokenizer.prefix)),
         block_size=options.block_size,
         seed=options.seed,
         device=options.device,

@@ -36,7 +36,7 @@ def attention(names: Sequence[str], options: AttentionOptions) -> Picture:
     Raises: OptionError if there is no text, or if it is too long.
     """
     trained = load_trained(Path(names[0]))
-    ids, room = trained.tokenizer.encode(normalise(options.text)), trained.config.block_size
+    ids, room = trained.tokenizer.encode_whole(normalise(options.text)), trained.config.block_size
     if not ids:
         raise OptionError('give the model something to read: --text "Habe nun, ach!"')
     if len(ids) > room:

@@ -91,7 +91,7 @@ def main(argv: list[str]) -> int:
     for count in counts:
         shown = balanced(data.train, len(data.labels), count, options.seed)
         begin = "".join(f"{asked(options, text)} {data.labels[label]}\n\n" for text, label in shown)
-        prompts = [encode(begin + asked(options, text)) for text, _ in questions]
+        prompts = [trained.tokenizer.encode_whole(begin + asked(options, text)) for text, _ in questions]
         longest = max(map(len, prompts)) + max(map(len, labels))
         if longest > block_size:
             raise OptionError(f"{count} examples make a prompt of {longest:,} tokens; this model reads {block_size:,}")

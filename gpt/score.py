@@ -51,13 +51,13 @@ def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus, stride: int = 0) -> 
     Raises: CorpusError if the text has fewer than two tokens, so that there is none to predict; CheckpointError if the
         model's loss is not a number; OptionError for a stride longer than a window.
     """
-    tokens = np.array(tokenizer.encode(corpus.text))
+    tokens = np.array(tokenizer.encode_whole(corpus.text))
     if len(tokens) < 2:
         raise CorpusError(f"{corpus.name} has fewer than two tokens, so there is none to predict: use a longer text")
     nats_per_token = -float(token_log_probs(model, tokens, stride).mean())
     if not math.isfinite(nats_per_token):
         raise CheckpointError(f"the model's loss on {corpus.name} is {nats_per_token}: its training diverged")
-    chars_per_token = len(corpus.text) / len(tokens)
+    chars_per_token = len(corpus.text) / (len(tokens) - len(tokenizer.prefix))
     return Score(len(corpus.text), len(tokens), nats_per_token, nats_per_token / math.log(2) / chars_per_token)
 
 

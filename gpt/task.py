@@ -80,7 +80,7 @@ class TextTask:
 
     def sample(self, model: GPT) -> str:
         """A short text by the current model; always with the same random numbers, so that samples are comparable."""
-        prompt = self.tokenizer.encode("\n") or [0]
+        prompt = self.tokenizer.encode_whole("\n") or [0]
         model.eval()
         stream = StreamDecoder(self.tokenizer)
         tokens = generate(

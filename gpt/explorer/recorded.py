@@ -22,7 +22,8 @@ def record(model: GPT, tokenizer: Tokenizer, prompt: str) -> tuple[dict[str, Any
     Returns: the JSON has ids (T,), pieces (V,), stream (L + 1, T), added (L, 2, T) and early (L + 1, T, 5); the arrays
         are recorded-logits (T, V), as log-probabilities, and recorded-attention (L, H, T, T).
     """
-    ids = (tokenizer.encode(prompt) or tokenizer.encode("\n") or [0])[: min(MAX_RECORDED, model.config.block_size)]
+    ids = tokenizer.encode_whole(prompt) or tokenizer.encode("\n") or [0]
+    ids = ids[: min(MAX_RECORDED, model.config.block_size)]
     found = look_inside(model, ids)
     log_probs = F.log_softmax(Tensor(found.logits.astype(np.float64))).numpy()
     recording = {

@@ -78,3 +78,14 @@ def test_one_token_is_too_short():
     tokenizer = CharTokenizer.train(TEXT)
     with pytest.raises(CorpusError, match=r"text\.txt has fewer than two tokens"):
         score(small_gpt(tokenizer.vocab_size), tokenizer, corpus("E"))
+
+
+def test_a_text_begins_with_the_tokens_that_the_tokenizer_puts_before_it():
+    tokenizer = CharTokenizer.train(TEXT, ["<unk>", "<bos>"])
+    tokenizer.prefix = [tokenizer.specials["<bos>"]]
+    model, text = small_gpt(tokenizer.vocab_size), corpus(TEXT)
+    ids = np.array([*tokenizer.prefix, *tokenizer.encode(TEXT)])
+    nats = -token_log_probs(model, ids).mean()
+    found = score(model, tokenizer, text)
+    assert (found.nats_per_token, found.tokens) == (nats, len(ids))
+    assert math.isclose(found.bits_per_character, nats / math.log(2))  # each character is predicted once

@@ -72,6 +72,7 @@ class Tokenizer:
     kind = ""
     parts: ClassVar[tuple[str, ...]] = ()  # the lists that `to_json` stores before the specials
     unknown_name = UNKNOWN
+    prefix: Sequence[int] = ()  # the ids with which a pretrained model expects every text to begin, such as <bos>
 
     def __init__(self, pieces: Sequence[bytes], specials: Iterable[str] | Mapping[str, int]):
         names = checked_specials(specials)
@@ -119,6 +120,10 @@ class Tokenizer:
             else:
                 ids.extend(self.encode_text(part))
         return ids
+
+    def encode_whole(self, text: str) -> list[int]:
+        """The ids of a text from its beginning on: those of `prefix`, then those of `encode`."""
+        return [*self.prefix, *self.encode(text)]
 
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, without regard to the names of specials."""

@@ -27,6 +27,7 @@ from tinygrad_lite.tokenizers.base import Tokenizer
 
 MAX_VOCAB = 10_000_000
 GPT2_SPECIAL = "<|endoftext|>"
+GENERIC = "PreTrainedTokenizerFast"  # the tokenizer_class that goes by tokenizer.json, not by tokenizer_config.json
 # The patterns by which Llama 3 and Qwen cut text into words, in place of GPT-2's. No other pattern is given to the
 # package, because there are patterns with which a short text takes forever. They differ in how many digits make a word.
 CUT = (
@@ -34,6 +35,14 @@ CUT = (
     r"|\s+(?!\S)|\s+"
 )
 PATTERNS = (CUT.replace("DIGITS", "{1,3}"), CUT.replace("DIGITS", ""))
+
+
+def object_in(text: str) -> dict:
+    """The JSON object in the text of a tokenizer_config.json. Raises: TokenizerError if there is none."""
+    try:
+        return {} | json.loads(text)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise TokenizerError(f"tokenizer_config.json is damaged ({error})") from None
 
 
 def byte_characters() -> dict[str, int]:
@@ -80,6 +89,7 @@ class HFTokenizer(Tokenizer):
         specials = {token.content: number for number, token in added.items() if token.special}
         super().__init__(_pieces(ids, {token.content for token in added.values()}, vocab_size), specials)
         self._missing = byte_characters().keys() - ids.keys()
+        self.prefix = self._inner.encode("", add_special_tokens=True).ids  # by the post-processor
 
     @classmethod
     def from_folder(cls, folder: Path, vocab_size: int | None = None) -> HFTokenizer | None:
@@ -88,16 +98,23 @@ class HFTokenizer(Tokenizer):
         Returns: None if the folder has neither.
         Raises: TokenizerError if a file cannot be read.
         """
-        names = ["tokenizer.json", "vocab.json", "merges.txt"]
+        names = ["tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"]
         try:
             texts = {name: (folder / name).read_text(encoding="utf-8") for name in names if (folder / name).is_file()}
         except (OSError, UnicodeDecodeError) as error:
             raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None
+        about = object_in(texts.pop("tokenizer_config.json", "{}"))
         if "tokenizer.json" in texts:
-            return cls(texts["tokenizer.json"], vocab_size)
-        if len(texts) < 2:
+            found = cls(texts["tokenizer.json"], vocab_size)
+        elif len(texts) < 2:
             return None
-        return cls(gpt2_definition(texts["vocab.json"], texts["merges.txt"]), vocab_size)
+        else:
+            found = cls(gpt2_definition(texts["vocab.json"], texts["merges.txt"]), vocab_size)
+        adds = found.decode(found.encode_text("a")) == " a"
+        if about.get("add_prefix_space", adds) != adds and about.get("tokenizer_class") != GENERIC:
+            wanted = reprlib.repr(about["add_prefix_space"])
+            raise TokenizerError(f"add_prefix_space is {wanted} in tokenizer_config.json, but {adds} in its tokenizer")
+        return found
 
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, without regard to the names of specials."""
@@ -161,6 +178,7 @@ def checked_definition(definition: str) -> str:
         if not all(len(merge) == 2 and vocab.keys() >= {*merge, "".join(merge)} for merge in merges):
             raise ValueError("a merge is not of two tokens that make a third")
         ids = [*vocab.values(), *(token["id"] for token in added)]
+        prefix = _checked_prefix(given.get("post_processor") or {}, ids)
         if not all(type(number) is int and 0 <= number < MAX_VOCAB for number in ids):
             raise ValueError(f"an id is not a number from 0 to {MAX_VOCAB - 1}")
         if len(set(vocab.values())) < len(vocab):
@@ -182,6 +200,7 @@ def checked_definition(definition: str) -> str:
         ],
         "normalizer": {"type": "NFC"} if kinds[-1] else None,
         "pre_tokenizer": cutting,
+        "post_processor": prefix,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
@@ -216,6 +235,28 @@ def _checked_cutting(given: Mapping) -> dict:
     flags = {flag: bool(last.get(flag, usual)) for flag, usual in flags.items()}
     checked.append({"type": "ByteLevel", "trim_offsets": True, **flags})
     return checked[0] if len(checked) == 1 else {"type": "Sequence", "pretokenizers": checked}
+
+
+def _checked_prefix(given: Mapping, ids: Sequence[int]) -> dict | None:
+    """The post-processor: none, or a template of one text with special tokens before it."""
+    steps = given["processors"] if given.get("type") == "Sequence" else [given]
+    steps = [step for step in steps if step.get("type") not in (None, "ByteLevel")]  # which changes no ids
+    if not steps:
+        return None
+    *first, last = steps[0].get("single") or [{}]
+    is_template = len(steps) == 1 and steps[0]["type"] == "TemplateProcessing"
+    if not (is_template and "Sequence" in last and all("SpecialToken" in part for part in first)):
+        raise TokenizerError(
+            "the post_processor of tokenizer.json does more than put special tokens before a text: that is unsupported"
+        )
+    names = [str(part["SpecialToken"]["id"]) for part in first]
+    found = {name: list(steps[0]["special_tokens"][name]["ids"]) for name in names}
+    if not {*ids}.issuperset(number for numbers in found.values() for number in numbers):
+        raise ValueError("the post_processor has an id without a token")
+    a, b = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
+    single = [*({"SpecialToken": {"id": name, "type_id": 0}} for name in names), a]
+    tokens = {name: {"id": name, "ids": numbers, "tokens": [name] * len(numbers)} for name, numbers in found.items()}
+    return {"type": "TemplateProcessing", "single": single, "pair": [*single, b], "special_tokens": tokens}
 
 
 def _unsupported() -> TokenizerError:

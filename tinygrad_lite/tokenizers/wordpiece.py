@@ -259,9 +259,11 @@ class WordPieceTokenizer(WordwiseTokenizer):
             if "tokenizer.json" in texts:
                 pieces, specials, lowercase = _read_definition(json.loads(texts["tokenizer.json"]))
             else:
-                pieces, specials, lowercase = _read_vocabulary(
-                    texts["vocab.txt"], json.loads(texts.get("tokenizer_config.json", "{}"))
-                )
+                pieces = texts["vocab.txt"].removesuffix("\n").replace("\r\n", "\n").split("\n")
+                specials, lowercase = [name for name in SPECIALS if name in pieces], True
+            about = json.loads(texts.get("tokenizer_config.json", "{}"))
+            if "tokenizer.json" not in texts or about.get("tokenizer_class") != "PreTrainedTokenizerFast":
+                lowercase = _lowercase(about, lowercase)  # that class goes by tokenizer.json alone
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise TokenizerError(f"the tokenizer in {folder} is damaged ({type(error).__name__}: {error})") from None
         if vocab_size is not None:
@@ -331,13 +333,12 @@ def _read_definition(given: dict) -> tuple[list[str], list[str], bool]:
     return pieces, list(added), bool(lowercase)
 
 
-def _read_vocabulary(lines: str, config: dict) -> tuple[list[str], list[str], bool]:
-    """The same of a `vocab.txt`, one piece a line, and a `tokenizer_config.json`, whose settings have usual values."""
-    lowercase = config.get("do_lower_case", True)
+def _lowercase(config: dict, usual: bool) -> bool:
+    """`lowercase` by a `tokenizer_config.json`, all of whose settings have usual values."""
+    lowercase = config.get("do_lower_case", usual)
     if config.get("strip_accents") not in (None, lowercase) or not config.get("tokenize_chinese_chars", True):
         raise TokenizerError("strip_accents and tokenize_chinese_chars in tokenizer_config.json are not supported")
-    pieces = lines.removesuffix("\n").replace("\r\n", "\n").split("\n")
-    return pieces, [name for name in SPECIALS if name in pieces], bool(lowercase)
+    return bool(lowercase)
 
 
 def _checked_pieces(pieces: Sequence[str]) -> dict[str, int]:

@@ -144,6 +144,76 @@ CUTTING = {
 CUTTING["qwen"] = [CUTTING["llama3"][0] | {"pattern": {"Regex": PATTERNS[1]}}, CUTTING["llama3"][1]]
 
 
+def template(*before, after=(), ids=(261,)):
+    """The post-processor that puts special tokens before and after a text."""
+    special = {"SpecialToken": {"id": END, "type_id": 0}}
+    single = [*(special for _ in before), {"Sequence": {"id": "A", "type_id": 0}}, *(special for _ in after)]
+    pair = [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}]
+    specials = {END: {"id": END, "ids": list(ids), "tokens": [END] * len(ids)}}
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": specials}
+
+
+BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": False, "use_regex": True}
+
+
+@pytest.mark.parametrize(
+    ("processor", "count"),
+    [
+        (None, 0),
+        (BYTE_LEVEL, 0),
+        (template("a"), 1),
+        (template("a", "b", ids=(261, 5)), 4),
+        ({"type": "Sequence", "processors": [BYTE_LEVEL, template("a")]}, 1),
+    ],
+)
+def test_the_post_processor_begins_a_text_as_in_the_package(tokenizer, processor, count):
+    tokenizers = pytest.importorskip("tokenizers")
+    definition = json.dumps(json.loads(tokenizer.definition) | {"post_processor": processor})
+    package, ours = tokenizers.Tokenizer.from_str(definition), HFTokenizer(definition)
+    assert len(ours.prefix) == count
+    for text in ("", "der Geist", " x"):
+        assert ours.encode_whole(text) == package.encode(text).ids
+        assert ours.encode(text) == tokenizer.encode(text)  # a part of a text
+    again = tokenizer_from_json(json.loads(json.dumps(ours.to_json())))
+    assert (again.prefix, again.to_json()) == (ours.prefix, ours.to_json())
+
+
+@pytest.mark.parametrize(
+    ("processor", "reason"),
+    [
+        (template(after=("a",)), "does more than put special tokens before"),
+        ({"type": "RobertaProcessing"}, "does more than put special tokens before a text"),
+        (template("a", ids=(300,)), "an id without a token"),
+        ({"type": "TemplateProcessing", "single": [1]}, "cannot be read"),
+    ],
+)
+def test_another_post_processor_is_refused(tokenizer, processor, reason):
+    with pytest.raises(TokenizerError, match=reason):
+        HFTokenizer(json.dumps(json.loads(tokenizer.definition) | {"post_processor": processor}))
+
+
+@pytest.mark.parametrize(
+    ("about", "reason"),
+    [
+        ({"add_prefix_space": True}, "add_prefix_space is True in tokenizer_config.json, but False in its tokenizer"),
+        ({"add_prefix_space": True, "tokenizer_class": "PreTrainedTokenizerFast"}, ""),
+        ({"add_prefix_space": False, "add_bos_token": True}, ""),
+        ([], "tokenizer_config.json is damaged"),
+    ],
+)
+@pytest.mark.parametrize("pair", [False, True])
+def test_settings_beside_the_tokenizer_are_checked(tokenizer, about, reason, pair, tmp_path):
+    files = dict(zip(("vocab.json", "merges.txt"), gpt2_files(), strict=True))
+    files = files if pair else {"tokenizer.json": tokenizer.definition}
+    for name, text in (files | {"tokenizer_config.json": json.dumps(about)}).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    if not reason:
+        assert HFTokenizer.from_folder(tmp_path).encode("der") == tokenizer.encode("der")
+        return
+    with pytest.raises(TokenizerError, match=reason):
+        HFTokenizer.from_folder(tmp_path)
+
+
 @pytest.mark.parametrize("steps", CUTTING.values(), ids=CUTTING)
 @pytest.mark.parametrize("normalizer", [None, {"type": "NFC"}])
 def test_text_is_split_into_words_as_by_the_package(tokenizer, steps, normalizer):

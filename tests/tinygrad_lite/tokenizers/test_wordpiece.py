@@ -269,3 +269,30 @@ def test_transformers_reads_what_is_written(tmp_path):
     ids = ours.encode(TEXT)
     assert theirs.encode(TEXT).ids == [2, *ids, 3]
     assert theirs.encode("das [MASK].").ids[1:-1] == ours.encode("das [MASK].", allow_special=[MASK])
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("lowercase", [True, False])
+@pytest.mark.parametrize(
+    "about", [{"do_lower_case": True}, {"do_lower_case": False}, {"do_lower_case": True, "strip_accents": True}]
+)
+@pytest.mark.parametrize("kind", ["BertTokenizer", "PreTrainedTokenizerFast"])
+def test_settings_beside_the_tokenizer_have_the_effect_that_they_have_in_transformers(lowercase, about, kind, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    pieces = [*SPECIALS, "der", "Der", "über", "uber", "Über", "x", "##y"]
+    files = WordPieceTokenizer(pieces, SPECIALS, lowercase).folder_files()
+    files |= {"tokenizer_config.json": json.dumps(about | {"tokenizer_class": kind})}
+    for name, text in (files | {"config.json": '{"model_type": "bert"}'}).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    text = "Der Über über xy"
+    assert WordPieceTokenizer.from_folder(tmp_path).encode(text) == theirs(text, add_special_tokens=False).input_ids
+
+
+@pytest.mark.parametrize("about", [{"strip_accents": False}, {"tokenize_chinese_chars": False}])
+def test_other_settings_beside_the_tokenizer_are_refused_by_name(about, tmp_path):
+    files = WordPieceTokenizer([*SPECIALS, "a"], SPECIALS, True).folder_files()
+    for name, text in (files | {"tokenizer_config.json": json.dumps(about)}).items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    with pytest.raises(TokenizerError, match=next(iter(about))):
+        WordPieceTokenizer.from_folder(tmp_path)

@@ -22,6 +22,7 @@ import numpy as np
 
 from encoder.inside import look_inside
 from encoder.vit import ViT
+from encoder.vit_layout import resampling
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError
@@ -78,7 +79,8 @@ def asked_picture(options: Any, trained: Trained) -> tuple[np.ndarray, str]:
     config = trained.config
     if config.channels not in (1, 3):
         raise OptionError(f"--image: a picture has 1 or 3 numbers for each pixel, this model needs {config.channels}")
-    return named_picture(options.image, trained.dataset, config.image_size, config.channels == 3)
+    filter_number = resampling(trained.path)
+    return named_picture(options.image, trained.dataset, config.image_size, config.channels == 3, filter_number)
 
 
 def as_input(model: Module, picture: np.ndarray) -> Tensor:

@@ -4,8 +4,8 @@ Our model with a class token and 1-D positions is theirs. Two weights have anoth
 convolution, (C, channels, P, P), whose numbers are in the order of ours, (C, channels P P); the class token and the
 positions have an axis for the batch. They have no tokenizer: the names of the classes stand in config.json.
 
-Pixels are from -1, black, to 1, white, in both programs; a folder whose preprocessor_config.json scales them otherwise
-is refused.
+Pixels are from -1, black, to 1, white, in both programs; a folder whose preprocessor_config.json scales them otherwise,
+or cuts pictures, is refused. Where there is such a file, a whole picture is scaled to the model's size.
 
 Reference: Dosovitskiy et al. 2020 (arXiv:2010.11929).
 Format: the class ViTForImageClassification of https://huggingface.co/docs/transformers.
@@ -33,6 +33,8 @@ ARCHITECTURE = "ViTForImageClassification"
 PREFIX = "vit."
 HEAD = EMBEDDING = ""  # no weight is used twice
 BUFFER = re.compile("")  # no name
+PREPROCESSOR = "preprocessor_config.json"
+BILINEAR = 2  # as Pillow numbers its filters
 # Their settings, by ours.
 TRANSLATED = {
     "image_size": "image_size",
@@ -83,18 +85,32 @@ def own_config(theirs: Mapping[str, Any]) -> ViTConfig:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise CheckpointError if a folder says that pixels are scaled to something else than -1 to 1."""
-    path = folder / "preprocessor_config.json"
+    """Raise CheckpointError if a folder says that pictures are prepared in an unsupported way."""
+    path = folder / PREPROCESSOR
     if path.is_file():
-        theirs = read_json(path)
+        theirs = {name: value for name, value in read_json(path).items() if value is not None}
+        side = read_json(folder / "config.json")["image_size"]
+        size = {"height": side, "width": side}
         try:
             check_values(theirs, {"do_normalize": True, "do_rescale": True, "rescale_factor": 1 / 255})
+            check_values(theirs, {"do_resize": True, "do_center_crop": False, "do_pad": False})
+            if theirs.get("size", 224) not in (side, size):
+                raise CheckpointError(f"size is {short(theirs.get('size', 224))}, but the model reads {size}")
+            if theirs.get("resample", BILINEAR) not in range(6):
+                raise CheckpointError(f"resample is {short(theirs['resample'])}, but Pillow knows only 0 to 5")
             for name in ("image_mean", "image_std"):
                 found = theirs.get(name, 0.5)
                 if any(value != 0.5 for value in (found if isinstance(found, list) else [found])):
                     raise CheckpointError(f"{name} is {short(found)}, but this program supports only 0.5")
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
+
+
+def resampling(folder: Path) -> int | None:
+    """How a folder says that a whole picture is scaled, as Pillow numbers its filters; None if it does not say so."""
+    path = folder / PREPROCESSOR
+    found = read_json(path).get("resample") if path.is_file() else None
+    return BILINEAR if found is None and path.is_file() else found
 
 
 def read_tokenizer(folder: Path, vocab_size: int) -> LabelTokenizer:

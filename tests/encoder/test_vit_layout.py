@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from safetensors.numpy import save_file
 
 import sample
 from encoder.export import export, main
-from encoder.looking import small
+from encoder.looking import as_input, asked_picture, small
 from encoder.picture_task import VIT_SPEC
 from encoder.vit import ViT, ViTConfig
 from encoder.vit_layout import own_config, shapes
@@ -67,7 +68,7 @@ def test_transformers_computes_the_same(changes, tmp_path):
     for number, parameter in enumerate(theirs.parameters()):
         torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
     theirs.save_pretrained(tmp_path)
-    transformers.ViTImageProcessor().save_pretrained(tmp_path)
+    transformers.ViTImageProcessor(size={"height": 8, "width": 8}).save_pretrained(tmp_path)
     trained = VIT_SPEC.load(tmp_path)
     assert trained.tokenizer.labels == ["cat", "crane (1)", "dog", "crane (3)"]
     assert_same(trained.make_model(), theirs)
@@ -129,9 +130,34 @@ def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
     "scaling", [{"image_mean": [0.485, 0.456, 0.406]}, {"image_std": 0.2}, {"do_normalize": False}, {"image_mean": {}}]
 )
 def test_pixels_that_are_scaled_otherwise_are_refused(scaling, tmp_path):
-    (tmp_path / "preprocessor_config.json").write_text(json.dumps(scaling))
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(scaling | {"size": 8}))
     with pytest.raises(CheckpointError, match=rf"preprocessor_config\.json: {next(iter(scaling))} is .* supports only"):
         VIT_SPEC.load(folder_with(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "preparation",
+    [{"do_center_crop": True}, {"do_resize": False}, {"size": {"shortest_edge": 8}}, {"size": 9}, {"resample": 9}, {}],
+)
+def test_pictures_that_are_prepared_in_another_way_are_refused(preparation, tmp_path):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": 8} | preparation if preparation else {}))
+    with pytest.raises(CheckpointError, match=rf"preprocessor_config\.json: {next(iter(preparation), 'size')} is "):
+        VIT_SPEC.load(folder_with(tmp_path))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("settings", [{}, {"resample": 0}, {"resample": 3, "do_center_crop": None}])
+def test_a_picture_is_scaled_as_in_transformers(settings, tmp_path):
+    transformers, image = pytest.importorskip("transformers"), pytest.importorskip("PIL.Image")
+    size = {"size": {"height": 8, "width": 8}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings | size))
+    pixels = np.random.default_rng(5).integers(0, 256, (30, 50, 3), np.uint8)
+    image.fromarray(pixels).save(tmp_path / "wide.png")
+    trained = VIT_SPEC.load(folder_with(tmp_path))
+    ours, _ = asked_picture(SimpleNamespace(image=str(tmp_path / "wide.png")), trained)
+    theirs = transformers.ViTImageProcessorPil.from_pretrained(tmp_path)(image.fromarray(pixels), return_tensors="np")
+    expected = theirs["pixel_values"][0].transpose(1, 2, 0)
+    np.testing.assert_allclose(as_input(trained.make_model(), ours).numpy()[0], expected, atol=1e-5)
 
 
 def test_sample_looks_at_a_picture_in_colour(tmp_path, monkeypatch, capsys):

@@ -280,17 +280,20 @@ PICTURES = {name: recipe.description for name, recipe in RECIPES.items()}
 # ------------------------------------------------------------------------------------------------ pictures in files
 
 
-def named_picture(name: str, dataset: str, side: int, colour: bool = False) -> tuple[np.ndarray, str]:
+def named_picture(
+    name: str, dataset: str, side: int, colour: bool = False, resample: int | None = None
+) -> tuple[np.ndarray, str]:
     """A picture by the name that a user gives it, and a line about it: as from `read_picture`, (side, side).
 
     Args:
         name: the path of a PNG or JPEG file, or test:17, number 17 of the test pictures of `dataset`.
         dataset: what the model was trained on; empty if that is unknown.
+        resample: as in `read_picture`.
     Raises: CorpusError if there is none.
     """
     part, _, number = name.partition(":")
     if part != "test":
-        return read_picture(name, side, side, colour), name
+        return read_picture(name, side, side, colour, resample), name
     if not dataset or colour:
         raise CorpusError(f"{name}: this model has no test pictures here: name a PNG or JPEG file")
     data = load_pictures(dataset, say=lambda line: None)
@@ -301,11 +304,13 @@ def named_picture(name: str, dataset: str, side: int, colour: bool = False) -> t
     return data.brightness(data.test.pixels[int(number)]), f"picture {number} of the test of {dataset}: {label}"
 
 
-def read_picture(path: str, height: int, width: int, colour: bool = False) -> np.ndarray:
+def read_picture(path: str, height: int, width: int, colour: bool = False, resample: int | None = None) -> np.ndarray:
     """Read a PNG or JPEG file: its middle, cut to the wanted shape and scaled.
 
     What is transparent becomes white, and a photograph is turned as its camera says.
 
+    Args:
+        resample: the number of a filter of Pillow's, with which the whole picture is scaled instead.
     Returns: (height, width) uint8, gray from 0 to 255; with `colour`, (height, width, 3), red, green and blue.
     Raises: CorpusError, naming the file, if it is missing, not a picture of these kinds, damaged or too large;
         UserError if the package Pillow is not installed.
@@ -340,6 +345,8 @@ def read_picture(path: str, height: int, width: int, colour: bool = False) -> np
                 whole = Image.new("RGBA", picture.size, "white")
                 whole.alpha_composite(picture)
                 whole = whole.convert("RGB" if colour else "L")
+                if resample is not None:
+                    return np.asarray(whole.resize((width, height), Image.Resampling(resample))).copy()
                 return np.asarray(ImageOps.fit(whole, (width, height), Image.Resampling.BOX)).copy()
     except CorpusError:
         raise

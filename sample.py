@@ -168,7 +168,7 @@ def use(options: SampleOptions, given: dict, trained: Trained, model: Module) ->
         if options.explain:
             encoders.explain_text(options, trained, model, text)
         else:
-            reading.read(options, model, tokenizer, text)
+            reading.read(options, model, tokenizer, text, trained.path)
     elif isinstance(model, (ViT, CNN)):
         looking.check_options(given)
         if options.explain:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,14 +15,17 @@ from encoder.labels import sequence, texts_of
 from encoder.words import guesses
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import shown
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.pretrained import read_json
 
 KNOWN = {*"start similar explain answers out_dir device quantize adapter dtype".split()}
+# The ways of pooling in the layout of sentence-transformers.
+POOLING = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 BATCH = 32  # lines that are read at once
 
 
@@ -39,12 +43,17 @@ def check_options(options: Any, given: Collection[str], model: Bert) -> None:
         raise OptionError("these weights give features only: add --similar FILE, whose lines are compared with --start")
 
 
-def read(options: Any, model: Bert, tokenizer: Tokenizer, text: str) -> None:
-    """Answer for each line of a text."""
+def read(options: Any, model: Bert, tokenizer: Tokenizer, text: str, path: Path) -> None:
+    """Answer for each line of a text.
+
+    Args:
+        path: where the model was read.
+    """
     lines = text.removesuffix("\n").split("\n")
     if options.similar:
         found = load_files([options.similar]).text.splitlines()
-        show_similar(model, tokenizer, lines, [line for line in found if line.strip()], options.answers)
+        others = [line for line in found if line.strip()]
+        show_similar(model, tokenizer, lines, others, options.answers, *sentence_settings(path))
     elif model.config.objective == "labels":
         show_labels(model, tokenizer, lines)
     else:
@@ -74,24 +83,56 @@ def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None
         write(f"{names[order[0]]}\t{listed}")
 
 
-def show_similar(model: Bert, tokenizer: Tokenizer, lines: Sequence[str], others: Sequence[str], most: int) -> None:
+def sentence_settings(folder: Path) -> tuple[str, int | None]:
+    """What a folder in the layout of sentence-transformers says: the pooling, and the length at which a text is cut.
+
+    Raises: CheckpointError if it asks for anything else than cls or mean.
+    """
+    files = (folder / "1_Pooling" / "config.json", folder / "sentence_bert_config.json")
+    pooling, limits = (read_json(file) if file.is_file() else {} for file in files)
+    for module in folder.glob("[0-9]_*"):
+        if module.name.partition("_")[2] not in ("Transformer", "Pooling", "Normalize"):
+            raise CheckpointError(f"{module} is a part of the model that this program does not know")
+    modes = [POOLING.get(name, name) for name, value in pooling.items() if name.startswith("pooling_mode_") and value]
+    modes += [pooling["pooling_mode"]] if "pooling_mode" in pooling else []  # as newer versions write it
+    if modes not in ([], ["cls"], ["mean"]):
+        raise CheckpointError(
+            f"{files[0]} has {' and '.join(map(str, modes))}, but this program supports only cls or mean"
+        )
+    return (modes or ["mean"])[0], limits.get("max_seq_length")
+
+
+def show_similar(
+    model: Bert,
+    tokenizer: Tokenizer,
+    lines: Sequence[str],
+    others: Sequence[str],
+    most: int,
+    pooling: str = "mean",
+    longest: int | None = None,
+) -> None:
     """Print for each line the most similar of the others, with the cosine of the angle between them."""
     if not others:
         raise OptionError("--similar names a file without any text")
-    table = sentence_embeddings(model, tokenizer, others)
-    for line, vector in zip(lines, sentence_embeddings(model, tokenizer, lines), strict=True):
+    table = sentence_embeddings(model, tokenizer, others, pooling, longest)
+    for line, vector in zip(lines, sentence_embeddings(model, tokenizer, lines, pooling, longest), strict=True):
         cosines = table @ vector
         write(line)
         for number in np.argsort(-cosines, kind="stable")[:most]:
             write(f"  {cosines[number]:.3f}  {others[number]}")
 
 
-def sentence_embeddings(model: Bert, tokenizer: Tokenizer, texts: Sequence[str]) -> np.ndarray:
-    """A vector of length 1 for each text: the mean of its tokens' vectors, so that a product of two is a cosine.
+def sentence_embeddings(
+    model: Bert, tokenizer: Tokenizer, texts: Sequence[str], pooling: str = "mean", longest: int | None = None
+) -> np.ndarray:
+    """A vector of length 1 for each text, so that a product of two is a cosine.
 
-    Reference: Reimers, Gurevych 2019 (arXiv:1908.10084), section 3, pooling by the mean.
+    Args:
+        pooling: "mean" of its tokens' vectors, or that of the first token, "cls".
+        longest: the number of tokens after which a text is cut; None: as many as the model reads.
+    Reference: Reimers, Gurevych 2019 (arXiv:1908.10084), section 3.
     """
-    size, pad = model.config.block_size, tokenizer.specials[PAD]
+    size, pad = min(longest or model.config.block_size, model.config.block_size), tokenizer.specials[PAD]
     rows = [sequence(tokenizer, [text], size)[0] for text in texts]
     order = np.argsort([len(row) for row in rows], kind="stable")  # little padding
     vectors = np.empty((len(rows), model.config.n_embd), np.float32)
@@ -99,8 +140,9 @@ def sentence_embeddings(model: Bert, tokenizer: Tokenizer, texts: Sequence[str])
         part = order[first : first + BATCH]
         ids = Tensor(pad_rows([rows[number] for number in part], pad), device=model.device)
         with no_grad():
-            mean = mean_of_text(model(ids), ids, pad)
-            vectors[part] = (mean / (mean * mean).sum(axis=1, keepdim=True).sqrt()).numpy()
+            x = model(ids)
+            whole = x[:, 0] if pooling == "cls" else mean_of_text(x, ids, pad)
+            vectors[part] = (whole / (whole * whole).sum(axis=1, keepdim=True).sqrt()).numpy()
     return vectors
 
 

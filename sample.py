@@ -68,11 +68,12 @@ from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import quantize
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
+from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
 from tinygrad_lite.training.model_spec import PEFT_CONFIG, Trained, family_of_weights
-from tinygrad_lite.training.pretrained import is_pretrained_folder
+from tinygrad_lite.training.pretrained import end_tokens, is_pretrained_folder
 from tinygrad_lite.training.run_folder import newest_checkpoint, release_memory, tune_memory
 from tinygrad_lite.viz.attention import plot_attention
 
@@ -195,9 +196,12 @@ def continue_text(options: SampleOptions, given: dict, trained: Trained, model: 
         say("note: --show_probs does nothing here: stdout is not a terminal")
     elif options.show_probs and wants_colour():
         say(LEGEND)
-    prompt = normalise(read_prompt(options.start))  # as the training text was
+    prompt, is_foreign = read_prompt(options.start), isinstance(tokenizer, HFTokenizer)
+    if not is_foreign:
+        prompt = normalise(prompt)  # as the training text was
     of_others = is_pretrained_folder(trained.path)  # where <end> means something else
     end = None if of_others else pairs.end_of(tokenizer)
+    ends = end_tokens(trained.path, tokenizer.vocab_size) if of_others and is_foreign else {end} - {None}
     if end is not None:
         warn_of_unknown(tokenizer, prompt.replace(pairs.separator_of(tokenizer), "").strip())
         prompt, ids = pairs.prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
@@ -208,7 +212,7 @@ def continue_text(options: SampleOptions, given: dict, trained: Trained, model: 
         show_chat(options, given, model, tokenizer, trained.path, prompt)
         return
     if options.interactive:
-        show_conversation(options, model, tokenizer, prompt if "start" in given else "")
+        show_conversation(options, model, tokenizer, prompt if "start" in given else "", ends)
         return
     if end is None:
         if "start" in given:  # the default prompt, a line break, needs no warning
@@ -218,7 +222,7 @@ def continue_text(options: SampleOptions, given: dict, trained: Trained, model: 
         found = self_attention(model, tokenizer, ids[-model.config.block_size :])
         plot_attention(found, "self-attention", Path(options.attention))
     show = show_beam if options.beam else show_samples
-    show(options, model, tokenizer, prompt, ids, end)
+    show(options, model, tokenizer, prompt, ids, ends)
 
 
 def load_any(path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:
@@ -228,6 +232,8 @@ def load_any(path: Path, adapter: Path | None = None, beside: bool = False) -> T
         beside: do not fold an adapter in (`Trained.attach_changes`).
     """
     is_fetched = any(family.is_fetched(path) for family in FAMILIES)
+    if path.suffix == ".gguf":
+        raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by convert of gpt/gguf_file.py")
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
     if named and not is_fetched and not os.path.exists(path):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
@@ -268,14 +274,14 @@ def warn_of_unknown(tokenizer: Tokenizer, text: str) -> None:
 
 
 def show_samples(
-    options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int], end: int | None = None
+    options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int], ends: Collection[int] = ()
 ) -> None:
     """Write each continuation while it is generated."""
     for number in range(options.num_samples):
         if options.num_samples > 1:
             say(f"--- sample {number + 1} of {options.num_samples}")
         write(prompt)
-        for _ in write_continuation(options, model, tokenizer, ids, number, () if end is None else (end,)):
+        for _ in write_continuation(options, model, tokenizer, ids, number, ends):
             pass
 
 
@@ -333,7 +339,7 @@ def write_continuation(
 
 
 def show_beam(
-    options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int], end: int | None = None
+    options: SampleOptions, model: GPT, tokenizer: Tokenizer, prompt: str, ids: list[int], ends: Collection[int] = ()
 ) -> None:
     """Write the best continuations found by beam search, with their scores."""
     length_penalty = LENGTH_PENALTY if options.length_penalty is None else options.length_penalty
@@ -344,19 +350,21 @@ def show_beam(
         max_new_tokens=options.max_new_tokens,
         length_penalty=length_penalty,
         n_best=options.n_best,
-        stop_token=end,
-        forbidden=[token for token in tokenizer.textless if token != end],
+        stop_token=[*ends],
+        forbidden=[token for token in tokenizer.textless if token not in ends],
     )
     for rank, found in enumerate(hypotheses, start=1):
         say(f"--- {rank}: {found.describe(length_penalty)}")
-        write(prompt + tokenizer.decode(found.tokens) + "\n")
+        write(prompt + tokenizer.decode(token for token in found.tokens if token not in ends) + "\n")
 
 
-def show_conversation(options: SampleOptions, model: GPT, tokenizer: Tokenizer, start: str) -> None:
+def show_conversation(
+    options: SampleOptions, model: GPT, tokenizer: Tokenizer, start: str, ends: Collection[int]
+) -> None:
     """Continue the lines that the user types, in turns."""
 
     def reply(settings: SampleOptions, text: str, turn: int) -> Iterator[str]:
-        return write_continuation(settings, model, tokenizer, encode(tokenizer, text), turn)
+        return write_continuation(settings, model, tokenizer, encode(tokenizer, text), turn, ends)
 
     if start:
         warn_of_unknown(tokenizer, start)

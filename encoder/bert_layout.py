@@ -40,7 +40,8 @@ read_tokenizer = WordPieceTokenizer.from_folder
 PREFIX = "bert."  # before the names of the encoder's weights, in a model that has a head
 HEAD = "cls.predictions.decoder.weight"  # the same matrix as the embedding
 EMBEDDING = "embeddings.word_embeddings.weight"
-BUFFER = re.compile(r"embeddings\.position_ids|cls\.predictions\.decoder\.bias")  # in older files; the bias again
+BUFFER = re.compile(r"embeddings\.position_ids")  # in older files
+PREFERRED = {"cls.predictions.bias": "cls.predictions.decoder.bias"}  # the bias again; where they differ, this one
 ARCHITECTURES = {
     "BertModel": {"objective": "features"},
     "BertForMaskedLM": {"objective": "words"},

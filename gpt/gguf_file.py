@@ -147,6 +147,8 @@ def tokenizer(source: Path, value: Callable[..., Any]) -> dict[str, Any]:
             f"{' or '.join(CUTTING)}"
         )
     tokens, kinds = value("tokenizer.ggml.tokens"), value("tokenizer.ggml.token_type")
+    begins = value("tokenizer.ggml.add_bos_token", cutting == "llama-bpe")
+    bos = value("tokenizer.ggml.bos_token_id") if begins else None
     flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
     return {
         "version": "1.0",
@@ -157,13 +159,22 @@ def tokenizer(source: Path, value: Callable[..., Any]) -> dict[str, Any]:
         ],
         "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": CUTTING[cutting]},
+        "post_processor": None if bos is None else starting_with(tokens[bos], bos),
         "decoder": BYTE_LEVEL,
         "model": {
             "type": "BPE",
+            "ignore_merges": cutting == "llama-bpe",
             "vocab": {token: number for number, token in enumerate(tokens)},
             "merges": [merge.split(" ") for merge in value("tokenizer.ggml.merges")],
         },
     }
+
+
+def starting_with(name: str, number: int) -> dict[str, Any]:
+    """The post-processor that puts a token before each text."""
+    start, a, b = {"SpecialToken": {"id": name, "type_id": 0}}, *({"Sequence": {"id": x, "type_id": 0}} for x in "AB")
+    specials = {name: {"id": name, "ids": [number], "tokens": [name]}}
+    return {"type": "TemplateProcessing", "single": [start, a], "pair": [start, a, b], "special_tokens": specials}
 
 
 def chat_settings(value: Callable[..., Any]) -> dict[str, Any]:

@@ -115,9 +115,12 @@ def _check_settings(settings: Mapping[str, Any]) -> None:
 
 
 def _setting(settings: Mapping[str, Any], name: str, part: str) -> float:
-    """The rank or alpha of a linear map: that of the first name in the pattern that its own one ends with."""
+    """The rank or alpha of a linear map: that of the first name in the pattern that its own one ends with.
+
+    As in peft, each name is a regular expression: a dot stands for any character.
+    """
     table = settings.get({"r": "rank_pattern", "lora_alpha": "alpha_pattern"}[name]) or {}
-    return next((value for key, value in table.items() if f".{part}".endswith(f".{key}")), settings[name])
+    return next((value for key, value in table.items() if re.match(rf"(.*\.)?({key})$", part)), settings[name])
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

@@ -1,6 +1,7 @@
 """sample.py: finds the right checkpoint, continues any prompt, and refuses invalid input in one sentence."""
 
 import io
+import json
 import os
 import re
 import shlex
@@ -16,12 +17,15 @@ import train
 from gpt.config import GPTConfig, GPTOptions
 from gpt.sample_options import SampleOptions
 from gpt.task import TextTask
+from tests.gpt import test_llama_layout
 from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, script
+from tests.tinygrad_lite.tokenizers import test_huggingface
 from tinygrad_lite.cli.command_line import split_command_line
 from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
 from tinygrad_lite.training.checkpoint import load_checkpoint, save_checkpoint
 
 BEST = "out/goethe/best.safetensors"
@@ -420,3 +424,49 @@ def test_sampling_changes_no_file_and_needs_no_text(trained, capsys):
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
     written(capsys, "--max_new_tokens", 3)
     assert {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()} == before
+
+
+# --- models of others -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """A function that writes a folder of a Llama with a tokenizer of its own, and an eos_token_id in these files."""
+    pytest.importorskip("tokenizers")
+    settings = test_llama_layout.LLAMA | {"vocab_size": 262}
+    weights = test_llama_layout.random_weights(settings)
+    definition = gpt2_definition(*test_huggingface.gpt2_files())
+
+    def write(**ends):
+        folder = test_llama_layout.write_folder(tmp_path / "foreign", settings, weights)
+        (folder / "tokenizer.json").write_text(definition, encoding="utf-8")
+        for name, ids in ends.items():
+            data = (settings if name == "config" else {}) | {"eos_token_id": ids}
+            (folder / f"{name}.json").write_text(json.dumps(data), encoding="utf-8")
+        return folder
+
+    return write
+
+
+@pytest.mark.parametrize("search", [("--greedy",), ("--beam", "1")])
+def test_a_model_of_others_stops_at_its_end_token(foreign, capsys, search):
+    arguments = ("--start", "der", "--max_new_tokens", "9", *search)
+    whole = written(capsys, foreign(), *arguments)
+    tokenizer = HFTokenizer.from_folder(foreign())
+    first, second = tokenizer.encode(whole.removeprefix("der"))[:2]
+    assert first != second
+    for ends in ({"config": second}, {"config": first, "generation_config": [second, 261, None]}):
+        shorter = written(capsys, foreign(**ends), *arguments)
+        assert shorter.removesuffix("\n") == "der" + tokenizer.decode([first])
+
+
+def test_a_prompt_reaches_a_model_of_others_unchanged(foreign, capsys, monkeypatch):
+    texts = []
+    monkeypatch.setattr(HFTokenizer, "encode_text", lambda self, text: texts.append(text) or [67])
+    written(capsys, foreign(), "--start", "e\u0308\r\n", "--max_new_tokens", 0)
+    assert texts[-1] == "e\u0308\r\n"
+
+
+def test_a_gguf_file_is_no_checkpoint():
+    with pytest.raises(CheckpointError, match=r"small\.gguf is a GGUF file: make a folder of it first"):
+        sample.main(["small.gguf"])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import sample
 from encoder.bert import Bert
@@ -44,6 +45,22 @@ def test_transformers_computes_the_same(architecture, activation, tmp_path):
     assert (trained.config.cls, trained.config.sep) == (4, 2)
     assert trained.config.label_names == (["bad", "fair", "good"] if architecture.endswith("Classification") else [])
     assert_same(trained.make_model(), theirs)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_bias_of_the_decoder_that_differs_has_precedence_as_in_transformers(tied, tmp_path):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    made = transformers.BertForMaskedLM(transformers.BertConfig(**SETTINGS, tie_word_embeddings=tied))
+    weights = {name: weight.numpy() for name, weight in made.state_dict().items()}
+    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].copy()
+    for number, name in enumerate(("cls.predictions.bias", "cls.predictions.decoder.bias")):
+        weights[name] = torch.full((99,), 1.0 + number).numpy() * np.arange(99, dtype="float32")
+    folder_with(tmp_path, architectures=["BertForMaskedLM"], tie_word_embeddings=tied)
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path).eval()
+    assert_same(SPEC.load(tmp_path).make_model(), theirs)
 
 
 def assert_same(model: Bert, theirs) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from gpt import smollm2
 from gpt.chat import ChatFormat
-from gpt.gguf_file import convert, their_names, unpermuted
+from gpt.gguf_file import convert, their_names, tokenizer, unpermuted
 from gpt.model import GPT
 from gpt.task import SPEC
-from gpt.trained import load_trained
+from gpt.trained import LAYOUTS, load_trained
 from tests.gpt.gpt2_folders import greedy
 from tests.gpt.test_llama_layout import IDS, LLAMA, forward, random_weights
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, UserError
@@ -96,7 +96,7 @@ def test_a_small_model_is_converted(tmp_path):
     pytest.importorskip("tokenizers")
     weights = write_gguf(tmp_path / "small.gguf")
     folder = converted(tmp_path / "small.gguf", tmp_path / "small")
-    title, config, found, tokenizer = load_pretrained(folder)
+    title, config, found, tokenizer = load_pretrained(folder, LAYOUTS)
     assert (title, config.tie_weights, config.n_kv_head, config.rope_theta) == ("Llama", True, 2, 500.0)
     model = GPT.from_weights(config, found)
     model.eval()
@@ -112,6 +112,20 @@ def test_a_small_model_is_converted(tmp_path):
     form = ChatFormat.from_folder(folder, tokenizer)
     assert (form.template, form.ends) == ("{{ messages }}", {2})
     assert form.named == {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
+
+
+@pytest.mark.parametrize(
+    ("pre", "more", "ignores", "begins"),
+    [("llama-bpe", {}, True, True), ("llama-bpe", {"add_bos_token": False}, True, False)]
+    + [("smollm", {}, False, False), ("gpt-2", {"add_bos_token": True}, False, True)],
+)
+def test_the_tokenizer_is_that_of_llama_cpp(pre, more, ignores, begins):
+    fields = {"model": "gpt2", "pre": pre, "tokens": ["<b>", "a"], "token_type": [3, 1], "merges": []}
+    fields |= {"bos_token_id": 0} | more
+    found = tokenizer("a.gguf", lambda key, default=None: fields.get(key.removeprefix("tokenizer.ggml."), default))
+    assert found["model"]["ignore_merges"] is ignores
+    package = pytest.importorskip("tokenizers").Tokenizer.from_str(json.dumps(found))
+    assert package.encode("a").ids == ([0, 1] if begins else [1])
 
 
 def test_another_kind_of_file_is_refused(tmp_path):

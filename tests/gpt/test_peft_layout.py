@@ -93,7 +93,9 @@ def test_an_adapter_of_peft_is_read(kind, tmp_path):
     base = base_folder(kind, tmp_path / kind)
     names = ["c_attn", "c_proj", "c_fc"] if kind == "gpt2" else ["q_proj", "k_proj", "o_proj", "up_proj", "down_proj"]
     patterns = {"rank_pattern": {names[0]: 3}, "alpha_pattern": {names[1]: 7}}
-    for number, settings in enumerate(({}, {"use_rslora": True, **patterns})):
+    first, second = (name.replace("_", ".") for name in names[:2])
+    dots = {"rank_pattern": {second: 3}, "alpha_pattern": {first: 7}}
+    for number, settings in enumerate(({}, {"use_rslora": True, **patterns}, dots)):
         model = transformers.AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
         settings |= {"r": 2, "lora_alpha": 3, "target_modules": names, "fan_in_fan_out": kind == "gpt2"}
         torch.manual_seed(number)

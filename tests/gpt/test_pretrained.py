@@ -106,6 +106,11 @@ def test_float16_becomes_float32(tmp_path):
     ("changes", "reason"),
     [
         ({"model_type": "bert"}, "model_type is 'bert', but this program supports only gpt2, llama, qwen3"),
+        (
+            {"model_type": "roberta"},
+            "model_type is 'roberta', but this program reads only bert, gpt2, llama,",
+        ),
+        ({"model_type": None}, "config.json has no model_type, which says what kind of model it is"),
         ({"model_type": ["gpt2"]}, "model_type is"),
         ({"tie_word_embeddings": False}, "tie_word_embeddings is False"),
         ({"scale_attn_by_inverse_layer_idx": True}, "scale_attn_by_inverse_layer_idx is True"),
@@ -122,7 +127,10 @@ def test_float16_becomes_float32(tmp_path):
         ({"n_inner": -4}, "n_inner cannot be -4"),
         ({"n_layer": 3}, r"lacks h\.2\.ln_1\.weight.*and 7 more"),
         ({"n_layer": 1000}, "holds 28 tensors, too few for 1000 layers"),
-        ({"n_layer": 1}, r"holds the unknown h\.1\.attn"),
+        (
+            {"n_layer": 1},
+            r"holds the unknown h\.1\.attn.* more: the architecture in config.json has no such part",
+        ),
         ({"n_positions": 17}, r"wpe\.weight has the shape \(16, 12\), config\.json says \(17, 12\)"),
         ({"n_inner": 9}, r"c_fc\.weight has the shape"),
     ],

@@ -66,7 +66,7 @@ def beam_search(
     max_new_tokens: int,
     length_penalty: float = 0.0,
     n_best: int = 1,
-    stop_token: int | None = None,
+    stop_token: int | Collection[int] | None = None,
     forbidden: Collection[int] = (),
 ) -> list[list[Hypothesis]]:
     """Find the continuations of each row with the highest scores, within a beam of this width.
@@ -83,7 +83,7 @@ def beam_search(
         max_new_tokens: maximum length in tokens; 0 gives one empty hypothesis.
         length_penalty: 0 (plain log-probability) to 10; Vaswani et al. 2017, section 6.1, take 0.6.
         n_best: number of hypotheses to return per row, at most `beam`.
-        stop_token: ends a hypothesis and is its last token; None: all run to max_new_tokens.
+        stop_token: ends a hypothesis and is its last token, or several that do; None: all run to max_new_tokens.
         forbidden: ids that are never generated; the log-probabilities of the others are not renormalised.
     Returns: for each row its hypotheses, best first; fewer than n_best if no more are possible.
     Raises: DecodingError if a setting is out of its range, or if nothing can follow a row's prompt.
@@ -95,8 +95,11 @@ def beam_search(
         # Above 10, lp(n) of a long text could overflow; common values are 0 to 1.
         (0 <= length_penalty <= 10, f"length_penalty is {length_penalty}, but must be from 0 to 10"),
     ]
-    check_settings(rules, max_new_tokens, log_probs.shape[-1], stop_token, forbidden)
-    searches = [_Search(beam, max_new_tokens, length_penalty, n_best, stop_token) for _ in range(len(log_probs))]
+    stops = (stop_token,) if stop_token is None or np.ndim(stop_token) == 0 else tuple(stop_token)
+    for stop in stops or (None,):
+        check_settings(rules, max_new_tokens, log_probs.shape[-1], stop, forbidden)
+    stops = () if stop_token is None else stops
+    searches = [_Search(beam, max_new_tokens, length_penalty, n_best, stops) for _ in range(len(log_probs))]
     active = searches
     for length in range(1, max_new_tokens + 1):
         tokens, values = _best_continuations(permitted(log_probs, forbidden), 2 * beam)
@@ -133,7 +136,7 @@ class _Search:
     max_new_tokens: int
     length_penalty: float
     n_best: int
-    stop_token: int | None
+    stop_tokens: Collection[int]
     tokens: np.ndarray = field(default_factory=lambda: np.zeros((1, 0), np.int64))  # (K, n)
     log_probs: np.ndarray = field(default_factory=lambda: np.zeros(1))  # (K,)
     finished: list[Hypothesis] = field(default_factory=list)  # the n_best best of them, best first
@@ -157,7 +160,7 @@ class _Search:
         grown = np.concatenate([self.tokens[parents], tokens.ravel()[best, None]], axis=1)
         totals = totals[best]
 
-        stops = np.full(len(best), False) if self.stop_token is None else grown[:, -1] == self.stop_token
+        stops = np.isin(grown[:, -1], self.stop_tokens)
         for i in np.flatnonzero(stops[: self.beam]):
             self.finished.append(self._hypothesis(grown[i], totals[i], finished=True))
         self.finished = sorted(self.finished, key=lambda h: -h.score)[: self.n_best]

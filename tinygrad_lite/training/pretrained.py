@@ -28,6 +28,7 @@ from tinygrad_lite.training.model_config import ModelConfig
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
+ALL_TYPES = ["bert", "gpt2", "llama", "qwen3", "vit"]  # the kinds of models that some family reads
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
 STORED = {"F64": "<f8", "F32": "<f4", "BF16": "<u2"}  # types as safetensors calls them, and as a file's bytes are read
 
@@ -73,6 +74,13 @@ def model_type(folder: Path) -> str:
         return "gpt2"
 
 
+def end_tokens(folder: Path, vocab_size: int) -> set[int]:
+    """The ids with which a folder's model ends a text: by generation_config.json, or else by config.json."""
+    found = [folder / name for name in ("generation_config.json", "config.json") if (folder / name).is_file()]
+    ids = read_json(found[0]).get("eos_token_id")
+    return {n for n in (ids if isinstance(ids, list) else [ids]) if type(n) is int and 0 <= n < vocab_size}
+
+
 def read_config(path: Path, layouts: Mapping[str, ModuleType]) -> tuple[str, ModelConfig]:
     """The model_type in a config.json, and its settings as ours.
 
@@ -81,8 +89,12 @@ def read_config(path: Path, layouts: Mapping[str, ModuleType]) -> tuple[str, Mod
     if not path.is_file():
         raise CheckpointError(f"there is no {path}: a pretrained model is a folder with config.json and {WEIGHTS}")
     theirs = read_json(path)
-    kind = theirs.get("model_type", "gpt2")
-    if not isinstance(kind, str) or kind not in layouts:
+    kind = theirs.get("model_type")
+    if kind is None:
+        raise CheckpointError(f"{path} has no model_type, which says what kind of model it is")
+    if kind not in ALL_TYPES:
+        raise CheckpointError(f"{path}: model_type is {kind!r}, but this program reads only {', '.join(ALL_TYPES)}")
+    if kind not in layouts:
         raise CheckpointError(f"{path}: model_type is {kind!r}, but this program supports only {', '.join(layouts)}")
     try:
         return kind, layouts[kind].own_config(theirs)
@@ -107,10 +119,13 @@ def read_json(path: Path) -> dict[str, Any]:
 def _check_names_and_shapes(theirs: Mapping[str, np.ndarray], shapes: Mapping[str, tuple[int, ...]]) -> None:
     missing = [name for name in shapes if name not in theirs]
     unexpected = [name for name in theirs if name not in shapes]
-    for title, names in (("lacks", missing), ("holds the unknown", unexpected)):
+    for title, names, why in (
+        ("lacks", missing, "it is not the model of config.json"),
+        ("holds the unknown", unexpected, "the architecture in config.json has no such part or head"),
+    ):
         if names:
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            raise CheckpointError(f"{WEIGHTS} {title} {', '.join(names[:5])}{more}: it is not the model of config.json")
+            raise CheckpointError(f"{WEIGHTS} {title} {', '.join(names[:5])}{more}: {why}")
     for name, shape in shapes.items():
         if theirs[name].shape != shape:
             raise CheckpointError(f"{WEIGHTS}: {name} has the shape {theirs[name].shape}, config.json says {shape}")
@@ -130,6 +145,9 @@ def _read_weights(folder: Path, layout: ModuleType, config: ModelConfig) -> dict
             raise CheckpointError(
                 f"{path} cannot be read ({error}): it is damaged, or has a type other than bfloat16 that NumPy lacks"
             ) from None
+    for name, preferred in getattr(layout, "PREFERRED", {}).items():
+        if preferred in weights:
+            weights[name] = weights.pop(preferred)
     head = weights.pop(layout.HEAD, None) if getattr(config, "tie_weights", True) else None
     if head is not None and not np.array_equal(head, weights.get(layout.EMBEDDING, np.empty(0))):
         raise CheckpointError(

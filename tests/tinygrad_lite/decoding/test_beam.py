@@ -9,6 +9,17 @@ from tinygrad_lite.decoding.beam import Hypothesis, beam_search, length_factor
 from tinygrad_lite.decoding.sampling import generate
 
 
+def test_several_tokens_may_end_a_hypothesis():
+    model = ToyModel(5, seed=3)
+    found, *_ = beam_search(
+        model.step, *model.prefill([0]), beam=200, n_best=200, max_new_tokens=3, stop_token=[1, 4], forbidden=(0,)
+    )
+    tokens = {tuple(hypothesis.tokens) for hypothesis in found}
+    texts = [text for n in (1, 2, 3) for text in product((1, 2, 3, 4), repeat=n)]
+    ended = {text for text in texts if text[-1] in (1, 4) and not {1, 4} & {*text[:-1]}}
+    assert tokens == ended | set(product((2, 3), repeat=3))
+
+
 class Histories:
     """A model's state: all tokens that each row has read."""
 

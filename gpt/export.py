@@ -11,8 +11,9 @@ The folder then holds
 
 transformers' `AutoModelForCausalLM.from_pretrained("goethe-gpt2")` computes the same logits from it. A model with RMS
 norms is written as a Llama, or as a Qwen3 if it normalises queries and keys, any other as a GPT-2. GPT-2 has a bias in
-every linear map and norm; a model without them gets zeros there. A model with a setting that the layout lacks, such as
-sinusoidal positions, cannot be exported.
+every linear map and norm; a model without them gets zeros there. In a Llama or Qwen3, norms without gains get gains of
+1, and attention's scale is multiplied into the queries. A model with a setting that the layout lacks, such as
+sinusoidal positions, or the squared ReLU of the default preset (train with --activation swiglu), cannot be exported.
 
 Our own byte-level BPE is not written as a `tokenizer.json`: the two programs would cut text into words by regular
 expressions whose classes of Unicode characters differ slightly, so some text would get different tokens. Encode with

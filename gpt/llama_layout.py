@@ -14,10 +14,14 @@ Format: the classes LlamaForCausalLM and Qwen3ForCausalLM of https://huggingface
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from reprlib import repr as short
 from typing import Any
+
+import numpy as np
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
@@ -149,7 +153,23 @@ def their_config(config: GPTConfig) -> dict[str, Any]:
 
 
 NAMES = Renamed(GPT, "model.layers", PARTS, OUTSIDE)
-shapes, to_own, to_theirs = NAMES.shapes, NAMES.to_own, NAMES.to_theirs
+shapes, to_own = NAMES.shapes, NAMES.to_own
+IN_WEIGHTS = ("norm_weight", "attention_scale")  # settings that they lack, but that weights can express
+
+
+def to_theirs(model: GPT) -> dict[str, np.ndarray]:
+    """The weights under their names: with gains of 1 for norms that have none, and queries times attention's scale."""
+    config = replace(model.config, norm_weight=True, attention_scale=None)
+    needed, found = GPT.blueprint(config).named_parameters(), model.state_dict()
+    dtype = found["token_embedding.weight"].dtype
+    weights = {name: found[name] if name in found else np.ones(weight.shape, dtype) for name, weight in needed}
+    if model.config.attention_scale is not None:
+        factor = model.config.attention_scale * math.sqrt(config.head_width)
+        last = "query_norm" if config.qk_norm else "query"
+        for name in weights:
+            if name.endswith(f".{last}.weight"):
+                weights[name] = weights[name] * dtype.type(factor)
+    return NAMES.to_theirs(GPT.from_weights(config, weights))
 
 
 def linear_maps(config: GPTConfig) -> dict[str, tuple[str, ...]]:

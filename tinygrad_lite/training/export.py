@@ -87,6 +87,8 @@ def checked_settings(layout: ModuleType, config: ModelConfig) -> dict[str, Any]:
     for name, ours in config.effective().items():
         if name == "bias" and read[name]:  # a bias of zeros is equivalent to no bias
             continue
+        if name in getattr(layout, "IN_WEIGHTS", ()):
+            continue
         if read[name] != ours:
             allowed = "none" if read[name] is None else read[name]
             raise CheckpointError(

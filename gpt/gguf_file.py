@@ -16,6 +16,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -72,12 +73,19 @@ def convert(source: Path, folder: Path) -> None:
         source: a GGUF file of a Llama with a byte-level BPE. It must come from a trusted source, since the package
             `gguf` checks little.
         folder: an existing empty folder.
-    Raises: UserError if `gguf` is not installed; CheckpointError if it is another kind of model.
+    Raises: UserError if `gguf` is not installed; CheckpointError if it is damaged, or another kind of model.
     """
     try:
         import gguf
     except ImportError:
         raise UserError('GGUF needs the package gguf, which is not installed: pip install -e ".[chat]"') from None
+    try:
+        _convert(gguf, source, folder)
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise CheckpointError(f"{source} is a damaged GGUF file, or none ({type(error).__name__}: {error})") from None
+
+
+def _convert(gguf: ModuleType, source: Path, folder: Path) -> None:
     reader = gguf.GGUFReader(source)
 
     def value(key: str, default: Any = None) -> Any:

@@ -137,6 +137,14 @@ def test_another_kind_of_file_is_refused(tmp_path):
         converted(tmp_path / "b.gguf", tmp_path / "b")
 
 
+@pytest.mark.parametrize("size", [0, 3, 100, 2000])
+def test_a_damaged_file_is_refused(size, tmp_path):
+    write_gguf(tmp_path / "a.gguf")
+    (tmp_path / "b.gguf").write_bytes((tmp_path / "a.gguf").read_bytes()[:size])
+    with pytest.raises(CheckpointError, match=r"b\.gguf is a damaged GGUF file, or none"):
+        converted(tmp_path / "b.gguf", tmp_path / "b")
+
+
 def test_without_gguf_an_error_says_how_to_install_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "gguf", None)
     with pytest.raises(UserError, match=r'gguf, which is not installed: pip install -e "\.\[chat\]"'):

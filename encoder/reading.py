@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,8 @@ def read(options: Any, model: Bert, tokenizer: Tokenizer, text: str, path: Path)
     if options.similar:
         found = load_files([options.similar]).text.splitlines()
         others = [line for line in found if line.strip()]
-        show_similar(model, tokenizer, lines, others, options.answers, *sentence_settings(path))
+        embed = partial(sentence_embeddings, model, tokenizer, **sentence_settings(path))
+        show_similar(embed, lines, others, options.answers)
     elif model.config.objective == "labels":
         show_labels(model, tokenizer, lines)
     else:
@@ -83,7 +85,7 @@ def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None
         write(f"{names[order[0]]}\t{listed}")
 
 
-def sentence_settings(folder: Path) -> tuple[str, int | None]:
+def sentence_settings(folder: Path) -> dict[str, Any]:
     """What a folder in the layout of sentence-transformers says: the pooling, and the length at which a text is cut.
 
     Raises: CheckpointError if it asks for anything else than cls or mean.
@@ -99,23 +101,19 @@ def sentence_settings(folder: Path) -> tuple[str, int | None]:
         raise CheckpointError(
             f"{files[0]} has {' and '.join(map(str, modes))}, but this program supports only cls or mean"
         )
-    return (modes or ["mean"])[0], limits.get("max_seq_length")
+    return {"pooling": (modes or ["mean"])[0], "longest": limits.get("max_seq_length")}
 
 
-def show_similar(
-    model: Bert,
-    tokenizer: Tokenizer,
-    lines: Sequence[str],
-    others: Sequence[str],
-    most: int,
-    pooling: str = "mean",
-    longest: int | None = None,
-) -> None:
-    """Print for each line the most similar of the others, with the cosine of the angle between them."""
+def show_similar(embed: Callable, lines: Sequence[str], others: Sequence[str], most: int) -> None:
+    """Print for each line the most similar of the others, with the cosine of the angle between them.
+
+    Args:
+        embed: gives the vectors of texts, as `sentence_embeddings` does.
+    """
     if not others:
         raise OptionError("--similar names a file without any text")
-    table = sentence_embeddings(model, tokenizer, others, pooling, longest)
-    for line, vector in zip(lines, sentence_embeddings(model, tokenizer, lines, pooling, longest), strict=True):
+    table = embed(others)
+    for line, vector in zip(lines, embed(lines), strict=True):
         cosines = table @ vector
         write(line)
         for number in np.argsort(-cosines, kind="stable")[:most]:

@@ -24,7 +24,7 @@ from safetensors.numpy import save_file
 
 from gpt.llama_layout import ARCHITECTURES, OUTSIDE, PARTS
 from tinygrad_lite.cli.errors import CheckpointError, UserError
-from tinygrad_lite.tokenizers.huggingface import PATTERNS
+from tinygrad_lite.tokenizers.huggingface import PATTERNS, starting_with
 from tinygrad_lite.training.pretrained import WEIGHTS
 
 # Hugging Face's settings, by GGUF's without "llama.".
@@ -167,7 +167,7 @@ def tokenizer(source: Path, value: Callable[..., Any]) -> dict[str, Any]:
         ],
         "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": CUTTING[cutting]},
-        "post_processor": None if bos is None else starting_with(tokens[bos], bos),
+        "post_processor": None if bos is None else starting_with([(tokens[bos], [bos])]),
         "decoder": BYTE_LEVEL,
         "model": {
             "type": "BPE",
@@ -176,13 +176,6 @@ def tokenizer(source: Path, value: Callable[..., Any]) -> dict[str, Any]:
             "merges": [merge.split(" ") for merge in value("tokenizer.ggml.merges")],
         },
     }
-
-
-def starting_with(name: str, number: int) -> dict[str, Any]:
-    """The post-processor that puts a token before each text."""
-    start, a, b = {"SpecialToken": {"id": name, "type_id": 0}}, *({"Sequence": {"id": x, "type_id": 0}} for x in "AB")
-    specials = {name: {"id": name, "ids": [number], "tokens": [name]}}
-    return {"type": "TemplateProcessing", "single": [start, a], "pair": [start, a, b], "special_tokens": specials}
 
 
 def chat_settings(value: Callable[..., Any]) -> dict[str, Any]:

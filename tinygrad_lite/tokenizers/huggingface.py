@@ -37,14 +37,6 @@ CUT = (
 PATTERNS = (CUT.replace("DIGITS", "{1,3}"), CUT.replace("DIGITS", ""))
 
 
-def object_in(text: str) -> dict:
-    """The JSON object in the text of a tokenizer_config.json. Raises: TokenizerError if there is none."""
-    try:
-        return {} | json.loads(text)
-    except (ValueError, TypeError, RecursionError) as error:
-        raise TokenizerError(f"tokenizer_config.json is damaged ({error})") from None
-
-
 def byte_characters() -> dict[str, int]:
     """The visible character that stands for each byte in GPT-2's files: itself if it is printable, else one beyond 255.
 
@@ -101,9 +93,9 @@ class HFTokenizer(Tokenizer):
         names = ["tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"]
         try:
             texts = {name: (folder / name).read_text(encoding="utf-8") for name in names if (folder / name).is_file()}
-        except (OSError, UnicodeDecodeError) as error:
+            about = {} | json.loads(texts.pop("tokenizer_config.json", "{}"))
+        except (OSError, ValueError, TypeError, RecursionError) as error:
             raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None
-        about = object_in(texts.pop("tokenizer_config.json", "{}"))
         if "tokenizer.json" in texts:
             found = cls(texts["tokenizer.json"], vocab_size)
         elif len(texts) < 2:
@@ -250,12 +242,17 @@ def _checked_prefix(given: Mapping, ids: Sequence[int]) -> dict | None:
             "the post_processor of tokenizer.json does more than put special tokens before a text: that is unsupported"
         )
     names = [str(part["SpecialToken"]["id"]) for part in first]
-    found = {name: list(steps[0]["special_tokens"][name]["ids"]) for name in names}
-    if not {*ids}.issuperset(number for numbers in found.values() for number in numbers):
+    found = [(name, list(steps[0]["special_tokens"][name]["ids"])) for name in names]
+    if not {*ids}.issuperset(number for _, numbers in found for number in numbers):
         raise ValueError("the post_processor has an id without a token")
+    return starting_with(found)
+
+
+def starting_with(found: Sequence[tuple[str, list[int]]]) -> dict:
+    """The post-processor that puts special tokens with these names and ids before a text."""
     a, b = ({"Sequence": {"id": name, "type_id": number}} for number, name in enumerate("AB"))
-    single = [*({"SpecialToken": {"id": name, "type_id": 0}} for name in names), a]
-    tokens = {name: {"id": name, "ids": numbers, "tokens": [name] * len(numbers)} for name, numbers in found.items()}
+    single = [*({"SpecialToken": {"id": name, "type_id": 0}} for name, _ in found), a]
+    tokens = {name: {"id": name, "ids": numbers, "tokens": [name] * len(numbers)} for name, numbers in found}
     return {"type": "TemplateProcessing", "single": single, "pair": [*single, b], "special_tokens": tokens}
 
 

@@ -7,6 +7,7 @@ from encoder.bert import Bert, without_head
 from encoder.config import BertConfig, BertOptions
 from encoder.labels import LabelsTask
 from encoder.words import WordsTask
+from tinygrad_lite.corpora.minilm import FOLDER as MINILM_FOLDER
 from tinygrad_lite.corpora.minilm import NAME as MINILM
 from tinygrad_lite.corpora.minilm import minilm_folder
 from tinygrad_lite.tokenizers.base import Tokenizer
@@ -36,5 +37,5 @@ SPEC = ModelSpec(
     task=make_task,
     adapt=without_head,
     layouts=LAYOUTS,
-    fetched={MINILM: minilm_folder},
+    fetched={MINILM: (MINILM_FOLDER, minilm_folder)},
 )

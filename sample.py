@@ -56,6 +56,7 @@ from seq2seq.task import SPEC as seq2seq
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import quoted, run_command, say, shown, wants_colour
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.cli.options import build
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import load_files
@@ -252,7 +253,7 @@ def read_prompt(start: str) -> str:
         if start == "-":
             return sys.stdin.buffer.read().decode("utf-8")
         if start.startswith("FILE:"):
-            return Path(start.removeprefix("FILE:")).read_bytes().decode("utf-8")
+            return read_file(start.removeprefix("FILE:")).decode("utf-8")
     except OSError as error:
         raise OptionError(f"--start {start!r} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

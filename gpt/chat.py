@@ -30,6 +30,7 @@ from gpt import chat_template
 from gpt.interactive import Conversation
 from gpt.model import GPT
 from tinygrad_lite.cli.errors import CheckpointError, UserError
+from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.decoding.state import GenerationState
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.pretrained import read_json
@@ -70,7 +71,7 @@ class ChatFormat:
             entries = [entry for entry in template if isinstance(entry, dict)]
             template = next((entry.get("template") for entry in entries if entry.get("name") == "default"), None)
         if (folder / "chat_template.jinja").is_file():
-            template = (folder / "chat_template.jinja").read_text(encoding="utf-8", errors="replace")
+            template = text_of(folder / "chat_template.jinja", MAX_SETTINGS, errors="replace")
         if not isinstance(template, str):
             raise CheckpointError(
                 f"{folder} has no chat template, so the model was not trained on conversations: try python sample.py "

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 # From the bottom to the top: a module imports from layers below its own, and from other modules of its layer as long as
 # there is no circular import. A name with ".*" stands for all modules of a package.
 LAYERS = [
-    ["tinygrad_lite.cli", "tinygrad_lite.cli.errors", "tinygrad_lite.cli.console"],
+    ["tinygrad_lite.cli", "tinygrad_lite.cli.errors", "tinygrad_lite.cli.console", "tinygrad_lite.cli.files"],
     ["tinygrad_lite.explorer", "tinygrad_lite.explorer.*"],
     ["tinygrad_lite.device", "tinygrad_lite.cuda.find", "tinygrad_lite.autograd", "tinygrad_lite.spelling"],
     ["tinygrad_lite.tensor"],

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
 
 
@@ -101,7 +102,7 @@ def contents(path: Path) -> str:
     Raises: CorpusError if it is missing or not UTF-8.
     """
     try:
-        return path.read_bytes().decode("utf-8-sig")
+        return read_file(path).decode("utf-8-sig")
     except OSError as error:
         raise CorpusError(f"{path} cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:

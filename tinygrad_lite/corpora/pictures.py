@@ -28,6 +28,7 @@ import numpy as np
 
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.errors import CorpusError, UserError
+from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.cli.options import nearest
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.parts import stratified
@@ -322,13 +323,11 @@ def read_picture(path: str, height: int, width: int, colour: bool = False, resam
             'reading a picture needs the package Pillow, which is not installed: pip install -e ".[image]"'
         ) from None
     try:
-        if Path(path).stat().st_size > MAX_FILE:
-            raise CorpusError(f"{path} has more than {MAX_FILE:,} bytes: use a smaller picture")
-        data = Path(path).read_bytes()
+        data = read_file(path, MAX_FILE)
     except FileNotFoundError:
         raise CorpusError(f"there is no file {path}") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        raise CorpusError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as one about very large pictures, which are refused here

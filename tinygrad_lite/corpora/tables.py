@@ -19,6 +19,7 @@ from pathlib import Path
 
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.cli.options import nearest
 from tinygrad_lite.corpora import fetch, reviews
 from tinygrad_lite.corpora.cleaning import normalise
@@ -152,13 +153,11 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
 def _cells(path: str, say: Callable[[str], None]) -> list[tuple[int, list[str]]]:
     """The number of each line, and its text or two texts, and its label."""
     try:
-        if Path(path).stat().st_size > MAX_TABLE:
-            raise CorpusError(f"{path} has more than {MAX_TABLE:,} bytes: use a part of it")
-        data = Path(path).read_bytes()
+        data = read_file(path, MAX_TABLE)
     except FileNotFoundError:
         raise CorpusError(f"there is no file {path}") from None
-    except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-        raise CorpusError(f"{path} cannot be read: {error}") from None
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
     try:
         text = normalise(fetch.decode_utf8(data, path))
     except CorpusError as error:

@@ -24,6 +24,7 @@ from pathlib import Path
 
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.corpora import fetch, reviews, works
 from tinygrad_lite.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text
@@ -185,11 +186,11 @@ def load_files(paths: list[str]) -> Corpus:
         if Path(path).is_dir():
             raise CorpusError(f"{path} is a folder, not a text file: name the files in it")
         try:
-            data = Path(path).read_bytes()
+            data = read_file(path)
         except FileNotFoundError:
             raise CorpusError(f"there is no file {path}") from None
-        except (OSError, ValueError) as error:  # ValueError: a NUL character in the path
-            raise CorpusError(f"{path} cannot be read: {error}") from None
+        except OSError as error:
+            raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
         try:
             text, encoding = fetch.decode_text(data, path)
         except CorpusError as error:

@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.tokenizers.base import Tokenizer
 
 MAX_VOCAB = 10_000_000
@@ -92,7 +93,7 @@ class HFTokenizer(Tokenizer):
         """
         names = ["tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json"]
         try:
-            texts = {name: (folder / name).read_text(encoding="utf-8") for name in names if (folder / name).is_file()}
+            texts = {name: text_of(folder / name, MAX_SETTINGS) for name in names if (folder / name).is_file()}
             about = {} | json.loads(texts.pop("tokenizer_config.json", "{}"))
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None

@@ -42,6 +42,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.corpora.cleaning import normal_form
 from tinygrad_lite.tokenizers.base import WordwiseTokenizer, checked_specials, json_lists, to_utf8
 from tinygrad_lite.tokenizers.bpe import Pair, learn_merges
@@ -250,7 +251,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
         """
         names = ("tokenizer.json", "vocab.txt", "tokenizer_config.json")
         try:
-            texts = {name: (folder / name).read_text(encoding="utf-8") for name in names if (folder / name).is_file()}
+            texts = {name: text_of(folder / name, MAX_SETTINGS) for name in names if (folder / name).is_file()}
         except (OSError, UnicodeDecodeError) as error:
             raise TokenizerError(f"the tokenizer in {folder} cannot be read ({error})") from None
         if not texts.keys() & {*names[:2]}:

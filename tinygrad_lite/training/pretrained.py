@@ -22,6 +22,7 @@ import numpy as np
 import safetensors
 
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.model_config import ModelConfig
@@ -108,7 +109,7 @@ def read_json(path: Path) -> dict[str, Any]:
     Raises: CheckpointError if there is none.
     """
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(text_of(path, MAX_SETTINGS))
     except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not readable JSON ({error})") from None
     if not isinstance(data, dict):

@@ -21,6 +21,7 @@ from types import FrameType, TracebackType
 from typing import Any
 
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.training.checkpoint import POSIX, describe, load_checkpoint, todays_settings, write_atomically
@@ -125,6 +126,8 @@ class RunFolder:
         for file in (self.path / "lock", self.metrics, self.samples):
             if file.is_symlink():
                 raise OptionError(f"{file} is a link that leads out of the run's folder: remove it")
+            if file.exists() and not file.is_file():
+                raise OptionError(f"{file} is not a regular file: remove it")
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             file = open(self.path / "lock", "ab")  # noqa: SIM115 (closed by the `with` below)
@@ -171,7 +174,7 @@ class RunFolder:
     def noted_options(self) -> dict[str, Any]:
         """The contents of options.json; empty if it is missing or damaged."""
         try:
-            noted = json.loads(self.options.read_text(encoding="utf-8"))
+            noted = json.loads(text_of(self.options, MAX_SETTINGS))
         except (OSError, ValueError, RecursionError):
             return {}
         return todays_settings(self.options, noted) if isinstance(noted, dict) else {}
@@ -180,8 +183,8 @@ class RunFolder:
         """Remove the rows and samples that the run will write again when it continues after `step` updates."""
         rows = [METRICS]
         if self.metrics.exists():
-            with open(self.metrics, encoding="utf-8", errors="replace", newline="") as file:
-                header, *lines = [line.rstrip("\r\n").split(",") for line in file] or [METRICS]
+            text = text_of(self.metrics, errors="replace")
+            header, *lines = [line.split(",") for line in text.removesuffix("\n").split("\n")] if text else [METRICS]
             for row in (dict(zip(header, line, strict=False)) for line in lines):
                 number = int(row["step"]) if STEP.fullmatch(row.get("step", "")) else step + 1
                 # Row `step` of an evaluation is written again, row `step` of an update is not.
@@ -189,7 +192,7 @@ class RunFolder:
                     rows.append(tuple(row.get(name, "") for name in METRICS))
         write_atomically(self.metrics, "".join(",".join(row) + "\n" for row in rows).encode())
         if self.samples.exists():
-            text = self.samples.read_text(encoding="utf-8", errors="replace")
+            text = text_of(self.samples, errors="replace")
             headings = SAMPLE_HEADING.finditer(text)
             end = next((h.start() for h in headings if int(h[1].replace(",", "")) >= step), len(text))
             write_atomically(self.samples, text[:end].encode("utf-8"))

@@ -24,6 +24,7 @@ import numpy as np
 
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.files import text_of
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.viz.command import DrawOptions
 from tinygrad_lite.viz.figure import COLOURS, MARKERS, Picture, count_steps, plain_axes, write_out
@@ -95,7 +96,7 @@ def read_rows(file: Path) -> list[dict[str, float | None]]:
     """
     hint = "name the folder of a run, such as out/goethe, or its metrics.csv"
     try:
-        text = file.read_text(encoding="utf-8-sig")  # a spreadsheet may have added a byte order mark
+        text = text_of(file, encoding="utf-8-sig")  # a spreadsheet may have added a byte order mark
         table = csv.reader(io.StringIO(text[: text.rfind("\n") + 1]))
         lines = [(table.line_num, cells) for cells in table if cells]
     except FileNotFoundError:

@@ -230,5 +230,5 @@ def test_a_missing_file_or_rare_labels_are_named(table, tmp_path, monkeypatch):
     read_table(table("".join(f"text {i},{min(i, 2)}\n" for i in range(20))), said.append)
     assert said[0].endswith("mine.csv has fewer than 10 texts with the label '0' and 1 others")
     monkeypatch.setattr("tinygrad_lite.corpora.tables.MAX_TABLE", 10)
-    with pytest.raises(CorpusError, match="has more than 10 bytes: use a part of it"):
+    with pytest.raises(CorpusError, match="has more than 10 bytes: use a smaller file"):
         read_table(str(tmp_path / "mine.csv"))

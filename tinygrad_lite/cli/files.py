@@ -1,0 +1,37 @@
+"""Files that are named by a user, or come from anyone: only regular ones of a bearable size are read.
+
+A FIFO may keep its reader waiting for ever, a device such as /dev/zero has no end, and a huge file fills the memory.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+MAX_BYTES = 2**30  # of a text
+MAX_SETTINGS = 2**27  # of a file of settings, or of a tokenizer
+
+
+def read_file(path: str | Path, most: int = MAX_BYTES) -> bytes:
+    """The bytes of a regular file.
+
+    Raises: OSError, whose `strerror` is the reason, if it has more than `most` bytes, is something else, or cannot be
+        read.
+    """
+    try:
+        found = os.stat(path)
+    except ValueError as error:
+        raise OSError(errno.EINVAL, f"its name cannot be used: {error}", str(path)) from None
+    if not stat.S_ISREG(found.st_mode):
+        what = "is a folder" if stat.S_ISDIR(found.st_mode) else "is not a regular file"
+        raise OSError(errno.EINVAL, f"it {what}", str(path))
+    if found.st_size > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes: use a smaller file", str(path))
+    return Path(path).read_bytes()
+
+
+def text_of(path: Path, most: int = MAX_BYTES, encoding: str = "utf-8", errors: str = "strict") -> str:
+    r"""The text of a regular file, each end of a line as \n; raises as `read_file` and decoding do."""
+    return read_file(path, most).decode(encoding, errors).replace("\r\n", "\n").replace("\r", "\n")

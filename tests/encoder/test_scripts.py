@@ -334,9 +334,10 @@ def test_pixels_and_pictures_belong_together(words, drawn):
         run(*IGPT, *words, "igpt")
 
 
-def test_other_pictures_can_be_pixels_too(drawn, monkeypatch):
+def test_every_model_of_pictures_learns_other_pictures_too(drawn, monkeypatch):
     monkeypatch.setitem(pictures.RECIPES, "mnist-5k", replace(pictures.RECIPES["digits"], highest=255))
-    run(*IGPT, "--dataset=mnist-5k", "igpt", max_iters=0)
+    for family in (IGPT, VIT, CNN):
+        run(*family, "--dataset=mnist-5k", family[0], max_iters=0)
     with pytest.raises(OptionError, match="--dataset digits belongs to the Vision Transformer"):
         run("bert-goethe", "--dataset=digits", "bert")
 

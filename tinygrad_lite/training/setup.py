@@ -172,8 +172,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
         raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(named)}")
     for other in families:
-        choices = {field.name: field.metadata["choices"] or () for field in fields(other.options)}["dataset"]
-        if other is not family and given.get("dataset") in {*choices} - {*family.options.DATASETS}:
+        if given.get("dataset") in datasets_of(other) - datasets_of(family) - {*family.options.DATASETS}:
             command = f"python train.py {other.preset} --dataset {given['dataset']}"
             raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
     base = settings_of(named or family.preset)
@@ -228,6 +227,11 @@ def choose_family(argv: Sequence[str], presets: Collection[str], families: Seque
         if found := family_of_weights(path, families):
             return found
     return families[0]
+
+
+def datasets_of(family: ModelSpec) -> set[str]:
+    """The only names that --dataset of a family takes; empty if it takes others too."""
+    return {*next(field.metadata["choices"] or () for field in fields(family.options) if field.name == "dataset")}
 
 
 def settings_of(name: str) -> dict[str, Any]:

@@ -14,10 +14,7 @@ from gpt.model import GPT
 from gpt.pairs import AnswerTask
 from gpt.peft_layout import read_peft
 from gpt.pictures import complete, prepare_pictures
-from gpt.smollm2 import FOLDER as SMOLLM2_FOLDER
-from gpt.smollm2 import NAME as SMOLLM2
-from gpt.smollm2 import smollm2_folder
-from gpt.trained import LAYOUTS
+from gpt.trained import FETCHED, LAYOUTS
 from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.corpora.pictures import PICTURES
 from tinygrad_lite.decoding.sampling import generate
@@ -156,6 +153,6 @@ SPEC = ModelSpec(
     model=GPT,
     task=make_task,
     layouts=LAYOUTS,
-    fetched={SMOLLM2: (SMOLLM2_FOLDER, smollm2_folder)},
+    fetched=FETCHED,
     read_peft=read_peft,
 )

@@ -1,16 +1,17 @@
-"""Load a trained GPT from a checkpoint, a run's folder, or a folder in Hugging Face's layout."""
+"""Load a trained GPT: from a checkpoint, a run's folder, a folder in Hugging Face's layout, or by the name smollm2."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from types import ModuleType
 
-from gpt import gpt2_layout, llama_layout
+from gpt import gpt2_layout, llama_layout, smollm2
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.training.model_spec import Trained, read_trained
 
 LAYOUTS = {kind: layout for layout in (gpt2_layout, llama_layout) for kind in layout.TITLES}  # by model_type
+FETCHED = {smollm2.NAME: (smollm2.FOLDER, smollm2.smollm2_folder)}
 
 
 def layout_of(config: GPTConfig) -> ModuleType:
@@ -22,8 +23,8 @@ def load_trained(path: Path) -> Trained:
     """Read a trained GPT.
 
     Args:
-        path: a checkpoint; a folder in Hugging Face's layout, which has a config.json; or any other folder, whose
-            newest checkpoint is read.
+        path: a checkpoint; a folder in Hugging Face's layout, which has a config.json; any other folder, whose newest
+            checkpoint is read; or smollm2.
     Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
     """
-    return read_trained(path, "gpt", GPTConfig, GPT, LAYOUTS)
+    return read_trained(path, "gpt", GPTConfig, GPT, LAYOUTS, FETCHED)

@@ -82,6 +82,9 @@ class Task(Protocol):
         """Further results for a model with this validation loss."""
 
 
+Fetched = Mapping[str, tuple[str, Callable[[], Path]]]
+
+
 @dataclass(frozen=True)
 class ModelSpec:
     """A family of models.
@@ -114,12 +117,12 @@ class ModelSpec:
     task: Callable[[Any, Tokenizer | None], Task]
     adapt: Callable[[Mapping[str, np.ndarray], Any], dict[str, np.ndarray]] = lambda weights, config: dict(weights)
     layouts: Mapping[str, ModuleType] = field(default_factory=dict)
-    fetched: Mapping[str, tuple[str, Callable[[], Path]]] = field(default_factory=dict)
+    fetched: Fetched = field(default_factory=dict)
     read_peft: Callable[[Path, Any], Adapter] | None = None
 
     def is_fetched(self, path: Path) -> bool:
         """Whether this is the name of a model that is fetched, and of nothing that exists."""
-        return str(path) in self.fetched and not path.exists()
+        return names_fetched(path, self.fetched)
 
     def read(self, path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:
         """Read a trained model, as `load` does, or fetch it first.
@@ -137,7 +140,7 @@ class ModelSpec:
             file = newest_checkpoint(path) if path.is_dir() else path
             if file.is_file() and isinstance(facts := fact_in(file, "base"), dict) and facts:
                 return self.adapted(self.read_base(file, facts), file, beside)
-        trained = self.load(self.fetched[str(path)][1]() if self.is_fetched(path) else path)
+        trained = self.load(path)
         return self.adapted(trained, adapter, beside) if adapter else trained
 
     def read_base(self, path: Path, facts: Mapping[str, Any]) -> Trained:
@@ -220,8 +223,8 @@ class ModelSpec:
         return self.config.shape()
 
     def load(self, path: Path) -> Trained:
-        """Read a trained model from a file or folder, as `read_trained` does."""
-        return read_trained(path, self.name, self.config, self.model, self.layouts)
+        """Read a trained model from a file or folder, or fetch it first, as `read_trained` does."""
+        return read_trained(path, self.name, self.config, self.model, self.layouts, self.fetched)
 
 
 @dataclass
@@ -271,6 +274,11 @@ class Trained:
             raise CheckpointError(f"{self.adapter}: {error}") from None
 
 
+def names_fetched(path: Path, fetched: Fetched) -> bool:
+    """Whether this is the name of a model that is fetched, and of nothing that exists."""
+    return str(path) in fetched and not path.exists()
+
+
 def check_family(path: Path, checkpoint: Checkpoint, name: str) -> None:
     """Raise CheckpointError if a checkpoint holds a model of another family."""
     if checkpoint.family != name:
@@ -297,14 +305,18 @@ def read_trained(
     config_class: type[ModelConfig],
     model_class: type,
     layouts: Mapping[str, ModuleType] | None = None,
+    fetched: Fetched | None = None,
 ) -> Trained:
     """Read a trained model of a family.
 
     Args:
-        path: a checkpoint; a folder in one of the layouts, which has a config.json; or any other folder, whose newest
-            checkpoint is read.
-    Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
+        path: a checkpoint; a folder in one of the layouts, which has a config.json; any other folder, whose newest
+            checkpoint is read; or a name in `fetched` (see `ModelSpec`), whose model is fetched if need be.
+    Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used; the errors of
+        fetching.
     """
+    if fetched and names_fetched(path, fetched):
+        path = fetched[str(path)][1]()
     if layouts and is_pretrained_folder(path):
         return read_folder(path, model_class, layouts)
     if path.is_dir():

@@ -327,7 +327,7 @@ def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
         if sys.platform == "darwin" and isinstance(error.reason, ssl.SSLCertVerificationError):
             hint = " (a Python from python.org needs its Install Certificates.command to be run once)"
         raise CorpusError(f"{url} cannot be reached: {error.reason}{hint}") from None
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a redirect to a malformed address
         raise CorpusError(f"the download of {url} failed: {error!r}") from None
     if len(data) > MAX_BYTES:
         raise CorpusError(f"{url} has more than {MAX_BYTES:,} bytes, too large for a text")

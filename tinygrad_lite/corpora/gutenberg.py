@@ -37,10 +37,13 @@ def one_of(*patterns: str) -> str:
 # ------------------------------------------------------------------------------------------------ marker lines
 
 # The book begins after one of these. With a long title the first one has several lines, the last ending with ***.
+# Below the second, old files have further lines of the header, in brackets, and perhaps the same line again.
+SMALL_PRINT = r"^\*{0,9} ?(?:END\W{0,9})?(?:THE )?SMALL PRINT!.*END\*?$"
+RIGHTS = r"^\[(?:Portions of this|Project Gutenberg is a)[^\[\]]{0,1000}\]$"
 BEGINS = re.compile(
     one_of(
         r"^[ \t]*\*{2,9} ?START OF (?:TH(?:E|IS) )?(?:COPYRIGHTED )?PROJECT GUTENBERG(?:(?:.+\n){0,5}?.*\*\*|.*)$",
-        r"^\*{0,9} ?(?:END\W{0,9})?(?:THE )?SMALL PRINT!.*END\*?$",
+        rf"{SMALL_PRINT}(?:\s*(?:{RIGHTS}|{SMALL_PRINT}))*",
         r'^\["Small Print" V.*\]$',
     ),
     FLAGS,

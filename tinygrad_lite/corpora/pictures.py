@@ -37,6 +37,7 @@ from tinygrad_lite.corpora.wheel import wheel_files
 
 MAX_FILE = 64 * 2**20  # bytes of a picture's file
 MAX_PIXELS = 64_000_000  # of a picture in a file
+MAX_SIDE = 65_535  # pixels, as in JPEG; a longer row takes far more memory than its pixels
 
 
 class Pictures(NamedTuple):
@@ -335,6 +336,11 @@ def read_picture(path: str, height: int, width: int, colour: bool = False, resam
                 if picture.width * picture.height > MAX_PIXELS:
                     raise CorpusError(
                         f"{path} has {picture.width:,} × {picture.height:,} pixels, more than {MAX_PIXELS:,} in all: "
+                        "use a smaller picture"
+                    )
+                if max(picture.size) > MAX_SIDE:
+                    raise CorpusError(
+                        f"{path} has {picture.width:,} × {picture.height:,} pixels, more than {MAX_SIDE:,} on a side: "
                         "use a smaller picture"
                     )
                 picture = ImageOps.exif_transpose(picture)

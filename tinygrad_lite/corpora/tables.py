@@ -12,10 +12,14 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
+import sys
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+
+from tqdm import tqdm
 
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.errors import CorpusError
@@ -31,6 +35,7 @@ TEXTS = ("text", "sentence", "review", "title", "message")
 PAIRS = (("text1", "text2"), ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"))
 LABELS = ("label", "class", "category", "sentiment", "topic")
 MAX_TABLE = 256 * 2**20  # bytes
+MAX_ROWS = 1_000_000
 MAX_START = 100_000  # characters at the beginning, by which the separator is found
 MAX_LABELS = 100
 MIN_ROWS = 10  # one each for validation and test
@@ -165,11 +170,15 @@ def _cells(path: str, say: Callable[[str], None]) -> list[tuple[int, list[str]]]
     separator = _separator(text)
     try:
         lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-        rows = [(lines.line_num, cells) for cells in lines if any(cell.strip() for cell in cells)]
+        bar = tqdm(lines, path, delay=1, leave=False, file=sys.stderr, disable=None, unit=" rows", unit_scale=True)
+        filled = ((lines.line_num, cells) for cells in bar if any(cell.strip() for cell in cells))
+        rows = list(islice(filled, MAX_ROWS + 1))
     except csv.Error as error:
         raise CorpusError(f"{path}, line {lines.line_num}: not a CSV file ({error})") from None
     if not rows:
         raise CorpusError(f"{path} is empty")
+    if len(rows) > MAX_ROWS:
+        raise CorpusError(f"{path} has more than {MAX_ROWS:,} rows: use a part of it")
     names = rows[0][1]
     columns = _columns(names)
     if columns is None or (len(columns) == 3 and not _named(names) and _has_numbers(rows[1:])):

@@ -272,6 +272,17 @@ def test_redirects_lead_to_https_only(target):
     assert onward.full_url == "https://example.org/b"
 
 
+def test_a_redirect_to_a_malformed_address_is_refused():
+    headers = Message()
+    headers["location"] = "https://[::1"
+
+    def redirected(request, timeout):
+        return fetch.OnlyHttps().http_error_302(request, None, 302, "Found", headers)
+
+    with pytest.raises(CorpusError, match=f"the download of {URL} failed: .*IPv6"):
+        fetch.https_bytes(URL, redirected)
+
+
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

@@ -95,6 +95,24 @@ def test_the_book_alone_is_taken_out_of_both_kinds(kind):
     assert gutenberg_text(windows, "page") == BOOK
 
 
+RIGHTS = """[Portions of this header are copyright (C) 2001 by Michael S. Hart
+and may be reprinted only when these Etexts are free of all fees.]
+"""
+TRADEMARK = """[Project Gutenberg is a TradeMark and may not be used in any sales
+of Project Gutenberg Etexts without express permission.]
+"""
+
+
+@pytest.mark.parametrize("gap", ["", "\n", "\n\n\n"])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_bracketed_lines_of_an_old_header_are_not_the_book(gap, repeated):
+    end = "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*\n"
+    page = put_into("older").replace(end, f"{end}{gap}{RIGHTS}{gap}{TRADEMARK}" + (gap + end) * repeated)
+    assert found_in(page) == BOOK
+    own = "[Project Gutenbergs Garten]\n\n" + BOOK
+    assert found_in(put_into("older", own)) == own
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -229,6 +229,9 @@ def test_a_missing_file_or_rare_labels_are_named(table, tmp_path, monkeypatch):
     said = []
     read_table(table("".join(f"text {i},{min(i, 2)}\n" for i in range(20))), said.append)
     assert said[0].endswith("mine.csv has fewer than 10 texts with the label '0' and 1 others")
+    monkeypatch.setattr("tinygrad_lite.corpora.tables.MAX_ROWS", 19)
+    with pytest.raises(CorpusError, match=r"mine\.csv has more than 19 rows: use a part of it"):
+        read_table(str(tmp_path / "mine.csv"))
     monkeypatch.setattr("tinygrad_lite.corpora.tables.MAX_TABLE", 10)
     with pytest.raises(CorpusError, match="has more than 10 bytes: use a smaller file"):
         read_table(str(tmp_path / "mine.csv"))

@@ -66,7 +66,7 @@ def main(argv: list[str]) -> int:
         set_precision(setup.options.dtype)
     try:
         return dry_run(setup, measure) if setup.options.dry_run else run(setup)
-    except (MemoryError, RuntimeError) as error:
+    except (MemoryError, RuntimeError, OSError) as error:
         if not is_shortage(error):
             raise
         explained = too_little_to_train(setup, error)

@@ -42,7 +42,8 @@ WINDOWS_ONLY = {"msvcrt", "winreg", "winsound", "_winapi"}
 NOT_ON_WINDOWS = {
     "os": set("chown fchmod fork geteuid getloadavg getpgid getuid killpg mkfifo sched_getaffinity statvfs".split())
     | set("sysconf uname wait".split()),
-    "signal": set("SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGUSR1 SIGUSR2 alarm pause setitimer".split()),
+    "signal": set("SIGALRM SIGCHLD SIGHUP SIGKILL SIGPIPE SIGQUIT SIGUSR1 SIGUSR2 alarm pause setitimer".split())
+    | set("pthread_kill pthread_sigmask sigpending sigwait".split()),
     "time": {"tzset"},
 }
 

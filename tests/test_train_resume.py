@@ -4,13 +4,15 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 import train
 from tests.gpt.combined_settings import COMBINED
-from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, run_training, same, script
+from tests.tiny_runs import ROOT, arguments, contents, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -155,10 +157,14 @@ def test_a_text_whose_name_is_not_utf8_is_found_again(workplace):
     assert train.main([*RESUME, "--max_iters=3"]) == 0
 
 
-def test_a_changed_text_gives_a_warning(workplace, capsys):
-    run_training(max_iters=2)
+def test_a_changed_text_is_refused_unless_it_is_named(workplace, capsys):
+    run = run_training(max_iters=2)
     (workplace / "text.txt").write_text(made_up_text(seed=2), encoding="utf-8")
-    assert train.main([*RESUME, "--max_iters=4"]) == 0
+    before = contents(run.path)
+    with pytest.raises(OptionError, match=r"this is not the text on which the run .* name this one with --text"):
+        train.main([*RESUME, "--max_iters=4"])
+    assert contents(run.path) == before
+    assert train.main([*RESUME, "--max_iters=4", "--text=text.txt"]) == 0
     assert "warning: this is not the text on which the run was trained so far" in capsys.readouterr().err
 
 
@@ -222,15 +228,18 @@ def test_resuming_without_a_run_is_refused():
         train.main(RESUME)
 
 
-@pytest.mark.parametrize("note", ["[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
+@pytest.mark.parametrize("note", ["", "[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
 def test_without_options_json_a_resumed_run_needs_the_text(note, workplace):
     """People may edit and damage options.json, so its contents are checked."""
     run = run_training(max_iters=2)
     run.options.unlink()
     if note is not None:
         run.options.write_text(note, encoding="utf-8")
-    with pytest.raises(train.UserError):
-        train.main([*RESUME, "--max_iters=4", *(() if note and "text" in note else ["--dataset=gone"])])
+    before = contents(run.path)
+    unknown = r"options\.json is missing or damaged, so the text of the run is unknown: .* --text"
+    with pytest.raises(train.UserError, match="text" if note and "text" in note else unknown):
+        train.main([*RESUME, "--max_iters=4"])
+    assert contents(run.path) == before
     assert train.main([*RESUME, "--max_iters=4", "--text=text.txt"]) == 0
 
 
@@ -251,8 +260,9 @@ def test_a_checkpoint_that_contradicts_itself_is_refused(field):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
-@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_saves_and_says_how_to_resume(number, status):
+    number = getattr(signal, number)
     run = RunFolder("run")
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=1)
     process = script("train.py", *endless)
@@ -267,6 +277,25 @@ def test_a_signal_saves_and_says_how_to_resume(number, status):
     assert load_checkpoint(run.last).step == stopped > 0
     assert train.main([*RESUME, f"--max_iters={stopped + 2}"]) == 0
     assert list(losses(run)) == list(range(1, stopped + 3))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a POSIX terminal")
+@pytest.mark.parametrize("workers", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_a_run_whose_terminal_is_closed_is_saved(workers):
+    """What it would say has no place any more, which must not be an error before the checkpoint is written."""
+    run, (ours, terminal) = RunFolder("run"), os.openpty()
+    endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=workers)
+    code = f"import fcntl, os, runpy, sys, termios; fcntl.ioctl(2, termios.TIOCSCTTY, 0); sys.path[0] = {str(ROOT)!r}; "
+    code += f"sys.argv[0] = {str(ROOT / 'train.py')!r}; runpy.run_path(sys.argv[0], run_name='__main__')"
+    streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
+    process = subprocess.Popen([sys.executable, "-c", code, *endless], **streams, start_new_session=True)
+    os.close(terminal)
+    deadline = time.monotonic() + 60
+    while not (run.metrics.exists() and losses(run)) and time.monotonic() < deadline:
+        os.read(ours, 1 << 16)
+    os.close(ours)
+    assert process.wait(60) == 129
+    assert load_checkpoint(run.last).step == max(losses(run)) > 0
 
 
 def test_a_second_ctrl_c_stops_at_once(monkeypatch):

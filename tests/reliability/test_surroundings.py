@@ -11,7 +11,7 @@ import pytest
 
 import train
 from tests.tiny_runs import arguments, losses, made_up_text, rows, run_training, same
-from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora import texts as corpora
 from tinygrad_lite.optim import Optimizer
@@ -63,6 +63,18 @@ def test_a_run_survives_renaming_its_working_folder(workplace, monkeypatch, repo
     report("working folder renamed during a run, resumed from another one: the bytes of an undisturbed run")
 
 
+@pytest.mark.parametrize("last", [8, 10])
+def test_a_run_whose_folder_is_removed_says_so(last, workplace, monkeypatch, capsys):
+    """In the middle as a warning, at the last checkpoint as an error: nothing of it is intact."""
+    at_step(monkeypatch, 3, lambda: shutil.rmtree("run"))
+    with pytest.raises(CheckpointError, match=r"^cannot write run.\S+: the folder run was removed or renamed; nothing"):
+        train.main(arguments(**SETTINGS | {"max_iters": last}))
+    said = capsys.readouterr().err
+    assert said.count("warning: cannot write run") >= 1
+    assert "intact" not in said
+    assert "free some space" not in said
+
+
 # --- the cache --------------------------------------------------------------------------------------------------
 
 
@@ -102,7 +114,9 @@ def test_a_run_survives_deleting_the_cache(workplace, source, monkeypatch, capsy
     same(RunFolder("run"), whole)
     shutil.rmtree(fetch.cache_folder())
     source["text"] = made_up_text(seed=2)
-    assert train.main(["--resume", "--out_dir=run", "--max_iters=12"]) == 0
+    with pytest.raises(OptionError, match=r"this is not the text on which the run .* name this one with --dataset"):
+        train.main(["--resume", "--out_dir=run", "--max_iters=12"])
+    assert train.main(["--resume", "--out_dir=run", "--max_iters=12", "--dataset=goethe"]) == 0
     assert "warning: this is not the text on which the run" in capsys.readouterr().err
     report("cache deleted during a run and before --resume: fetched again, same bytes; without a source one sentence")
 

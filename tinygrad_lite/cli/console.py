@@ -20,7 +20,11 @@ LONGEST = 2000  # characters of an error message; names in a hostile file may ha
 
 def say(*words: Any) -> None:
     """Print a message to stderr: stdout is for text that a model generated, and for tables."""
-    print(*(visible(str(word)) for word in words), file=sys.stderr, flush=True)
+    try:
+        print(*(visible(str(word)) for word in words), file=sys.stderr, flush=True)
+    except OSError as error:
+        if error.errno != errno.EIO:  # which means that the terminal was closed
+            raise
 
 
 def visible(text: str) -> str:

@@ -105,10 +105,17 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):  # it may be missing, or a virus scanner may have it open
             temporary.unlink()
-        raise CheckpointError(
-            f"cannot write {path} ({error.strerror}): the previous file is intact; make room, then --resume if the run "
-            "has ended"
-        ) from None
+        advice = missing_folder(path) or (
+            f" ({error.strerror}): the previous file is intact; make room, then --resume if the run has ended"
+        )
+        raise CheckpointError(f"cannot write {path}{advice}") from None
+
+
+def missing_folder(path: Path) -> str:
+    """The end of an error message if the folder of a file is missing; else empty."""
+    if path.parent.is_dir():
+        return ""
+    return f": the folder {path.parent} was removed or renamed; nothing can be saved until it is back"
 
 
 def make_newest(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from dataclasses import dataclass
 
@@ -85,8 +86,9 @@ def cache_bytes(config: ModelConfig, bytes_each: int) -> int:
 
 
 def is_shortage(error: Exception) -> bool:
-    """Whether an error means that memory ran out: a MemoryError, or an error of cuBLAS or the driver."""
-    return isinstance(error, MemoryError) or bool(FULL.search(str(error)))
+    """Whether an error means that memory ran out: a MemoryError, or one of the system, of cuBLAS or of the driver."""
+    is_refusal = isinstance(error, OSError) and error.errno == errno.ENOMEM
+    return isinstance(error, MemoryError) or is_refusal or bool(FULL.search(str(error)))
 
 
 def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:

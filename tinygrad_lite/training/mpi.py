@@ -39,8 +39,8 @@ from tinygrad_lite.cli.console import say
 from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training.processes import STOPPING, Gone, Job, SeveralProcesses, fixed
-from tinygrad_lite.training.run_folder import StopRequest, available_cores
+from tinygrad_lite.training.processes import Gone, Job, SeveralProcesses, fixed
+from tinygrad_lite.training.run_folder import STOPPING, StopRequest, available_cores
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -58,7 +58,7 @@ def wait_for_all(world: MPI.Comm) -> None:
 def serve(world: MPI.Comm) -> None:
     """What the other ranks do: the jobs that rank 0 sends."""
     for number in STOPPING:
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, signal.SIG_IGN)  # only rank 0 reacts, and all agree to stop after a step
     while True:
         wait_for_all(world)
         job = world.bcast(None)

@@ -45,7 +45,12 @@ def resumed_options(
     before = build(family.options, (source, checkpoint.training))
     # The checkpoint holds no paths; those of the text are in options.json.
     files, noted = family.options.FILES, folder.noted_options()
-    text = {} if {*files, "dataset"} & given.keys() else {name: noted[name] for name in files if name in noted}
+    text = {} if names_text(family, given) else {name: noted[name] for name in files if name in noted}
+    if files and not text and not names_text(family, given):
+        raise OptionError(
+            f"{folder.options} is missing or damaged, so the text of the run is unknown: name it with --dataset or "
+            f"--{files[0]}"
+        )
     options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
     for name in sorted((fixed(family) | ADAPTING | {"dtype"}) & given.keys()):
         old, new = getattr(before, name), getattr(options, name)
@@ -71,6 +76,11 @@ def resumed_options(
     if any(getattr(held, name) != getattr(described, name) for name in {*family.shape, "vocab_size"}):
         raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
     return options
+
+
+def names_text(family: ModelSpec, given: Mapping[str, Any]) -> bool:
+    """Whether a command line says what to learn from."""
+    return not given.keys().isdisjoint({*family.options.FILES, "dataset"})
 
 
 def check_saved(path: Path, family: ModelSpec, training: Mapping[str, Any]) -> None:

@@ -19,7 +19,6 @@ many machines send each other messages (`Ranks`, mpi.py).
 from __future__ import annotations
 
 import math
-import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -34,8 +33,6 @@ from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.run_folder import StopRequest, tune_memory
-
-STOPPING = (signal.SIGINT, signal.SIGTERM)  # the signals that stop a run
 
 
 class Gone(Exception):
@@ -174,8 +171,6 @@ class Job:
 
         The model has no values yet: what learns will be in the flat arrays, and the rest is `fixed`.
         """
-        for number in STOPPING:
-            signal.signal(number, signal.SIG_IGN)  # only process 0 reacts, and all agree to stop after a step
         tune_memory()
         np.seterr(all="ignore")
         set_composed(self.options.composed)

@@ -24,13 +24,22 @@ from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.device import get_device, keyed_rng
-from tinygrad_lite.training.checkpoint import POSIX, describe, load_checkpoint, todays_settings, write_atomically
+from tinygrad_lite.training.checkpoint import (
+    POSIX,
+    describe,
+    load_checkpoint,
+    missing_folder,
+    todays_settings,
+    write_atomically,
+)
 
 METRICS = (
     *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
     *("bleu", "chrf", "exact", "accuracy", "next_accuracy"),
 )
 LARGE = {"cpu": 1024, "cuda": 8192}  # rows and columns of a matrix whose products run at full speed
+# The signals that stop a run: Ctrl-C, `kill`, and the end of a terminal, which Windows does not signal.
+STOPPING = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 MAX_DEFAULT_WORKERS = 4  # processes, unless the user gives a number
 STEP = re.compile("[0-9]{1,100}")
 SAMPLE_HEADING = re.compile(r"^=== step ([0-9][0-9,]{0,100}): ", re.MULTILINE)
@@ -61,10 +70,10 @@ def release_memory() -> bool:
 
 
 class StopRequest:
-    """Inside, Ctrl-C and SIGTERM only set a flag, so that the loop can save before it ends.
+    """Inside, Ctrl-C, SIGTERM and SIGHUP only set a flag, so that the loop can save before it ends.
 
     A second Ctrl-C stops at once, as usual. A second SIGTERM does not, since `timeout` sends two: to a process and to
-    its group.
+    its group. SIGHUP stays ignored if it was, as under `nohup`.
     """
 
     def __init__(self) -> None:
@@ -72,7 +81,9 @@ class StopRequest:
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> StopRequest:
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in STOPPING:
+            if number.name == "SIGHUP" and signal.getsignal(number) == signal.SIG_IGN:
+                continue
             self._before[number] = signal.signal(number, self._note)
         return self
 
@@ -227,7 +238,8 @@ class RunFolder:
             except OSError as error:
                 with suppress(OSError):
                     os.truncate(path, end)
-                raise CheckpointError(f"cannot write {path} ({error.strerror}): free some space") from None
+                advice = missing_folder(path) or f" ({error.strerror}): free some space"
+                raise CheckpointError(f"cannot write {path}{advice}") from None
             del self.waiting[path]
 
     def kept(self) -> list[Path]:

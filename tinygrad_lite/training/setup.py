@@ -36,7 +36,7 @@ from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
 from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family, family_of_weights
 from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
-from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, resumed_options
+from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, names_text, resumed_options
 from tinygrad_lite.training.pretrained import is_pretrained_folder
 from tinygrad_lite.training.run_folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores
 from tinygrad_lite.training.sizes import SIZES, NamedSize
@@ -56,6 +56,7 @@ class RunSetup:
         vocab_size: size of the vocabulary, once the text has been read.
         named: the model of `sizes.py` whose cost is asked for; None for a preset.
         base: what a checkpoint says of `trained`, if only a part of the model learns; else empty.
+        names_text: whether the command line names the text of a run that is resumed, which may then be another one.
         freezable: the names of the weights that may be frozen, those of `trained`; None: any.
     """
 
@@ -66,6 +67,7 @@ class RunSetup:
     trained: Trained | None = None
     vocab_size: int | None = None
     named: NamedSize | None = None
+    names_text: bool = False
     base: dict[str, Any] = field(init=False, default_factory=dict)
     freezable: frozenset[str] | None = field(init=False, default=None)
 
@@ -138,10 +140,21 @@ class RunSetup:
         except ValueError as error:
             raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
         if task.corpus_sha256 != self.checkpoint.corpus_sha256:
-            say("warning: this is not the text on which the run was trained so far")
+            self.refuse_other_text()
         self.folder.rewind(self.checkpoint.step)
         self.folder.note_options(self.options.noted())
         say(f"resuming after {self.checkpoint.step:,} steps")
+
+    def refuse_other_text(self) -> None:
+        """Raise OptionError if the text of a resumed run is another one, unless the command line names it."""
+        changed = "this is not the text on which the run was trained so far"
+        if not self.names_text:
+            name = next((name for name in self.options.FILES if getattr(self.options, name)), "dataset")
+            raise OptionError(
+                f"cannot resume {self.folder.path}: {changed}; restore that text, or name this one with --{name} to "
+                "continue on it"
+            )
+        say(f"warning: {changed}")
 
 
 def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
@@ -197,6 +210,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         if held:
             family.check_base(folder.last, checkpoint, held)
         setup = RunSetup(family, resumed_options(family, checkpoint, given, folder, held), folder, checkpoint, held)
+        setup.names_text = names_text(family, given)
     elif origin == "scratch":
         setup = RunSetup(family, options, folder, named=SIZES.get(named))
     else:

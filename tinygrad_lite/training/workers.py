@@ -14,7 +14,9 @@ Why is this faster, although matrix products use all cores anyway? The products 
 worth splitting, and everything else in NumPy runs on one core. With processes, all of the work is split.
 
 The memory has no name and no file that could be left behind, and a process ends when its pipe to process 0 closes:
-whatever ends process 0, even SIGKILL, nothing remains.
+whatever ends process 0, even SIGKILL, nothing remains. Process 0 in turn gets an error from the pipe of a process that
+has ended. Therefore a process gets its job through this pipe too, once it runs: the pipe from which `spawn` reads has
+no such error, so it is only given what fits into it.
 
 This is data parallelism as in Goyal et al. 2017 (arXiv:1706.02677), section 3; that each process updates only its own
 part of the weights is the first stage of ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054).
@@ -26,9 +28,13 @@ import contextlib
 import ctypes
 import multiprocessing
 import signal
+import sys
+import time
 import traceback
 from collections.abc import Iterator
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
 import numpy as np
@@ -41,10 +47,10 @@ from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.mpi import start_ranks
 from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
-from tinygrad_lite.training.processes import STOPPING, Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses, fixed
-from tinygrad_lite.training.run_folder import StopRequest, release_memory
+from tinygrad_lite.training.processes import Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses, fixed
+from tinygrad_lite.training.run_folder import STOPPING, StopRequest, release_memory
 
-PATIENCE = 5  # seconds that a process may take to end
+PATIENCE = 5  # seconds that the processes may take to end
 
 
 class WorkerProcesses(SeveralProcesses):
@@ -89,12 +95,17 @@ class WorkerProcesses(SeveralProcesses):
             if failure:
                 raise MemoryError if failure == "MemoryError" else RuntimeError(f"in process {rank}:\n{failure}")
             values.append(other)
+        self.send(values)
+        return values
+
+    def send(self, value: Any) -> None:
+        """Send a value from process 0 to all others. Raises: UserError if one of them has ended."""
+        data = ForkingPickler.dumps(value)
         for rank, pipe in enumerate(self.pipes, start=1):
             try:
-                pipe.send(values)
+                pipe.send_bytes(data)
             except OSError:
                 self._raise_gone(rank)
-        return values
 
     def add_up(self, gradients: np.ndarray, own: slice) -> None:
         """Add the other rows of gradients to this process's, in its own slice."""
@@ -146,18 +157,17 @@ def start_processes(
     pipes: list[Connection] = []
     processes: list[multiprocessing.process.BaseProcess] = []
     try:
-        with ignoring_signals():
-            for rank in range(1, options.workers):
-                here, there = context.Pipe()
-                process = context.Process(
-                    target=work, args=(there, rank, memory, job), name=f"worker {rank}", daemon=True
-                )
+        for rank in range(1, options.workers):
+            here, there = context.Pipe()
+            process = context.Process(target=work, args=(there, rank, memory), name=f"worker {rank}", daemon=True)
+            with starting():
                 process.start()
-                there.close()  # the process has its own; when it ends, reading here must end too
                 pipes.append(here)
                 processes.append(process)
+            there.close()  # the process has its own; when it ends, reading and writing here must end too
         comm = WorkerProcesses(0, options.workers, pipes, gradients, optimizer, stop)
         comm.processes = processes
+        comm.send(job)
         comm.gather(None)  # until all are ready
         with threadpool_limits(1):
             yield comm
@@ -165,26 +175,33 @@ def start_processes(
         optimizer.part = None
         for pipe in pipes:
             pipe.close()  # a process ends when its pipe closes
+        end = time.monotonic() + PATIENCE
         for process in processes:
-            process.join(PATIENCE)
+            process.join(max(0.0, end - time.monotonic()))
             if process.is_alive():
                 process.kill()
                 process.join()
 
 
 @contextlib.contextmanager
-def ignoring_signals() -> Iterator[None]:
-    """Inside, new processes start with Ctrl-C and SIGTERM ignored.
+def starting() -> Iterator[None]:
+    """Inside, a process can be started: it is not given the command line, and inherits that signals are blocked.
 
     Ctrl-C reaches all processes of a terminal, and SIGTERM often a whole group. Only process 0 reacts, and all
-    processes agree to stop at the end of the step.
+    processes agree to stop at the end of the step. A signal that arrives inside takes effect at the end of the block.
     """
-    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in STOPPING}
+    words, mask = sys.argv, getattr(signal, "pthread_sigmask", None)  # Windows has none, and nothing is inherited there
+    before = mask(signal.SIG_BLOCK, STOPPING) if mask else None
     try:
+        sys.argv = words[:1]  # many file names might not fit into the pipe from which a new process reads
+        if mask:
+            resource_tracker.ensure_running()  # starting this helper of multiprocessing unblocks signals
+            mask(signal.SIG_BLOCK, STOPPING)
         yield
     finally:
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
+        sys.argv = words
+        if mask:
+            mask(signal.SIG_SETMASK, before)
 
 
 def aligned(size: int) -> int:
@@ -215,10 +232,13 @@ def move_into(memory: Any, model: Module, optimizer: Optimizer, rank: int, conte
     return rows[end:]
 
 
-def work(pipe: Connection, rank: int, memory: Any, job: Job) -> None:
+def work(pipe: Connection, rank: int, memory: Any) -> None:
     """The main function of a process other than process 0: make a model on the shared memory, and run the program."""
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_IGN)  # where the system could not block them
     try:
         with threadpool_limits(1):
+            job = received_job(pipe)
             model, optimizer = job.prepare()
             gradients = move_into(memory, model, optimizer, rank, contents=False)
             release_memory()
@@ -231,3 +251,11 @@ def work(pipe: Connection, rank: int, memory: Any, job: Job) -> None:
         failure = "MemoryError" if isinstance(error, MemoryError) else traceback.format_exc()
         with contextlib.suppress(OSError):
             pipe.send((failure, None))
+
+
+def received_job(pipe: Connection) -> Job:
+    """The job that process 0 sends. Raises: Gone if process 0 has ended."""
+    try:
+        return pipe.recv()
+    except (EOFError, OSError):
+        raise Gone from None

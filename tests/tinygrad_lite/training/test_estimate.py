@@ -1,5 +1,6 @@
 """The memory and time that a run takes, and the messages when memory runs out."""
 
+import errno
 import re
 from dataclasses import fields
 
@@ -85,13 +86,15 @@ def test_a_shortage_repeats_the_size_that_the_library_requested():
     ("error", "right"),
     [
         (MemoryError(), True),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), True),
+        (OSError(errno.ENOSPC, "No space left on device"), False),
         (RuntimeError("CUBLAS_STATUS_ALLOC_FAILED"), True),
         (RuntimeError("CUDA_ERROR_OUT_OF_MEMORY: out of memory"), True),
         (RuntimeError("cudaErrorMemoryAllocation: out of memory"), True),
         (RuntimeError("cudaErrorIllegalAddress: an illegal memory access was encountered"), False),
     ],
 )
-def test_errors_of_cuda_libraries_are_recognised(error, right):
+def test_errors_of_the_system_and_of_cuda_libraries_are_recognised(error, right):
     assert is_shortage(error) is right
 
 

@@ -17,6 +17,7 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.training import run_folder
 from tinygrad_lite.training.run_folder import (
     METRICS,
+    STOPPING,
     RunFolder,
     StopRequest,
     matmul_rate,
@@ -235,7 +236,7 @@ def test_a_folder_without_checkpoints_is_refused(tmp_path):
 # --- signals --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", STOPPING)
 def test_the_first_signal_sets_a_flag_and_a_later_ctrl_c_stops(number):
     before = signal.getsignal(number)
     with StopRequest() as stop:
@@ -247,6 +248,15 @@ def test_the_first_signal_sets_a_flag_and_a_later_ctrl_c_stops(number):
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGHUP")
+def test_a_run_under_nohup_is_not_stopped_by_the_end_of_its_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.signal is None
+    assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
 
 
 def test_an_error_inside_restores_the_signal_handlers():

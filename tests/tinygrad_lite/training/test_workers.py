@@ -1,9 +1,13 @@
 """Several processes compute what one does, and none of them is ever left behind."""
 
+import errno
+import multiprocessing
 import os
 import signal
+import sys
 import time
 from dataclasses import replace
+from multiprocessing import util
 
 import numpy as np
 import pytest
@@ -23,7 +27,7 @@ from tinygrad_lite.nn import Parameter
 from tinygrad_lite.training import setup as start
 from tinygrad_lite.training import workers
 from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder, available_cores
+from tinygrad_lite.training.run_folder import RunFolder, StopRequest, available_cores
 from tinygrad_lite.training.workers import start_processes
 
 pytestmark = pytest.mark.usefixtures("workplace")
@@ -290,8 +294,106 @@ def test_a_loss_that_is_not_finite_is_explained():
         run_training(workers=2, learning_rate=1e30, grad_clip=0, max_iters=10)
 
 
-def test_signals_are_handled_as_before():
-    handler = signal.getsignal(signal.SIGINT)
-    with workers.ignoring_signals():
-        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    assert signal.getsignal(signal.SIGINT) is handler
+# --- while the processes start --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def when_started(monkeypatch):
+    """Sets a function that is called with the id of each process as soon as that exists; a wait that hangs fails."""
+
+    def hang(number, frame):
+        pytest.fail("waited for a process that has ended")
+
+    def call(function):
+        start_process = util.spawnv_passfds
+
+        def start_and_call(path, words, handles):
+            process_id = start_process(path, words, handles)
+            if any(b"spawn_main" in os.fsencode(word) for word in words):
+                function(process_id)
+            return process_id
+
+        monkeypatch.setattr(util, "spawnv_passfds", start_and_call)
+
+    before = signal.signal(signal.SIGALRM, hang)
+    signal.alarm(60)
+    yield call
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+NEEDS_POSIX = pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
+
+
+@NEEDS_POSIX
+@pytest.mark.parametrize("victim", [pytest.param(1, marks=SLOW), 2])
+def test_a_process_that_was_killed_while_it_started_is_named(victim, when_started):
+    """With more work than fits into a pipe, which nobody would read."""
+    options, task, model, optimizer = parts(workers=3)
+    task.ballast = np.zeros(1 << 20)
+    started = []
+
+    def kill_one(process_id):
+        started.append(process_id)
+        if len(started) == victim:
+            os.kill(process_id, signal.SIGKILL)
+
+    when_started(kill_one)
+    with (
+        pytest.raises(UserError, match=rf"worker {victim} \(process \d+\) has ended: SIGKILL"),
+        start_processes(meet, options, task, model, optimizer),
+    ):
+        pass
+    assert not any(map(is_running, started))
+
+
+@NEEDS_POSIX
+def test_a_long_command_line_does_not_fill_the_pipe_of_a_process_that_was_killed(when_started, monkeypatch):
+    monkeypatch.setattr("sys.argv", ["train.py", "--text", *["one of many files.txt"] * 10_000])
+    when_started(lambda process_id: os.kill(process_id, signal.SIGKILL))
+    with pytest.raises(UserError, match="has ended: SIGKILL"), start_processes(meet, *parts(workers=2)):
+        pass
+    assert len(sys.argv) == 10_002
+
+
+@NEEDS_POSIX
+@pytest.mark.parametrize("name", [pytest.param("SIGINT", marks=SLOW), pytest.param("SIGTERM", marks=SLOW), "SIGHUP"])
+def test_a_signal_while_processes_start_reaches_only_process_0(name, when_started, monkeypatch):
+    number = getattr(signal, name)
+    before = signal.signal(number, lambda *_: None)  # as this process may ignore it
+    when_started(lambda process_id: [os.kill(one, number) for one in (process_id, os.getpid())])
+    with StopRequest() as stop, start_processes(meet, *parts(workers=2), stop) as comm:
+        assert comm.gather(None) == [None, None]
+        comm.share_weights(None)
+        assert comm.should_stop
+        assert stop.signal == number
+    signal.signal(number, before)
+
+
+@NEEDS_POSIX
+def test_a_worker_whose_process_0_has_ended_says_nothing(capfd):
+    """It waits for its job; the pipe ends before the job does."""
+    here, there = multiprocessing.Pipe()
+    os.write(here.fileno(), (100).to_bytes(4, "big") + b"a part")
+    here.close()
+    process = multiprocessing.get_context("spawn").Process(target=workers.work, args=(there, 1, None))
+    process.start()
+    process.join(60)
+    assert process.exitcode == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_where_signals_cannot_be_blocked_processes_start_as_well(monkeypatch):
+    """As on Windows."""
+    monkeypatch.delattr(signal, "pthread_sigmask", raising=False)
+    with start_processes(meet, *parts(workers=2)) as comm:
+        assert comm.gather(1) == [1, None]
+
+
+def test_a_system_without_memory_for_the_processes_gives_advice(monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(multiprocessing.get_context("spawn").__class__, "RawArray", refuse)
+    with pytest.raises(UserError, match=r"^there is not enough memory on the computer: .* or --workers 1"):
+        train.main(arguments(workers=2))

@@ -33,17 +33,17 @@ RINGS = {
     **dict.fromkeys(("encoder.explorer", "encoder.compare", "encoder.evaluate", "encoder.inside"), 4),
     **dict.fromkeys(("train", "sample"), 5),
 }
-LINES = {1: 5850, 2: 6750, 3: 3945, 4: 3678, 5: 478}  # of code, in each ring
-PRODUCT = 20701  # all of them
+LINES = {1: 5850, 2: 6941, 3: 4041, 4: 3680, 5: 487}  # of code, in each ring
+PRODUCT = 20999  # all of them
 OUTWARDS = 11  # imports of a ring further out
 TO_CUDA = 14  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 LOADED = {  # modules of the project behind an import, without the __init__ files of packages
     "import tinygrad_lite": 45,
-    "from gpt.model import GPT": 81,
-    "import gpt.task": 109,
-    "import seq2seq.task": 88,
-    "import train": 144,
-    "import sample": 161,
+    "from gpt.model import GPT": 82,
+    "import gpt.task": 110,
+    "import seq2seq.task": 89,
+    "import train": 145,
+    "import sample": 162,
 }
 
 

@@ -112,7 +112,8 @@ def stop(run: RunFolder, workers: int, name: str, delay: float, to_all: bool) ->
     if status == 0:
         return "after the end"
     if f"stopped by {name}" not in said:  # it had not begun to train
-        assert status in (-number, 128 + number), (status, said)
+        is_starting = "Fatal Python error: init_import_site" in said  # Python itself, which answers Ctrl-C with 1
+        assert status in (-number, 128 + number) or is_starting, (status, said)
         return "before the training"
     assert status == 128 + number, (status, said)
     assert "Traceback" not in said, said

@@ -40,11 +40,6 @@ POSIX = os.name == "posix"  # Linux and macOS
 FORMAT_VERSION = 1
 KEY = "tinygrad_lite"
 TENSORS = ("weights", "optimizer")  # the fields of a checkpoint that are not in the JSON
-# Settings of the model and of the run that once had another name: old name -> name today. No setting has been renamed
-# since version 0.1.0.
-RENAMED: dict[str, str] = {}
-# Settings that a development version had for a while: name -> the value that meant "without", with which they are read.
-REMOVED = {"shortcut": False, "value_embeddings": False, "logit_cap": None, "ema_decay": 0.0}
 
 
 @dataclass
@@ -195,14 +190,11 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     if info.get("format_version") != FORMAT_VERSION:
         version = reprlib.repr(info.get("format_version"))
         raise CheckpointError(f"{path} has format version {version}, this program reads version {FORMAT_VERSION}")
-    if "best_step" not in info:  # older checkpoints have none
-        info["best_step"] = None if info.get("best_loss") is None else info.get("step")
-    info.setdefault("base", {})
+    info.setdefault("base", {})  # which version 0.1.0 did not write
     kinds = {name: kind for name, kind in get_type_hints(Checkpoint).items() if name not in TENSORS}
     for name, kind in kinds.items():
         if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
             raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")
-    info |= {name: todays_settings(path, info[name]) for name in ("model", "training")}
     if info["step"] < 0:
         raise CheckpointError(f"{path}: its step is {info['step']}")
     if not 0 <= (info["best_loss"] or 0) < math.inf:  # after NaN, no later loss could be the best
@@ -220,21 +212,6 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     if len({array.dtype for array in parts["model"].values()}) > 1:  # converting one would lose digits, or overflow
         raise CheckpointError(f"{path}: its weights are of several types")
     return Checkpoint(weights=parts["model"], optimizer=parts["optimizer"], **{name: info[name] for name in kinds})
-
-
-def todays_settings(path: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Saved settings under the names that they have today.
-
-    Raises: CheckpointError if one was used that no longer exists.
-    """
-    for name, without in REMOVED.items():
-        if settings.get(name, without) != without:
-            raise CheckpointError(f"{path}: it was trained with --{name}, which did not help and was removed")
-    return {
-        RENAMED.get(name, name): value
-        for name, value in settings.items()
-        if name not in REMOVED and not (name == "freeze" and isinstance(value, bool))  # once a switch of BERT
-    }
 
 
 def describe(checkpoint: Checkpoint) -> str:

@@ -24,14 +24,7 @@ from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.device import get_device, keyed_rng
-from tinygrad_lite.training.checkpoint import (
-    POSIX,
-    describe,
-    load_checkpoint,
-    missing_folder,
-    todays_settings,
-    write_atomically,
-)
+from tinygrad_lite.training.checkpoint import POSIX, describe, load_checkpoint, missing_folder, write_atomically
 
 METRICS = (
     *("step", "loss", "learning_rate", "grad_norm", "tokens_per_second", "val_loss", "bits_per_char"),
@@ -188,7 +181,7 @@ class RunFolder:
             noted = json.loads(text_of(self.options, MAX_SETTINGS))
         except (OSError, ValueError, RecursionError):
             return {}
-        return todays_settings(self.options, noted) if isinstance(noted, dict) else {}
+        return noted if isinstance(noted, dict) else {}
 
     def rewind(self, step: int) -> None:
         """Remove the rows and samples that the run will write again when it continues after `step` updates."""

@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 import safetensors
 
-from gpt.config import GPTConfig, GPTOptions
 from tinygrad_lite.cli.errors import CheckpointError
-from tinygrad_lite.cli.options import build
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.training import checkpoint
 from tinygrad_lite.training.checkpoint import KEY, Checkpoint, describe, load_checkpoint, save_checkpoint
 
 
@@ -105,30 +102,6 @@ def test_a_checkpoint_contains_neither_host_nor_user_nor_path(tmp_path):
     data = path.read_bytes()
     for secret in (str(tmp_path), socket.gethostname(), f'"{getpass.getuser()}"', os.getcwd()):
         assert secret.encode() not in data
-
-
-def test_renamed_settings_load_under_their_old_names(tmp_path, monkeypatch):
-    path = tmp_path / "last.safetensors"
-    old = GPTConfig(11, n_layer=2, n_head=2, n_embd=6).to_json()
-    old["n_blocks"] = old.pop("n_layer")
-    save_checkpoint(path, replace(example(), model=old, training={"n_blocks": 2, "step_size": 0.25}))
-    with pytest.raises(CheckpointError, match="n_blocks"):
-        GPTConfig.from_json(load_checkpoint(path).model)
-    monkeypatch.setattr(checkpoint, "RENAMED", {"n_blocks": "n_layer", "step_size": "learning_rate"})
-    loaded = load_checkpoint(path)
-    assert GPTConfig.from_json(loaded.model) == GPTConfig(11, n_layer=2, n_head=2, n_embd=6)
-    options = build(GPTOptions, ("checkpoint", loaded.training))
-    assert (options.n_layer, options.learning_rate) == (2, 0.25)
-
-
-def test_removed_settings_are_read_if_they_were_not_used(tmp_path):
-    path, config = tmp_path / "last.safetensors", GPTConfig(11, n_layer=2, n_head=2, n_embd=6)
-    unused = {"shortcut": False, "value_embeddings": False, "logit_cap": None}
-    save_checkpoint(path, replace(example(), model=config.to_json() | unused, training={"ema_decay": 0.0}))
-    assert GPTConfig.from_json(load_checkpoint(path).model) == config
-    save_checkpoint(path, replace(example(), model=config.to_json() | {"logit_cap": 15.0}))
-    with pytest.raises(CheckpointError, match="it was trained with --logit_cap, which did not help and was removed"):
-        load_checkpoint(path)
 
 
 def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(tmp_path, monkeypatch):

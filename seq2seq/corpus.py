@@ -19,7 +19,7 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
 
     Raises: CorpusError if a file cannot be read, if its two sides differ in length, or if there are too few pairs.
     """
-    words: list[Pair] = []  # from a dictionary or another corpus: trained on, never held out
+    words: list[Pair] = []  # from a dictionary: trained on, never held out
     held_out: list[Pair] = []
     if options.pairs:
         name, pairs = Path(options.pairs).name, read_table(Path(options.pairs))
@@ -30,10 +30,6 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
     else:
         corpus = load_parallel(options.dataset)
         name, pairs, words, held_out = corpus.name, corpus.pairs, corpus.words, corpus.validation
-    for extra in options.extra_names:
-        corpus, known = load_parallel(extra), {*pairs, *words}
-        name = f"{name} and {extra}"
-        words += [pair for pair in (*corpus.pairs, *corpus.words) if pair not in known]
     if options.val_src:
         held_out = read_two(Path(options.val_src), Path(options.val_tgt))
     return divide(name, pairs, words=words, held_out=held_out, count=options.held_out, swap=options.swap)

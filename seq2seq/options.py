@@ -8,7 +8,7 @@ from typing import ClassVar
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.cli.options import answers, nearest, option
+from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.pairs import PARALLEL_CORPORA, from_cache
 from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
@@ -22,9 +22,6 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     """The options of `train.py` for a translation model."""
 
     dataset: str = option("everyday", "name of the sentence pairs to train on", choices=DATASETS, group="data")
-    extra: str = option(
-        "", "more data sets to learn from, none of them held out, such as libreoffice-help,ding", group="data"
-    )
     pairs: str = option("", "file to use instead: source TAB target in each line", is_path=True, group="data")
     src: str = option("", "or a file with a source sentence in each line, ...", is_path=True, group="data")
     tgt: str = option("", "... and one with their translations, line by line", is_path=True, group="data")
@@ -62,13 +59,9 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
             "--val_src": "valid_src dev_src",
             "--val_tgt": "valid_tgt dev_tgt",
             "--label_smoothing": "smoothing label_smoothing_factor",
+            "was removed: trained on more data sets, the model translated worse (docs/translation.md)": "extra",
         }
     )
-
-    @property
-    def extra_names(self) -> list[str]:
-        """The data sets in `extra`."""
-        return [name.strip() for name in self.extra.split(",")] if self.extra else []
 
     def check(self, learns_tokenizer: bool) -> None:
         """Check that the options can be used together, before any text is fetched.
@@ -80,18 +73,13 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
             if bool(getattr(self, one)) != bool(getattr(self, other)):
                 there, missing = (one, other) if getattr(self, one) else (other, one)
                 raise OptionError(f"--{there} needs --{missing}: sentences and translations are in two files")
-        for name in self.extra_names:
-            if name not in PARALLEL_CORPORA:
-                near = nearest(name, PARALLEL_CORPORA)
-                hint = f"did you mean {near}?" if near else f"there are {', '.join(PARALLEL_CORPORA)}"
-                raise OptionError(f"--extra {self.extra}: no data set is called {name!r}; {hint}")
         if self.pairs and self.src:
             raise OptionError("--pairs and --src cannot be combined: give one file of pairs, or two files of sentences")
 
     def is_at_hand(self) -> bool:
         """Whether the pairs can be read without a network."""
-        names = [] if self.pairs or self.src or self.dataset in TOYS else [self.dataset]
-        return all(from_cache(name, say=lambda line: None) for name in [*names, *self.extra_names])
+        needs_none = self.pairs or self.src or self.dataset in TOYS
+        return bool(needs_none or from_cache(self.dataset, say=lambda line: None))
 
     def max_workers(self) -> int:
         """The maximum number of processes: each should have some pairs of most batches."""

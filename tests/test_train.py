@@ -338,6 +338,7 @@ def test_options_of_the_same_name_have_the_same_type():
         ("--threads 3", "unknown option --threads: it is called --workers here"),
         ("--cpu", "unknown option --cpu: it is called --device cpu here"),
         ("--gpu", "unknown option --gpu: it is called --device cuda here"),
+        ("reverse --extra ding", "--extra was removed: trained on more data sets, the model translated worse"),
         ("--epochs 3", "--epochs is counted in steps here: --max_iters is the epochs times the steps of one"),
         ("--num-train-epochs 3", "--num_train_epochs is counted in steps here: "),
         ("--model gpt2", "--model is not needed: a preset is named alone, as in python train.py baby-gpt"),

@@ -103,29 +103,9 @@ def test_words_of_a_dictionary_are_trained_on_and_never_held_out(monkeypatch):
     assert load_pairs(Seq2SeqOptions(dataset="multi30k")).held_out == [("eigen", "own")]
 
 
-def test_extra_pairs_are_trained_on_and_never_held_out(monkeypatch):
-    """... unless they share a sentence with a held-out pair, or are there already."""
-    sentences = [(f"Das ist Satz {i}.", f"That is sentence {i}.") for i in range(100)]
-    more = [(f"Noch Satz {i}.", f"Another sentence {i}.") for i in range(30)]
-    found = {"everyday": sentences, "tatoeba": [*sentences, *more], "ding": [("Satz eins", "sentence one")]}
-    facts = {"source": "a test", "licence": "none", "sha256": ""}
-    monkeypatch.setattr("seq2seq.corpus.load_parallel", lambda name: ParallelCorpus(found[name], name=name, **facts))
-    alone = load_pairs(Seq2SeqOptions(held_out=10))
-    corpus = load_pairs(Seq2SeqOptions(held_out=10, extra="tatoeba, ding"))
-    assert corpus.held_out == alone.held_out
-    assert corpus.train == [*alone.train, *more, *found["ding"]]
-    assert corpus.name == "everyday and tatoeba and ding"
-    found["ding"] = [("SATZ", corpus.held_out[3][1])]
-    corpus = load_pairs(Seq2SeqOptions(held_out=10, extra="ding", swap=True))
-    assert len(corpus.train) == 90
-    assert corpus.left_out == ["1 that share a sentence with a held-out pair"]
-
-
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"extra": "ding,tatoebe"}, "--extra ding,tatoebe: no data set is called 'tatoebe'; did you mean tatoeba"),
-        ({"extra": "x,"}, "no data set is called 'x'; there are everyday, "),
         ({"src": "a"}, "--src needs --tgt"),
         ({"val_tgt": "a"}, "--val_tgt needs --val_src"),
         ({"src": "a", "tgt": "b", "pairs": "c"}, "--pairs and --src cannot be combined"),

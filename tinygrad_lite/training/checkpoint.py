@@ -40,6 +40,9 @@ POSIX = os.name == "posix"  # Linux and macOS
 FORMAT_VERSION = 1
 KEY = "tinygrad_lite"
 TENSORS = ("weights", "optimizer")  # the fields of a checkpoint that are not in the JSON
+# Settings of a run that are not read. Version 0.2.0 had `extra`, more sentence pairs to learn from: without them
+# --resume finds another text than the run's, and refuses it.
+REMOVED = {"extra"}
 
 
 @dataclass
@@ -195,6 +198,7 @@ def _checked(path: Path, info: Any, tensors: Mapping[str, np.ndarray]) -> Checkp
     for name, kind in kinds.items():
         if name not in info or not isinstance(info[name], kind) or isinstance(info[name], bool):
             raise CheckpointError(f"{path}: the field {name!r} of its description is missing or of the wrong type")
+    info["training"] = {name: value for name, value in info["training"].items() if name not in REMOVED}
     if info["step"] < 0:
         raise CheckpointError(f"{path}: its step is {info['step']}")
     if not 0 <= (info["best_loss"] or 0) < math.inf:  # after NaN, no later loss could be the best

@@ -104,6 +104,12 @@ def test_a_checkpoint_contains_neither_host_nor_user_nor_path(tmp_path):
         assert secret.encode() not in data
 
 
+def test_a_setting_that_was_removed_is_not_read(tmp_path):
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, replace(example(), training={"extra": "ding", "seed": 2}))
+    assert load_checkpoint(path).training == {"seed": 2}
+
+
 def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(tmp_path, monkeypatch):
     path = tmp_path / "last.safetensors"
     save_checkpoint(path, example())

@@ -58,7 +58,6 @@ from tinygrad_lite.cli.console import quoted, run_command, say, shown, wants_col
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.cli.options import build
-from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.cuda.precision import check_precision, set_precision
 from tinygrad_lite.decoding.beam import beam_search
@@ -69,7 +68,6 @@ from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import quantize
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
-from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
@@ -158,7 +156,7 @@ def use(options: SampleOptions, given: dict, trained: Trained, model: Module) ->
     tokenizer = trained.tokenizer
     if isinstance(model, Seq2Seq):
         speaking.check_options(options, given)
-        text = "" if options.interactive else normalise(read_prompt(options.start))
+        text = "" if options.interactive else tokenizer.prepare(read_prompt(options.start))
         warn_of_unknown(tokenizer, text.replace("\n", ""))
         if options.explain:
             translation.explain(options, given, trained, model, text)
@@ -166,7 +164,7 @@ def use(options: SampleOptions, given: dict, trained: Trained, model: Module) ->
             speaking.speak(options, given, model, tokenizer, text)
     elif isinstance(model, Bert):
         reading.check_options(options, given, model)
-        text = normalise(read_prompt(options.start))
+        text = tokenizer.prepare(read_prompt(options.start))
         if options.explain:
             encoders.explain_text(options, trained, model, text)
         else:
@@ -197,12 +195,10 @@ def continue_text(options: SampleOptions, given: dict, trained: Trained, model: 
         say("note: --show_probs does nothing here: stdout is not a terminal")
     elif options.show_probs and wants_colour():
         say(LEGEND)
-    prompt, is_foreign = read_prompt(options.start), isinstance(tokenizer, HFTokenizer)
-    if not is_foreign:
-        prompt = normalise(prompt)  # as the training text was
+    prompt = tokenizer.prepare(read_prompt(options.start))
     of_others = is_pretrained_folder(trained.path)  # where <end> means something else
     end = None if of_others else pairs.end_of(tokenizer)
-    ends = end_tokens(trained.path, tokenizer.vocab_size) if of_others and is_foreign else {end} - {None}
+    ends = end_tokens(trained.path, tokenizer.vocab_size) if of_others and tokenizer.is_foreign else {end} - {None}
     if end is not None:
         warn_of_unknown(tokenizer, prompt.replace(pairs.separator_of(tokenizer), "").strip())
         prompt, ids = pairs.prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
@@ -303,7 +299,7 @@ def write_continuation(
     if options.show_probs and sys.stdout.isatty():
         probabilities = Probabilities(tokenizer, log_probs, wants_colour())
         step, paint = probabilities.watch(model.step), probabilities.paint
-    stream, stop = StreamDecoder(tokenizer), StopText(options.stop_strings())
+    stream, stop = StreamDecoder(tokenizer), StopText(options.stop_strings(tokenizer.prepare))
     tokens = generate(
         step,
         log_probs,
@@ -370,7 +366,7 @@ def show_conversation(
     if start:
         warn_of_unknown(tokenizer, start)
         write(start.removesuffix("\n") + "\n")
-    converse(Conversation(options, start, reply, check=partial(warn_of_unknown, tokenizer)))
+    converse(Conversation(options, start, reply, check=partial(warn_of_unknown, tokenizer)), tokenizer.prepare)
 
 
 def show_chat(
@@ -381,12 +377,12 @@ def show_chat(
     if "start" in given:
         chat.take(" " + question)  # with a blank, so that a / is text
     else:
-        converse(chat, "type a message; an empty one or /quit ends, /help explains more")
+        converse(chat, tokenizer.prepare, "type a message; an empty one or /quit ends, /help explains more")
 
 
 def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None:
     """Print the model's loss on a text, and a warning of unknown characters."""
-    corpus = load_files([options.score])
+    corpus = load_files([options.score], as_is=tokenizer.is_foreign)
     warn_of_unknown(tokenizer, corpus.text)
     found = score(model, tokenizer, corpus)
     write(f"{found.bits_per_character:.4f} bits per character, {found.nats_per_token:.4f} nats per token\n")

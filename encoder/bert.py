@@ -99,7 +99,7 @@ class Bert(Module):
             if config.next_sentence:
                 self.next_head = Linear(width, 2)
         elif config.objective == "labels":
-            self.label_head = Linear(width, max(2, len(config.label_names)))
+            self.label_head = Linear(width, len(config.label_names) or 2)
         init_gpt2(self, config.n_layer)
 
     def _block(self, norm: functools.partial) -> Block:

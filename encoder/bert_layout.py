@@ -66,6 +66,7 @@ REQUIRED = {"position_embedding_type": "absolute", "is_decoder": False, "add_cro
 OTHERS = {
     *("hidden_act", "attention_probs_dropout_prob", "classifier_dropout", "directionality", "pooler_type"),
     *("pooler_fc_size", "pooler_num_attention_heads", "pooler_num_fc_layers", "pooler_size_per_head"),
+    "sentence_transformers",
 }
 # Their name of each part of a block, by ours.
 PARTS = {
@@ -131,6 +132,19 @@ def their_config(config: BertConfig) -> dict[str, Any]:
 
 NAMES = Renamed(Bert, "encoder.layer", PARTS, OUTSIDE)
 shapes, to_own = NAMES.shapes, NAMES.to_own
+
+
+def complete(theirs: dict[str, np.ndarray], config: BertConfig) -> None:
+    """Drop the heads that the architecture does not use, and make a pooler that features do not need, if it is missing.
+
+    So does transformers: the first BERT's files hold all heads of its pretraining, and those of sentences often none.
+    """
+    needed = shapes(config)
+    for name in [name for name in theirs if name not in needed and name.startswith(("pooler.", "cls."))]:
+        del theirs[name]
+    if config.objective == "features" and not any(name.startswith("pooler.") for name in theirs):
+        draw = np.random.default_rng(0).normal
+        theirs.update({name: draw(0, 0.02, needed[name]).astype("f4") for name in needed if name.startswith("pooler.")})
 
 
 def to_theirs(model: Bert) -> dict[str, np.ndarray]:

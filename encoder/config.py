@@ -95,8 +95,8 @@ class BertConfig(ModelConfig):
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""
         names = self.label_names
-        if self.labels and (len(names) < 2 or len(set(names)) < len(names) or "" in names):
-            return f"{mark}labels {self.labels!r} must be at least two different names, separated by {LABEL_MARK}"
+        if len(set(names)) < len(names) or "" in names:
+            return f"{mark}labels {self.labels!r} must be different names, separated by {LABEL_MARK}"
         if self.next_sentence and self.segments < 2:
             return f"{mark}next_sentence needs two {mark}segments, not {self.segments}"
         if self.positions == "rotary" and self.head_width % 2:

@@ -52,9 +52,9 @@ def read(options: Any, model: Bert, tokenizer: Tokenizer, text: str, path: Path)
     """
     lines = text.removesuffix("\n").split("\n")
     if options.similar:
-        found = load_files([options.similar]).text.splitlines()
+        found = load_files([options.similar], as_is=tokenizer.is_foreign).text.splitlines()
         others = [line for line in found if line.strip()]
-        embed = partial(sentence_embeddings, model, tokenizer, **sentence_settings(path))
+        embed = partial(sentence_embeddings, model, tokenizer, **sentence_settings(path, tokenizer))
         show_similar(embed, lines, others, options.answers)
     elif model.config.objective == "labels":
         show_labels(model, tokenizer, lines)
@@ -71,27 +71,36 @@ def show_words(model: Bert, tokenizer: Tokenizer, lines: Sequence[str], most: in
 
 
 def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
-    """Print the label of each line, which has a text or a pair of texts, and the probabilities of all."""
+    """Print the label of each line, which has a text or a pair of texts, and the probabilities of all.
+
+    A model with a single label gives a score, such as how well the second text answers the first (a cross-encoder).
+    """
     for line in lines:
         ids, segments = sequence(tokenizer, texts_of(line, model.config.segments), model.config.block_size)
         with no_grad():
             logits = model.label_logits(
                 *(Tensor(array[None], dtype=np.int64, device=model.device) for array in (ids, segments))
             )
+        names = model.config.label_names
+        if len(names) == 1:
+            score, share = logits.numpy()[0, 0], logits.sigmoid().numpy()[0, 0]
+            write(f"{score:.4f}\tsigmoid {share:.1%}")
+            continue
         probabilities = logits.softmax().numpy()[0]
         order = np.argsort(-probabilities, kind="stable")
-        names = model.config.label_names
         listed = ", ".join(f"{names[n]} {probabilities[n]:.1%}" for n in order)
         write(f"{names[order[0]]}\t{listed}")
 
 
-def sentence_settings(folder: Path) -> dict[str, Any]:
+def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
     """What a folder in the layout of sentence-transformers says: the pooling, and the length at which a text is cut.
 
-    Raises: CheckpointError if it asks for anything else than cls or mean.
+    Raises: CheckpointError if it asks for anything else than cls or mean, or for small letters that are not learned.
     """
     files = (folder / "1_Pooling" / "config.json", folder / "sentence_bert_config.json")
     pooling, limits = (read_json(file) if file.is_file() else {} for file in files)
+    if limits.get("do_lower_case") and not getattr(tokenizer, "lowercase", False):
+        raise CheckpointError(f"{files[1]} has do_lower_case, but the tokenizer beside it keeps capitals: unsupported")
     for module in folder.glob("[0-9]_*"):
         if module.name.partition("_")[2] not in ("Transformer", "Pooling", "Normalize"):
             raise CheckpointError(f"{module} is a part of the model that this program does not know")

@@ -104,7 +104,10 @@ class ChatFormat:
         text = render(self.template, self.named | {"messages": guarded, "add_generation_prompt": True})
         specials, ids = self.tokenizer.specials, []
         for part in self._specials.split(text):
-            ids += [specials[part]] if part in specials else self.tokenizer.encode(part.replace(mark, ""))
+            if part in specials:
+                ids.append(specials[part])
+            elif part := part.replace(mark, ""):
+                ids += self.tokenizer.encode_after(part) if ids else self.tokenizer.encode_text(part)
         if not ids:
             raise CheckpointError("the model's chat template writes nothing for these messages: try --interactive")
         return ids

@@ -22,7 +22,6 @@ from gpt.model import frequencies_of
 from gpt.trained import load_trained
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
 from tinygrad_lite.viz.command import Kind, draw
 from tinygrad_lite.viz.figure import Picture
@@ -36,7 +35,8 @@ def attention(names: Sequence[str], options: AttentionOptions) -> Picture:
     Raises: OptionError if there is no text, or if it is too long.
     """
     trained = load_trained(Path(names[0]))
-    ids, room = trained.tokenizer.encode_whole(normalise(options.text)), trained.config.block_size
+    tokenizer, room = trained.tokenizer, trained.config.block_size
+    ids = tokenizer.encode_whole(tokenizer.prepare(options.text))
     if not ids:
         raise OptionError('give the model something to read: --text "Habe nun, ach!"')
     if len(ids) > room:

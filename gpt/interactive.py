@@ -17,7 +17,6 @@ from typing import Any
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import say, typed_lines
 from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.corpora.cleaning import normalise
 
 SETTINGS = (
     *"temperature top_k top_p min_p greedy repetition_penalty no_repeat_ngram_size".split(),
@@ -117,12 +116,20 @@ class Conversation:
         say(f"{name} is {getattr(self.options, name)}")
 
 
-def converse(conversation: Conversation, hint: str = "type a line; /help explains more, /quit ends") -> None:
-    """Read lines from stdin and reply to each until the end of the input or /quit; errors are only printed."""
+def converse(
+    conversation: Conversation,
+    prepare: Callable[[str], str],
+    hint: str = "type a line; /help explains more, /quit ends",
+) -> None:
+    """Read lines from stdin and reply to each until the end of the input or /quit; errors are only printed.
+
+    Args:
+        prepare: brings a line into the form that the model reads, as `Tokenizer.prepare` does.
+    """
     say(hint)
     for line in typed_lines():
         try:
-            if not conversation.take(normalise(line).rstrip("\n")):
+            if not conversation.take(prepare(line.rstrip("\r\n"))):
                 return
         except UserError as error:
             say(str(error))

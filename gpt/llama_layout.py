@@ -1,15 +1,17 @@
-"""The names of Llama and Qwen3 in Hugging Face's layout, and ours: settings and weights, in both directions.
+"""The names of Llama, Mistral and Qwen in Hugging Face's layout, and ours: settings and weights, in both directions.
 
-Both models have the parts that our GPT has with these settings, and no biases:
+These models have the parts that our GPT has with these settings, and no biases:
 
     norm rmsnorm    positions rotary    activation swiglu    n_kv_head, head_dim, rope_theta, tie_weights as they say
 
-Qwen3 normalises queries and keys as well (`qk_norm`). Llama 3 lowers the frequencies of its rotary positions
+Qwen3 normalises queries and keys as well (`qk_norm`). Qwen2 adds biases to queries, keys and values only; here the
+other linear maps get biases of 0. Mistral may see only the last tokens (`sliding_window`); within as many it is a
+Llama, so that is its context here. Llama 3 lowers the frequencies of its rotary positions
 (`rope_scaling`). The weights are ours under other names: both programs store a linear map as (out, in).
 
-References: Touvron et al. 2023 (arXiv:2302.13971); Grattafiori et al. 2024 (arXiv:2407.21783); Yang et al. 2025
-(arXiv:2505.09388).
-Format: the classes LlamaForCausalLM and Qwen3ForCausalLM of https://huggingface.co/docs/transformers.
+References: Touvron et al. 2023 (arXiv:2302.13971); Jiang et al. 2023 (arXiv:2310.06825); Grattafiori et al. 2024
+(arXiv:2407.21783); Yang et al. 2024 and 2025 (arXiv:2407.10671, arXiv:2505.09388).
+Format: the classes LlamaForCausalLM and others of https://huggingface.co/docs/transformers.
 """
 
 from __future__ import annotations
@@ -30,14 +32,14 @@ from tinygrad_lite.nn import Linear
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 from tinygrad_lite.training.layout import Renamed, architecture_of, check_settings, check_values
 
-TITLES = {"llama": "Llama", "qwen3": "Qwen3"}  # by model_type
+TITLES = {"llama": "Llama", "mistral": "Mistral", "qwen2": "Qwen2", "qwen3": "Qwen3"}  # by model_type
 read_tokenizer = HFTokenizer.from_folder
 PREFIX = ""
 HEAD = "lm_head.weight"
 EMBEDDING = "model.embed_tokens.weight"
 BUFFER = re.compile(r"model\.layers\.\d+\.self_attn\.rotary_emb\.inv_freq")  # in older files
 FAN_IN_FAN_OUT = False  # a linear map is stored as (out, in)
-ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+ARCHITECTURES = {kind: f"{title}ForCausalLM" for kind, title in TITLES.items()}
 # Their settings, by ours.
 TRANSLATED = {
     "vocab_size": "vocab_size",
@@ -50,9 +52,11 @@ TRANSLATED = {
     "n_inner": "intermediate_size",
     "norm_eps": "rms_norm_eps",
 }
-MAY_BE_MISSING = ("num_key_value_heads", "head_dim")  # in Llama: as many as queries, and hidden_size / heads
+# Settings that may be missing: as many keys as queries, and heads of hidden_size / heads.
+MAY_BE_MISSING = {"llama": ("num_key_value_heads", "head_dim"), "mistral": ("head_dim",), "qwen2": ("head_dim",)}
+MISTRAL_WINDOW = 4096  # where none is given
 # What makes our GPT a Llama.
-FIXED = {"dropout": 0.0, "bias": False, "positions": "rotary", "activation": "swiglu", "norm": "rmsnorm"}
+FIXED = {"dropout": 0.0, "positions": "rotary", "activation": "swiglu", "norm": "rmsnorm"}
 # The values that these settings must have, if they are given, for the model to be ours.
 REQUIRED = {
     "hidden_act": "silu",
@@ -98,12 +102,18 @@ def own_config(theirs: Mapping[str, Any]) -> GPTConfig:
     layers = theirs.get("layer_types") or []
     if not isinstance(layers, list) or any(layer != "full_attention" for layer in layers):
         raise CheckpointError("layer_types has other values than full_attention, the only one that is supported")
-    optional = MAY_BE_MISSING if kind == "llama" else ()
+    optional = MAY_BE_MISSING.get(kind, ())
     needed = [name for name in TRANSLATED.values() if name not in optional]
     check_settings(theirs, needed, REQUIRED, {*OTHERS, *optional})
     settings = {ours: theirs.get(name) for ours, name in TRANSLATED.items()}
-    tied = theirs.get("tie_word_embeddings", False)
-    return GPTConfig.from_json(FIXED | settings | _rope(theirs) | {"qk_norm": kind == "qwen3", "tie_weights": tied})
+    settings |= {"bias": kind == "qwen2", "qk_norm": kind == "qwen3"}
+    settings["tie_weights"] = theirs.get("tie_word_embeddings", False)
+    config = GPTConfig.from_json(FIXED | settings | _rope(theirs))
+    window = theirs.get("sliding_window", MISTRAL_WINDOW)
+    if kind != "mistral" or window is None:
+        return config
+    narrow = GPTConfig.from_json(config.to_json() | {"block_size": window})  # which checks it
+    return narrow if narrow.block_size < config.block_size else config
 
 
 def _rope(theirs: Mapping[str, Any]) -> dict[str, Any]:
@@ -153,7 +163,20 @@ def their_config(config: GPTConfig) -> dict[str, Any]:
 
 
 NAMES = Renamed(GPT, "model.layers", PARTS, OUTSIDE)
-shapes, to_own = NAMES.shapes, NAMES.to_own
+NO_BIAS = ("o_proj.bias", "gate_proj.bias", "up_proj.bias", "down_proj.bias")  # in Qwen2
+
+
+def shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
+    """The shape of every weight of such a model, under their names."""
+    return {name: shape for name, shape in NAMES.shapes(config).items() if not name.endswith(NO_BIAS)}
+
+
+def to_own(theirs: Mapping[str, np.ndarray], config: GPTConfig) -> dict[str, np.ndarray]:
+    """The weights under our names, with biases of 0 where they have none."""
+    added = {name: np.zeros(shape, "f4") for name, shape in NAMES.shapes(config).items() if name.endswith(NO_BIAS)}
+    return NAMES.to_own(added | theirs, config)
+
+
 IN_WEIGHTS = ("norm_weight", "attention_scale")  # settings that they lack, but that weights can express
 
 

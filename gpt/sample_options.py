@@ -5,6 +5,7 @@ The names are nanoGPT's wherever nanoGPT has one, and otherwise those of Hugging
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -134,13 +135,13 @@ class SampleOptions:
     )
     use_cache: bool = option(True, "cache keys and values of earlier tokens; false: the same text, slower", group="run")
 
-    def stop_strings(self) -> list[str]:
-        r"""The stop strings, normalised as the training text was; a written \n is a line break.
+    def stop_strings(self, prepare: Callable[[str], str]) -> list[str]:
+        r"""The stop strings, each prepared as the training text was; a written \n is a line break.
 
-        >>> SampleOptions(stop=["Ende", r"\n"]).stop_strings()
+        >>> SampleOptions(stop=["Ende", r"\n"]).stop_strings(str)
         ['Ende', '\n']
         """
-        return [normalise(text.replace(r"\n", "\n")) for text in self.stop]
+        return [prepare(text.replace(r"\n", "\n")) for text in self.stop]
 
 
 # The names here of other programs' options.
@@ -212,7 +213,7 @@ def check_combination(options: SampleOptions, given: dict) -> None:
         raise OptionError(
             f"--explain cannot be combined with {others[0]}, because it generates no text: omit one of them"
         )
-    if "" in options.stop_strings():
+    if "" in options.stop_strings(normalise):
         raise OptionError("--stop '': an empty string occurs everywhere; give at least one character")
     if options.interactive and (options.start == "-" or "num_samples" in given):
         clash = "--start -" if options.start == "-" else "--num_samples"

@@ -460,11 +460,20 @@ def test_a_model_of_others_stops_at_its_end_token(foreign, capsys, search):
         assert shorter.removesuffix("\n") == "der" + tokenizer.decode([first])
 
 
-def test_a_prompt_reaches_a_model_of_others_unchanged(foreign, capsys, monkeypatch):
+def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, tmp_path):
     texts = []
-    monkeypatch.setattr(HFTokenizer, "encode_text", lambda self, text: texts.append(text) or [67])
+    monkeypatch.setattr(HFTokenizer, "encode_text", lambda self, text: texts.append(text) or [67, 68, 69])
     written(capsys, foreign(), "--start", "e\u0308\r\n", "--max_new_tokens", 0)
     assert texts[-1] == "e\u0308\r\n"
+    (tmp_path / "text.txt").write_bytes(b"e\xcc\x88\r\ne")
+    written(capsys, foreign(), "--score", str(tmp_path / "text.txt"))
+    assert texts[-1] == "e\u0308\r\ne"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"e\xcc\x88\r\n"), encoding="utf-8"))
+    stops, stop_text = [], sample.StopText
+    monkeypatch.setattr(sample, "StopText", lambda strings: stops.extend(strings) or stop_text(strings))
+    written(capsys, foreign(), "--interactive", "--max_new_tokens", 1, "--stop", "e\u0308")
+    assert texts[-1] == "e\u0308\n"
+    assert stops == ["e\u0308"]
 
 
 def test_a_gguf_file_is_no_checkpoint():

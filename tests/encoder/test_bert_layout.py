@@ -119,6 +119,31 @@ def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
         SPEC.load(folder_with(tmp_path, **changes))
 
 
+@pytest.mark.torch
+@pytest.mark.parametrize("architecture", ["BertForMaskedLM", "BertModel"])
+def test_the_first_berts_files_are_read_as_transformers_reads_them(architecture, tmp_path):
+    """They have the names gamma and beta, and all heads of the pretraining; a model of features may lack the pooler."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    made = transformers.BertForPreTraining(transformers.BertConfig(**SETTINGS, initializer_range=0.3))
+    weights = {}
+    for name, weight in made.state_dict().items():
+        if "pooler" not in name or architecture != "BertModel":
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            weights[old] = weight.numpy() + np.float32(0.01)
+    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].copy()
+    folder_with(tmp_path, architectures=[architecture])
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    theirs = getattr(transformers, architecture).from_pretrained(tmp_path).eval()
+    model = SPEC.load(tmp_path).make_model()
+    if architecture == "BertModel":
+        with torch.no_grad():
+            theirs.pooler.dense.weight[:] = torch.tensor(model.pooler.weight.numpy())
+            theirs.pooler.dense.bias[:] = torch.tensor(model.pooler.bias.numpy())
+    assert_same(model, theirs)
+
+
 def test_settings_that_change_no_result_pass():
     more = {"pruned_heads": {}, "output_past": True, "auto_map": {"AutoModel": "a.B"}, "unsloth_fixed": True}
     more |= {"problem_type": "multi_label_classification", "task_specific_params": {"x": 1}, "max_length": 20}
@@ -241,6 +266,31 @@ def test_sentences_are_pooled_and_cut_as_the_folder_says(pooling, longest, cls, 
         assert cosine == pytest.approx(vector(text) @ vector(question), abs=6e-4)
 
 
+@pytest.mark.torch
+def test_a_single_label_gives_a_score(tmp_path, capsys):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(4)
+    config = transformers.BertConfig(**SETTINGS, num_labels=1, initializer_range=0.5)
+    theirs = transformers.BertForSequenceClassification(config).eval()
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    assert sample.main([str(tmp_path), "--start", "w1 w2 ||| w3"]) == 0
+    ids = [4, 6, 7, 2, 8, 2]
+    with torch.no_grad():
+        found = theirs(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([[0] * 4 + [1] * 2])).logits
+    assert capsys.readouterr().out == f"{found.item():.4f}\tsigmoid {found.sigmoid().item():.1%}\n"
+
+
+def test_small_letters_that_the_tokenizer_keeps_apart_are_refused(tmp_path):
+    folder = sentence_folder(tmp_path / "model", {}, do_lower_case=True)
+    tokenizer = SPEC.load(folder).tokenizer
+    tokenizer.lowercase = True  # then it makes no difference
+    sentence_settings(folder, tokenizer)
+    tokenizer.lowercase = False
+    with pytest.raises(CheckpointError, match="has do_lower_case, but the tokenizer beside it keeps capitals"):
+        sentence_settings(folder, tokenizer)
+
+
 @pytest.mark.parametrize(
     ("pooling", "module", "reason"),
     [
@@ -254,4 +304,4 @@ def test_another_pooling_is_refused_by_name(pooling, module, reason, tmp_path):
     folder = sentence_folder(tmp_path / "model", pooling)
     (folder / module).mkdir(exist_ok=True)
     with pytest.raises(CheckpointError, match=reason):
-        sentence_settings(folder)
+        sentence_settings(folder, SPEC.load(folder).tokenizer)

@@ -257,6 +257,6 @@ def test_a_mistake_in_a_conversation_does_not_end_it(monkeypatch, capsys):
 
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"a\nb\n")))
     talk = Chat(SampleOptions(), [], reply)
-    converse(talk)
+    converse(talk, str)
     assert [message["content"] for message in talk.text] == ["b", "1"]
     assert "the template refuses" in capsys.readouterr().err

@@ -9,6 +9,7 @@ import pytest
 from gpt.interactive import SETTINGS, Conversation, converse
 from gpt.sample_options import SampleOptions
 from tinygrad_lite.cli.errors import DecodingError, OptionError
+from tinygrad_lite.corpora.cleaning import normalise
 
 
 class Parrot:
@@ -136,7 +137,7 @@ def test_lines_are_read_to_the_end_and_errors_are_printed(monkeypatch, capsys, e
     parrot = Parrot()
     lines = f"Gru\u0308n\r\n/foo\n/temperature 2\nTag\n{end}"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
-    converse(Conversation(SampleOptions(), "", parrot, parrot.lines.append))
+    converse(Conversation(SampleOptions(), "", parrot, parrot.lines.append), normalise)
     assert parrot.lines == ["Grün", "Tag"]
     assert [options.temperature for options in parrot.options] == [0.8, 2.0]
     out, err = capsys.readouterr()

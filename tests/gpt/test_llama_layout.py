@@ -1,4 +1,4 @@
-"""Folders in the layouts of Llama and Qwen3: the same logits and text as independent implementations; and export."""
+"""Folders in the layouts of Llama, Mistral and Qwen: equal to independent implementations; and export."""
 
 import json
 import math
@@ -9,6 +9,7 @@ from safetensors.numpy import save_file
 
 from gpt.config import GPTConfig
 from gpt.export import export
+from gpt.llama_layout import own_config
 from gpt.model import GPT
 from gpt.trained import LAYOUTS
 from tests.gpt.gpt2_folders import as_trained, greedy
@@ -34,7 +35,12 @@ LLAMA = {
     "tie_word_embeddings": False,
 }
 QWEN3 = LLAMA | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 6, "num_key_value_heads": 3}
+QWEN2 = LLAMA | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "use_sliding_window": False}
+MISTRAL = LLAMA | {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
 KINDS = [
+    QWEN2 | {"sliding_window": 4},
+    MISTRAL | {"sliding_window": None, "head_dim": 8},
+    MISTRAL | {"sliding_window": 12},
     LLAMA,
     LLAMA | {"num_key_value_heads": None, "tie_word_embeddings": True, "rope_theta": 500.0, "rms_norm_eps": 0.1},
     LLAMA | {"head_dim": 8, "rope_theta": 5e5, "rope_scaling": LLAMA3 | {"rope_type": "llama3"}},
@@ -58,6 +64,8 @@ def random_weights(settings: dict) -> dict[str, np.ndarray]:
         if settings["model_type"] == "qwen3":
             block |= {"self_attn.q_norm": (d,), "self_attn.k_norm": (d,)}
         shapes |= {f"model.layers.{i}.{name}.weight": shape for name, shape in block.items()}
+        if settings["model_type"] == "qwen2":
+            shapes |= {f"model.layers.{i}.self_attn.{name}_proj.bias": (width,) for name, width in rows.items()}
     if not settings["tie_word_embeddings"]:
         shapes["lm_head.weight"] = (settings["vocab_size"], c)
     rng = np.random.default_rng(7)
@@ -97,7 +105,7 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
         return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + settings["rms_norm_eps"]) * weights[f"{name}.weight"]
 
     def linear(name: str, x: np.ndarray) -> np.ndarray:
-        return x @ weights[f"{name}.weight"].T
+        return x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0.0)
 
     def turned(x: np.ndarray, position: int) -> np.ndarray:
         y = x.copy()
@@ -184,6 +192,7 @@ def test_several_files_with_an_index_are_read(tmp_path):
             {"rope_scaling": {"type": "yarn"}, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
             "rope_type in rope_scaling is 'yarn', but this program",
         ),
+        ({"model_type": "qwen2", "architectures": None, "use_sliding_window": True}, "use_sliding_window is True, but"),
         ({"is_causal": False}, "is_causal is False, but this program supports only True"),
         (
             {"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": "8"}},
@@ -201,6 +210,26 @@ def test_several_files_with_an_index_are_read(tmp_path):
 def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
     folder = write_folder(tmp_path, LLAMA | changes, random_weights(LLAMA))
     with pytest.raises(CheckpointError, match=reason):
+        load_pretrained(folder, LAYOUTS)
+
+
+def test_the_context_of_a_mistral_is_its_window():
+    """Beyond it, the model would attend to the last tokens only, which this program does not."""
+    for given, context in (({"sliding_window": 12}, 12), ({"sliding_window": None}, 32), ({}, 32)):
+        assert own_config(MISTRAL | given).block_size == context
+    assert own_config(MISTRAL | {"max_position_embeddings": 32768}).block_size == 4096  # where transformers begins
+    with pytest.raises(CheckpointError, match="block_size cannot be 'wide'"):
+        own_config(MISTRAL | {"sliding_window": "wide"})
+
+
+def test_a_type_of_numbers_that_is_not_read_is_named(tmp_path):
+    folder = write_folder(tmp_path, LLAMA, random_weights(LLAMA))
+    header = {"model.norm.weight": {"dtype": "F8_E4M3", "shape": [12], "data_offsets": [0, 12]}}
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(12))
+    with pytest.raises(
+        CheckpointError, match=r"model\.norm\.weight is of the type F8_E4M3: convert the model to bfloat"
+    ):
         load_pretrained(folder, LAYOUTS)
 
 

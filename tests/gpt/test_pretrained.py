@@ -105,7 +105,10 @@ def test_float16_becomes_float32(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"model_type": "bert"}, "model_type is 'bert', but this program supports only gpt2, llama, qwen3"),
+        (
+            {"model_type": "bert"},
+            "model_type is 'bert', but this program supports only gpt2, llama, mistral, qwen2, qwen3",
+        ),
         (
             {"model_type": "roberta"},
             "model_type is 'roberta', but this program reads only bert, gpt2, llama,",

@@ -171,12 +171,14 @@ def check_hash(corpus: Corpus, say: Callable[[str], None]) -> None:
     say(f"warning: the corpus {corpus.name} has changed since numbers were measured on it: {difference}")
 
 
-def load_files(paths: list[str]) -> Corpus:
+def load_files(paths: list[str], as_is: bool = False) -> Corpus:
     """Read your own text: one or more UTF-8 files, normalised, in the given order.
 
     One file is used unchanged; several are joined by blank lines. Of a file of Project Gutenberg only the book is used,
     and it may be in an older encoding; the corpus says so in its `source`.
 
+    Args:
+        as_is: do not normalise a text that is no such book.
     Raises: CorpusError, naming the file, if it is missing, a folder, not UTF-8 (with the byte offset) or empty.
     """
     if not paths:
@@ -192,10 +194,10 @@ def load_files(paths: list[str]) -> Corpus:
         except OSError as error:
             raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
         try:
-            text, encoding = fetch.decode_text(data, path)
+            original, encoding = fetch.decode_text(data, path)
         except CorpusError as error:
             raise CorpusError(f"{error}: save it as UTF-8") from None
-        text = normalise(text)
+        text = normalise(original)
         source = Path(path).name  # without folders, which are private
         books, _ = gutenberg_books(text)
         if books:
@@ -205,6 +207,8 @@ def load_files(paths: list[str]) -> Corpus:
                 f" (read as {encoding}; {cut:,} characters of Project Gutenberg's header, licence and notes left out)"
             )
             text = book
+        elif as_is:
+            text = original
         if not text.strip():
             raise CorpusError(f"{path} is empty: there is nothing in it to learn from")
         texts.append(text)

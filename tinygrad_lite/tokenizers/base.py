@@ -25,6 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 
 from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.corpora.cleaning import normalise
 
 UNKNOWN = "<unk>"
 REPLACEMENT = "\ufffd"  # Unicode's replacement character, for what cannot be decoded
@@ -72,6 +73,7 @@ class Tokenizer:
     kind = ""
     parts: ClassVar[tuple[str, ...]] = ()  # the lists that `to_json` stores before the specials
     unknown_name = UNKNOWN
+    is_foreign = False  # it came with a pretrained model, which reads text as it is
     prefix: Sequence[int] = ()  # the ids with which a pretrained model expects every text to begin, such as <bos>
 
     def __init__(self, pieces: Sequence[bytes], specials: Iterable[str] | Mapping[str, int]):
@@ -117,9 +119,17 @@ class Tokenizer:
         for part in re.split("(" + "|".join(map(re.escape, longest_first)) + ")", text):
             if part in names:
                 ids.append(self.specials[part])
-            else:
-                ids.extend(self.encode_text(part))
+            elif part:
+                ids.extend(self.encode_after(part) if ids else self.encode_text(part))
         return ids
+
+    def encode_after(self, text: str) -> list[int]:
+        """The ids of a text that follows a special token; of some pretrained models others than at the beginning."""
+        return self.encode_text(text)
+
+    def prepare(self, text: str) -> str:
+        """A text as the one was that this tokenizer was learned from: normalised if that was done here."""
+        return text if self.is_foreign else normalise(text)
 
     def encode_whole(self, text: str) -> list[int]:
         """The ids of a text from its beginning on: those of `prefix`, then those of `encode`."""

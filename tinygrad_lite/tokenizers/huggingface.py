@@ -1,12 +1,15 @@
 """The tokenizer that a pretrained model came with, run by the package `tokenizers` behind our interface.
 
 It is a byte-level BPE like ours in `bpe.py`, as those of GPT-2, SmolLM2, Llama 3 and Qwen3 are, but cuts text into
-words by another pattern and numbers its bytes and merges in its own order. Weights fit only the ids that they were
-trained with, so the package does the work, and this file translates between its conventions and ours:
+words by another pattern and numbers its bytes and merges in its own order; or one that SentencePiece has made, as those
+of Llama 2 and Mistral: its merges join characters, and a byte is a token for characters that it lacks. Weights fit only
+the ids that they were trained with, so the package does the work, and this file translates between its conventions and
+ours:
 
     ids      the package's own
     bytes    GPT-2 writes each of the 256 bytes as one visible character (`byte_characters`) so that a vocabulary can be
-             kept in a text file; a token's text is turned back into bytes by the same table
+             kept in a text file; a token's text is turned back into bytes by the same table. SentencePiece writes
+             ▁ for a blank, which it also puts before the text, and <0x0A> for a byte.
 
 The package is an extra (`pip install -e ".[hf]"`) and imported only where such a tokenizer is made.
 
@@ -36,6 +39,19 @@ CUT = (
     r"|\s+(?!\S)|\s+"
 )
 PATTERNS = (CUT.replace("DIGITS", "{1,3}"), CUT.replace("DIGITS", ""))
+BLANK = "▁"  # stands for a blank in SentencePiece's vocabularies
+BYTES = {f"<0x{byte:02X}>": bytes([byte]) for byte in range(256)}
+TO_BLANKS = {"type": "Replace", "pattern": {"String": " "}, "content": BLANK}
+FROM_BLANKS = {"type": "Replace", "pattern": {"String": BLANK}, "content": " "}
+# Blanks become ▁, with one more before the text: as older files say it, and newer ones.
+OLDER = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": BLANK}, TO_BLANKS]}
+NEWER = {"type": "Metaspace", "replacement": BLANK, "split": False}
+FIRST = '"prepend_scheme": "first"'  # as JSON writes it; a text cannot have it, whose quotes are escaped
+STRIP = {"type": "Strip", "content": " ", "start": 1, "stop": 0}
+FROM_SENTENCEPIECE = {
+    "type": "Sequence",
+    "decoders": [FROM_BLANKS, {"type": "ByteFallback"}, {"type": "Fuse"}, STRIP],
+}
 
 
 def byte_characters() -> dict[str, int]:
@@ -52,25 +68,29 @@ def byte_characters() -> dict[str, int]:
 
 
 class HFTokenizer(Tokenizer):
-    """A byte-level BPE of the package `tokenizers`.
+    """A byte-level BPE of the package `tokenizers`, or a BPE that SentencePiece has made.
 
     Args:
         definition: the contents of a `tokenizer.json`.
         vocab_size: the number of ids; if None, that of the definition. A model may have more rows than its
             tokenizer has tokens; those ids have no text.
-    Raises: TokenizerError if the package is not installed, or if the definition is not a byte-level BPE of at
-        most that many tokens.
+    Raises: TokenizerError if the package is not installed, or if the definition is not such a BPE of at most
+        that many tokens.
     """
 
     kind = "hf"
+    is_foreign = True
 
     def __init__(self, definition: str, vocab_size: int | None = None):
         package, checked = _package(), checked_definition(definition)
         try:
-            self._inner = package.Tokenizer.from_str(checked)
+            self._inner = self._after = package.Tokenizer.from_str(checked)
+            if FIRST in checked:  # then only the first text gets a blank
+                self._after = package.Tokenizer.from_str(checked.replace(FIRST, FIRST.replace("first", "never")))
         except Exception as error:  # the package has no narrower class
             raise TokenizerError(f"the tokenizer's definition cannot be read by tokenizers ({error})") from None
-        self._inner.encode_special_tokens = True  # as text: their names have a meaning with allow_special only
+        for inner in (self._inner, self._after):
+            inner.encode_special_tokens = True  # as text: their names have a meaning with allow_special only
 
         ids = self._inner.get_vocab(with_added_tokens=True)
         size = max(ids.values(), default=-1) + 1
@@ -81,7 +101,7 @@ class HFTokenizer(Tokenizer):
         added = self._inner.get_added_tokens_decoder()
         specials = {token.content: number for number, token in added.items() if token.special}
         super().__init__(_pieces(ids, {token.content for token in added.values()}, vocab_size), specials)
-        self._missing = byte_characters().keys() - ids.keys()
+        self._missing = set() if BYTES.keys() <= ids.keys() else byte_characters().keys() - ids.keys()
         self.prefix = self._inner.encode("", add_special_tokens=True).ids  # by the post-processor
 
     @classmethod
@@ -104,16 +124,18 @@ class HFTokenizer(Tokenizer):
         else:
             found = cls(gpt2_definition(texts["vocab.json"], texts["merges.txt"]), vocab_size)
         adds = found.decode(found.encode_text("a")) == " a"
-        if about.get("add_prefix_space", adds) != adds and about.get("tokenizer_class") != GENERIC:
+        if about.get("add_prefix_space") in (not adds,) and about.get("tokenizer_class") != GENERIC:
             wanted = reprlib.repr(about["add_prefix_space"])
             raise TokenizerError(f"add_prefix_space is {wanted} in tokenizer_config.json, but {adds} in its tokenizer")
         return found
 
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, without regard to the names of specials."""
-        # The package accepts only valid Unicode, so half a surrogate pair becomes U+FFFD.
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return self._inner.encode(text, add_special_tokens=False).ids
+        return self._inner.encode(_valid(text), add_special_tokens=False).ids
+
+    def encode_after(self, text: str) -> list[int]:
+        """The ids of a text that follows a special token."""
+        return self._after.encode(_valid(text), add_special_tokens=False).ids
 
     def unknown(self, text: str) -> dict[str, int]:
         """The characters with a byte that has no token; none with GPT-2's vocabulary, which has all 256 bytes."""
@@ -149,7 +171,7 @@ class HFTokenizer(Tokenizer):
 
 
 def checked_definition(definition: str) -> str:
-    """The parts of a `tokenizer.json` that define a byte-level BPE, each checked.
+    """The parts of a `tokenizer.json` that define a BPE of one of the two kinds, each checked.
 
     The package gets only these, because it trusts its input: a damaged file can crash the whole process, and some
     parts, such as a normalizer that replaces text again and again, can exhaust the memory. Truncation and padding are
@@ -161,12 +183,22 @@ def checked_definition(definition: str) -> str:
         given = json.loads(definition)
         model, after = ({} | (given[name] or {}) for name in ("model", "decoder"))
         added = [{} | token for token in given.get("added_tokens") or ()]
-        kinds = (model.get("type", "BPE"), after.get("type"), (given.get("normalizer") or {}).get("type"))
-        marks = [model.get(name) or None for name in ("continuing_subword_prefix", "end_of_word_suffix")]
-        if kinds not in (("BPE", "ByteLevel", None), ("BPE", "ByteLevel", "NFC")) or marks != [None, None]:
-            raise _unsupported()
-        cutting = _checked_cutting(given["pre_tokenizer"])
         vocab = {} | model["vocab"]
+        marks = [model.get(name) or None for name in ("continuing_subword_prefix", "end_of_word_suffix")]
+        if model.get("type", "BPE") != "BPE" or marks != [None, None]:
+            raise _unsupported()
+        normalizer, cutting = given.get("normalizer") or {}, given.get("pre_tokenizer") or {}
+        falls_back = model.get("byte_fallback") is True and vocab.keys() >= BYTES.keys()
+        if falls_back:
+            scheme = cutting.get("prepend_scheme", "always")
+            newer = not normalizer and cutting == NEWER | {"prepend_scheme": scheme} and scheme in ("always", "first")
+            if not newer and (normalizer, cutting) != (OLDER, {}):
+                raise _unsupported()
+        elif after.get("type") != "ByteLevel" or normalizer.get("type") not in (None, "NFC"):
+            raise _unsupported()
+        else:
+            normalizer = {"type": "NFC"} if normalizer else {}
+            cutting = _checked_cutting(cutting)
         merges = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model["merges"]]
         if not all(len(merge) == 2 and vocab.keys() >= {*merge, "".join(merge)} for merge in merges):
             raise ValueError("a merge is not of two tokens that make a third")
@@ -191,14 +223,17 @@ def checked_definition(definition: str) -> str:
             {"id": token["id"], "content": token["content"], **{flag: bool(token.get(flag)) for flag in flags}}
             for token in added
         ],
-        "normalizer": {"type": "NFC"} if kinds[-1] else None,
-        "pre_tokenizer": cutting,
+        "normalizer": normalizer or None,
+        "pre_tokenizer": cutting or None,
         "post_processor": prefix,
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "decoder": FROM_SENTENCEPIECE
+        if falls_back
+        else {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
             "type": "BPE",
             "unk_token": model.get("unk_token"),
             "fuse_unk": bool(model.get("fuse_unk")),
+            "byte_fallback": falls_back,
             "ignore_merges": bool(model.get("ignore_merges")),
             "vocab": vocab,
             "merges": merges,
@@ -259,8 +294,9 @@ def starting_with(found: Sequence[tuple[str, list[int]]]) -> dict:
 
 def _unsupported() -> TokenizerError:
     return TokenizerError(
-        "the tokenizer is not a byte-level BPE (model BPE, decoder ByteLevel, no normalizer but NFC, text cut into "
-        "words as in GPT-2, SmolLM, Llama 3 or Qwen): use a model with such a tokenizer"
+        "the tokenizer is neither a byte-level BPE (model BPE, decoder ByteLevel, no normalizer but NFC, text cut into "
+        "words as in GPT-2, SmolLM, Llama 3 or Qwen) nor one of SentencePiece as in Llama 2 or Mistral: use a model "
+        "with such a tokenizer"
     )
 
 
@@ -289,13 +325,21 @@ def gpt2_definition(vocab: str, merges: str) -> str:
 def _pieces(ids: Mapping[str, int], added: set[str], vocab_size: int) -> Sequence[bytes]:
     """The bytes of each token. Those that were added to the vocabulary by hand are plain text, without the table."""
     table = byte_characters()
+    falls_back = BYTES.keys() <= ids.keys()
     pieces = [b""] * vocab_size
     for text, number in ids.items():
-        if text in added or not table.keys() >= set(text):
+        if falls_back:
+            pieces[number] = BYTES.get(text, text.replace(BLANK, " ").encode("utf-8"))
+        elif text in added or not table.keys() >= set(text):
             pieces[number] = text.encode("utf-8")
         else:
             pieces[number] = bytes(table[character] for character in text)
     return pieces
+
+
+def _valid(text: str) -> str:
+    """A text as the package accepts it: in valid Unicode, so that half a surrogate pair becomes U+FFFD."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _package() -> ModuleType:

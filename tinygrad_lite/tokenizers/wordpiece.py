@@ -271,7 +271,9 @@ class WordPieceTokenizer(WordwiseTokenizer):
             if len(pieces) > vocab_size:
                 raise TokenizerError(f"the tokenizer has {len(pieces)} tokens, which do not fit into {vocab_size}")
             pieces += [""] * (vocab_size - len(pieces))
-        return cls(pieces, specials, lowercase)
+        found = cls(pieces, specials, lowercase)
+        found.is_foreign = True
+        return found
 
     def folder_files(self) -> dict[str, str]:
         """The files of Hugging Face's layout that make this tokenizer, by name; `from_folder` reads them."""

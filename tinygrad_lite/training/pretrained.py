@@ -29,9 +29,12 @@ from tinygrad_lite.training.model_config import ModelConfig
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-ALL_TYPES = ["bert", "gpt2", "llama", "qwen3", "vit"]  # the kinds of models that some family reads
+ALL_TYPES = ["bert", "gpt2", "llama", "mistral", "qwen2", "qwen3", "vit"]  # the kinds of models that some family reads
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
-STORED = {"F64": "<f8", "F32": "<f4", "BF16": "<u2"}  # types as safetensors calls them, and as a file's bytes are read
+# Types as safetensors calls them, and as a file's bytes are read; a bfloat16 is the upper half of a float32.
+STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+STORED |= {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"}  # of buffers
+OLD_NORM = {"gamma": "weight", "beta": "bias"}  # in the names of BERT's first weights, which TensorFlow wrote
 
 
 def load_pretrained(
@@ -53,6 +56,8 @@ def load_pretrained(
     theirs = _read_weights(folder, layout, config)
     if config.n_layer > len(theirs):  # checked before listing names: a damaged config.json may claim millions of layers
         raise CheckpointError(f"{WEIGHTS} holds {len(theirs)} tensors, too few for {config.n_layer} layers")
+    if hasattr(layout, "complete"):
+        layout.complete(theirs, config)
     _check_names_and_shapes(theirs, layout.shapes(config))
     return (
         layout.TITLES[kind],
@@ -138,14 +143,12 @@ def _read_weights(folder: Path, layout: ModuleType, config: ModelConfig) -> dict
     for path in _weight_files(folder):
         try:
             for name, array in tensors_in(path):
-                short = name.removeprefix(layout.PREFIX)
+                start, dot, last = name.removeprefix(layout.PREFIX).rpartition(".")
+                short = start + dot + (OLD_NORM.get(last, last) if start.endswith("LayerNorm") else last)
                 if not layout.BUFFER.fullmatch(short):
                     weights[short] = as_float(path, name, array)
-        except (safetensors.SafetensorError, OSError, TypeError, ValueError, KeyError, AttributeError) as error:
-            # TypeError and AttributeError are for types that NumPy does not have, such as float8.
-            raise CheckpointError(
-                f"{path} cannot be read ({error}): it is damaged, or has a type other than bfloat16 that NumPy lacks"
-            ) from None
+        except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
+            raise CheckpointError(f"{path} cannot be read ({error})") from None
     for name, preferred in getattr(layout, "PREFERRED", {}).items():
         if preferred in weights:
             weights[name] = weights.pop(preferred)
@@ -181,9 +184,11 @@ def _weight_files(folder: Path) -> list[Path]:
 def tensors_in(path: Path) -> Iterator[tuple[str, np.ndarray]]:
     """The tensors of a safetensors file by name; bfloat16, which NumPy lacks, as float32.
 
-    A bfloat16 is the upper half of a float32. Where the numbers are says the file's header: JSON, preceded by its
-    length in 8 bytes. They are read from the file as one reads any file, since `get_tensor` maps it into memory first,
-    where it would stand beside the tensors until the last one is read.
+    Where the numbers are says the file's header: JSON, preceded by its length in 8 bytes. They are read from the file
+    as one reads any file, since `get_tensor` maps it into memory first, where it would stand beside the tensors until
+    the last one is read.
+
+    Raises: ValueError for a type that is not read, such as float8.
     """
     with safetensors.safe_open(path, framework="numpy") as file, path.open("rb") as raw:  # the first checks the header
         start = 8 + int.from_bytes(raw.read(8), "little")
@@ -191,8 +196,7 @@ def tensors_in(path: Path) -> Iterator[tuple[str, np.ndarray]]:
         for name in file.keys():  # noqa: SIM118 (not a dict)
             kind = STORED.get(header[name]["dtype"])
             if kind is None:
-                yield name, file.get_tensor(name)
-                continue
+                raise ValueError(f"{name} is of the type {header[name]['dtype']}: convert the model to bfloat16 first")
             array = np.empty(header[name]["shape"], kind)
             raw.seek(start + header[name]["data_offsets"][0])
             if raw.readinto(array) != array.nbytes:

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from tinygrad_lite.cli.errors import TokenizerError
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import StreamDecoder
-from tinygrad_lite.tokenizers.huggingface import PATTERNS, HFTokenizer, byte_characters, gpt2_definition
+from tinygrad_lite.tokenizers.huggingface import (
+    BLANK,
+    BYTES,
+    FROM_SENTENCEPIECE,
+    NEWER,
+    OLDER,
+    PATTERNS,
+    HFTokenizer,
+    byte_characters,
+    gpt2_definition,
+    starting_with,
+)
 
 END = "<|endoftext|>"
 MERGES = [("Ġ", "d"), ("Ġd", "e"), ("Ã", "¤"), ("e", "r"), ("Ġde", "r")]
@@ -235,6 +246,58 @@ def test_text_is_split_into_words_as_by_the_package(tokenizer, steps, normalizer
     assert digits == (steps is not CUTTING["llama3"])
 
 
+def sentencepiece(normalizer, cutting, scheme=None):
+    """A definition as SentencePiece's are written, with the special <s>, which begins every text."""
+    pieces = [*BYTES, BLANK, *"abdert", "de", f"{BLANK}de", f"{BLANK}der", "er", BLANK * 2]
+    merges = [["d", "e"], [BLANK, "de"], [f"{BLANK}de", "r"], ["e", "r"], [BLANK, BLANK]]
+    vocab = {"<unk>": 0, "<s>": 1} | {piece: number for number, piece in enumerate(pieces, start=2)}
+    special = [{"id": vocab[name], "content": name, "special": True} for name in ("<unk>", "<s>")]
+    model = {"type": "BPE", "unk_token": "<unk>", "fuse_unk": True, "byte_fallback": True}
+    return {
+        "added_tokens": special,
+        "normalizer": normalizer,
+        "pre_tokenizer": cutting and cutting | {"prepend_scheme": scheme},
+        "post_processor": starting_with([("<s>", [1])]),
+        "decoder": FROM_SENTENCEPIECE,
+        "model": model | {"vocab": vocab, "merges": merges},
+    }
+
+
+FLAGS = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+
+
+@pytest.mark.parametrize("parts", [(OLDER, None), (None, NEWER, "first"), (None, NEWER, "always")])
+def test_sentencepieces_tokens_are_those_of_the_package(parts):
+    tokenizers = pytest.importorskip("tokenizers")
+    given = sentencepiece(*parts)
+    ours = HFTokenizer(json.dumps(given))
+    given["added_tokens"] = [token | FLAGS for token in given["added_tokens"]]
+    package = tokenizers.Tokenizer.from_str(json.dumps(given))
+    assert ours.prefix == [1]
+    for text in ("der", "der  tätä", " a\nder", "🙂 <s>b", ""):
+        package.encode_special_tokens = True
+        assert ours.encode_whole(text) == package.encode(text).ids
+        decoded = ours.decode(ours.encode(text))
+        has_blank = text.startswith(" ") and parts[0] is None
+        assert decoded == (f" {text}" if text and not has_blank else text)  # the first token's own blank
+        stream = StreamDecoder(ours)
+        assert "".join([*map(stream.push, ours.encode(text)), stream.finish()]) == decoded
+        assert tokenizer_from_json(ours.to_json()).encode(text) == ours.encode(text)
+        assert ours.unknown(text) == {}
+    package.encode_special_tokens = False
+    between = "der<s>de<s> t"
+    assert ours.encode(between, allow_special=True) == package.encode(between, add_special_tokens=False).ids
+    assert package.decode(ours.encode("der t")) == "der t"
+    assert tokenizers.Tokenizer.from_str(ours.definition).decode(ours.encode("der t")) == "der t"
+
+
+@pytest.mark.parametrize("parts", [(None, None), (OLDER, NEWER, "first"), (None, NEWER, "never")])
+def test_other_ways_to_put_blanks_are_refused(parts):
+    pytest.importorskip("tokenizers")
+    with pytest.raises(TokenizerError, match="neither a byte-level BPE"):
+        HFTokenizer(json.dumps(sentencepiece(*parts)))
+
+
 def test_other_kinds_of_tokenizers_are_refused(tokenizer):
     definition = json.loads(tokenizer.definition)
     own_pattern = CUTTING["qwen"][0] | {"pattern": {"Regex": "(a+)+$"}}
@@ -245,7 +308,7 @@ def test_other_kinds_of_tokenizers_are_refused(tokenizer):
         {"decoder": None},
         {"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}},
     ):
-        with pytest.raises(TokenizerError, match="not a byte-level BPE"):
+        with pytest.raises(TokenizerError, match="neither a byte-level BPE"):
             HFTokenizer(json.dumps(definition | part))
 
 

@@ -27,9 +27,9 @@ import numpy as np
 
 from benchmarks.children import ask, limits, serve, start
 from benchmarks.machine import cpu_model
-from gpt.config import GPTOptions
 from gpt.data import Batch, prepare
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say

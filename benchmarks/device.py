@@ -24,7 +24,7 @@ from benchmarks.scaling import line
 from benchmarks.shapes import VOCABULARY, Shape
 from benchmarks.steps import Step, time_group, trainer, warm_up
 from benchmarks.table import shown, spread
-from gpt.config import GPTOptions
+from gpt.options import GPTOptions
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import numpy as np
 
 from encoder.bert import Bert, MaskedBatch
-from encoder.config import BertOptions
+from encoder.options import BertOptions
 from encoder.picture_task import ViTOptions
 from encoder.vit import PictureBatch, ViT
-from gpt.config import GPTOptions
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.cli.options import build, find_preset, read_preset

@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 
 from encoder.bert import Bert
-from encoder.config import BertOptions
 from encoder.data import MaskedSequence
+from encoder.options import BertOptions
 from encoder.task import SPEC
 from encoder.words import WordsTask, are_guessed
 from gpt.model import GPT

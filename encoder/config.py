@@ -1,19 +1,15 @@
-"""BERT's settings: what the model is (`BertConfig`) and what a training run can be asked for (`BertOptions`)."""
+"""BERT's settings."""
 
 from __future__ import annotations
 
 from dataclasses import MISSING, dataclass
-from pathlib import Path
 from typing import Any, ClassVar
 
-from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.corpora.texts import CORPORA, from_cache
-from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, model_options
-from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from tinygrad_lite.cli.options import option
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig
 from tinygrad_lite.transformer import ACTIVATIONS
 
 OBJECTIVES = ("words", "labels", "features")
-TOKENIZERS = ("wordpiece", "bpe")
 MASK_SHARE = 0.15  # of the tokens are to be predicted
 LABEL_MARK = "|"  # between the names of labels
 
@@ -123,72 +119,3 @@ def bert_large(vocab_size: int = 30522, objective: str = "features") -> BertConf
     return BertConfig(
         *(vocab_size, 0, 101, 102, 103), 24, 16, 1024, 0, 512, norm_first=False, norm_eps=1e-12, objective=objective
     )
-
-
-@dataclass
-class BertOptions(model_options(BertConfig), TrainOptions):
-    """The options of `train.py` for training a BERT."""
-
-    dataset: str = option(
-        "goethe", "text whose hidden words are predicted, by name: " + ", ".join(CORPORA), group="data"
-    )
-    text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
-    table: str = option(
-        "", "CSV file of texts, or pairs of texts, and labels, for --objective labels", is_path=True, group="data"
-    )
-    tokenizer: str = option("wordpiece", "what a token is", choices=TOKENIZERS, group="data")
-    vocab_size: int = option(4096, "size of the vocabulary", unit="tokens", low=2, high=1_000_000, group="data")
-    lowercase: bool = option(False, "read letters without case and accents", group="data")
-
-    batch_size: int = option(32, "sequences per micro-step", unit="sequences", low=1, high=1_000_000, group="training")
-    mask_share: float = option(MASK_SHARE, "share of the tokens to predict", above=0.0, below=1.0, group="training")
-    weight_decay: float = option(0.01, "weight decay of the matrices", low=0.0, group="training")
-    eval_iters: int = option(
-        0,
-        "sequences of the held-out text to evaluate on, always the same; 0: all",
-        unit="sequences",
-        low=0,
-        group="evaluation",
-    )
-
-    BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
-    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
-    FILES: ClassVar[tuple[str, ...]] = ("text", "table")  # options that are paths, which no checkpoint holds
-    HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
-        {
-            "--batch_size": f"{BATCH_NAMES} batch_tokens",
-            "--text": DATA_NAMES,
-            "--mask_share": "mlm_probability mask_prob masking_prob",
-            "--next_sentence": "nsp",
-        }
-    )
-
-    def check(self, learns_tokenizer: bool) -> None:
-        """Refuse what cannot be computed, before any text is fetched.
-
-        Raises: OptionError.
-        """
-        named = Path(self.dataset)
-        if not self.text and (named.name != self.dataset or named.is_file()):
-            # A text of the user's own: --text keeps its path out of the checkpoint, which may be given away.
-            self.text, self.dataset = [self.dataset], BertOptions.dataset
-        if learns_tokenizer:
-            self.model_config(6)
-
-    def is_at_hand(self) -> bool:
-        """Whether the text can be read, or be refused, without a network."""
-        if self.text or self.table or self.dataset not in CORPORA or Path(f"{self.dataset}.txt").is_file():
-            return True
-        return from_cache(self.dataset, say=lambda line: None) is not None
-
-    def max_workers(self) -> int:
-        """How many processes there is work for: each needs a row of the batch."""
-        return self.batch_size
-
-    def sizes(self, config: BertConfig) -> tuple[int, int, str]:
-        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
-        micro_steps = self.gradient_accumulation_steps
-        factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
-        factors += [f"{self.batch_size} sequences", f"{self.block_size} tokens"]
-        tokens = self.batch_size * micro_steps * self.block_size
-        return config.activations(self.batch_size), tokens, " x ".join(factors)

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from encoder.bert import Bert, LabelledBatch
-from encoder.config import LABEL_MARK, BertOptions
+from encoder.config import LABEL_MARK
 from encoder.data import CLS, PAD, SEP
+from encoder.options import BertOptions
 from encoder.words import learn_tokenizer
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.errors import CorpusError, OptionError

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from encoder import bert_layout
 from encoder.bert import Bert, without_head
-from encoder.config import BertConfig, BertOptions
+from encoder.config import BertConfig
 from encoder.labels import LabelsTask
+from encoder.options import BertOptions
 from encoder.words import WordsTask
 from tinygrad_lite.corpora.minilm import FOLDER as MINILM_FOLDER
 from tinygrad_lite.corpora.minilm import NAME as MINILM

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from encoder.bert import Bert, MaskedBatch
-from encoder.config import BertOptions
 from encoder.data import CLS, MASK, SEP, SPECIALS, MaskedSequence, MaskedText, TokenizedText
+from encoder.options import BertOptions
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.cli.errors import CorpusError

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from gpt.config import GPTOptions
+from gpt.options import GPTOptions
 from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.texts import HELD_OUT, Corpus, announce, load_corpus, load_files
 from tinygrad_lite.device import keyed_rng

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt.config import GPTOptions
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from gpt.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.divided_pairs import PairCorpus, divide, read_table

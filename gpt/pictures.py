@@ -22,9 +22,9 @@ from typing import Any
 
 import numpy as np
 
-from gpt.config import GPTOptions
 from gpt.data import TextData
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.pictures import PICTURES, LabelledPictures, load_pictures, named_picture

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gpt.config import GPTConfig, GPTOptions
+from gpt.config import GPTConfig
 from gpt.data import Batch, prepare
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from gpt.pairs import AnswerTask
 from gpt.peft_layout import read_peft
 from gpt.pictures import complete, prepare_pictures

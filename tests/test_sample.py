@@ -14,7 +14,8 @@ from safetensors.numpy import save_file
 
 import sample
 import train
-from gpt.config import GPTConfig, GPTOptions
+from gpt.config import GPTConfig
+from gpt.options import GPTOptions
 from gpt.sample_options import SampleOptions
 from gpt.task import TextTask
 from tests.gpt import test_llama_layout

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import train
-from gpt.config import GPTConfig, GPTOptions
+from gpt.config import GPTConfig
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from gpt.sample_options import HINTS, SampleOptions
 from gpt.task import SPEC
 from tests.places import here

@@ -10,8 +10,9 @@ import pytest
 from benchmarks.compare_torch import Update, main, our_side, torch_side
 from benchmarks.our_side import make_model as make_model_of
 from benchmarks.shapes import SHAPES
-from gpt.config import GPTConfig, GPTOptions
+from gpt.config import GPTConfig
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from tinygrad_lite import Tensor
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.device import keyed_rng, random_key

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from gpt import baselines
 from gpt.baselines import KneserNey, Level, count_grams, estimate_discount
-from gpt.config import GPTOptions
 from gpt.data import prepare
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpt.config import GPTConfig, GPTOptions
+from gpt.config import GPTConfig
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, list_presets, read_preset
 from tinygrad_lite.nn import RMSNorm

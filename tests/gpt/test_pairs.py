@@ -9,8 +9,9 @@ import sample
 import train
 from gpt import answers, few_shot
 from gpt.chat import RememberingModel
-from gpt.config import GPTConfig, GPTOptions
+from gpt.config import GPTConfig
 from gpt.model import GPT
+from gpt.options import GPTOptions
 from gpt.pairs import END, IGNORED, AnswerData, AnswerTask, answer, end_of, prompt_ids
 from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs

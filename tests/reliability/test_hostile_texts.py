@@ -12,7 +12,7 @@ import pytest
 
 import train
 from gpt import baselines
-from gpt.config import GPTOptions
+from gpt.options import GPTOptions
 from seq2seq import evaluate
 from seq2seq.corpus import load_pairs
 from seq2seq.options import Seq2SeqOptions

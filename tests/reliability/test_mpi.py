@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import train
-from gpt.config import GPTOptions
+from gpt.options import GPTOptions
 from tests.reliability import mpi_trials
 from tests.tiny_runs import ROOT, arguments, losses, run_training, same
 from tinygrad_lite.cli.errors import OptionError, UserError

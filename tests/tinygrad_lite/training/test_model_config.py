@@ -4,7 +4,8 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 
-from gpt.config import GPTConfig, GPTOptions
+from gpt.config import GPTConfig
+from gpt.options import GPTOptions
 from gpt.task import SPEC
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.options import Seq2SeqOptions

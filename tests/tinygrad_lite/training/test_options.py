@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from gpt.config import GPTOptions
+from gpt.options import GPTOptions
 from tinygrad_lite.nn import Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.optim import SGD, Adam, AdamW, Muon
 from tinygrad_lite.training.options import TrainOptions

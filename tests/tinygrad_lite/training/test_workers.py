@@ -14,8 +14,8 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import train
-from gpt.config import GPTOptions
 from gpt.model import GPT as GPT_MODEL
+from gpt.options import GPTOptions
 from gpt.task import SPEC as GPT
 from seq2seq.task import SPEC as SEQ2SEQ
 from tests.gpt.combined_settings import COMBINED

@@ -1,0 +1,185 @@
+"""The options of a training run of the GPT."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar
+
+from gpt.config import GPTConfig
+from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.corpora import pairs as parallel
+from tinygrad_lite.corpora.pictures import PICTURES, are_cached
+from tinygrad_lite.corpora.texts import CORPORA, from_cache
+from tinygrad_lite.tokenizers.base import UNKNOWN
+from tinygrad_lite.training.model_config import model_options
+from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+
+TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "pixels", "hf")
+
+
+@dataclass
+class GPTOptions(model_options(GPTConfig), TrainOptions):
+    """The options of `train.py` for training a GPT."""
+
+    dataset: str = option(
+        "goethe",
+        "text to learn from, by name: "
+        + ", ".join(CORPORA)
+        + "; or pictures: "
+        + ", ".join(PICTURES)
+        + "; or, with separator, pairs: "
+        + ", ".join(parallel.PARALLEL_CORPORA),
+        group="data",
+    )
+    pairs: str = option(
+        "",
+        "or a file of texts and answers: source TAB target in each line; needs separator",
+        is_path=True,
+        group="data",
+    )
+    separator: str = option(
+        "", "of pairs: the special token between source and target, such as <to-en>; none: a text", group="data"
+    )
+    swap: bool = option(False, "of pairs: the opposite direction, target to source", group="data")
+    held_out: int = option(1000, "of pairs: how many to hold out, at most a tenth", unit="pairs", low=1, group="data")
+    text: list[str] = option([], "files to learn from, any UTF-8 text, instead of dataset", is_path=True, group="data")
+    tokenizer: str = option(
+        "char",
+        "what a token is (bpe-w: with an end-of-word mark; pixels: shades of pictures; hf: only what pretrained "
+        "weights bring along)",
+        choices=TOKENIZERS,
+        group="data",
+    )
+    vocab_size: int = option(
+        1024,
+        "size of a learned vocabulary: bpe, bpe-w, word; of pixels: shades",
+        unit="tokens",
+        low=2,
+        high=1_000_000,
+        group="data",
+    )
+    data_order: str = option(
+        "random",
+        "windows at random places of the text (random), or passes over the whole text in random order (epochs)",
+        choices=("random", "epochs"),
+        group="data",
+    )
+
+    replay: str | None = option(
+        None,
+        "text that a share of every batch is taken from, such as the one that the weights of --init_from come from",
+        choices=[*CORPORA],
+        group="data",
+    )
+    replay_share: float = option(0.1, "this share, with --replay", above=0.0, below=1.0, group="data")
+
+    batch_size: int = option(12, "sequences per micro-step", unit="sequences", low=1, high=1_000_000, group="training")
+    eval_iters: int = option(
+        0,
+        "windows of the held-out text to evaluate on, always the same; 0: all",
+        unit="windows",
+        low=0,
+        group="evaluation",
+    )
+    sample_tokens: int = option(
+        160, "length of the sample at each evaluation; 0: none", unit="tokens", low=0, group="evaluation"
+    )
+    eval_pairs: int = option(
+        200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0, group="evaluation"
+    )
+
+    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *parallel.PARALLEL_CORPORA)
+    BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
+    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
+    FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")  # options that are paths, which no checkpoint holds
+    HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
+        {
+            "--batch_size": f"{BATCH_NAMES} batch_tokens",
+            "--text": DATA_NAMES,
+            "--data_order": "shuffle sampler",
+            "--eval_iters": "eval_batches val_iters",
+            "--positions rotary": "rope rotary use_rope",
+            "--n_kv_head": "num_key_value_heads n_kv_heads kv_heads",
+            "--tie_weights": "tie_word_embeddings tie_embeddings weight_tying",
+        }
+    )
+
+    @property
+    def batch_tokens(self) -> int:
+        """The maximum number of tokens in a batch of pairs, with padding."""
+        return self.batch_size * self.block_size
+
+    def check_pairs(self) -> None:
+        """Refuse pairs without a separator, and the other way round.
+
+        Raises: OptionError.
+        """
+        named = f"--pairs {self.pairs}" if self.pairs else f"--dataset {self.dataset}"
+        has_pairs = bool(self.pairs) or (not self.text and self.dataset in parallel.PARALLEL_CORPORA)
+        if self.pairs and self.text:
+            raise OptionError("--pairs and --text cannot be combined: a GPT learns from pairs, or from a text")
+        if has_pairs and not self.separator:
+            raise OptionError(
+                f"{named} belongs to the translation model: use python train.py translate-de-en {named}; a GPT learns "
+                f"from pairs too, with a token between their sides: python train.py gpt-translate {named}"
+            )
+        if self.separator and not has_pairs:
+            raise OptionError(
+                f"--separator {self.separator} stands between the sides of pairs: add --pairs FILE.tsv, or name pairs "
+                f"with --dataset, such as libreoffice-help"
+            )
+        if self.separator and self.replay:
+            raise OptionError(f"--replay {self.replay} mixes texts, but with --separator there are pairs: omit one")
+        if self.separator and not re.fullmatch(r"<[\w-]{1,40}>", self.separator):
+            raise OptionError(f"--separator {self.separator}: write a name between < and >, such as <to-en>")
+        if self.separator in ("<end>", UNKNOWN):
+            raise OptionError(f"--separator {self.separator} has a meaning already: choose another name")
+
+    def check(self, learns_tokenizer: bool) -> None:
+        """Refuse what cannot be computed, before any text is fetched.
+
+        Raises: OptionError.
+        """
+        self.check_pairs()
+        named = Path(self.dataset)
+        if not self.text and (named.name != self.dataset or named.is_file()):
+            # A text of the user's own: --text keeps its path out of the checkpoint, which may be given away.
+            self.text, self.dataset = [self.dataset], GPTOptions.dataset
+        if learns_tokenizer:
+            self.model_config(2)
+            if (self.tokenizer == "pixels") != (not self.text and self.dataset in PICTURES):
+                raise OptionError("--tokenizer pixels and --dataset digits or other pictures belong together")
+            if self.replay and self.tokenizer == "pixels":
+                raise OptionError(f"--replay {self.replay} is a text, but --dataset {self.dataset} are pictures")
+            if self.tokenizer == "hf":
+                raise OptionError(
+                    "--tokenizer hf: such a tokenizer comes with pretrained weights (--init_from FOLDER); to learn "
+                    "one, take bpe"
+                )
+
+    def is_at_hand(self) -> bool:
+        """Whether the text can be read, or be refused, without a network."""
+        if self.separator:
+            return bool(self.pairs) or parallel.from_cache(self.dataset, say=lambda line: None) is not None
+        if self.dataset in PICTURES and not self.text:
+            return are_cached(self.dataset)
+        names = [*([] if self.text else [self.dataset]), *([self.replay] if self.replay else [])]
+        return all(
+            name not in CORPORA or Path(f"{name}.txt").is_file() or from_cache(name, say=lambda line: None)
+            for name in names
+        )
+
+    def max_workers(self) -> int:
+        """How many processes there is work for: each needs a row of the batch."""
+        return self.batch_size
+
+    def sizes(self, config: GPTConfig) -> tuple[int, int, str]:
+        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
+        micro_steps = self.gradient_accumulation_steps
+        factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
+        factors += [f"{self.batch_size} sequences", f"{self.block_size} tokens"]
+        tokens = self.batch_size * micro_steps * self.block_size
+        return config.activations(self.batch_size), tokens, " x ".join(factors)

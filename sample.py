@@ -69,7 +69,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import quantize
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
-from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.checkpoint import fact_in
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
 from tinygrad_lite.training.model_spec import PEFT_CONFIG, Trained, family_of_weights
 from tinygrad_lite.training.pretrained import end_tokens, is_pretrained_folder
@@ -239,7 +239,7 @@ def load_any(path: Path, adapter: Path | None = None, beside: bool = False) -> T
         return family.read(path, adapter, beside)
     if (path.is_dir() or path == OUT) and not (path / PEFT_CONFIG).is_file():
         path = newest_checkpoint(path)
-    family = load_checkpoint(path).family if path.is_file() else gpt.name
+    family = fact_in(path, "family")
     return next((spec for spec in FAMILIES if spec.name == family), gpt).read(path, adapter, beside)
 
 

@@ -45,7 +45,8 @@ from tinygrad_lite.training.adapters import Adapter, Change, adapter_in, change_
 from tinygrad_lite.training.checkpoint import Checkpoint
 from tinygrad_lite.training.export import as_json
 from tinygrad_lite.training.model_spec import PEFT_CONFIG
-from tinygrad_lite.training.pretrained import as_float, read_json, tensors_in
+from tinygrad_lite.training.pretrained import as_float, read_json
+from tinygrad_lite.training.tensors import tensors_in
 
 WEIGHTS = "adapter_model.safetensors"
 PREFIX = "base_model.model."
@@ -129,8 +130,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         raise CheckpointError(f"there is no {path}, the only supported format of an adapter's weights")
     try:
         return {name: as_float(path, name, array) for name, array in tensors_in(path)}
-    except (safetensors.SafetensorError, OSError, TypeError, ValueError, KeyError, AttributeError) as error:
-        raise CheckpointError(f"{path} cannot be read ({error}): it is damaged, or of an unknown type") from None
+    except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
+        raise CheckpointError(f"{path} cannot be read ({error})") from None
 
 
 def peft_files(path: Path, checkpoint: Checkpoint) -> dict[str, bytes]:

@@ -36,7 +36,8 @@ LAYERS = [
     ["tinygrad_lite.decoding", "tinygrad_lite.decoding.*"],
     ["tinygrad_lite.training", "tinygrad_lite.training.*"],
     ["tinygrad_lite.viz", "tinygrad_lite.viz.*"],
-    "gpt gpt.config gpt.options gpt.data gpt.fast_weights gpt.fast_step gpt.fast_step_cuda gpt.model gpt.sample_options".split()
+    "gpt gpt.config gpt.options gpt.data gpt.fast_weights gpt.fast_step gpt.fast_step_cuda gpt.model".split()
+    + ["gpt.sample_options"]
     + ["gpt.score"]
     + "gpt.baselines gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat gpt.pictures".split()
     + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw gpt.explorer gpt.explorer.*".split()

@@ -33,17 +33,17 @@ RINGS = {
     **dict.fromkeys(("encoder.explorer", "encoder.compare", "encoder.evaluate", "encoder.inside"), 4),
     **dict.fromkeys(("train", "sample"), 5),
 }
-LINES = {1: 5850, 2: 6970, 3: 4072, 4: 3683, 5: 483}  # of code, in each ring
-PRODUCT = 21058  # all of them
+LINES = {1: 5850, 2: 6980, 3: 4073, 4: 3683, 5: 483}  # of code, in each ring
+PRODUCT = 21069  # all of them
 OUTWARDS = 11  # imports of a ring further out
 TO_CUDA = 14  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 LOADED = {  # modules of the project behind an import, without the __init__ files of packages
     "import tinygrad_lite": 45,
     "from gpt.model import GPT": 55,
-    "import gpt.task": 111,
-    "import seq2seq.task": 89,
-    "import train": 147,
-    "import sample": 164,
+    "import gpt.task": 112,
+    "import seq2seq.task": 90,
+    "import train": 148,
+    "import sample": 165,
 }
 
 

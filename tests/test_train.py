@@ -217,7 +217,7 @@ def test_composed_operations_give_the_same_losses():
 
 
 def test_weights_can_be_float64():
-    checkpoint = load_checkpoint(run_training(dtype="float64", max_iters=2).last)
+    checkpoint = load_checkpoint(run_training(dtype="float64", max_iters=2).last, optimizer=True)
     assert {array.dtype for array in [*checkpoint.weights.values(), *checkpoint.optimizer.values()]} == {
         np.dtype("float64")
     }

@@ -65,7 +65,7 @@ def logits(*path: str) -> np.ndarray:
 def test_only_the_adapter_is_trained_and_saved(capsys):
     run = adapt("--overwrite", max_iters=4)
     said = capsys.readouterr().err
-    whole, checkpoint = load_checkpoint(Path(BASE)), load_checkpoint(run.last)
+    whole, checkpoint = load_checkpoint(Path(BASE)), load_checkpoint(run.last, optimizer=True)
     learned, number = (sum(a.size for a in held.weights.values()) for held in (checkpoint, whole))
     assert f"trains {learned:,} of {learned + number:,} parameters ({100 * learned / (learned + number):.2g} %)" in said
     assert learned == 2 * 2 * (4 * (16 + 16) + 2 * (16 + 64))

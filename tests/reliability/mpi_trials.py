@@ -148,7 +148,7 @@ def trial(kind: str, rng: random.Random, folder: Path, whole: RunFolder | None =
 def check(run: RunFolder, whole: RunFolder | None) -> None:
     """Assert that the checkpoints are whole; and after a resumption, that nothing shows what has happened."""
     for path in run.path.glob("*.safetensors"):
-        load_checkpoint(path)
+        load_checkpoint(path, optimizer=True)
     if whole:
         process = start(run.path, ["--resume"])
         said = process.communicate(timeout=300)[0]

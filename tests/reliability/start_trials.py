@@ -124,7 +124,7 @@ def stop(run: RunFolder, workers: int, name: str, delay: float, to_all: bool) ->
 def check(run: RunFolder, whole: RunFolder, resumes: bool) -> None:
     """Assert that the checkpoints are whole; and after a resumption, that nothing shows what has happened."""
     for path in run.path.glob("*.safetensors"):
-        load_checkpoint(path)
+        load_checkpoint(path, optimizer=True)
     if resumes:
         status, said = end(begin(run, ["--resume"]), run, 300)
         assert status == 0, said

@@ -112,7 +112,7 @@ def test_a_run_killed_repeatedly_ends_like_an_uninterrupted_one(kills, workers, 
                 counts["before the first checkpoint"] += not run.folder.last.exists()
                 counts["by a timer"] += "delay" in chosen
                 for path in run.folder.path.glob("*.safetensors"):
-                    load_checkpoint(path)
+                    load_checkpoint(path, optimizer=True)
                     counts["checkpoints loaded"] += 1
                 left = list(run.folder.path.glob("*.tmp"))
                 counts["partial files left"] += len(left)

@@ -90,7 +90,7 @@ def inject(monkeypatch, rng, step, op, backward):
 def check_that_it_resumes(out_dir, step, healthy, **changes):
     """The checkpoint is from the last evaluation before the step, and resuming gives the bytes of a healthy run."""
     run = RunFolder(out_dir)
-    saved = load_checkpoint(run.last)  # refuses NaN
+    saved = load_checkpoint(run.last, optimizer=True)  # refuses NaN
     assert saved.step == max(s for s in range(0, step, INTERVAL)) <= step
     assert max(losses(run), default=0) <= step
     assert train.main(["--resume", f"--out_dir={out_dir}"]) == 0

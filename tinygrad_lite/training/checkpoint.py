@@ -35,6 +35,7 @@ from safetensors.numpy import save as to_bytes
 
 import tinygrad_lite
 from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.training.tensors import tensors_in
 
 POSIX = os.name == "posix"  # Linux and macOS
 FORMAT_VERSION = 1
@@ -163,9 +164,11 @@ def fact_in(path: Path, name: str) -> Any:
         return None
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
+def load_checkpoint(path: Path, optimizer: bool = False) -> Checkpoint:
     """Read a checkpoint.
 
+    Args:
+        optimizer: read the optimizer's state too, which only a run that continues needs: two numbers for each weight.
     Raises: CheckpointError with the reason if it is missing, damaged, or from another program.
     """
     if not path.is_file():
@@ -175,9 +178,8 @@ def load_checkpoint(path: Path) -> Checkpoint:
             metadata = file.metadata() or {}
             if KEY not in metadata:
                 raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of this project")
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (safetensors.SafetensorError, OSError, TypeError, ValueError, AttributeError) as error:
-        # The last three are for types that NumPy does not have, such as float8.
+        tensors = dict(tensors_in(path, lambda name: optimizer or not name.startswith("optimizer.")))
+    except (safetensors.SafetensorError, OSError, ValueError, KeyError) as error:
         raise CheckpointError(f"{path} is not a readable checkpoint ({error}): truncated, or another format") from None
     try:
         info = json.loads(metadata[KEY])

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,14 +26,12 @@ from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.model_config import ModelConfig
+from tinygrad_lite.training.tensors import tensors_in
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 ALL_TYPES = ["bert", "gpt2", "llama", "mistral", "qwen2", "qwen3", "vit"]  # the kinds of models that some family reads
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
-# Types as safetensors calls them, and as a file's bytes are read; a bfloat16 is the upper half of a float32.
-STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-STORED |= {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"}  # of buffers
 OLD_NORM = {"gamma": "weight", "beta": "bias"}  # in the names of BERT's first weights, which TensorFlow wrote
 
 
@@ -179,29 +177,6 @@ def _weight_files(folder: Path) -> list[Path]:
         if not path.is_file():
             raise CheckpointError(f"there is no {path}, which {INDEX} names: copy all files of the model")
     return paths
-
-
-def tensors_in(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """The tensors of a safetensors file by name; bfloat16, which NumPy lacks, as float32.
-
-    Where the numbers are says the file's header: JSON, preceded by its length in 8 bytes. They are read from the file
-    as one reads any file, since `get_tensor` maps it into memory first, where it would stand beside the tensors until
-    the last one is read.
-
-    Raises: ValueError for a type that is not read, such as float8.
-    """
-    with safetensors.safe_open(path, framework="numpy") as file, path.open("rb") as raw:  # the first checks the header
-        start = 8 + int.from_bytes(raw.read(8), "little")
-        header = json.loads(raw.read(start - 8))
-        for name in file.keys():  # noqa: SIM118 (not a dict)
-            kind = STORED.get(header[name]["dtype"])
-            if kind is None:
-                raise ValueError(f"{name} is of the type {header[name]['dtype']}: convert the model to bfloat16 first")
-            array = np.empty(header[name]["shape"], kind)
-            raw.seek(start + header[name]["data_offsets"][0])
-            if raw.readinto(array) != array.nbytes:
-                raise ValueError(f"the file ends within {name}")
-            yield name, (array.astype(np.uint32) << 16).view(np.float32) if kind == "<u2" else array
 
 
 def as_float(path: Path, name: str, array: np.ndarray) -> np.ndarray:

@@ -204,7 +204,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
         raise OptionError(f"--resume continues a run and {start}: omit one of them")
     folder = RunFolder(options.out_dir or Path("out") / (named or default_name(origin, given) or family.preset))
     if origin == "resume":
-        checkpoint = load_checkpoint(folder.last)
+        checkpoint = load_checkpoint(folder.last, optimizer=True)
         check_family(folder.last, checkpoint, family.name)
         held = family.read_base(folder.last, checkpoint.base) if checkpoint.base else None
         if held:

@@ -1,0 +1,44 @@
+"""The tensors of safetensors files, read one after the other.
+
+Format: https://huggingface.co/docs/safetensors
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import safetensors
+
+# Types as safetensors calls them, and as a file's bytes are read; a bfloat16 is the upper half of a float32.
+STORED = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+STORED |= {"I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1", "U8": "u1", "BOOL": "?"}  # of buffers
+
+
+def tensors_in(path: Path, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[tuple[str, np.ndarray]]:
+    """The tensors of a safetensors file by name; bfloat16, which NumPy lacks, as float32.
+
+    Where the numbers are says the file's header: JSON, preceded by its length in 8 bytes. They are read from the file
+    as one reads any file, since `get_tensor` maps it into memory first, where it would stand beside the tensors until
+    the last one is read.
+
+    Args:
+        wanted: whether to read the tensor of a name.
+    Raises: ValueError for a type that is not read, such as float8.
+    """
+    with safetensors.safe_open(path, framework="numpy") as file, path.open("rb") as raw:  # the first checks the header
+        start = 8 + int.from_bytes(raw.read(8), "little")
+        header = json.loads(raw.read(start - 8))
+        for name in file.keys():  # noqa: SIM118 (not a dict)
+            if not wanted(name):
+                continue
+            kind = STORED.get(header[name]["dtype"])
+            if kind is None:
+                raise ValueError(f"{name} is of the type {header[name]['dtype']}: convert the model to bfloat16 first")
+            array = np.empty(header[name]["shape"], kind)
+            raw.seek(start + header[name]["data_offsets"][0])
+            if raw.readinto(array) != array.nbytes:
+                raise ValueError(f"the file ends within {name}")
+            yield name, (array.astype(np.uint32) << 16).view(np.float32) if kind == "<u2" else array

@@ -121,6 +121,6 @@ def test_the_commands_and_sessions_work_on_a_copy(copy):
 
 @pytest.mark.slow
 def test_the_tests_that_the_page_names_pass_on_a_copy(copy):
-    for command in ("pytest tests/test_layers.py", *commands(PAGE)):
+    for command in ("pytest tests/test_imports.py", *commands(PAGE)):
         if command.startswith("pytest tests"):
             run(copy, "-m", *command.split(), "-q", "-n", "0", "-p", "no:cacheprovider")

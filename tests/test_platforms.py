@@ -20,7 +20,7 @@ from types import SimpleNamespace
 import pytest
 
 import train
-from tests.test_layers import FILES, calls, tree
+from tests.test_imports import FILES, calls, tree
 from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.console import wants_colour

@@ -1,53 +1,18 @@
-"""The architecture as a table: layers import downwards only. And rules for all files of the project.
+"""What the files of the project may import, and what no file may contain. What imports what: test_rings.py.
 
 The files are read with `ast`, not imported, so an import inside a function counts too.
 """
 
 import ast
-import copy
 import functools
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-
-# From the bottom to the top: a module imports from layers below its own, and from other modules of its layer as long as
-# there is no circular import. A name with ".*" stands for all modules of a package.
-LAYERS = [
-    ["tinygrad_lite.cli", "tinygrad_lite.cli.errors", "tinygrad_lite.cli.console", "tinygrad_lite.cli.files"],
-    ["tinygrad_lite.explorer", "tinygrad_lite.explorer.*"],
-    ["tinygrad_lite.device", "tinygrad_lite.cuda.find", "tinygrad_lite.autograd", "tinygrad_lite.spelling"],
-    ["tinygrad_lite.tensor"],
-    ["tinygrad_lite.ops", "tinygrad_lite.ops.*"],
-    [f"tinygrad_lite.{name}" for name in "compositions functional functional.* cuda cuda.* muon".split()],
-    ["tinygrad_lite.methods"],
-    ["tinygrad_lite.debug", "tinygrad_lite.debug.*"],
-    ["tinygrad_lite.nn", "tinygrad_lite.recomputing"],
-    ["tinygrad_lite.flat"],
-    ["tinygrad_lite.flops", "tinygrad_lite.optim", "tinygrad_lite.transformer"],
-    ["tinygrad_lite.quantize", "tinygrad_lite.adapt"],
-    ["tinygrad_lite"],  # __init__.py, the names that users import
-    ["tinygrad_lite.cli.options", "tinygrad_lite.cli.command_line"],
-    ["tinygrad_lite.tokenizers", "tinygrad_lite.tokenizers.*", "tinygrad_lite.corpora", "tinygrad_lite.corpora.*"],
-    ["tinygrad_lite.decoding", "tinygrad_lite.decoding.*"],
-    ["tinygrad_lite.training", "tinygrad_lite.training.*"],
-    ["tinygrad_lite.viz", "tinygrad_lite.viz.*"],
-    "gpt gpt.config gpt.options gpt.data gpt.fast_weights gpt.fast_step gpt.fast_step_cuda gpt.model".split()
-    + ["gpt.sample_options"]
-    + ["gpt.score"]
-    + "gpt.baselines gpt.gpt2_layout gpt.llama_layout gpt.gguf_file gpt.smollm2 gpt.chat gpt.pictures".split()
-    + "gpt.chat_template gpt.export gpt.trained gpt.task gpt.inside gpt.draw gpt.explorer gpt.explorer.*".split()
-    + "gpt.damage gpt.interactive gpt.merge gpt.peft_layout gpt.quantized gpt.update".split()
-    + ["gpt.answers", "gpt.few_shot", "gpt.pairs"],
-    ["seq2seq", "seq2seq.*"],
-    ["encoder", "encoder.*"],
-    ["train", "sample"],
-    ["benchmarks", "benchmarks.*"],
-]
 
 
 def module_name(path: Path) -> str:
@@ -55,7 +20,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-FOLDERS = ("tinygrad_lite", "gpt", "seq2seq", "encoder", "benchmarks")
+FOLDERS = sorted(path.parent.name for path in ROOT.glob("*/__init__.py"))  # the packages of the project
 FILES = {
     module_name(path): path
     for path in sorted([*ROOT.glob("*.py"), *(file for name in FOLDERS for file in (ROOT / name).rglob("*.py"))])
@@ -74,17 +39,9 @@ def tree(module: str) -> ast.Module:
     return ForEditors().visit(ast.parse(FILES[module].read_text(encoding="utf-8")))
 
 
-def layer(module: str) -> int:
-    """The number of a module's layer, counted from the bottom."""
-    for number, names in enumerate(LAYERS):
-        if module in names or any(n.endswith(".*") and module.startswith(n[:-1]) for n in names):
-            return number
-    pytest.fail(f"{FILES[module].relative_to(ROOT)} is new: add {module!r} to LAYERS in {Path(__file__).name}")
-
-
-def imports(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
-    """Every module that a file imports, with the statement. `from package import module` names the module."""
-    for statement in ast.walk(tree):
+def imports(nodes: Iterable[ast.AST]) -> Iterator[tuple[str, ast.AST]]:
+    """Every module that one of the nodes imports, with the statement. `from package import module` names the module."""
+    for statement in nodes:
         if isinstance(statement, ast.Import):
             for alias in statement.names:
                 yield alias.name, statement
@@ -95,29 +52,23 @@ def imports(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
                 yield (whole if whole in FILES else statement.module), statement
 
 
+@functools.cache
 def own_imports(module: str) -> set[str]:
     """The modules of this project that one of them imports."""
-    return {target for target, _ in imports(tree(module)) if target in FILES}
+    return {target for target, _ in imports(ast.walk(tree(module))) if target in FILES}
+
+
+def outside_functions(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a tree, except those in a function."""
+    yield node
+    for part in ast.iter_child_nodes(node):
+        if not isinstance(part, ast.FunctionDef):
+            yield from outside_functions(part)
 
 
 def imports_at_start(module: str) -> set[str]:
-    """Those of them that are imported at once, not when a function is called."""
-    parsed = copy.deepcopy(tree(module))
-    for function in ast.walk(parsed):
-        if isinstance(function, ast.FunctionDef):
-            function.body = [ast.Pass()]
-    return {target for target, _ in imports(parsed) if target in FILES}
-
-
-def test_the_table_names_only_modules_that_exist():
-    gone = [name for names in LAYERS for name in names if not name.endswith(".*") and name not in FILES]
-    assert not gone
-
-
-def test_every_module_is_in_the_table_and_imports_downwards_only():
-    for module in FILES:
-        for target in own_imports(module) | {module}:
-            assert layer(target) <= layer(module), f"{module} imports {target}, which lies above it"
+    """The modules of this project that one of them imports at once, not when a function is called."""
+    return {target for target, _ in imports(outside_functions(tree(module))) if target in FILES}
 
 
 def test_there_are_no_circular_imports():
@@ -134,29 +85,27 @@ def test_the_library_imports_only_known_packages():
     known |= {"numpy", "safetensors", "threadpoolctl", "tqdm", "cupy", "cupy_backends", "ml_dtypes"}
     known |= {"tokenizers", "matplotlib", "sacrebleu", "gguf", "jinja2", "PIL", "sklearn", "mpi4py", "rouge_score"}
     for module in FILES:
-        foreign = {target.split(".")[0] for target, _ in imports(tree(module))} - known
+        foreign = {target.split(".")[0] for target, _ in imports(ast.walk(tree(module)))} - known
         assert not foreign or module.startswith("benchmarks"), f"{module} imports {foreign}"
 
 
 def test_cupy_is_imported_only_in_the_folder_for_gpus():
     cupy = {"cupy", "cupy_backends", "cupyx"}
-    importers = {module for module in FILES for target, _ in imports(tree(module)) if target.split(".")[0] in cupy}
+    importers = {
+        module for module in FILES for target, _ in imports(ast.walk(tree(module))) if target.split(".")[0] in cupy
+    }
     assert "tinygrad_lite.cuda.find" in importers
     assert all(module.startswith("tinygrad_lite.cuda.") for module in importers)
 
 
-@pytest.mark.parametrize(
-    ("library", "module"),
-    [
-        ("tokenizers", "tinygrad_lite.tokenizers.huggingface"),
-        ("matplotlib", "tinygrad_lite.viz.figure"),
-        ("PIL", "tinygrad_lite.corpora.pictures"),
-    ],
-)
-def test_an_extra_is_imported_in_one_file_and_only_when_it_is_needed(library, module):
-    assert {m for m in FILES for target, _ in imports(tree(m)) if target.split(".")[0] == library} == {module}
-    at_once = [node for node in tree(module).body if isinstance(node, (ast.Import, ast.ImportFrom))]
-    assert library not in {target.split(".")[0] for node in at_once for target, _ in imports(node)}
+@pytest.mark.parametrize("library", ["tokenizers", "matplotlib", "PIL"])
+def test_an_extra_is_imported_in_one_file_and_only_when_it_is_needed(library):
+    importers = {
+        module for module in FILES for target, _ in imports(ast.walk(tree(module))) if target.split(".")[0] == library
+    }
+    assert len(importers) == 1, sorted(importers)
+    at_once = {target.split(".")[0] for target, _ in imports(outside_functions(tree(*importers)))}
+    assert library not in at_once
 
 
 # --- what no file may contain ---------------------------------------------------------------------------------

@@ -60,18 +60,17 @@ def pytest_addoption(parser):
 
 
 def pytest_generate_tests(metafunc):
-    """Choose the devices of a test: by the fixtures `device` and `cuda`, or by the lists in places.py."""
+    """Choose the devices of a test: by the fixtures `device` and `cuda`, or by its marks."""
     # Without a GPU and without `-m gpu`, thousands of tests that would be skipped are not even made.
     is_for_gpu = "gpu" in metafunc.config.getoption("markexpr") or not WHY_NO_GPU
     on_gpu = [pytest.param("cuda", marks=pytest.mark.gpu)] if is_for_gpu else []
     chosen = {"device": ["cpu", "standin", "emulated"], "cuda": ["emulated"]}
     for name in chosen.keys() & {*metafunc.fixturenames}:
         metafunc.parametrize(name, [*chosen[name], *on_gpu], indirect=True)
-    test = places.name_of(metafunc.definition)
-    file = test.split("::")[0]
-    if file not in places.ON_EVERY_DEVICE or chosen.keys() & {*metafunc.fixturenames} or test in places.CPU_ONLY:
+    mark = metafunc.definition.get_closest_marker
+    if not mark("every_device") or chosen.keys() & {*metafunc.fixturenames} or mark("cpu_only"):
         return
-    by_default = ["emulated"] if file in places.EMULATED_BY_DEFAULT else []
+    by_default = ["emulated"] if mark("emulated_by_default") else []
     metafunc.parametrize("place", ["cpu", *by_default, *on_gpu], indirect=True)
 
 
@@ -79,8 +78,7 @@ def pytest_generate_tests(metafunc):
 def pytest_collection_modifyitems(config, items):
     """Mark at once what cannot run here, instead of checking again before each of thousands of tests."""
     for item in items:
-        file = places.name_of(item).split("::")[0]
-        if file in places.WITHOUT_KERNELS and "[emulated" in item.name:
+        if item.get_closest_marker("without_kernels") and "[emulated" in item.name:
             item.add_marker(pytest.mark.slow)
     if config.getoption("--emulate-gpu") or not WHY_NO_GPU:
         return
@@ -136,7 +134,7 @@ def place(request):
     if kind == "cpu":
         yield kind
         return
-    if kind == "emulated" and places.name_of(request.node) in places.TOO_LONG_TO_EMULATE:
+    if kind == "emulated" and request.node.get_closest_marker("too_long_to_emulate"):
         pytest.skip("takes too long on the emulated GPU")
     with contextmanager(device_called)(kind) as name, places.tests_on(name):
         yield name

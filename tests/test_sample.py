@@ -29,6 +29,8 @@ from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
 from tinygrad_lite.training.checkpoint import load_checkpoint, save_checkpoint
 
+pytestmark = pytest.mark.every_device
+
 BEST = "out/goethe/best.safetensors"
 
 
@@ -385,6 +387,7 @@ def test_text_of_bpe_tokens_consists_of_whole_characters(workplace, capsys):
     assert len(text) > len("süße Höh") + 10
 
 
+@pytest.mark.cpu_only("for machines without a GPU")
 @pytest.mark.skipif(not why_no_cuda(), reason="there is a GPU")
 def test_a_missing_device_is_refused_and_auto_reports_its_choice(trained, capsys):
     with pytest.raises(UserError, match="device cuda"):

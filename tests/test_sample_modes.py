@@ -11,6 +11,8 @@ from tests.tiny_runs import made_up_text, rows
 from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.training.run_folder import RunFolder
 
+pytestmark = pytest.mark.every_device
+
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -37,7 +37,7 @@ DEFAULT_VAL_LOSS = 3.618  # nats per token, as in the README, for the default ru
 CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, for the real corpus
 
 
-pytestmark = pytest.mark.usefixtures("workplace")
+pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 
 
 def weights(folder: RunFolder) -> np.ndarray:
@@ -440,6 +440,7 @@ def test_the_shortest_usable_text_can_be_learned(workplace):
     assert load_checkpoint(run.last).step == 2
 
 
+@pytest.mark.cpu_only("for machines without a GPU")
 @pytest.mark.skipif(not why_no_cuda(), reason="there is a GPU")
 def test_a_missing_device_is_refused_and_auto_reports_its_choice(capsys, workplace):
     with pytest.raises(DeviceError, match=r"device cuda"):
@@ -646,6 +647,7 @@ def test_a_dry_run_of_a_resumed_run_knows_its_vocabulary(capsys):
     assert contents(run.path) == before
 
 
+@pytest.mark.cpu_only("a GPU's kernels keep less")
 @pytest.mark.parametrize(
     ("dropout", "margin", "settings"),
     [
@@ -671,6 +673,7 @@ def test_the_estimate_of_memory_is_close_to_what_a_step_keeps(dropout, margin, s
     assert config.activations(4) * 4 == pytest.approx(kept, rel=margin)
 
 
+@pytest.mark.cpu_only("a GPU's kernels keep less")
 def test_the_estimate_with_recompute_is_close_to_the_peak_of_a_step():
     """The peak is in the backward pass, when one block has been computed again; its gradients are not counted."""
     plain, config = (GPTConfig(80, n_layer=6, n_head=2, n_embd=64, block_size=64, recompute=on) for on in (False, True))

@@ -18,7 +18,7 @@ from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.origin import name_of
 from tinygrad_lite.training.run_folder import RunFolder
 
-pytestmark = pytest.mark.usefixtures("workplace")
+pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 
 
 def finetune(*words: str, **changes: object) -> RunFolder:

@@ -23,7 +23,7 @@ from tinygrad_lite.training.run_folder import RunFolder
 RESUME = ["--resume", "--out_dir=run"]
 
 
-pytestmark = pytest.mark.usefixtures("workplace")
+pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 
 
 def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
@@ -260,6 +260,7 @@ def test_a_checkpoint_that_contradicts_itself_is_refused(field):
 # --- signals to a process -------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu_only("runs in a separate process")
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
 def test_a_signal_saves_and_says_how_to_resume(number, status):

@@ -32,7 +32,7 @@ from tinygrad_lite.training.checkpoint import load_checkpoint, mean_weights
 from tinygrad_lite.training.run_folder import RunFolder
 from tinygrad_lite.training.setup import warn_of_unknown
 
-pytestmark = pytest.mark.usefixtures("workplace")
+pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 64, "batch_tokens": 200, "toy_size": 300}
 TINY |= {"max_iters": 10, "warmup_iters": 2, "learning_rate": 1e-2, "eval_interval": 4, "log_interval": 1}
 TINY |= {"eval_pairs": 5, "translations": 2, "tokenizer": "char", "out_dir": "run"}

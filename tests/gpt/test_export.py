@@ -22,6 +22,8 @@ from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
 from tinygrad_lite.training.pretrained import OWN_TOKENIZER, load_pretrained
 
+pytestmark = pytest.mark.every_device
+
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 TOKENIZER = CharTokenizer.train("abcdefghijklmno", ["<unk>", "<eos>"])
 KINDS = [

@@ -15,6 +15,8 @@ from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW, decay_groups
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(9)
 both_positions = pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 

@@ -17,6 +17,8 @@ from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.pretrained import OWN_TOKENIZER, load_pretrained, read_config
 
+pytestmark = pytest.mark.every_device
+
 IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 
 

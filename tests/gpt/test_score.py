@@ -14,6 +14,8 @@ from tinygrad_lite.corpora.texts import Corpus
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 
+pytestmark = pytest.mark.every_device
+
 TEXT = "Es irrt der Mensch, so lang er strebt. Grün ist nur des Lebens goldner Baum."
 
 

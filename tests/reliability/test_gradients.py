@@ -12,6 +12,8 @@ from tests.reliability.random_graphs import Graph, graphs
 from tinygrad_lite import no_grad, ops
 from tinygrad_lite.functional.registry import REGISTRY, composed
 
+pytestmark = pytest.mark.every_device
+
 SEED = 20240229
 PRIMITIVES = {name for name in ops.__all__ if inspect.signature(getattr(ops, name)).return_annotation == "Tensor"}
 VERSIONS = REGISTRY.keys() - {

@@ -17,6 +17,8 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import composed
 
+pytestmark = pytest.mark.every_device
+
 inf, nan = math.inf, math.nan
 INCOMING = [1.0, -2.0, 0.0, inf, nan]  # dL/dy
 BOTH = {"fused": contextlib.nullcontext, "composed": composed}

@@ -19,7 +19,7 @@ from tinygrad_lite.tensor import node
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.run_folder import RunFolder
 
-pytestmark = pytest.mark.usefixtures("workplace")
+pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 
 STEPS, INTERVAL = 10, 4  # updates of a run, and between its checkpoints
 RUN = {"max_iters": STEPS, "eval_interval": INTERVAL, "dropout": 0.1}
@@ -183,6 +183,7 @@ def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
     report(f"NaN: {count} weights broken by an update (seed {seed}): named each time, and resumed to the same bytes")
 
 
+@pytest.mark.cpu_only("several workers are for the CPU")
 @pytest.mark.slow
 @pytest.mark.parametrize("worker", [0, 1])
 def test_a_nan_in_a_worker_is_reported_with_its_operation(worker, monkeypatch, report):

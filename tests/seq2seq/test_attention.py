@@ -22,6 +22,8 @@ from tinygrad_lite.tokenizers.base import UNKNOWN
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.transformer import MultiHeadAttention
 
+pytestmark = pytest.mark.every_device
+
 TOKENIZER = CharTokenizer.train("abc $d", (*SPECIALS, UNKNOWN))
 
 

@@ -10,6 +10,8 @@ from tinygrad_lite.device import random_key
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.pair_data import area, batches_of, encode_pairs
 
+pytestmark = pytest.mark.every_device
+
 TOKENIZER = ByteTokenizer(SPECIALS)
 
 

@@ -20,6 +20,8 @@ from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.transformer import sinusoidal_positions
 
+pytestmark = pytest.mark.every_device
+
 PAD, BOS, EOS = 0, 1, 2
 SIZES = {"n_layer": 2, "n_head": 2, "n_embd": 12, "n_inner": 20, "block_size": 16}
 SMALL = Seq2SeqConfig(23, PAD, BOS, EOS, **SIZES, dropout=0.0, label_smoothing=0.0)

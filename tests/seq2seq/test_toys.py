@@ -14,6 +14,8 @@ from tinygrad_lite.optim import AdamW, cosine, decay_groups
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.pair_data import encode_pairs
 
+pytestmark = pytest.mark.every_device
+
 
 def test_every_task_is_unlimited_and_reproducible():
     for name in TOYS:
@@ -57,6 +59,7 @@ def test_all_numbers_are_different():
     assert len({english_number(n) for n in range(20_000)}) == 20_000
 
 
+@pytest.mark.too_long_to_emulate("half an hour")
 @pytest.mark.parametrize(
     ("letters", "rows", "steps"), [(5, 32, 300), pytest.param(10, 64, 400, marks=pytest.mark.slow)]
 )

@@ -17,6 +17,8 @@ from tinygrad_lite.decoding.batches import same_limit
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 
+pytestmark = pytest.mark.every_device
+
 TOKENIZER = ByteTokenizer(SPECIALS)
 CONFIG = Seq2SeqConfig(
     TOKENIZER.vocab_size, *(TOKENIZER.specials[name] for name in SPECIALS), n_layer=1, n_head=2, n_embd=16, dropout=0.3

@@ -18,6 +18,8 @@ from tinygrad_lite.nn import Linear, shapes_only
 from tinygrad_lite.optim import AdamW, Muon, decay_groups, muon_groups
 from tinygrad_lite.quantize import KINDS, QuantizedLinear, quantize, weight_bytes
 
+pytestmark = pytest.mark.every_device
+
 SMALL = GPTConfig(vocab_size=11, block_size=6, n_layer=2, n_head=2, n_embd=8, bias=True)
 CHANGE = np.ones((2, 8)), np.ones((8, 2)), 0.5
 DRAWN = np.random.default_rng(2).integers(0, 11, (2, 3, 6))
@@ -184,6 +186,7 @@ def test_merging_leaves_an_ordinary_model_with_the_same_logits():
     np.testing.assert_allclose(model(batch()[0]).numpy(), y, atol=1e-5)
 
 
+@pytest.mark.cpu_only("quantized weights are for the CPU")
 def test_only_matrices_of_floats_can_be_merged_with():
     model = GPT(SMALL)
     model.extra = [LoRA(QuantizedLinear(Linear(4, 3), KINDS["int8"]), rank=1, alpha=1.0)]
@@ -215,6 +218,7 @@ def test_the_gradient_of_frozen_matrices_is_not_counted():
     assert model.flops_per_token() == whole.flops_per_token() + 3 * extra - linear_flops(whole)
 
 
+@pytest.mark.cpu_only("quantized weights are for the CPU")
 @pytest.mark.skipif(here() != "cpu", reason="quantized weights are for the CPU")
 def test_over_quantized_weights_the_same_learns_and_the_same_is_counted():
     whole, model = adapted(lively=False), GPT(SMALL)
@@ -232,6 +236,7 @@ def test_over_quantized_weights_the_same_learns_and_the_same_is_counted():
     assert all(part.lora_B.weight.data.any() for _, part in model.named_modules() if isinstance(part, LoRA))
 
 
+@pytest.mark.cpu_only("NumPy's arrays do not mix with CuPy's")
 def test_a_change_of_earlier_stands_beside_its_map():
     model = adapted()
     changes = {
@@ -245,6 +250,7 @@ def test_a_change_of_earlier_stands_beside_its_map():
     assert (other(batch()[0]).numpy() == model(batch()[0]).numpy()).all()
 
 
+@pytest.mark.cpu_only("quantized weights are for the CPU")
 def test_shapes_are_enough_to_count():
     with shapes_only():
         model = GPT(GPTConfig(vocab_size=50257, block_size=1024, n_layer=48, n_head=25, n_embd=1600))

@@ -12,6 +12,8 @@ from tinygrad_lite.debug.anomaly import detect_anomaly
 from tinygrad_lite.nn import Parameter
 from tinygrad_lite.tensor import node
 
+pytestmark = pytest.mark.every_device
+
 
 def leaf(values, dtype="float64"):
     return Tensor(values, dtype=dtype, requires_grad=True)
@@ -180,6 +182,7 @@ def test_a_gradient_buffer_is_added_into_in_place():
     assert buffer.tolist() == [13.0, 23.0]
 
 
+@pytest.mark.cpu_only("CuPy has no flag for what can be written")
 def test_gradients_share_no_memory():
     x, y, start = leaf([1.0, 2.0]), leaf([3.0, 4.0]), Tensor([1.0, 1.0], dtype="float64")
     z = (x + y).retain_grad()

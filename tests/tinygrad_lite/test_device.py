@@ -29,6 +29,8 @@ from tinygrad_lite.device import (
 )
 from tinygrad_lite.functional.registry import composed
 
+pytestmark = pytest.mark.without_kernels
+
 # --- devices ----------------------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,8 @@ from tinygrad_lite.nn import (
     shapes_only,
 )
 
+pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
+
 
 class Net(Module):
     """One of each: an embedding, a list of modules, a tied matrix, a parameter that belongs to no layer."""

@@ -19,6 +19,8 @@ from tests.tinygrad_lite.op_cases import CASES, Arrays, draw, each_of
 from tinygrad_lite import Tensor, ops
 from tinygrad_lite.debug.gradcheck import gradcheck
 
+pytestmark = [pytest.mark.every_device, pytest.mark.without_kernels]
+
 # Not in the table; the tests named here check them differently.
 APART = {"cast": "test_cast_converts_values_and_gradients", "to": "test_a_tensor_moves_to_another_device_and_back"}
 HELPERS = {"erf_array", "raw_index"}  # in the files of the primitives, but not primitives
@@ -103,6 +105,7 @@ def test_float32_stays_float32(case):
             np.testing.assert_allclose(single, double, rtol=3e-5, atol=3e-5)
 
 
+@pytest.mark.cpu_only("memory that cannot be written")
 @every_gradient
 def test_neither_inputs_nor_incoming_gradient_are_written(case):
     for arrays in case.samples:

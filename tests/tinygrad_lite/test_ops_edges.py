@@ -15,6 +15,8 @@ import pytest
 from tinygrad_lite import Tensor, ops
 from tinygrad_lite.ops import common
 
+pytestmark = pytest.mark.every_device
+
 inf, nan = math.inf, math.nan
 
 
@@ -179,6 +181,7 @@ def test_types_combine_as_in_torch(a):
                 assert str(fn(p, number).dtype) == f"torch.{fn(x, number).dtype}"
 
 
+@pytest.mark.cpu_only("NumPy's arrays do not mix with a GPU's")
 @pytest.mark.parametrize(
     ("dtype", "number", "expected"),
     [
@@ -229,6 +232,7 @@ def test_shapes_broadcast_by_numpys_rule():
             assert common.broadcastable(a, b), (a, b)
 
 
+@pytest.mark.cpu_only("NumPy's arrays do not mix with a GPU's")
 def test_a_numpy_array_may_stand_on_the_left():
     x = Tensor([1.0, 2.0], requires_grad=True)
     array = np.array([10.0, 20.0], np.float32)

@@ -24,6 +24,8 @@ from tinygrad_lite.optim import (
     muon_groups,
 )
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(7)
 
 
@@ -848,6 +850,7 @@ def test_the_optimizer_sees_what_is_written_under_no_grad():
 # --- threads ------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu_only("the CPU's threads")
 def test_several_threads_compute_the_same_bits(monkeypatch):
     rng = np.random.default_rng(0)
     arrays = rng.random((4, 10_001), np.float32)

@@ -7,6 +7,8 @@ from tests.places import here
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.device import DeviceError, get_device, random_key
 
+pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
+
 # --- creation ---------------------------------------------------------------------------------------------------
 
 
@@ -38,6 +40,7 @@ def test_a_tensor_has_the_dtype_and_shape_of_its_data(data, dtype, shape):
     assert x.grad is None
 
 
+@pytest.mark.cpu_only("memory of the host")
 def test_data_is_copied_and_wrap_does_not_copy():
     array = np.zeros(2)
     copy, same = Tensor(array), Tensor.wrap(array)
@@ -220,6 +223,7 @@ def test_a_tensor_can_be_in_sets_and_dicts():
     assert {x: "x", y: "y"}[y] == "y"
 
 
+@pytest.mark.cpu_only("a view of the CPU's memory; from a GPU it is a copy")
 def test_numpy_is_a_read_only_view():
     x = Tensor([1.0, 2.0])
     view = x.numpy()
@@ -249,6 +253,7 @@ def test_tensors_on_two_devices_do_not_mix(device):
 # --- between NumPy and the tensor -------------------------------------------------------------------------------
 
 
+@pytest.mark.cpu_only("memory of the host")
 def test_numpy_accepts_a_tensor_as_an_array():
     x = Tensor([[1.0, 2.0], [3.0, 4.0]])
     same = np.asarray(x)
@@ -266,6 +271,7 @@ def test_numpy_accepts_a_tensor_as_an_array():
         np.asarray(x, np.float64, copy=False)
 
 
+@pytest.mark.cpu_only("memory of the host")
 def test_conversion_to_numpy_never_drops_a_gradient_silently():
     x = Tensor([1.0, 2.0], requires_grad=True)
     for call in (np.asarray, np.array, lambda x: np.array([x, x]), lambda x: np.concatenate([[0.0], x * 2])):
@@ -309,6 +315,7 @@ def test_lists_and_numbers_beside_a_tensor_become_constants(device):
         assert (y.device, y.dtype, y.requires_grad) == (device, np.float32, True)
 
 
+@pytest.mark.cpu_only("NumPy's arrays do not mix with a GPU's")
 def test_arrays_beside_a_tensor_become_constants():
     x = Tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
     array = np.array([[1.0, 10.0], [100.0, 1000.0]], np.float32)
@@ -334,6 +341,7 @@ def test_an_axis_may_be_any_whole_number(number):
     assert len(x.split(number + 1)) == 2
 
 
+@pytest.mark.cpu_only("not checked on a GPU")
 @pytest.mark.parametrize("bad", [-1, 3])
 def test_one_hot_refuses_an_unknown_class(bad):
     with pytest.raises(ValueError, match=f"one_hot: {bad} is not one of 3 classes, 0 to 2"):

@@ -18,6 +18,8 @@ from tinygrad_lite.transformer import (
     sinusoidal_positions,
 )
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(8)
 
 

@@ -17,6 +17,8 @@ from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.transformer import FeedForward
 
+pytestmark = [pytest.mark.every_device, pytest.mark.emulated_by_default]
+
 
 def leaf(data):
     return Tensor(data, requires_grad=True)

@@ -7,6 +7,8 @@ from tinygrad_lite import Tensor
 from tinygrad_lite.debug.gradcheck import GradientError, gradcheck
 from tinygrad_lite.tensor import node
 
+pytestmark = pytest.mark.every_device
+
 
 def leaf(values, **options):
     return Tensor(values, dtype="float64", requires_grad=True, **options)
@@ -83,6 +85,7 @@ def test_inputs_and_graph_are_left_unchanged():
     assert weight.grad is None
 
 
+@pytest.mark.cpu_only("memory of the host")
 def test_views_are_nudged_in_place():
     base = np.arange(6.0).reshape(2, 3)
     x = Tensor.wrap(base.T[::2]).requires_grad_()

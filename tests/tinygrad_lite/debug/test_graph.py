@@ -12,6 +12,8 @@ from tinygrad_lite.debug.graph import Graph, show_values
 from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Linear
 
+pytestmark = pytest.mark.every_device
+
 
 def leaf(data, **options):
     return Tensor(data, requires_grad=True, **options)

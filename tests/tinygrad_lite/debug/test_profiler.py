@@ -14,6 +14,8 @@ from tinygrad_lite import Tensor
 from tinygrad_lite.debug import profiler
 from tinygrad_lite.debug.profiler import Profile
 
+pytestmark = pytest.mark.every_device
+
 
 def test_operations_are_counted_with_their_time_and_memory():
     w = Tensor(np.ones((10, 10)), requires_grad=True)

@@ -13,6 +13,8 @@ from tinygrad_lite.functional.attention import (
     scaled_dot_product_attention_fused,
 )
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(3)
 both = both_versions(F.scaled_dot_product_attention)
 
@@ -112,6 +114,7 @@ def test_minus_infinity_added_is_the_same_as_a_truth_value(version, is_causal, d
         np.testing.assert_allclose(added, chosen, rtol=0, atol=1e-12 if dtype == np.float64 else 1e-5)
 
 
+@pytest.mark.cpu_only("the CPU's blocks")
 def test_any_division_into_blocks_gives_the_same_results(monkeypatch):
     chapter = sys.modules["tinygrad_lite.functional.attention"]
     for row_block, scores in ((1, 1), (2, 30), (3, 100), (64, 1 << 17)):
@@ -204,6 +207,7 @@ def test_scores_of_ten_thousand_do_not_overflow(version, dtype):
     assert np.isfinite(key.grad.numpy()).all()
 
 
+@pytest.mark.cpu_only("a GPU draws differently")
 def test_dropout_is_the_same_in_both_versions():
     inputs = qkv()
     with random_key(1):

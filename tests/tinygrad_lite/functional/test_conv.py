@@ -9,6 +9,8 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.debug.profiler import Profile
 from tinygrad_lite.functional.conv import conv2d_composed
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(7)
 both = both_versions(F.conv2d)
 
@@ -74,6 +76,7 @@ def test_a_shifted_picture_gives_a_shifted_result(version):
     np.testing.assert_allclose(shifted[..., :3, :1], y[..., 2:, 3:], rtol=1e-12)
 
 
+@pytest.mark.cpu_only("the CPU's version")
 def test_only_inputs_are_kept_for_the_backward_pass():
     x, weight = leaf(2, 3, 8, 8), leaf(4, 3, 3, 3)
     with Profile() as profile:

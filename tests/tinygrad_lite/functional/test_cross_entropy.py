@@ -9,6 +9,8 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.cross_entropy import cross_entropy_composed
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(4)
 both = both_versions(F.cross_entropy)
 
@@ -109,6 +111,7 @@ def test_logits_used_twice_get_both_gradients():
     np.testing.assert_allclose(twice, 2 * logits.grad.numpy() + 1, rtol=1e-13)
 
 
+@pytest.mark.cpu_only("not checked on a GPU")
 @both
 @pytest.mark.parametrize("bad", [5, -1, 1000])
 def test_a_target_outside_the_vocabulary_is_refused(version, bad):

@@ -9,6 +9,8 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.dropout import dropout_composed, keep_mask
 
+pytestmark = pytest.mark.every_device
+
 both = both_versions(F.dropout)
 ONES = np.ones((200, 500), np.float32)
 
@@ -54,6 +56,7 @@ def test_probabilities_out_of_range_are_refused(version, p):
         version(Tensor(ONES), p)
 
 
+@pytest.mark.cpu_only("the CPU's version")
 def test_both_versions_drop_the_same_elements():
     with random_key(3, 1, 4):
         composed = dropout_composed(Tensor(ONES), 0.3).numpy()
@@ -118,6 +121,7 @@ def test_integers_become_floats(version):
     assert set(np.unique(y.numpy())) == {0.0, 10.0}
 
 
+@pytest.mark.cpu_only("the CPU's version")
 @pytest.mark.torch
 def test_torch_agrees_given_the_mask():
     def ours(x):

@@ -5,6 +5,8 @@ from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, bo
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(5)
 both = both_versions(F.embedding)
 
@@ -37,6 +39,7 @@ def test_gradients_of_repeated_tokens_are_added(version, rows):
     assert not np.delete(grad, [1, 3], axis=0).any()
 
 
+@pytest.mark.cpu_only("not checked on a GPU")
 @both
 @pytest.mark.parametrize(("bad", "ids"), [(5, [0, 5]), (-1, [0, -1, 2]), (70_000, [[70_000]])])
 def test_a_token_outside_the_table_is_refused(version, bad, ids):

@@ -7,6 +7,8 @@ from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, bo
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(6)
 
 

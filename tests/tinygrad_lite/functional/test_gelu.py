@@ -9,6 +9,8 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.gelu import BLOCK, _probability, gelu_composed
 
+pytestmark = pytest.mark.every_device
+
 both = both_versions(F.gelu)
 forms = pytest.mark.parametrize("approximate", ["none", "tanh"])
 

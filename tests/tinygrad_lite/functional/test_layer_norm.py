@@ -6,6 +6,8 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.layer_norm import layer_norm_composed
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(2)
 both = both_versions(F.layer_norm)
 

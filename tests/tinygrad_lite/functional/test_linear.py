@@ -6,6 +6,8 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.linear import linear_composed
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(1)
 
 

@@ -6,6 +6,8 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.profiler import Profile
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(8)
 both_means, both_maxima = both_versions(F.avg_pool2d), both_versions(F.max_pool2d)
 each_pooling = pytest.mark.parametrize("pooling", [F.avg_pool2d, F.max_pool2d], ids=["avg", "max"])
@@ -76,6 +78,7 @@ def test_a_mean_is_not_finite_only_where_its_window_is_not(version):
     np.testing.assert_array_equal(version(Tensor(x)).numpy(), [[[[np.inf, 1.0], [1.0, np.nan]]]])
 
 
+@pytest.mark.cpu_only("the CPU's version")
 def test_little_is_kept_for_the_backward_pass():
     with Profile() as profile:
         x = leaf(2, 3, 4, 4)

@@ -15,6 +15,8 @@ from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.functional.registry import REGISTRY, ReferenceAndFused, composed, set_composed
 from tinygrad_lite.optim import adamw
 
+pytestmark = pytest.mark.every_device
+
 ALL = [(name, case) for name, cases in CASES.items() for case in cases]
 UPDATES = ("adamw", "muon")  # by an optimizer, in place, without a gradient
 DIFFERENTIABLE = [(name, case) for name, case in ALL if name not in UPDATES]
@@ -165,6 +167,7 @@ def test_set_composed_stays_until_set_back(pair):
     assert pair(Tensor([1.0])) == "fused"
 
 
+@pytest.mark.cpu_only("needs all fused versions")
 @pytest.mark.parametrize("name", [name for name in CASES if name not in (*UPDATES, "linear_gelu", "residual")])
 def test_the_switch_changes_which_version_runs(name):
     """Fused operations are one node with the operation's name, composed ones end in a primitive."""

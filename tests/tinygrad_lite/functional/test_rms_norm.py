@@ -5,6 +5,8 @@ from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, bo
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(3)
 both = both_versions(F.rms_norm)
 

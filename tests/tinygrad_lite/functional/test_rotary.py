@@ -9,6 +9,8 @@ from tinygrad_lite import functional as F
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.functional.rotary import rotary_composed
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(4)
 both = both_versions(F.rotary)
 FREQUENCIES = (1.0, 0.3, 0.01)

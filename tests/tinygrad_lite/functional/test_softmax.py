@@ -7,6 +7,8 @@ from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 
+pytestmark = pytest.mark.every_device
+
 rng = np.random.default_rng(6)
 NAMES = ["softmax", "log_softmax", "logsumexp"]
 

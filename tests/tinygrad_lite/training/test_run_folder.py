@@ -24,6 +24,8 @@ from tinygrad_lite.training.run_folder import (
     newest_checkpoint,
 )
 
+pytestmark = pytest.mark.every_device
+
 
 @pytest.fixture
 def run(tmp_path) -> RunFolder:

@@ -4,7 +4,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
@@ -262,41 +262,6 @@ def test_masks_that_do_not_fit_are_refused(version, mask, message):
 def test_dropout_out_of_range_is_refused(version, p):
     with pytest.raises(ValueError, match=r"p must be in \[0, 1\)"):
         version(*qkv(), dropout_p=p)
-
-
-@pytest.mark.torch
-@both
-@pytest.mark.parametrize(
-    ("t", "s", "is_causal", "masked"), [(5, 5, False, False), (3, 6, False, True), (70, 70, True, False), (5, 5, 0, 1)]
-)
-def test_torch_agrees(version, t, s, is_causal, masked):
-    mask = np.arange(s) < rng.integers(1, s + 1, (2, 1, t, 1)) if masked else None  # every query may attend to some key
-    assert_torch_agrees(
-        lambda *inputs: version(*inputs, None if mask is None else Tensor(mask), is_causal=bool(is_causal)),
-        lambda torch, *inputs: torch.nn.functional.scaled_dot_product_attention(
-            *inputs, attn_mask=None if mask is None else torch.tensor(mask), is_causal=bool(is_causal)
-        ),
-        *qkv(t=t, s=s),
-    )
-
-
-@pytest.mark.torch
-@both
-@pytest.mark.parametrize("shape", [(2, 3, 5, 6), (5, 6), (2, 1, 1, 6)])
-@pytest.mark.parametrize("hidden", [False, True])
-def test_torch_agrees_about_an_added_mask(version, shape, hidden):
-    """Result and gradients, that of the mask among them; every query may attend to some key."""
-    mask = leaf(*shape)
-    if hidden:
-        mask = Tensor(np.where(np.arange(6) % 3 == 1, -math.inf, mask.numpy()), requires_grad=True)
-    assert_torch_agrees(
-        version,
-        lambda torch, query, key, value, mask: torch.nn.functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=mask.expand(2, 3, 5, 6)
-        ),
-        *qkv(),
-        mask,
-    )
 
 
 def test_the_cpu_runs_the_fused_version():

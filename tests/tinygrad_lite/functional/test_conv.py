@@ -3,7 +3,7 @@ import itertools
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.profiler import Profile
@@ -147,14 +147,3 @@ def test_settings_are_given_by_name():
     by_name = "groups=..., stride=..., dilation=..., padding=..."
     assert str(caught.value) == f"conv2d: by position it takes x, weight, bias, and by name {by_name}"
     assert leaf(1, 3, 4, 4).conv2d(leaf(2, 3, 3, 3), padding=1).shape == (1, 2, 4, 4)
-
-
-@pytest.mark.torch
-@each_setting
-def test_torch_agrees(x, weight, settings):
-    inputs = leaf(*x), leaf(*weight), leaf(weight[0])
-    assert_torch_agrees(
-        lambda *inputs: F.conv2d(*inputs, **settings),
-        lambda torch, *inputs: torch.nn.functional.conv2d(*inputs, **settings),
-        *inputs,
-    )

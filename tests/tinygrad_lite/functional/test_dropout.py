@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import random_key
@@ -119,17 +119,3 @@ def test_integers_become_floats(version):
         y = version(Tensor([[8] * 50]), 0.2)
     assert y.dtype == np.float32
     assert set(np.unique(y.numpy())) == {0.0, 10.0}
-
-
-@pytest.mark.cpu_only("the CPU's version")
-@pytest.mark.torch
-def test_torch_agrees_given_the_mask():
-    def ours(x):
-        with random_key(4):
-            return F.dropout(x, 0.25)
-
-    def theirs(torch, x):
-        with random_key(4):
-            return x * torch.tensor(keep_mask((5, 12), 0.25)) / 0.75
-
-    assert_torch_agrees(ours, theirs, Tensor(np.linspace(-2, 2, 60).reshape(5, 12), requires_grad=True))

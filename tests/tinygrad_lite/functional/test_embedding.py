@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 
@@ -51,15 +51,3 @@ def test_a_token_outside_the_table_is_refused(version, bad, ids):
 def test_ids_must_be_integers(version):
     with pytest.raises(ValueError, match="embedding: ids must be integers, not float32"):
         version(Tensor([1.0]), Tensor.zeros(5, 2))
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("rows", [7, 1500])
-def test_torch_agrees(rows):
-    weight, ids = Tensor(rng.standard_normal((rows, 3)), requires_grad=True), rng.integers(0, 7, (2, 9))
-    assert_torch_agrees(
-        lambda weight: F.embedding(Tensor(ids), weight),
-        lambda torch, weight: torch.nn.functional.embedding(torch.tensor(ids), weight),
-        weight,
-        tolerance=1e-14,
-    )

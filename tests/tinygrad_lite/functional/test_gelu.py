@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tests.places import here
-from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.gelu import BLOCK, _probability, gelu_composed
@@ -106,17 +106,6 @@ def test_integers_count_as_float32():
 def test_the_tensor_method_is_the_function():
     x = Tensor([0.3, -2.0])
     np.testing.assert_array_equal(x.gelu(approximate="tanh").numpy(), F.gelu(x, approximate="tanh").numpy())
-
-
-@pytest.mark.torch
-@both
-@forms
-def test_torch_agrees(version, approximate):
-    assert_torch_agrees(
-        lambda x: version(x, approximate=approximate),
-        lambda torch, x: torch.nn.functional.gelu(x, approximate=approximate),
-        Tensor(np.linspace(-9, 9, 200).reshape(4, 50), requires_grad=True),
-    )
 
 
 def test_the_polynomial_for_erf_is_accurate_to_float32():

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.layer_norm import layer_norm_composed
@@ -78,14 +78,3 @@ def test_parameters_of_another_width_are_refused(version):
         version(leaf(2, 4), weight=leaf(3), bias=leaf(4))
     with pytest.raises(ValueError, match=r"layer_norm: bias has shape \(1,\), x \(2, 4\) needs \(4,\)"):
         version(leaf(2, 4), weight=leaf(4), bias=leaf(1))
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("shape", [(6,), (4, 6), (2, 3, 6), (0, 6)])
-@pytest.mark.parametrize("eps", [1e-5, 0.1])
-def test_torch_agrees(shape, eps):
-    assert_torch_agrees(
-        lambda x, weight, bias: F.layer_norm(x, weight=weight, bias=bias, eps=eps),
-        lambda torch, x, *weights: torch.nn.functional.layer_norm(x, (6,), *weights, eps),
-        *(leaf(*shape), leaf(6), leaf(6)),
-    )

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.linear import linear_composed
@@ -66,10 +66,3 @@ def test_integers_are_multiplied_as_floats():
 def test_shapes_that_do_not_fit_are_refused(version, x, weight, bias, message):
     with pytest.raises(ValueError, match=message):
         version(leaf(*x), leaf(*weight), None if bias is None else leaf(*bias))
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("shape", [(4,), (6, 4), (2, 3, 4), (0, 4)])
-def test_torch_agrees(shape):
-    inputs = leaf(*shape), leaf(3, 4), leaf(3)
-    assert_torch_agrees(F.linear, lambda torch, *inputs: torch.nn.functional.linear(*inputs), *inputs)

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.profiler import Profile
@@ -107,18 +107,3 @@ def test_what_does_not_fit_is_refused(pooling, x, settings, message):
     for version in (pooling.composed, pooling):
         with pytest.raises(ValueError, match=f"^{pooling.name}: {message}"):
             version(x, **settings)
-
-
-@pytest.mark.torch
-@each_pooling
-@pytest.mark.parametrize(
-    ("kernel", "stride", "padding"),
-    [(2, None, 0), (3, 2, 1), (2, 3, 0), ((2, 3), (1, 2), (1, 1)), ((3, 1), None, (1, 0)), (5, 1, 2)],
-)
-def test_torch_agrees(pooling, kernel, stride, padding):
-    numbers = rng.integers(0, 4, (2, 3, 7, 6)).astype(float)  # with many equal ones
-    assert_torch_agrees(
-        lambda x: pooling(x, kernel, stride, padding=padding),
-        lambda torch, x: getattr(torch.nn.functional, pooling.name)(x, kernel, stride, padding),
-        Tensor(numbers, requires_grad=True),
-    )

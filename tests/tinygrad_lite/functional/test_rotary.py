@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.version_cases import assert_torch_agrees, both_versions
+from tests.tinygrad_lite.functional.version_cases import both_versions
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.functional.registry import composed
@@ -71,18 +71,3 @@ def test_distant_positions_are_accurate_in_float32():
 def test_inputs_that_do_not_fit_are_refused(shape, positions, message):
     with pytest.raises(ValueError, match=f"rotary: .*{message}"):
         F.rotary(Tensor(normal(*shape)), Tensor(positions), FREQUENCIES)
-
-
-@pytest.mark.torch
-def test_transformers_agrees():
-    """Compared with the code for Llama, in which the axis of heads precedes that of positions."""
-    llama = pytest.importorskip("transformers.models.llama.modeling_llama")
-    positions = np.array([3, 4, 5, 6, 9])
-
-    def theirs(torch, x):
-        angles = torch.tensor(np.outer(positions, FREQUENCIES))[None].repeat(1, 1, 2)
-        x, _ = llama.apply_rotary_pos_emb(x.transpose(1, 2), x.transpose(1, 2), angles.cos(), angles.sin())
-        return x.transpose(1, 2)
-
-    x = Tensor(normal(2, 5, 3, 6), requires_grad=True)
-    assert_torch_agrees(lambda x: F.rotary(x, Tensor(positions), FREQUENCIES), theirs, x, tolerance=1e-13)

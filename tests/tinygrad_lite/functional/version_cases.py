@@ -2,11 +2,10 @@
 
 Arrays become tensors: floats of the type that the test asks for, which require gradients; integers and truth values as
 they are. All other arguments are passed on unchanged. `test_registry.py` walks through these tables and fails if an
-operation has none. The tests of single operations use `both_versions` and `assert_torch_agrees`.
+operation has none, and `test_torch.py` compares with PyTorch. The tests of single operations use `both_versions`.
 """
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -46,19 +45,6 @@ def tensors(arguments: Arguments, dtype: Any, strided: bool = False, device: str
 def both_versions(operation: ReferenceAndFused) -> pytest.MarkDecorator:
     """Run a test with the reference version and with the one that a call chooses."""
     return pytest.mark.parametrize("version", [operation.composed, operation], ids=["composed", "fused"])
-
-
-def assert_torch_agrees(ours: Callable, theirs: Callable, *inputs: Tensor, tolerance: float = 1e-9) -> None:
-    """Compare ours(*inputs) with theirs(torch, *inputs): the result, and the inputs' gradients for a random dy."""
-    torch = pytest.importorskip("torch")
-    copies = [torch.tensor(x.numpy().copy(), requires_grad=True) for x in inputs]
-    y, expected = ours(*inputs), theirs(torch, *copies)
-    dy = np.random.default_rng(1).standard_normal(y.shape)
-    y.backward(Tensor(dy))
-    expected.backward(torch.tensor(dy))
-    np.testing.assert_allclose(y.numpy(), expected.detach().numpy(), rtol=tolerance, atol=tolerance)
-    for x, copy in zip(inputs, copies, strict=True):
-        np.testing.assert_allclose(x.grad.numpy(), copy.grad.numpy(), rtol=tolerance, atol=tolerance)
 
 
 def _layer_inputs(w: np.ndarray, b: np.ndarray) -> dict[str, Arguments]:

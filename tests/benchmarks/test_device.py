@@ -2,7 +2,6 @@
 
 import pytest
 
-from benchmarks import device as command
 from benchmarks.device import (
     DeviceOptions,
     Width,
@@ -10,12 +9,9 @@ from benchmarks.device import (
     conclusions,
     crossing,
     main,
-    read_widths,
-    shape_of,
     table,
 )
-from tinygrad_lite.cli.errors import OptionError, UserError
-from tinygrad_lite.device import DeviceError
+from tinygrad_lite.cli.errors import UserError
 
 TINY = "--turns 2 --seconds 0.001 --n_layer 1 --block_size 8 --batch_size 2 --head_width 8".split()
 
@@ -58,30 +54,6 @@ def test_the_table_says_where_the_cpu_was_skipped():
     assert conclusions(found[:1], DeviceOptions(), 32) == ["The CPU is faster at every width measured, up to 32."]
 
 
-def test_heads_fit_into_every_width():
-    sizes = {width: shape_of(DeviceOptions(), width).options.n_head for width in (1, 32, 64, 96, 200, 1024)}
-    assert sizes == {1: 1, 32: 1, 64: 1, 96: 1, 200: 2, 1024: 16}
-
-
-def test_widths_are_given_with_spaces_or_commas():
-    assert read_widths(DeviceOptions(widths=["32", "64,128"])) == [32, 64, 128]
-
-
-@pytest.mark.parametrize("widths", ["0", "64 32", "32 32", "a", "-1", "3.5", ""])
-def test_other_widths_are_refused(widths):
-    with pytest.raises(OptionError, match="--widths"):
-        read_widths(DeviceOptions(widths=[widths]))
-
-
-def test_without_a_gpu_it_says_why(monkeypatch):
-    def refuse(name):
-        raise DeviceError("no GPU here")
-
-    monkeypatch.setattr(command, "get_device", refuse)
-    with pytest.raises(DeviceError, match="no GPU here"):
-        main([])
-
-
 def test_the_cpu_alone_is_measured_until_it_is_too_slow(capsys):
     assert main(["--cpu-only", "--widths", "8", "16", "24", *TINY]) == 0
     said = capsys.readouterr().out
@@ -109,30 +81,6 @@ def test_both_devices_are_measured_and_plotted(cuda, tmp_path, capsys):
     assert "speed-up over the CPU" in drawn
 
 
-def test_a_device_whose_memory_is_full_skips_wider_models(monkeypatch, capsys):
-    def prepare(shape, name):
-        if name == "cuda" and shape.options.n_embd > 8:
-            raise MemoryError
-        return lambda number: None, 4.0
-
-    monkeypatch.setattr(command, "prepare", prepare)
-    monkeypatch.setattr(command, "get_device", lambda name: type("Device", (), {"synchronize": lambda self: None})())
-    found = list(command.sweep(DeviceOptions(turns=1, seconds=1e-6), [8, 16, 24]))
-    assert [sorted(one.turns) for one in found] == [["cpu", "cuda"], ["cpu"], ["cpu"]]
-    assert capsys.readouterr().err.count("the memory of device cuda is full") == 1
-
-
-def test_an_interrupted_command_prints_what_it_has_measured(monkeypatch, capsys):
-    def sweep(options, widths):
-        yield measured(32, cpu=[2.0])
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(command, "sweep", sweep)
-    with pytest.raises(KeyboardInterrupt):
-        main(["--cpu-only", *TINY])
-    assert "| 32 | 32,000 | 2.00 (2.00 to 2.00) |" in capsys.readouterr().out
-
-
 def test_devices_that_compute_differently_are_refused():
     check_losses(64, {"cpu": 4.0, "cuda": 4.0003}, 1e-4)
     check_losses(64, {"cpu": 4.0}, 1e-4)
@@ -140,9 +88,3 @@ def test_devices_that_compute_differently_are_refused():
         check_losses(64, {"cpu": 4.0, "cuda": 4.001}, 1e-4)
     with pytest.raises(UserError):
         check_losses(64, {"cpu": 4.0, "cuda": float("nan")}, 1e-4)
-
-
-def test_a_plot_of_another_kind_is_refused_before_anything_is_measured(monkeypatch):
-    monkeypatch.setattr(command, "sweep", None)
-    with pytest.raises(OptionError, match="must end with one of"):
-        main(["--cpu-only", "--out", "device.txt"])

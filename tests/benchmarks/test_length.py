@@ -2,13 +2,11 @@
 
 import csv
 
-import numpy as np
 import pytest
 
 from benchmarks import length
-from benchmarks.length import WORKS, Measured, exponents, lengths_of, peak_of, prepare, table
+from benchmarks.length import WORKS, Measured, exponents, peak_of, prepare, table
 from benchmarks.shapes import GOETHE
-from tinygrad_lite.cli.errors import OptionError
 
 SMALL = ["--shortest", "16", "--longest", "32", "--turns", "1"]
 
@@ -56,39 +54,3 @@ def test_the_table_and_the_numbers_are_written(quick, tmp_path, monkeypatch, cap
     assert [(row["tokens"], row["work"]) for row in rows] == [(t, work) for work in WORKS for t in ("16", "32")]
     assert all(float(row["lower_quartile"]) == float(row["milliseconds"]) > 0 for row in rows)
     assert all(int(row["bytes"]) > 0 for row in rows)
-
-
-def test_a_training_that_does_not_fit_is_left_out(quick, monkeypatch, capsys):
-    monkeypatch.setattr(length, "free_memory", lambda device: 1000)
-    assert list(prepare(16)) == ["without cache", "with cache"]
-    assert "no training, which would keep" in capsys.readouterr().err
-    findings = {"training": {}} | {name: {16: Measured([1.0], 8), 32: Measured([2.0], 16)} for name in list(WORKS)[1:]}
-    page = table(findings, "")
-    assert "| 16 |  |  | 1,000.00 ms | 8 B |" in page
-    assert "| time ~ T^nan | memory ~ T^nan | time ~ T^1.00 | memory ~ T^1.00 |" in page
-
-
-def test_the_plot_has_a_line_for_each_work(tmp_path):
-    pytest.importorskip("matplotlib")
-    findings = {name: {t: Measured([t * 1e-3], t) for t in (64, 128, 256)} for name in WORKS}
-    axes = length.plot(findings).axes
-    assert [len(part.get_lines()) for part in axes] == [3, 3]
-    np.testing.assert_allclose(axes[0].get_lines()[0].get_ydata(), [64, 128, 256])
-    assert axes[1].get_legend().get_texts()[2].get_text() == "with cache: length$^{1.00}$"
-
-
-@pytest.mark.parametrize(
-    ("words", "reason"),
-    [
-        (["--shortest", "64", "--longest", "100"], "--longest 100: must be at least twice --shortest 64"),
-        (["--out", "plot.gif"], r"plot\.gif: must end with one of"),
-        (["--turns", "0"], "at least 1"),
-    ],
-)
-def test_wrong_options_are_refused(words, reason):
-    with pytest.raises(OptionError, match=reason):
-        length.main(words)
-
-
-def test_lengths_double():
-    assert lengths_of(length.LengthOptions()) == [64, 128, 256, 512, 1024, 2048, 4096, 8192]

@@ -103,11 +103,3 @@ def test_runs_that_cannot_be_compared_are_refused(rows, sentence, tmp_path):
         main([str(tmp_path / "scale.csv")])
     with pytest.raises(OptionError, match="name a file"):
         main([])
-
-
-def test_the_plot_has_a_line_for_each_law(tmp_path, monkeypatch):
-    pytest.importorskip("matplotlib")
-    monkeypatch.setattr(power_law, "DRAWS", 20)
-    write_rows(tmp_path / "scale.csv", rows_of([2.4, 2.1, 1.9, 1.8, 1.7]))
-    assert main([str(tmp_path / "scale.csv"), "--plot", str(tmp_path / "scale.svg")]) == 0
-    assert "L = E + a N^-b" in (tmp_path / "scale.svg").read_text("utf-8")

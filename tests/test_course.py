@@ -11,14 +11,12 @@ from pathlib import Path
 import pytest
 
 from docs.course import check as course
+from tests.test_imports import FILES
 from tinygrad_lite.cli.errors import OptionError, UserError
 
 ROOT = Path(__file__).parent.parent
 CHAPTERS = sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))
-SOURCES = [
-    *ROOT.glob("*.py"),
-    *(path for name in ("tinygrad_lite", "gpt", "seq2seq", "encoder") for path in ROOT.glob(f"{name}/**/*.py")),
-]
+SOURCES = [path for name, path in FILES.items() if not f"{name}.".startswith("benchmarks.")]
 every_chapter = pytest.mark.parametrize("page", CHAPTERS, ids=lambda page: page.parent.name)
 
 

@@ -26,6 +26,7 @@ import tinygrad_lite
 from benchmarks.length import exponent
 from docs.course import check
 from gpt.config import GPTConfig
+from tests.test_imports import FILES
 from tests.tiny_runs import undone
 from tinygrad_lite import Tensor, adapt, functional, nn, optim, quantize
 from tinygrad_lite.corpora.texts import load_files
@@ -388,7 +389,6 @@ def test_the_reading_list_names_every_file():
     page = ROOT / "docs" / "reading.md"
     links = {(page.parent / link).resolve() for link in re.findall(r"\]\((\.\./[^)#]+)\)", page.read_text("utf-8"))}
     folders = {link.parent for link in links if link.name == "__init__.py"}
-    packages = [ROOT / name for name in ("tinygrad_lite", "gpt", "seq2seq", "encoder")]
-    files = [*ROOT.glob("*.py"), *(file for package in packages for file in package.rglob("*.py"))]
-    missing = {file for file in files if file.name != "__init__.py"} - links
+    missing = {file for name, file in FILES.items() if not f"{name}.".startswith("benchmarks.")} - links
+    missing = {file for file in missing if file.name != "__init__.py"}
     assert not {str(file.relative_to(ROOT)) for file in missing if file.parent not in folders}

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from docs.site import build
+from tests.test_imports import FOLDERS
 from tinygrad_lite.cli.errors import UserError
 
 CHAPTER = build.ROOT / "docs" / "course" / "01-derivatives" / "README.md"
@@ -55,7 +56,7 @@ def test_the_cells_of_a_notebook_run_in_order_and_show_what_the_page_shows(noteb
 
 @pytest.mark.parametrize("page", build.chapters(), ids=lambda page: page.parent.name)
 def test_a_notebook_imports_what_is_installed_or_stands_beside_it(page):
-    known = {"tinygrad_lite", "gpt", "seq2seq", "encoder", "numpy", *sys.stdlib_module_names}
+    known = {*FOLDERS, "numpy", *sys.stdlib_module_names}
     known |= {file.stem for file in page.parent.glob("*.py")}
     for cell in build.notebook(page)["cells"]:
         for node in ast.walk(ast.parse("".join(cell["source"]) if cell["cell_type"] == "code" else "")):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.test_imports import FOLDERS
 from tests.tiny_runs import ROOT
 from tinygrad_lite.corpora import pair_sources
 from tinygrad_lite.corpora import texts as corpora
@@ -208,8 +209,11 @@ def test_modules_import_only_required_packages_at_the_top():
     """Extras are imported inside the functions that need them."""
     import sys
 
-    own = {"gpt", "seq2seq", "encoder", "tinygrad_lite", "train", "sample"}
-    allowed = own | {"numpy", "safetensors", "threadpoolctl", "tqdm"} | sys.stdlib_module_names
+    allowed = (
+        {*FOLDERS, "train", "sample"} - {"benchmarks"}
+        | {"numpy", "safetensors", "threadpoolctl", "tqdm"}
+        | sys.stdlib_module_names
+    )
     for path in product():
         if path.is_relative_to("docs/course"):  # files that import those beside them
             continue

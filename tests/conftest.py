@@ -3,6 +3,7 @@
 import gc
 import os
 import shutil
+import sys
 from collections import Counter
 from contextlib import contextmanager
 
@@ -21,6 +22,7 @@ from tests.tiny_runs import made_up_text, run_training, undone
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.training import setup as start
 
+sys.dont_write_bytecode = False  # in this process as well
 WHY_NO_GPU = why_no_cuda()  # empty if there is one
 # No test fails because the machine is busy: neither an example nor its making has a time limit.
 settings.register_profile("without time limits", deadline=None, suppress_health_check=[HealthCheck.too_slow])

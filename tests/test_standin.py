@@ -182,8 +182,10 @@ def trained(device, dtype, kind, steps=3, **changes):
 trained_by_numpy = functools.cache(functools.partial(trained, "cpu"))
 
 
-@pytest.mark.parametrize("kind", [AdamW, Adam, SGD])
-@pytest.mark.parametrize("changes", [{"dropout": 0.2, "bias": True}, {"positions": "sinusoidal"}])
+@pytest.mark.parametrize(
+    ("kind", "changes"),
+    [(AdamW, {"dropout": 0.2, "bias": True}), (Adam, {"bias": True}), (SGD, {"positions": "sinusoidal"})],
+)
 def test_a_training_step_gives_the_parameters_of_numpy(device, kind, changes):
     tolerance = {"rtol": 0, "atol": 0 if device == "standin" else 1e-12}
     losses, weights, moments = trained(device, "float64", kind, **changes)
@@ -210,7 +212,7 @@ def test_a_model_generates_the_same_text(device, use_cache, positions):
         model = make(place, positions=positions).eval()
         log_probs, state = model.start(np.array([[1, 2, 3], [4, 5, 6]]), use_cache)
         state = state.select(np.array([1, 0, 1]))
-        rows = generate(model.step, log_probs[[1, 0, 1]], state, max_new_tokens=20, seed=3)
+        rows = generate(model.step, log_probs[[1, 0, 1]], state, max_new_tokens=12, seed=3)
         texts.append(np.stack(list(rows)))
     np.testing.assert_array_equal(*texts)
 

@@ -75,7 +75,7 @@ def test_in_bfloat16_only_weights_and_caches_are_rounded(settings, cuda):
     rounding_caches, expected = model.new_caches(), []
     for cache in rounding_caches:
         cache.make_room(fast.head[0], 3, model.config.n_kv_head or model.config.n_head, model.config.head_width)
-    for column in TOKENS.T:
+    for column in TOKENS.T[:5]:
         found.append(fast(column, caches))
         expected.append(rounding(column, rounding_caches))
     assert {cache.both.dtype for cache in [*caches, *rounding_caches]} == {bfloat16()}
@@ -87,13 +87,13 @@ def test_bfloat16_is_closer_to_the_exact_result_than_the_general_step(settings, 
     """Which rounds what is between two products, too. A rounding error is 2^-9 of a number; logits go down to -9."""
     model = make_model(**settings)
     with composed():
-        exact, _ = steps(model, PROMPT, TOKENS)
+        exact, _ = steps(model, PROMPT, TOKENS[:, :5])
     model.to(cuda, "float32")
     with precision("bfloat16"):
-        found, is_fast = steps(model, PROMPT, TOKENS)
+        found, is_fast = steps(model, PROMPT, TOKENS[:, :5])
         assert is_fast
         monkeypatch.setattr(type(model), "fast_versions", ())
-        general, is_fast = steps(model, PROMPT, TOKENS)
+        general, is_fast = steps(model, PROMPT, TOKENS[:, :5])
         assert not is_fast
     error, of_general = (np.abs(np.array(results) - exact).mean() for results in (found, general))
     assert 1e-4 < error < of_general  # it did compute in bfloat16
@@ -148,7 +148,7 @@ def test_beam_search_finds_the_same(cuda):
     for device in ("cpu", cuda):
         model = make_model("float32", **COMBINED["llama"]).to(device)
         log_probs, state = model.start(PROMPT[:2])
-        rows = beam_search(model.step, log_probs, state, beam=3, max_new_tokens=8)
+        rows = beam_search(model.step, log_probs, state, beam=3, max_new_tokens=4)
         found.append([[(h.tokens, h.log_prob) for h in row] for row in rows])
     for here, there in zip(*found, strict=True):
         assert [tokens for tokens, _ in here] == [tokens for tokens, _ in there]
@@ -244,7 +244,7 @@ def test_more_positions_than_there_is_room_for_are_refused(cuda):
 def test_the_model_is_not_changed_and_the_step_repeats_its_bytes(cuda):
     model = make_model("float32", **COMBINED["qwen"]).to(cuda)
     before = {name: array.tobytes() for name, array in model.state_dict().items()}
-    texts = [steps(model, PROMPT, TOKENS)[0].tobytes() for _ in range(2)]
+    texts = [steps(model, PROMPT, TOKENS[:, :5])[0].tobytes() for _ in range(2)]
     assert texts[0] == texts[1]
     assert {name: array.tobytes() for name, array in model.state_dict().items()} == before
 

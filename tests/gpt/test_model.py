@@ -172,17 +172,17 @@ def test_a_cache_changes_no_prediction(positions, dtype, tolerance):
 
 def written(model, prompt, use_cache, **settings):
     log_probs, state = model.start(prompt, use_cache)
-    return np.stack(list(generate(model.step, log_probs, state, max_new_tokens=30, **settings)), axis=1)
+    return np.stack(list(generate(model.step, log_probs, state, max_new_tokens=20, **settings)), axis=1)
 
 
 @both_positions
 @pytest.mark.parametrize("settings", [{"temperature": 0.0}, {"temperature": 1.0, "seed": 5}])
 @pytest.mark.parametrize("length", [1, 7, 8, 13])
 def test_cached_and_uncached_text_are_equal_beyond_a_full_context(positions, settings, length):
-    """30 tokens in a context of 8: it becomes full several times."""
+    """20 tokens in a context of 8: it becomes full twice."""
     model, prompt = gpt_with_large_weights(positions=positions), ids(2, length).numpy()
     cached, uncached = (written(model, prompt, use_cache, **settings) for use_cache in (True, False))
-    assert cached.shape == (2, 30)
+    assert cached.shape == (2, 20)
     np.testing.assert_array_equal(cached, uncached)
 
 
@@ -241,7 +241,7 @@ UNEQUAL = [[3], [1, 4, 1, 5, 9], [2, 6, 5, 3, 5, 8, 9, 7], [9, 3, 2, 3, 8, 4, 6,
     "settings", [pytest.param({"temperature": 0.0}, marks=pytest.mark.slow), {"temperature": 1.0, "seed": 5}]
 )
 def test_a_batch_of_unequal_prompts_gives_the_texts_of_single_prompts(positions, use_cache, settings):
-    """30 tokens in a context of 8: each row becomes full several times, at different steps."""
+    """20 tokens in a context of 8: each row becomes full several times, at different steps."""
     model = gpt_with_large_weights(positions=positions)
     together = written(model, UNEQUAL, use_cache, **settings)
     for row, prompt in enumerate(UNEQUAL):
@@ -258,7 +258,7 @@ def test_a_batch_of_unequal_prompts_gives_the_predictions_of_single_prompts(posi
     model = gpt_with_large_weights(dtype, positions=positions)
     log_probs, state = model.start(UNEQUAL, use_cache)
     alone = [model.start([prompt], use_cache) for prompt in UNEQUAL]
-    for _ in range(20):
+    for _ in range(12):
         np.testing.assert_allclose(log_probs, np.concatenate([row for row, _ in alone]), rtol=0, atol=tolerance)
         tokens = ids(len(UNEQUAL)).numpy()
         log_probs, state = model.step(tokens, state)

@@ -141,7 +141,7 @@ def test_another_kind_of_file_is_refused(tmp_path):
 def test_a_damaged_file_is_refused(size, tmp_path):
     write_gguf(tmp_path / "a.gguf")
     (tmp_path / "b.gguf").write_bytes((tmp_path / "a.gguf").read_bytes()[:size])
-    with pytest.raises(CheckpointError, match=r"b\.gguf is a damaged GGUF file, or none"):
+    with pytest.raises(CheckpointError, match=r"b\.gguf cannot be read as a GGUF file of a Llama"):
         converted(tmp_path / "b.gguf", tmp_path / "b")
 
 
@@ -207,20 +207,26 @@ def real():
 @pytest.mark.network
 @pytest.mark.torch
 def test_smollm2_equals_that_of_transformers(real):
-    """Their model is read from the folder that we wrote, their tokenizer from the same tokenizer.json."""
+    """Their model is read from the folder that we wrote, their tokenizer from the same tokenizer.json.
+
+    Logits are compared in float64, where only their angles of rotary positions are rounded to float32.
+    """
     transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
-    theirs = transformers.AutoModelForCausalLM.from_pretrained(real.path, dtype=torch.float32).eval()
+    theirs, exact = (
+        transformers.AutoModelForCausalLM.from_pretrained(real.path, dtype=dtype).eval()
+        for dtype in (torch.float32, torch.float64)
+    )
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(real.path / "tokenizer.json"))
-    model = real.make_model()
+    model, ours = real.make_model(), real.make_model().to("cpu", "float64")
     for text in SENTENCES:
         ids = real.tokenizer.encode(text)
         assert ids == tokenizer(text)["input_ids"]
         assert real.tokenizer.decode(ids) == text
         with torch.no_grad():
-            expected = theirs(torch.tensor([ids])).logits[0].numpy()
+            expected = exact(torch.tensor([ids])).logits[0].numpy()
             settings = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
             written = theirs.generate(torch.tensor([ids]), max_new_tokens=20, **settings)[0].tolist()
-        np.testing.assert_allclose(model(Tensor(np.array([ids]))).numpy()[0], expected, rtol=0, atol=1e-4)
+        np.testing.assert_allclose(ours(Tensor(np.array([ids]))).numpy()[0], expected, rtol=0, atol=5e-5)
         assert greedy(model, ids, 20) == written[len(ids) :]
 
 

@@ -59,13 +59,13 @@ from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.cli.options import build
 from tinygrad_lite.corpora.texts import load_files
-from tinygrad_lite.cuda.precision import check_precision, set_precision
 from tinygrad_lite.decoding.beam import beam_search
 from tinygrad_lite.decoding.probabilities import LEGEND, Probabilities
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.decoding.stopping import StopText
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.nn import Module
+from tinygrad_lite.precision import check_precision, set_precision
 from tinygrad_lite.quantize import quantize
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer

@@ -28,12 +28,12 @@ from seq2seq.task import SPEC as SEQ2SEQ
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import quoted, run_command, say
 from tinygrad_lite.cli.errors import UserError
-from tinygrad_lite.cuda.precision import PRECISIONS, set_precision
 from tinygrad_lite.debug.profiler import Profile
 from tinygrad_lite.device import device_of, random_key
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.precision import PRECISIONS, set_precision
 from tinygrad_lite.training.adapters import in_words
 from tinygrad_lite.training.costs import dry_run
 from tinygrad_lite.training.estimate import is_shortage, size_of, too_little_to_train

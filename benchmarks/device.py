@@ -29,8 +29,8 @@ from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
-from tinygrad_lite.cuda.precision import PRECISIONS, precision
 from tinygrad_lite.device import get_device
+from tinygrad_lite.precision import PRECISIONS, precision
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.run_folder import available_cores, tune_memory
 from tinygrad_lite.viz.figure import COLOURS, check_plot, new_figure, own_style, save, write_out

@@ -20,8 +20,8 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.cuda.launch import kernel, launch
-from tinygrad_lite.cuda.precision import precision
 from tinygrad_lite.device import Array, get_device, keyed_rng
+from tinygrad_lite.precision import precision
 from tinygrad_lite.tensor import Tensor
 
 

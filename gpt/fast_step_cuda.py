@@ -26,10 +26,10 @@ import numpy as np
 
 from gpt.fast_step import WeightsAsTheyAre, has_known_parts
 from tinygrad_lite.cuda.decode import MAX_HEAD_WIDTH, attention, embedding, linear, log_softmax
-from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array, device_of, get_device, xp_of
 from tinygrad_lite.functional.rotary import rotary_factors
 from tinygrad_lite.nn import LayerNorm, Linear, Module, RMSNorm
+from tinygrad_lite.precision import activation_type
 from tinygrad_lite.transformer import Block, KVCache, sinusoidal_positions
 
 MEMORY_SHARE = 0.25  # of the GPU's memory, which a copy of the weights may take

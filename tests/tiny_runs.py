@@ -12,8 +12,8 @@ from typing import IO
 import numpy as np
 
 import train
-from tinygrad_lite.cuda.precision import set_precision
 from tinygrad_lite.functional.registry import set_composed
+from tinygrad_lite.precision import set_precision
 from tinygrad_lite.training.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent

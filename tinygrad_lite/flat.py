@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.cuda.linear import Copy
-from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.debug import profiler
 from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.nn import Module
+from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor
 
 LARGE = 1 << 18  # elements, 1 MiB in float32: joining larger arrays saves no time

@@ -12,10 +12,10 @@ from tests.gpt.combined_settings import COMBINED
 from tests.gpt.test_fast_step import CHOICES, SETTINGS, make_model, steps
 from tinygrad_lite.adapt import add_lora
 from tinygrad_lite.cuda import decode
-from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.decoding.beam import beam_search
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW
+from tinygrad_lite.precision import bfloat16, precision
 
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
 GPT2 = {"bias": True, "activation": "gelu_tanh"}

@@ -19,7 +19,6 @@ reads a value: that blocks until all queued work is done. So nothing here reads 
     common.cuh      what all sources begin with: bfloat16, sums over a warp
     philox.cuh      random numbers, for the sources that include it
     gemm.py         matrix products, by cuBLAS
-    precision.py    float32, TF32 or bfloat16 in the products
     guard.py        clips gradients and stops at NaN without reading a value
     columns.py      what is the same for all rows: sums of columns, which are the gradients of biases and gains
     residual.py     the sum of a residual connection, which the norm behind it computes

@@ -15,9 +15,9 @@ from tinygrad_lite.cuda.dropout import Dropout, next_dropout
 from tinygrad_lite.cuda.flash_attention import fits_flash_attention, flash_attention
 from tinygrad_lite.cuda.gemm import TYPES, gemm, laid_out
 from tinygrad_lite.cuda.launch import kernel, launch_rows, pack
-from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.attention import check_attention, scale_of_scores, scaled_dot_product_attention_composed
+from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor, node
 
 QUERIES = 256  # queries in a causal block

@@ -11,8 +11,8 @@ import numpy as np
 
 from tinygrad_lite.cuda.gemm import joined
 from tinygrad_lite.cuda.launch import Kernel, kernel, launch, pack
-from tinygrad_lite.cuda.precision import accumulation_type
 from tinygrad_lite.device import Array, xp_of
+from tinygrad_lite.precision import accumulation_type
 from tinygrad_lite.tensor import Tensor, memory_to_write
 
 CHUNKS = 128  # blocks that share the rows of the same columns

@@ -11,8 +11,8 @@ import numpy as np
 
 from tinygrad_lite.cuda.columns import as_rows, stride_of
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_rows, pack
-from tinygrad_lite.cuda.precision import accumulation_type
 from tinygrad_lite.functional.cross_entropy import check_cross_entropy, cross_entropy_composed
+from tinygrad_lite.precision import accumulation_type
 from tinygrad_lite.tensor import Tensor, node
 
 THREADS = 1024  # of the single block that sums the losses

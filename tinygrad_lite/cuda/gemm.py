@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cuda.precision import bfloat16, get_precision
 from tinygrad_lite.device import Array, xp_of
+from tinygrad_lite.precision import bfloat16, get_precision
 
 # cuBLAS's numbers for the type of an array (by `dtype.char`, because `dtype.name` is computed at each use), for the
 # accumulation type, and for "choose the algorithm".

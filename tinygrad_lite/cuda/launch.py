@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cuda.precision import accumulation_type
 from tinygrad_lite.device import Array
+from tinygrad_lite.precision import accumulation_type
 from tinygrad_lite.tensor import Tensor
 
 SOURCES = Path(__file__).parent

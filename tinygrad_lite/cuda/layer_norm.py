@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tinygrad_lite.cuda.columns import chunks_of, column_gradients
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, launch_rows, pack
-from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.cuda.residual import empty_gradient, take_addends
 from tinygrad_lite.device import xp_of
 from tinygrad_lite.functional.layer_norm import check_layer_norm, layer_norm_composed
+from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor, node
 
 

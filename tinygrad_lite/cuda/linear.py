@@ -26,9 +26,9 @@ from tinygrad_lite.cuda.columns import (
 )
 from tinygrad_lite.cuda.gemm import gemm, joined
 from tinygrad_lite.cuda.launch import are_known, kernel
-from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.linear import check_linear, linear_composed
+from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor, node
 
 ALIGNED, PADDED = 8, 64  # elements: what the rows of a result must be a multiple of for cuBLAS's fast kernels, and are

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tinygrad_lite.cuda.gemm import gemm
 from tinygrad_lite.cuda.launch import kernel, launch, launch_elements, pack
-from tinygrad_lite.cuda.precision import activation_type
 from tinygrad_lite.muon import COEFFICIENTS, EPS, STEPS, scale_of
+from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor
 
 BLOCKS = 128  # blocks that share a matrix

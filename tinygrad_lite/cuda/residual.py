@@ -17,9 +17,9 @@ import numpy as np
 
 from tinygrad_lite.autograd import observers
 from tinygrad_lite.cuda.launch import kernel, launch_elements, pack
-from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.residual import check_residual, residual_composed
+from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.tensor import Tensor, node
 
 

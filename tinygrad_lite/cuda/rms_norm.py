@@ -6,10 +6,10 @@ import math
 
 from tinygrad_lite.cuda.columns import chunks_of, column_gradients
 from tinygrad_lite.cuda.launch import are_known, kernel, launch, pack
-from tinygrad_lite.cuda.precision import accumulation_type, activation_type
 from tinygrad_lite.cuda.residual import empty_gradient, take_addends
 from tinygrad_lite.device import Array, xp_of
 from tinygrad_lite.functional.rms_norm import check_rms_norm, rms_norm_composed
+from tinygrad_lite.precision import accumulation_type, activation_type
 from tinygrad_lite.tensor import Tensor, node
 
 THREADS = 128  # of a block

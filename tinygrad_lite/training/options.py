@@ -15,8 +15,8 @@ import numpy as np
 from tinygrad_lite import adapt, optim
 from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.cuda.precision import PRECISIONS
 from tinygrad_lite.nn import Module
+from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS, quantize
 
 # The names here of other programs' options: those that every model has, ...

@@ -276,7 +276,7 @@ def matmul_rate(device: str, dtype: str) -> float:
     """The peak rate of the machine: floating-point operations per second of a product of two large matrices.
 
     It bounds the rate of a training step, and `--profile` prints the share that a step reaches. It takes about a tenth
-    of a second. On a GPU the products have the chosen precision (cuda/precision.py). The numbers are random, because a
+    of a second. On a GPU the products have the chosen precision (precision.py). The numbers are random, because a
     GPU multiplies equal numbers faster, with less power; one block of them is repeated, which takes no time.
     """
     place, size = get_device(device), LARGE[device]

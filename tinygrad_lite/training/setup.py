@@ -23,10 +23,10 @@ from tinygrad_lite.cli.command_line import parse_command_line, split_command_lin
 from tinygrad_lite.cli.console import quoted, say
 from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.cli.options import brief, build, find_preset, list_presets, read_preset
-from tinygrad_lite.cuda.precision import check_precision
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.precision import check_precision
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer

@@ -8,8 +8,8 @@ import numpy as np
 
 from tinygrad_lite import Tensor
 from tinygrad_lite.cuda.attention import next_dropout
-from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.device import random_key
+from tinygrad_lite.precision import bfloat16
 
 
 def philox(key: int, counter: np.ndarray) -> np.ndarray:

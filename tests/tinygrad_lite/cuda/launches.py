@@ -36,7 +36,7 @@ from benchmarks.shapes import GPU_SHAPES, SHAPES, Shape
 from tests import standin
 from tests.emulator import cupy_on_cpu
 from tests.standin import StandInArray
-from tinygrad_lite.cuda.precision import precision
+from tinygrad_lite.precision import precision
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.workers import start_processes
 from train import train

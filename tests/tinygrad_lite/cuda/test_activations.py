@@ -10,11 +10,11 @@ from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.linear import array_around
-from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.functional.relu_squared import relu_squared_composed
 from tinygrad_lite.functional.swiglu import swiglu_composed
+from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.transformer import FeedForward
 
 rng = np.random.default_rng(33)

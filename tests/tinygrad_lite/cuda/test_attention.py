@@ -19,9 +19,9 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import attention as chapter
 from tinygrad_lite.cuda.launch import source
-from tinygrad_lite.cuda.precision import precision
 from tinygrad_lite.device import get_device, random_key
 from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.precision import precision
 
 # Rounding errors are 2^-53, 2^-24 and 2^-9 of a number; scores and weights are rounded too, so some of them add up.
 TOLERANCE = {"float64": 1e-14, "float32": 2e-6, "bfloat16": 8e-3}

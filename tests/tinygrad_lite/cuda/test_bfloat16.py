@@ -5,8 +5,8 @@ import pytest
 
 from tests.tinygrad_lite.op_cases import CASES, each_of
 from tinygrad_lite import Tensor
-from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
+from tinygrad_lite.precision import bfloat16, precision
 
 FLOATS = [case for case in CASES if case.gradient and all(x.dtype.kind == "f" for xs in case.samples for x in xs)]
 

@@ -5,8 +5,8 @@ import pytest
 
 from tinygrad_lite.cuda.columns import ROW_BLOCKS, column_sums, pack_of_rows
 from tinygrad_lite.cuda.linear import add_bias
-from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.device import get_device
+from tinygrad_lite.precision import bfloat16
 
 rng = np.random.default_rng(23)
 SHAPES = [(1, 1), (1, 2052), (7, 132), (127, 5), (128, 32), (1000, 33), (600, 160), (8 * ROW_BLOCKS + 9, 4)]

@@ -22,9 +22,9 @@ from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor, optim
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import flash_attention, launch
-from tinygrad_lite.cuda.precision import PRECISIONS, precision
 from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Parameter
+from tinygrad_lite.precision import PRECISIONS, precision
 
 SOURCES = sorted(launch.SOURCES.glob("*.cu"))
 MODULES = list(launch.SOURCES.glob("*.py"))

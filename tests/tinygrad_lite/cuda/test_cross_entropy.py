@@ -9,10 +9,10 @@ from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
 from tests.tinygrad_lite.functional.version_cases import CASES, tensors
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.cross_entropy import cross_entropy_composed
 from tinygrad_lite.functional.registry import REGISTRY
+from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.tensor import node
 
 rng = np.random.default_rng(11)

@@ -8,9 +8,9 @@ import pytest
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.decode import ACTIVATIONS, attention, embedding, linear, log_softmax
-from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.rotary import rotary_factors
+from tinygrad_lite.precision import bfloat16
 
 rng = np.random.default_rng(5)
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12, "bfloat16": 2e-5}  # inputs are rounded, results are not

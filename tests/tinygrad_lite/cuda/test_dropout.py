@@ -8,10 +8,10 @@ import pytest
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.launch import Kernel, definitions, launch_elements, parameters_of, source
-from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.debug.profiler import kept_by
 from tinygrad_lite.device import get_device, next_bits, random_key
 from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.precision import bfloat16
 
 WORD = 0xFFFFFFFF
 

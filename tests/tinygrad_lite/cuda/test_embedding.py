@@ -13,10 +13,10 @@ from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import embedding
 from tinygrad_lite.cuda.embedding import SEGMENT
-from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.embedding import embedding_composed
 from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.precision import bfloat16, precision
 
 rng = np.random.default_rng(6)
 

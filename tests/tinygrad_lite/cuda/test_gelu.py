@@ -10,9 +10,9 @@ from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.columns import ROW_BLOCKS
-from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.functional.registry import REGISTRY, composed
+from tinygrad_lite.precision import bfloat16, precision
 from tinygrad_lite.transformer import FeedForward
 
 rng = np.random.default_rng(3)

@@ -7,8 +7,8 @@ import pytest
 
 from tinygrad_lite.cuda import gemm as module
 from tinygrad_lite.cuda.gemm import gemm, laid_out
-from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.device import get_device
+from tinygrad_lite.precision import bfloat16, precision
 
 rng = np.random.default_rng(20)
 

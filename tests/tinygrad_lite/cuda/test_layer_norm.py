@@ -5,8 +5,8 @@ import pytest
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
+from tinygrad_lite.precision import bfloat16, precision
 
 rng = np.random.default_rng(22)
 

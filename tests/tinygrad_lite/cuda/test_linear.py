@@ -7,10 +7,10 @@ from tests.tinygrad_lite.cuda.tiny_training import batch_of, tiny_gpt, train
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import linear
-from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.debug.anomaly import detect_anomaly
 from tinygrad_lite.nn import Linear, Parameter, linear_maps, recorded
 from tinygrad_lite.optim import SGD, AdamW
+from tinygrad_lite.precision import bfloat16, precision
 
 rng = np.random.default_rng(8)
 MODES = ("float32", "bfloat16")

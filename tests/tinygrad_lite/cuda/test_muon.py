@@ -8,11 +8,11 @@ from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor, optim
 from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.cuda.muon import muon_cuda
-from tinygrad_lite.cuda.precision import precision
 from tinygrad_lite.device import get_device
 from tinygrad_lite.muon import muon_composed
 from tinygrad_lite.nn import Parameter
 from tinygrad_lite.optim import Muon
+from tinygrad_lite.precision import precision
 
 rng = np.random.default_rng(34)
 SETTINGS = (0.02, 0.95, 0.1, "original")

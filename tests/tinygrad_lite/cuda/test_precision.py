@@ -9,7 +9,8 @@ import pytest
 
 from tinygrad_lite import device
 from tinygrad_lite.cli.errors import OptionError
-from tinygrad_lite.cuda.precision import (
+from tinygrad_lite.device import DeviceError, is_float
+from tinygrad_lite.precision import (
     PRECISIONS,
     activation_type,
     bfloat16,
@@ -18,7 +19,6 @@ from tinygrad_lite.cuda.precision import (
     precision,
     set_precision,
 )
-from tinygrad_lite.device import DeviceError, is_float
 
 
 def test_the_precision_is_restored():

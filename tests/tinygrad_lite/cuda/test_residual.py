@@ -7,9 +7,9 @@ from tests.tinygrad_lite.cuda.tiny_training import batch_of, tiny_gpt, tiny_seq2
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import launch
-from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.cuda.residual import Sum
 from tinygrad_lite.debug.anomaly import detect_anomaly
+from tinygrad_lite.precision import bfloat16, precision
 
 rng = np.random.default_rng(5)
 

@@ -7,9 +7,9 @@ from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
 from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.cuda.precision import bfloat16, precision
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.functional.rms_norm import rms_norm_composed
+from tinygrad_lite.precision import bfloat16, precision
 
 rng = np.random.default_rng(31)
 

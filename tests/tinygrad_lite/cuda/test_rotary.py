@@ -7,9 +7,9 @@ from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
 from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor, device
 from tinygrad_lite import functional as F
-from tinygrad_lite.cuda.precision import bfloat16
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.functional.rotary import rotary_composed
+from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.transformer import rotary_frequencies
 
 rng = np.random.default_rng(32)

@@ -18,10 +18,10 @@ from tests.places import fill
 from tests.tiny_runs import ROOT, losses, run_training, same
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
 from tinygrad_lite.corpora.texts import load_files
-from tinygrad_lite.cuda.precision import precision
 from tinygrad_lite.decoding.beam import beam_search
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.precision import precision
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.pair_data import encode_pairs

@@ -18,10 +18,9 @@ import numpy as np
 
 from tinygrad_lite import functional as F
 from tinygrad_lite.cli.errors import CheckpointError
-from tinygrad_lite.cuda.linear import linears_cuda
 from tinygrad_lite.device import get_device, is_float, next_rng
 from tinygrad_lite.functional.conv import Pair, pair
-from tinygrad_lite.functional.registry import is_composed
+from tinygrad_lite.functional.linear import linears
 from tinygrad_lite.spelling import MODULES_INSTEAD, Listed, no_such_name, spelled, teach
 from tinygrad_lite.tensor import Tensor
 
@@ -303,11 +302,9 @@ class Linear(Module):
 
 def linear_maps(x: Tensor, maps: Sequence[Module]) -> list[Tensor]:
     """[f(x) for f in maps]; on a GPU in one product, if all are `Linear`, which saves time if they are small."""
-    is_plain = all(type(f) is Linear and "forward" not in vars(f) for f in maps)  # no adapter, and not `recorded`
-    biases = [f.bias for f in maps if is_plain and f.bias is not None]
-    if not is_plain or x.device != "cuda" or is_composed() or len(biases) not in (0, len(maps)):
+    if any(type(f) is not Linear or "forward" in vars(f) for f in maps):  # an adapter, or `recorded`
         return [f(x) for f in maps]
-    return linears_cuda(x, [f.weight for f in maps], biases)
+    return linears(x, [f.weight for f in maps], [f.bias for f in maps])
 
 
 def _uniform(count: int) -> Callable[[tuple[int, ...]], np.ndarray]:

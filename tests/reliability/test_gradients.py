@@ -20,7 +20,8 @@ VERSIONS = REGISTRY.keys() - {
     "adamw",
     "muon",
     "linear_gelu",
-}  # updates have no gradient; the other is linear, then gelu
+    "linears",
+}  # updates have no gradient; the others are linear, then gelu, and linear several times
 EXPECTED = PRIMITIVES | VERSIONS | {"softmax", "log_softmax", "logsumexp"}
 EXPECTED -= {"amax", "amin", "invert"}  # the first two are drawn as max and min, the last is a constant
 DRAWING = {"dropout", "scaled_dot_product_attention"}  # on a GPU, the two versions drop different elements

@@ -27,7 +27,7 @@ from tinygrad_lite.cuda.columns import (
 from tinygrad_lite.cuda.gemm import gemm, joined
 from tinygrad_lite.cuda.launch import are_known, kernel
 from tinygrad_lite.device import Array, xp_of
-from tinygrad_lite.functional.linear import check_linear, linear_composed
+from tinygrad_lite.functional.linear import check_linear, linear_composed, linears_composed
 from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor, node
 
@@ -42,15 +42,16 @@ def linear_cuda(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor
     return joint_linear(x, [weight], [] if bias is None else [bias])
 
 
-def linears_cuda(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> list[Tensor]:
-    """[linear(x, weight, bias) for each weight (C_out, C) and bias (C_out,)] in one product; `biases` may be empty."""
-    for weight, bias in zip(weights, biases or [None] * len(weights), strict=True):
+def linears_cuda(x: Tensor, weights: list[Tensor], biases: list[Tensor | None]) -> list[Tensor]:
+    """`linears_composed` in one product, if all maps have a bias or none has."""
+    for weight, bias in zip(weights, biases, strict=True):
         check_linear(x, weight, bias)
-    if x.ndim < 2 or x.numel() == 0 or not are_known(x, *weights, *biases) or any(w.numel() == 0 for w in weights):
-        shifts = biases or [None] * len(weights)
-        return [linear_composed(x, weight, bias) for weight, bias in zip(weights, shifts, strict=True)]
+    shifts = [bias for bias in biases if bias is not None]
+    is_joint = len(shifts) in (0, len(weights)) and all(weight.numel() for weight in weights)
+    if x.ndim < 2 or x.numel() == 0 or not is_joint or not are_known(x, *weights, *shifts):
+        return linears_composed(x, weights, biases)
     arrived: set[int] = set()
-    y = joint_linear(x, weights, biases, arrived)
+    y = joint_linear(x, weights, shifts, arrived)
     return [columns_of(y, place, arrived) for place in places_of(weights)]
 
 

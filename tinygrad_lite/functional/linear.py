@@ -41,6 +41,11 @@ def check_linear(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         raise ValueError(f"linear: weight {weight.shape} needs a bias of shape {weight.shape[:1]}, not {bias.shape}")
 
 
+def linears_composed(x: Tensor, weights: list[Tensor], biases: list[Tensor | None]) -> list[Tensor]:
+    """[linear(x, weight, bias), ...] for several weights and as many biases: maps that one product may compute."""
+    return [linear(x, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
+
+
 # --- the fused version ----------------------------------------------------------------------------------------
 
 
@@ -94,3 +99,4 @@ def add_product(out: np.ndarray, a: np.ndarray, b: np.ndarray, add: bool) -> Non
 
 
 linear = ReferenceAndFused(linear_composed, cpu=linear_fused, cuda="tinygrad_lite.cuda.linear")
+linears = ReferenceAndFused(linears_composed, cuda="tinygrad_lite.cuda.linear")

@@ -42,9 +42,11 @@ class ReferenceAndFused:
         self.composed = composed
         self.fused = fused
         parameters = inspect.signature(composed).parameters.values()
-        self.names = {p.name: "Tensor" in str(p.annotation) for p in parameters}  # and whether each is a tensor
+        # Whether each is a tensor; a list of tensors is not.
+        self.names = {p.name: "Tensor" in str(p.annotation).split("[")[0] for p in parameters}
         by_position = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
-        self.positions, self.places = len(by_position), sum(map(self.names.get, by_position))  # tensors come first
+        # How many arguments may be given by position, and how many tensors come first.
+        self.positions, self.places = len(by_position), [*map(self.names.get, by_position), False].index(False)
         self.required = sum(self.names[p.name] and p.default is p.empty for p in parameters)
         REGISTRY[self.name] = self
 

@@ -116,15 +116,32 @@ def newton_schulz_fused(x: np.ndarray) -> None:
         part[...] = now
 
 
+def guarded(g: Tensor, guard: Tensor | None) -> Tensor | None:
+    """The gradient, scaled by a guard's first number; None if its second one forbids the update (see cuda/guard.py)."""
+    factor, broken, *_ = (1.0, -1.0) if guard is None else guard.tolist()
+    return g * factor if broken < 0 else None
+
+
 def muon_composed(
-    w: Tensor, g: Tensor, m: Tensor, lr: float, momentum: float, weight_decay: float, adjust_lr_fn: str
+    w: Tensor,
+    g: Tensor,
+    m: Tensor,
+    lr: float,
+    momentum: float,
+    weight_decay: float,
+    adjust_lr_fn: str,
+    guard: Tensor | None = None,
 ) -> None:
     """One Muon update of w and m in place; each is a stack of matrices (n, R, C), each matrix updated by itself.
 
     m = momentum m + (1 - momentum) g       running mean of the gradient
     u = momentum m + (1 - momentum) g       the same once more: where the mean will be if g stays (Nesterov)
     w = w - lr (scale O(u) + weight_decay w)
+
+    A guard may scale g, or forbid the update (`guarded`).
     """
+    if (g := guarded(g, guard)) is None:
+        return
     with no_grad():
         m[...] = m * momentum + g * (1 - momentum)
         update = newton_schulz_composed(m * momentum + g * (1 - momentum))

@@ -17,11 +17,9 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cuda.adamw import adamw_cuda
-from tinygrad_lite.cuda.muon import muon_cuda
 from tinygrad_lite.flat import Optimizer, groups_of
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.muon import ADJUSTMENTS, elements_of_work, muon
+from tinygrad_lite.muon import ADJUSTMENTS, elements_of_work, guarded, muon
 from tinygrad_lite.nn import Linear, Module
 from tinygrad_lite.spelling import no_such_name, spelled
 from tinygrad_lite.tensor import Tensor
@@ -121,9 +119,8 @@ class AdamW(Optimizer):
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=decay)
 
     def update(self, value: Tensor, gradient: Tensor, *states: Tensor, step: int, lr: float, **options: Any) -> None:
-        # Only on a GPU is there a guard, and only the GPU's kernel takes one.
-        update = adamw if self.guard is None else functools.partial(adamw_cuda, guard=self.guard)
-        update(value, gradient, *states, step, lr, *options["betas"], options["eps"], options["weight_decay"])
+        guard = {} if self.guard is None else {"guard": self.guard}  # only on a GPU: the CPU's version takes none
+        adamw(value, gradient, *states, step, lr, *options["betas"], options["eps"], options["weight_decay"], **guard)
 
 
 class Adam(AdamW):
@@ -193,8 +190,8 @@ class Muon(Optimizer):
         if options["use_muon"]:
             stacks = (Tensor.wrap(x.data.reshape(-1, *options["shape"])) for x in (value, gradient, states[0]))
             lr *= options["muon_lr_factor"]
-            update = muon if self.guard is None else functools.partial(muon_cuda, guard=self.guard)
-            update(*stacks, lr, options["momentum"], options["weight_decay"], options["adjust_lr_fn"])
+            guard = {} if self.guard is None else {"guard": self.guard}
+            muon(*stacks, lr, options["momentum"], options["weight_decay"], options["adjust_lr_fn"], **guard)
         else:
             AdamW.update(self, value, gradient, *states, step=step, lr=lr, **options)
 
@@ -233,6 +230,7 @@ def adamw_composed(
     beta2: float,
     eps: float,
     weight_decay: float,
+    guard: Tensor | None = None,
 ) -> None:
     """One AdamW update of w, m and v in place.
 
@@ -241,8 +239,10 @@ def adamw_composed(
     w = w - lr (m' / (sqrt(v') + eps) + weight_decay w)
 
     with m' = m / (1 - beta1^step) and v' = v / (1 - beta2^step): both averages started at 0, and after `step` updates
-    the weights in them sum to 1 - beta^step.
+    the weights in them sum to 1 - beta^step. A guard may scale g, or forbid the update (`guarded`).
     """
+    if (g := guarded(g, guard)) is None:
+        return
     with no_grad():
         m[...] = m * beta1 + g * (1 - beta1)
         v[...] = v * beta2 + g * g * (1 - beta2)

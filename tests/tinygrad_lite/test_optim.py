@@ -10,7 +10,7 @@ from tests.places import here
 from tinygrad_lite import Tensor, no_grad, optim
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
-from tinygrad_lite.muon import elements_of_work, newton_schulz_composed, newton_schulz_fused
+from tinygrad_lite.muon import elements_of_work, muon_composed, newton_schulz_composed, newton_schulz_fused
 from tinygrad_lite.nn import Embedding, Linear, Module, Parameter
 from tinygrad_lite.optim import (
     SGD,
@@ -888,3 +888,30 @@ def test_work_in_threads_is_done_once_and_its_error_is_raised(monkeypatch):
 def test_as_many_threads_as_a_matrix_product_has():
     with threadpool_limits(1):
         assert optim.blas_threads() == 1
+
+
+# --- a guard ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rule", "shapes", "settings"),
+    [
+        (optim.adamw_composed, [(7,)] * 4, (4, 1e-2, 0.9, 0.99, 1e-8, 0.1)),
+        (muon_composed, [(2, 3, 5)] * 3, (0.02, 0.95, 0.1, "original")),
+    ],
+)
+def test_a_guard_scales_the_gradient_or_forbids_the_update(rule, shapes, settings):
+    """See cuda/guard.py for its four numbers; here the reference versions read them."""
+    arrays = [rng.random(shape) for shape in shapes]
+
+    def updated(factor=1.0, numbers=None):
+        tensors = [Tensor(array, device=here()) for array in arrays]
+        tensors[1] = tensors[1] * factor
+        rule(*tensors, *settings, guard=None if numbers is None else Tensor(numbers, device=here(), dtype="float64"))
+        return [tensor.numpy() for i, tensor in enumerate(tensors) if i != 1]
+
+    before = [array for i, array in enumerate(arrays) if i != 1]
+    for numbers, expected in (([0.25, -1, 1.5, 4], updated(0.25)), ([1, 5, math.nan, 4], before)):
+        for one, other in zip(updated(numbers=numbers), expected, strict=True):
+            np.testing.assert_array_equal(one, other)
+    assert any((one != other).any() for one, other in zip(updated(), before, strict=True))

@@ -30,12 +30,5 @@ def adamw_cuda(
     rounded = vars(w).pop("rounded", None)
     packed = pack(w.numel(), *arrays, rounded)
     a, b = 1 / (1 - beta1**step), 1 / math.sqrt(1 - beta2**step)
-    numbers = (lr, beta1, beta2, a, b, eps, weight_decay)
-    launch_elements(
-        kernel("adamw", "adamw", X=w.dtype, PACK=packed),
-        w.numel() // packed,
-        *arrays,
-        rounded,
-        None if guard is None else guard.data,
-        *numbers,
-    )
+    others = rounded, None if guard is None else guard.data, lr, beta1, beta2, a, b, eps, weight_decay
+    launch_elements(kernel("adamw", "adamw", X=w.dtype, PACK=packed), w.numel() // packed, *arrays, *others)

@@ -38,9 +38,8 @@ def muon_cuda(
     packs = rows * columns // packed
     blocks = min(BLOCKS, -(-packs // 256)), n
     sums = xp.empty(blocks[::-1], "float64")
-    types = {"X": w.dtype, "Y": kind}
-    of_stack = {**types, "PACK": packed}
-    of_gram = {**types, "PACK": pack(small, gram, square)}
+    of_stack = {"X": w.dtype, "Y": kind, "PACK": packed}
+    of_gram = of_stack | {"PACK": pack(small, gram, square)}
 
     mix = kernel("muon", "muon_momentum", **of_stack)
     launch(mix, blocks, (256,), packs, g.data, m.data, numbers, momentum, sums)

@@ -2,7 +2,9 @@
 
 The *data* decide. Every array type belongs to one `Device`, which names the module (`xp`) that computes with it; an
 operation calls `xp_of(array)` and writes `xp.exp(array)`. Tensors of both devices can be used in one process, and there
-is no global switch. CuPy is imported only on request, and only in tinygrad_lite/cuda/.
+is no global switch. CuPy is imported only on request, and only in tinygrad_lite/cuda/. The rest of the engine reaches
+that folder in two ways: an operation's version for GPUs through the registry (functional/registry.py), all else through
+`Device.module`.
 
 The rest of the file contains what NumPy and CuPy do differently or not at all: reproducible random numbers, sums that
 keep their digits, and adding rows into a table at repeated positions.
@@ -14,6 +16,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
@@ -43,8 +46,13 @@ class Device:
     synchronize: Callable[[], None]  # wait until all queued work is done (for timing)
     memory: Callable[[], tuple[int, int] | None] = lambda: None  # bytes (free, total) of a GPU
     capability: float = 0.0  # a GPU's compute capability, such as 8.0 or 9.0
-    # (ids (N,), rows (N, C), V) -> (V, C): at i the sum of all rows[n] with ids[n] == i, always added in the same order
-    sum_rows: Callable[[Array, Array, int], Array] | None = None
+
+    def module(self, name: str) -> ModuleType:
+        """A module that only this device has: `get_device("cuda").module("guard")` is tinygrad_lite/cuda/guard.py.
+
+        It is imported on first use, because it needs tensors, and tensors need devices.
+        """
+        return import_module(f"tinygrad_lite.{self.name}.{name}")
 
 
 _BY_TYPE: dict[type, Device] = {}
@@ -238,14 +246,14 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
     in x[ids] and x[rows, columns]. It varies from run to run if there is also a slice or a number, as in x[:, ids], and
     a position occurs more than once.
     """
-    xp, sum_rows = xp_of(target), device_of(target).sum_rows
+    device, xp = device_of(target), xp_of(target)
     parts = index if isinstance(index, tuple) else (index,)
     if xp is np and target.dtype == np.float32:
         sums = target.astype(np.float64)
         np.add.at(sums, index, values.astype(np.float64))
         target[...] = sums
     elif (
-        sum_rows is not None
+        device.name == "cuda"
         and target.dtype in (np.float32, np.float64)
         and values.size
         and all(hasattr(part, "dtype") and part.dtype.kind in "iu" for part in parts)
@@ -254,7 +262,8 @@ def scatter_add(target: Array, index: Any, values: Array) -> None:
         for part, size in zip(parts, target.shape, strict=False):
             ids, count = ids * size + part.astype(np.int64) % size, count * size  # -1 % size is the last position
         rows = xp.ascontiguousarray(values).reshape(ids.size, -1)
-        target += sum_rows(ids.reshape(-1), rows, count).reshape(target.shape)
+        sums = device.module("embedding").sums_by_token(ids.reshape(-1), rows, count, rows.shape[1])
+        target += sums.reshape(target.shape)
     else:
         xp.add.at(target, index, values)
 

@@ -21,11 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cuda.linear import Copy
 from tinygrad_lite.debug import profiler
 from tinygrad_lite.device import Array, device_of
 from tinygrad_lite.nn import Module
-from tinygrad_lite.precision import activation_type
 from tinygrad_lite.tensor import Tensor
 
 LARGE = 1 << 18  # elements, 1 MiB in float32: joining larger arrays saves no time
@@ -167,7 +165,7 @@ class Optimizer:
         self._views: dict[str, Array] = {}
         self._memory: dict[str, Array] = {}  # the views of the flat gradients
         self._unused: set[str] = set()  # those that are not in use yet
-        self._copy: Copy | None = None
+        self._copy: Any = None  # of all parameters in bfloat16, for products on a GPU (see cuda/linear.py)
         for name, place in self.places.items():
             parameter = self.named[name]
             parameter.data = self._views[name] = self.values.data[place].reshape(parameter.shape)
@@ -323,7 +321,9 @@ class Optimizer:
             check_options(group)  # a schedule may have changed them
         self._follow_parameters()
         self._count_update()
-        copy = self._bfloat16_copy()
+        # Where processes share the update, each knows only its own part: copies are made when they are needed.
+        is_kept = self.values.device == "cuda" and self.part is None
+        copy = self._copy = device_of(self.values.data).module("linear").copy_of(self, self._copy) if is_kept else None
         for place, gradient, group, skipped in self._stretches():
             begin, end = place.start, place.stop
             if self.part is not None:
@@ -333,32 +333,15 @@ class Optimizer:
                 value = Tensor.wrap(self.values.data[begin:end])
                 arrays = gradient, *(flat.data[begin:end] for flat in self.states.values())
                 options = {name: value for name, value in group.items() if name not in ("params", "param_names")}
-                if copy is not None:
-                    value.rounded = copy.array[begin:end]
+                value.rounded = None if copy is None else copy.array[begin:end]
                 self.update(value, *map(Tensor.wrap, arrays), step=self.steps - skipped, **options)
-                if copy is not None and "rounded" in vars(value):  # only a kernel writes both at once
+                if vars(value).get("rounded") is not None:  # only a kernel writes both at once
                     value.rounded[...] = value.data
         self.values.mark_written()
         if copy is not None:
             copy.version[0] = self.values.version
         if profiler.running:
             profiler.running.note("(sums, clipping, update)")
-
-    def _bfloat16_copy(self) -> Copy | None:
-        """A copy of all parameters, for products in bfloat16 on a GPU; None if they are not in use.
-
-        Where processes share the update, each knows only its own part, so copies are made when they are needed.
-        """
-        kind, values = activation_type(self.values.dtype), self.values
-        if values.device == "cpu" or self.part is not None or kind == values.dtype:
-            return None
-        if self._copy is None or self._copy.version[0] != values.version:  # something else has written into them
-            self._copy = Copy(values.data, values.data.astype(kind), [values.version])
-            for name, place in self.places.items():
-                parameter = self.named[name]
-                array = self._copy.array[place].reshape(parameter.shape)
-                parameter._copy = Copy(parameter.data, array, self._copy.version)
-        return self._copy
 
     def _count_update(self) -> None:
         """Count an update, and the parameters that it skips."""

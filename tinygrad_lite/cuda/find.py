@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 import warnings
-from importlib import import_module, metadata
+from importlib import metadata
 from types import ModuleType
 from typing import Any
 
-from tinygrad_lite.device import Array, Device, DeviceError
+from tinygrad_lite.device import Device, DeviceError
 
 CUPYS = ("cupy", "cupy-cuda11x", "cupy-cuda12x", "cupy-cuda13x")  # packages that all install a module `cupy`
 INSTALL = 'pip install -e ".[cuda13]" (".[cuda12]" if nvidia-smi names a CUDA Version below 13)'
@@ -73,15 +73,7 @@ def working_cuda() -> Device:
         lambda: cupy.cuda.get_current_stream().synchronize(),
         runtime.memGetInfo,
         gpu["major"] + gpu["minor"] / 10,
-        sum_rows,
     )
-
-
-def sum_rows(ids: Array, rows: Array, count: int) -> Array:
-    """`sums_by_token` for a table of `count` rows. Its module is imported on first use, because it needs tensors, and
-    tensors need devices.
-    """
-    return import_module("tinygrad_lite.cuda.embedding").sums_by_token(ids, rows, count, rows.shape[1])
 
 
 def import_cupy() -> ModuleType:

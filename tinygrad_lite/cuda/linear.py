@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tinygrad_lite.autograd import observers
 from tinygrad_lite.cuda.columns import (
@@ -162,6 +163,23 @@ class Copy:
     of: Array
     array: Array
     version: list[int]
+
+
+def copy_of(optimizer: Any, known: Copy | None) -> Copy | None:
+    """A copy of all parameters of an optimizer (flat.py), where `in_precision` finds its parts; None if not in use.
+
+    It is the one that is known if since then nothing but the optimizer has written into the parameters.
+    """
+    values, kind = optimizer.values, activation_type(optimizer.values.dtype)
+    if kind == values.dtype:
+        return None
+    if known is None or known.version[0] != values.version:
+        known = Copy(values.data, values.data.astype(kind), [values.version])
+        for name, place in optimizer.places.items():
+            parameter = optimizer.named[name]
+            array = known.array[place].reshape(parameter.shape)
+            parameter._copy = Copy(parameter.data, array, known.version)
+    return known
 
 
 def empty_rows(x: Array, width: int) -> Array:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tinygrad_lite.cuda.guard import Guard
+from tinygrad_lite.device import device_of
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.optim import Optimizer
@@ -120,7 +120,7 @@ class OneGPU(OneProcess):
 
     def __init__(self, optimizer: Optimizer, stop: StopRequest | None = None) -> None:
         super().__init__(stop)
-        self.guard = Guard(optimizer.values.data)
+        self.guard = device_of(optimizer.values.data).module("guard").Guard(optimizer.values.data)
         optimizer.guard = self.guard.numbers
 
     def sum_gradients(self, optimizer: Optimizer, step: int, losses: Sequence[Tensor]) -> None:

@@ -22,8 +22,8 @@ from typing import Any
 
 from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
-from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.training.checkpoint import POSIX, describe, load_checkpoint, missing_folder, write_atomically
 
 METRICS = (
@@ -284,11 +284,11 @@ def matmul_rate(device: str, dtype: str) -> float:
     a = place.from_host(keyed_rng(1, "matmul_rate").standard_normal((block, block), kind))
     a = place.xp.tile(a, (size // block, size // block))
     if dtype == "bfloat16":
-        a = as_bfloat16(a)
-    best = math.inf
+        a = a.astype(bfloat16())
+    multiply, best = place.module("gemm").gemm if device == "cuda" else place.xp.matmul, math.inf
     for _ in range(6):
         began = time.perf_counter()
-        gemm(a, a) if device == "cuda" else a @ a
+        multiply(a, a)
         place.synchronize()
         best = min(best, time.perf_counter() - began)
     return 2 * size**3 / best

@@ -30,6 +30,7 @@ from benchmarks.machine import cpu_model, load, numpy_blas
 from benchmarks.scaling import line
 from benchmarks.shapes import GOETHE, made_up_ids
 from benchmarks.table import quartiles
+from gpt import fast_step  # noqa: F401 (which registers itself as a fast version of a GPT)
 from gpt.model import GPT
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say

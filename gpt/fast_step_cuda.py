@@ -25,7 +25,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpt.fast_step import WeightsAsTheyAre, has_known_parts
-from tinygrad_lite.cuda.decode import MAX_HEAD_WIDTH, attention, embedding, linear, log_softmax
+from gpt.model import GPT
 from tinygrad_lite.device import Array, device_of, get_device, xp_of
 from tinygrad_lite.functional.rotary import rotary_factors
 from tinygrad_lite.nn import LayerNorm, Linear, Module, RMSNorm
@@ -66,9 +66,9 @@ class FastStepCuda(WeightsAsTheyAre):
         weight = model.token_embedding.weight
         if weight.device != "cuda" or weight.dtype not in (np.float32, np.float64) or not has_known_parts(model):
             return False
-        _, memory = get_device("cuda").memory()
-        copy = model.num_parameters() * activation_type(weight.dtype).itemsize
-        return copy <= MEMORY_SHARE * memory and model.config.head_width <= MAX_HEAD_WIDTH
+        gpu, copy = get_device("cuda"), model.num_parameters() * activation_type(weight.dtype).itemsize
+        is_narrow = model.config.head_width <= gpu.module("decode").MAX_HEAD_WIDTH
+        return is_narrow and copy <= MEMORY_SHARE * gpu.memory()[1]
 
     def is_up_to_date(self, model: Module) -> bool:
         """Whether the model still has the weights that this was made of, and the precision is the same."""
@@ -79,8 +79,9 @@ class FastStepCuda(WeightsAsTheyAre):
 
         The arrays between the kernels are the same in all layers, since each is done before the next begins.
         """
-        first, xp = self.layers[0], self.device.xp
-        self.prepared_for = batch, cache.both.dtype, cache.both.shape
+        first, xp, decode = self.layers[0], self.device.xp, self.device.module("decode")
+        layout = cache.both.dtype, cache.both.shape
+        self.prepared_for = batch, *layout
 
         def room(width: int) -> Array:
             return xp.empty((batch, width), self.tokens.dtype)
@@ -88,20 +89,18 @@ class FastStepCuda(WeightsAsTheyAre):
         x, logits = room(self.tokens.shape[1]), room(len(self.head[0]))
         joint, mixed, hidden = room(len(first.joint[0])), room(first.output[0].shape[1]), room(first.down[0].shape[1])
         queries, heads = (y.reshape(batch, -1, first.width) for y in (joint, mixed))
-        self.embed = embedding(self.tokens, self.factor, self.positions, self.centred, x)
+        self.embed = decode.embedding(self.tokens, self.factor, self.positions, self.centred, x)
         self.launches = [
             (
-                linear(x, *layer.joint, joint, self.eps),
-                attention(
-                    queries, layer.scale, layer.gains, layer.eps, self.turns, heads, cache.both.dtype, cache.both.shape
-                ),
-                linear(mixed, *layer.output, x, add=True),
-                linear(x, *layer.up, hidden, self.eps, layer.activation),
-                linear(hidden, *layer.down, x, add=True),
+                decode.linear(x, *layer.joint, joint, self.eps),
+                decode.attention(queries, layer.scale, layer.gains, layer.eps, self.turns, heads, *layout),
+                decode.linear(mixed, *layer.output, x, add=True),
+                decode.linear(x, *layer.up, hidden, self.eps, layer.activation),
+                decode.linear(hidden, *layer.down, x, add=True),
             )
             for layer in self.layers
         ]
-        self.last = linear(x, *self.head, logits, self.eps), log_softmax(logits)
+        self.last = decode.linear(x, *self.head, logits, self.eps), decode.log_softmax(logits)
         self.logits = logits
 
     def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
@@ -128,6 +127,9 @@ class FastStepCuda(WeightsAsTheyAre):
         for launch in self.last:
             launch()
         return self.device.to_host(self.logits)  # only this waits for the GPU
+
+
+GPT.fast_versions += (FastStepCuda,)
 
 
 class Layer:

@@ -18,8 +18,6 @@ import math
 import numpy as np
 
 from gpt.config import GPTConfig
-from gpt.fast_step import FastStep
-from gpt.fast_step_cuda import FastStepCuda
 from tinygrad_lite import functional as F
 from tinygrad_lite.decoding.state import GenerationState, Generator
 from tinygrad_lite.device import get_device
@@ -44,7 +42,6 @@ class GPT(Generator):
     """
 
     position_tables = frozenset({"position_embedding.weight"})  # cut to the first rows for a shorter context
-    fast_versions = (FastStep, FastStepCuda)
 
     def __init__(self, config: GPTConfig) -> None:
         super().__init__()

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from gpt import fast_step, fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
 from gpt.config import GPTConfig
 from gpt.data import Batch, prepare
 from gpt.model import GPT

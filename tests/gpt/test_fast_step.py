@@ -1,5 +1,8 @@
 """The fast step: the same log-probabilities as the general step, for all settings."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -38,6 +41,17 @@ def steps(model, prompt, tokens):
         log_probs, state = model.step(column, state)
         found.append(log_probs)
     return np.array(found), state.fast is not None
+
+
+def test_a_model_knows_the_fast_steps_that_were_imported():
+    program = """
+from gpt.model import GPT
+print(*GPT.fast_versions)
+import gpt.task
+print(*(version.__name__ for version in GPT.fast_versions))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.splitlines() == ["", "FastStep FastStepCuda"]
 
 
 # Every other choice of every setting: new ones are compared too, or `FastStep.fits` must refuse them.

@@ -78,7 +78,8 @@ class Generator(Module):
     A subclass has `config` (with n_layer and block_size), `token_embedding`, and `predict`.
 
     Attributes:
-        fast_versions: classes like `gpt/fast_step.py`'s: `fits(model)` says whether one can stand for a model.
+        fast_versions: classes like `gpt/fast_step.py`'s: `fits(model)` says whether one can stand for a model. Each
+            adds itself here when its module is imported.
     """
 
     fast_versions: ClassVar[tuple[Any, ...]] = ()

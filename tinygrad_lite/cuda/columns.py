@@ -70,16 +70,14 @@ def column_sums(x: Array, out: Array | None = None, add: bool = False) -> Array:
         out: where to write the sums; a new array if it is not given.
         add: whether to add them to what is there.
     """
-    xp, (rows, width) = xp_of(x), x.shape
-    total = accumulation_type(x.dtype)
+    xp, (rows, width), total = xp_of(x), x.shape, accumulation_type(x.dtype)
     while True:
         chunks, packed = chunks_of(rows), pack_of_rows(x)
         is_last = chunks == 1
         sums = out[None] if is_last and out is not None else xp.empty((chunks, width), total)
         add_up = kernel("columns", "column_sums", X=x.dtype, PACK=packed)
-        launch(
-            add_up, (-(-width // (32 * packed)), chunks), (32, 8), rows, width, stride_of(x), x, sums, is_last and add
-        )
+        blocks = -(-width // (32 * packed)), chunks
+        launch(add_up, blocks, (32, 8), rows, width, stride_of(x), x, sums, is_last and add)
         if is_last:
             return sums[0]
         x, rows = sums, chunks

@@ -75,9 +75,8 @@ def flash_attention(
     def backward(dy: Array) -> tuple[Array, Array, Array]:
         dy = in_rows(dy)
         row_sums = xp.empty((every_head, padded), "float32")
-        of_rows, of_queries, of_keys = (
-            kernel_of("backward", f"flash_{name}") for name in ("row_sums", "backward_query", "backward_key_value")
-        )
+        names = "flash_row_sums", "flash_backward_query", "flash_backward_key_value"
+        of_rows, of_queries, of_keys = (kernel_of("backward", name) for name in names)
         launch(of_rows, *grid("backward", t), *laid(dy), out, row_sums, heads, t)
         if t == s:
             joint = xp.empty((batch, t, 3, heads, width), q.dtype)

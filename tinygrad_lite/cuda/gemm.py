@@ -108,11 +108,9 @@ def distance(shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> int
             continue
         if apart is None:
             apart = stride // size
-            inner = stride * length
         elif stride != inner:
             return None
-        else:
-            inner = stride * length
+        inner = stride * length
     return 0 if apart is None else apart
 
 

@@ -16,6 +16,7 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -83,3 +84,81 @@ def take_turns(children: Mapping[str, Child], turns: int, repeats: int, begin: i
             answer = ask(children[name], {"begin": begin + turn * repeats, "repeats": repeats})
             medians[name].append(statistics.median(answer["values"]))
     return medians
+
+
+class SideFailed(Exception):
+    """A side could not answer a question."""
+
+
+class Handle:
+    """The parent's end of a side that may fail: starts its process, and starts it again if it is broken."""
+
+    def __init__(self, command: Sequence[str], deadline: float, patience: float) -> None:
+        """A side by its command.
+
+        Args:
+            deadline: the end of all measurements (time.monotonic).
+            patience: time limit for a reply, in seconds.
+        """
+        self.command, self.deadline, self.patience = command, deadline, patience
+        self.process: Child | None = None
+        self.prepared: tuple[str, str] | None = None
+        self.check: dict[str, Any] = {}
+        self.impossible: dict[tuple[str, str], str] = {}  # models that could not be prepared, and why
+
+    def start(self) -> None:
+        """Start the process, which takes some time."""
+        self.process = start(self.command, {})
+
+    def ask(self, **question: Any) -> dict[str, Any]:
+        """Ask a question, and wait for the reply.
+
+        Raises: SideFailed with the reason if there is none.
+        """
+        if self.process is None:
+            self.start()
+        allowed = max(1.0, min(self.patience, self.deadline - time.monotonic()))
+        timer, began = threading.Timer(allowed, self.process.kill), time.monotonic()
+        timer.start()
+        try:
+            answer = ask(self.process, question)
+        except (UserError, SystemExit, ValueError) as error:
+            self.close()
+            late = time.monotonic() - began >= allowed
+            reason = f"no answer within {allowed:.0f} s" if late else f"the process ended ({error})"
+            raise SideFailed(reason) from None
+        finally:
+            timer.cancel()
+        if "failed" in answer:
+            print(answer.get("traceback", ""), file=sys.stderr, flush=True)
+            if answer.get("broken"):
+                self.close()
+            raise SideFailed(answer["failed"])
+        return answer
+
+    def prepare(self, work: str, shape: str) -> None:
+        """Let the side make the model for a task, unless it already has it.
+
+        Raises: SideFailed if that fails; it is not tried again.
+        """
+        wanted = work, shape
+        if wanted in self.impossible:
+            raise SideFailed(self.impossible[wanted])
+        if self.prepared != wanted:
+            self.prepared = None
+            try:
+                self.check = self.ask(do="prepare", work=work, shape=shape)
+            except SideFailed as failure:
+                self.impossible[wanted] = str(failure)
+                raise
+            self.prepared = wanted
+
+    def close(self) -> None:
+        """End the process."""
+        process, self.process, self.prepared = self.process, None, None
+        if process is not None:
+            process.kill()
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.close()
+            process.stdout.close()
+            process.wait()

@@ -1,100 +1,127 @@
-"""A child process of `python -m benchmarks.gpu`: one side on the GPU, which answers questions on its stdin.
+"""One side of `python -m benchmarks.gpu`: a process that prepares tasks on its device, times them, and answers.
 
-    python -m benchmarks.gpu_side ours cuda
-    python -m benchmarks.gpu_side torch cuda quick
+    python -m benchmarks.gpu_side ours           this project on the GPU
+    python -m benchmarks.gpu_side cpu            this project on the CPU
+    python -m benchmarks.gpu_side torch quick    PyTorch on the GPU, with tiny models
 
-`gpu.py` starts these. A question names a method and its arguments. An error is also sent as a reply, so that a row that
-fails does not end the others. This file holds what both sides share.
+`gpu.py` starts these. A question is a line of JSON that names a method of `Side` and its arguments. An error is sent as
+a reply, so a row that fails does not end the others. PyTorch's side is in `torch_side.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
+import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from benchmarks.children import serve
-from benchmarks.shapes import GPU_SHAPES, QUICK_SHAPES, Shape
-from benchmarks.steps import Step, time_group, warm_up
-from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.device import keyed_rng
+import numpy as np
 
-DO = ("facts", "prepare", "begin", "turn", "kernels")
+from benchmarks.children import serve
+from benchmarks.machine import gpu_model
+from benchmarks.our_side import greedy, make_model
+from benchmarks.shapes import GPU_SHAPES, QUICK_SHAPES, VOCABULARY, Shape
+from benchmarks.steps import Step, time_group, trainer, warm_up
+from gpt.options import GPTOptions
+from tinygrad_lite import functional as F
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.cli.console import run_command, say
+from tinygrad_lite.cuda import gemm as products
+from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
+from tinygrad_lite.cuda.launch import kernel, launch
+from tinygrad_lite.precision import precision
+from tinygrad_lite.device import Array, get_device, keyed_rng
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.run_folder import tune_memory
+
+WIDTHS = (32, 64, 128, 256, 512, 1024)  # of the models with which GPU and CPU are compared
 FIRST_TOKENS = 32  # of a text, on whose log-probabilities the sides must agree
+Spent = list[tuple[str, float]]  # kernels in the order in which they ran, with their microseconds
+
+
+def shape_of(width: int, quick: bool) -> Shape:
+    """A GPT of this width, with heads of 64; everything else is the same in all of them."""
+    sizes = {"n_layer": 1, "block_size": 8, "batch_size": 2} if quick else {"n_layer": 4, "block_size": 128}
+    options = GPTOptions(**{"batch_size": 16, **sizes}, n_embd=width, n_head=max(1, width // 64))
+    return Shape(options, VOCABULARY, options.block_size)
+
+
+def made_up_text(vocab_size: int, count: int) -> list[int]:
+    """Tokens drawn at random, on which both sides are compared.
+
+    Each reads them one by one. Texts that a side chooses itself cannot be compared: an untrained model finds many
+    tokens about equally probable, so rounding errors decide, and after one different token the texts have nothing in
+    common.
+    """
+    return keyed_rng(1, "made-up text").integers(0, vocab_size, count).tolist()
 
 
 class Side:
-    """One side. Its subclasses, one for each library, define the tasks.
+    """What the sides share. A subclass for each library has the tasks.
 
     Tasks: "train" a step; "write" a text, with the key-value cache; "product" of two square matrices; "copy" of memory
     on the GPU; "launch", "small product" and "linear", for Python's time to start them.
+
+    A subclass defines `facts` about itself; `make` a model, with optimizer and batches unless it is to write; its
+    `loss` on the first batch without dropout, or its `log_probs_of` a text; `work`, the function that does a task once;
+    `in_precision`, inside which matrix products have a precision; `synchronize`, which waits for the device; `release`
+    of the model; and `kernels_of` a step, with how they were measured.
     """
 
+    QUESTIONS = ("facts", "prepare", "begin", "turn", "kernels")
+
     def __init__(self, quick: bool) -> None:
-        self.shapes: dict[str, Shape] = QUICK_SHAPES if quick else GPU_SHAPES
+        self.shapes = (QUICK_SHAPES if quick else GPU_SHAPES) | {f"width {w}": shape_of(w, quick) for w in WIDTHS}
+        self.shape: Shape | None = None  # of the model that was made last
         self.size = 64 if quick else 8192  # of the matrices: (size, size)
         self.bytes = 2**12 if quick else 2**30  # to copy
         self.tokens = 7 if quick else 255  # of a text, after the first
         self.max_repeats = 2 if quick else 200  # of a task in a turn
-        self.ready: dict[str, tuple[Step, str]] = {}  # by variant: the task, and its precision
+        self.ready: dict[str, tuple[Step, str, str]] = {}  # by variant: the function, its task and precision
 
-    def facts(self) -> dict[str, Any]:
-        """A description of the side, and the amount of work in each task."""
-        raise NotImplementedError
+    def prepare(self, work: str, shape: str) -> dict[str, list[float]]:
+        """Replace the model by one of this shape, if the task needs one; returns its results in float32.
 
-    def check(self, shape: Shape, work: str) -> dict[str, list[float]]:
-        """Make the model; returns its results in float32.
-
-        "losses" before and after a step, or "log_probs", those of `made_up_text` that follow its first token.
+        "losses" before and, without dropout, after a step; or "log_probs", those of `made_up_text`.
         """
-        raise NotImplementedError
-
-    def work(self, work: str, precision: str, variant: str) -> Step:
-        """The function that does a task once, with the model that was made last."""
-        raise NotImplementedError
-
-    def in_precision(self, name: str) -> contextlib.AbstractContextManager:
-        """Inside, matrix products are computed in this precision."""
-        raise NotImplementedError
-
-    def synchronize(self) -> None:
-        """Wait for the GPU."""
-        raise NotImplementedError
-
-    def release(self) -> None:
-        """Drop the model, and free its memory."""
-        raise NotImplementedError
-
-    def kernels_of(self, step: Step) -> tuple[list[tuple[str, float]], str]:
-        """The kernels of a step in order, with their microseconds on the GPU; and how they were measured."""
-        raise NotImplementedError
-
-    def prepare(self, work: str, shape: str) -> dict[str, Any]:
-        """Replace the model by one of this shape, if the task needs a model."""
         self.ready.clear()
         self.release()
-        return self.check(self.shapes[shape], work) if shape else {}
+        if not shape:
+            return {}
+        self.shape = self.shapes[shape]
+        with self.in_precision("float32"):
+            self.make(self.shape, work)
+            if work == "write":
+                text = made_up_text(self.shape.vocab_size, min(FIRST_TOKENS, self.tokens))
+                return {"log_probs": self.log_probs_of(text)}
+            losses = [self.loss()]
+            if not self.shape.options.dropout:
+                self.work("train", "float32", "")(0)
+                losses.append(self.loss())
+        return {"losses": losses}
 
-    def begin(self, work: str, precision: str, variant: str, seconds: float) -> dict[str, Any]:
+    def begin(self, work: str, precision: str, variant: str, seconds: float) -> dict[str, int]:
         """Prepare one variant of a task; returns the number of repeats that take about `seconds`."""
         with self.in_precision(precision):
             step = self.work(work, precision, variant)
-            first, repeats = warm_up(step, self.synchronize, seconds, self.max_repeats)
-        self.ready[variant] = step, precision
-        return {"first_ms": first, "repeats": repeats}
+            _, repeats = warm_up(step, self.synchronize, seconds, self.max_repeats)
+        self.ready[variant] = step, work, precision
+        return {"repeats": repeats}
 
     def turn(self, variant: str, repeats: int, begin: int) -> dict[str, Any]:
         """Do the task `repeats` times; returns its milliseconds, and those that Python needed to launch it."""
-        step, precision = self.ready[variant]
+        step, work, precision = self.ready[variant]
         with self.in_precision(precision):
             ms, asked_ms, result = time_group(step, self.synchronize, repeats, begin)
-        loss = None if result is None else float(result)
-        if loss is not None and not math.isfinite(loss):
+        loss = float(result) if work == "train" else 0.0
+        if not math.isfinite(loss):
             raise ArithmeticError(f"the loss became {loss}, so the times are meaningless")
-        return {"ms": ms, "asked_ms": asked_ms, "loss": loss}
+        return {"ms": ms, "asked_ms": asked_ms}
 
     def kernels(self, precision: str) -> dict[str, Any]:
         """The GPU's time in a training step by kernel, for the model that was made last."""
@@ -109,31 +136,202 @@ class Side:
         return {"ms": ms, "asked_ms": asked_ms, "kernels": spent, "source": source}
 
 
-def made_up_text(vocab_size: int, count: int) -> list[int]:
-    """Tokens drawn at random, on which both sides are compared.
+# --- this project ---------------------------------------------------------------------------------------------
 
-    Each reads them one by one. Texts that a side chooses itself cannot be compared: an untrained model finds many
-    tokens about equally probable, so rounding errors decide, and after one different token the texts have nothing in
-    common.
-    """
-    return keyed_rng(1, "made-up text").integers(0, vocab_size, count).tolist()
+
+class Ours(Side):
+    """Our models. Weights stay float32; the precision is that of the GPU's matrix products."""
+
+    def __init__(self, quick: bool, place: str = "cuda") -> None:
+        super().__init__(quick)
+        self.device = get_device(place)
+        self.xp = self.device.xp
+        if place == "cpu":
+            tune_memory()
+
+    def facts(self) -> dict[str, Any]:
+        """The device, and the amount of work in each task."""
+        if self.device.name == "cpu":
+            return {"about": f"float32, one process, threads {os.environ.get('OPENBLAS_NUM_THREADS', 'one per core')}"}
+        amounts = {"product": 2 * self.size**3, "copy": 2 * self.bytes, "write": self.tokens}
+        trained = {
+            name: {"tokens": shape.target_tokens, "flop": shape.target_tokens * shape.blueprint.flops_per_token()}
+            for name, shape in self.shapes.items()
+        }
+        return {"about": gpu_model(), "amounts": amounts, "shapes": trained}
+
+    def in_precision(self, name: str) -> AbstractContextManager:
+        return precision(name) if self.device.name == "cuda" else nullcontext()
+
+    def synchronize(self) -> None:
+        self.device.synchronize()
+
+    def release(self) -> None:
+        self.shape = self.model = self.learn = self.batches = None
+        gc.collect()
+        if self.device.name == "cuda":
+            self.xp.get_default_memory_pool().free_all_blocks()
+
+    def make(self, shape: Shape, work: str) -> None:
+        self.model = make_model(shape)
+        self.model.to(self.device.name)
+        if work == "write":
+            self.model.eval()
+            return
+        self.learn = trainer(shape.options, self.model, shape.options.make_optimizer(self.model))
+        self.batches = [tuple(Tensor(part, device=self.device.name) for part in batch) for batch in shape.batches()]
+
+    def log_probs_of(self, text: list[int]) -> list[float]:
+        """The log-probability of each token but the first, read with the cache as in the task "write"."""
+        found = []
+        log_probs, state = self.model.start(np.array([text[:1]]))
+        for token in text[1:]:
+            found.append(float(log_probs[0, token]))
+            log_probs, state = self.model.step(np.array([token]), state)
+        return found
+
+    def loss(self) -> float:
+        self.model.eval()
+        with no_grad():
+            loss = self.model.loss(self.batches[0]).item()
+        self.model.train()
+        return loss
+
+    def work(self, work: str, precision: str, variant: str) -> Step:
+        if work == "train":
+            return lambda number: self.learn(self.batches[number % len(self.batches)], number).data
+        if work == "write":
+            return lambda number: greedy(self.model, number % self.shape.vocab_size, self.tokens)
+        if work == "copy":
+            a = self.xp.tile(self.random(1024), self.bytes // 4096)
+            b = self.xp.empty(a.shape, a.dtype)
+            return lambda number: b.__setitem__(..., a)
+        if work == "launch":
+            y, bias = self.random(4, 32), self.random(32)
+            function = kernel("bias", "add_bias", X=y.dtype, PACK=1)
+            return lambda number: launch(function, (1,), (32, 4), *y.shape, y.shape[1], y, bias)
+        if work == "linear":  # with its node in the graph
+            x, weight, bias = (Tensor.wrap(self.random(*size)) for size in ((64, 64), (64, 64), (64,)))
+            weight.requires_grad_()
+            return lambda number: F.linear(x, weight, bias)
+        return self.multiply({"product": self.size, "small product": 64}[work], precision)
+
+    def multiply(self, size: int, precision: str) -> Step:
+        """Multiply two matrices (size, size)."""
+        a = self.random(size, size)
+        a = as_bfloat16(a) if precision == "bfloat16" else a
+        out = self.xp.empty(a.shape, a.dtype)
+        return lambda number: gemm(a, a, out=out)
+
+    def random(self, *size: int) -> Array:
+        """Random numbers; with zeros a GPU would be faster."""
+        return self.device.from_host(keyed_rng(1, "benchmark").standard_normal(size, dtype=np.float32))
+
+    def kernels_of(self, step: Step) -> tuple[Spent, str]:
+        for source, measured in (("CUPTI", seen_by_cupti), ("events", self.between_events)):
+            try:
+                if spent := measured(step):
+                    return spent, source
+                say(f"no kernels were seen by {source}")
+            except Exception as error:  # a profiler may raise anything; the other way is tried next
+                say(f"kernels could not be seen by {source}: {type(error).__name__}: {error}")
+        raise RuntimeError("no kernel was seen")
+
+    def between_events(self, step: Step) -> Spent:
+        """Our kernels and the products of a step, by events: time stamps that the GPU records before and after each.
+
+        CuPy's own kernels are not covered. The GPU is given about 100 ms of work first: otherwise it would record an
+        event and then wait for Python to launch the kernel.
+        """
+        busy = self.multiply(self.size, "float32")
+        marks: list[tuple[str, Any, Any]] = []
+        with watched(self.xp, marks):
+            step(0)  # compiles the kernels
+            self.synchronize()
+            for number in range(5):
+                busy(number)
+            marks.clear()
+            step(0)
+            self.synchronize()
+        return [(name, 1e3 * self.xp.cuda.get_elapsed_time(begin, end)) for name, begin, end in marks]
+
+
+@contextmanager
+def watched(cupy: Any, marks: list[tuple[str, Any, Any]]) -> Iterator[None]:
+    """Inside, each of our kernels and each product of cuBLAS adds (name, event before, event after) to the list."""
+
+    def marked(function: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            before, after = cupy.cuda.Event(), cupy.cuda.Event()
+            before.record()
+            result = function(*arguments)
+            after.record()
+            marks.append((name(*arguments), before, after))
+            return result
+
+        return call
+
+    class Module:
+        """Replaces CuPy's module: returns marked kernels."""
+
+        def __init__(self, **source: Any) -> None:
+            self.module = plain(**source)
+
+        def get_function(self, name: str) -> Callable[..., Any]:
+            return marked(self.module.get_function(name), lambda *arguments: name)
+
+    class Library:
+        """Replaces cuBLAS."""
+
+        def __init__(self, library: Any) -> None:
+            for name in ("gemmEx", "gemmStridedBatchedEx"):
+                setattr(self, name, marked(getattr(library, name), sizes))
+
+    def sizes(*arguments: Any) -> str:
+        n, m, k = arguments[3:6]
+        return f"product ({m}, {k}) @ ({k}, {n})"
+
+    plain, plain_cublas = cupy.RawModule, products.cublas
+    kernel.cache_clear()  # so that every kernel is loaded from the module again
+    cupy.RawModule = Module
+    products.cublas = lambda: (Library(plain_cublas()[0]), plain_cublas()[1])
+    try:
+        yield
+    finally:
+        cupy.RawModule, products.cublas = plain, plain_cublas
+        kernel.cache_clear()
+
+
+def seen_by_cupti(step: Step) -> Spent:
+    """Every kernel and copy of a step, by NVIDIA's interface for such tools, which PyTorch's profiler uses."""
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.init()
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CUDA]) as seen:
+        step(0)
+        torch.cuda.synchronize()
+    on_gpu = torch.autograd.DeviceType.CUDA
+    return [(event.name, event.time_range.elapsed_us()) for event in seen.events() if event.device_type == on_gpu]
+
+
+# --- answering ------------------------------------------------------------------------------------------------
 
 
 def reply_of(side: Side) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """A function that answers questions {"do": one of DO, ...}; after an error with {"failed": reason, ...}."""
+    """A function that answers {"do": a method, ...}; after an error with {"failed": reason, "traceback": ...}."""
 
     def reply(question: dict[str, Any]) -> dict[str, Any]:
         what = {name: value for name, value in question.items() if name != "do"}
-        if question["do"] not in DO:
+        if question["do"] not in side.QUESTIONS:
             raise ValueError(f"there is nothing called {question['do']}")
         with contextlib.redirect_stdout(sys.stderr):  # stdout is for replies; libraries may print
             try:
                 return getattr(side, question["do"])(**what)
             except Exception as error:
-                failed = {
-                    "failed": f"{type(error).__name__}: {error}"[:500],
-                    "traceback": traceback.format_exc()[-6000:],
-                }
+                failed = {"failed": f"{type(error).__name__}: {error}"[:500]}
+                failed["traceback"] = traceback.format_exc()[-6000:]
             # Outside `except`, so that the error no longer keeps arrays alive.
             try:
                 side.synchronize()
@@ -145,18 +343,15 @@ def reply_of(side: Side) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def main(argv: list[str]) -> int:
-    """Answer until stdin ends. The arguments: side, device, and optionally "quick"."""
-    name, device, *more = argv
-    quick = more == ["quick"]
+    """Answer until stdin ends. The arguments: ours, cpu or torch, and perhaps "quick"."""
+    quick = argv[1:] == ["quick"]
     with contextlib.redirect_stdout(sys.stderr):
-        if name == "ours":
-            from benchmarks.gpu_ours import Ours
+        if argv[0] == "torch":
+            from benchmarks.torch_side import OnGPU  # only here, since our side must not load PyTorch
 
-            side: Side = Ours(quick)
+            side: Side = OnGPU(quick)
         else:
-            from benchmarks.gpu_torch import Torch
-
-            side = Torch(quick, device)
+            side = Ours(quick, "cpu" if argv[0] == "cpu" else "cuda")
     serve(reply_of(side))
     return 0
 

@@ -6,16 +6,22 @@ compiles the model and its loss, forward and backward, with torch.compile.
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import gc
+import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from benchmarks.gpu_side import Side, Spent, seen_by_cupti
 from benchmarks.our_side import MALLOC, Repeat, make_model
 from benchmarks.shapes import SHAPES, Shape
+from benchmarks.steps import Step
 from benchmarks.torch_encoder import from_ours as encoder_from_ours
-from benchmarks.torch_gpt import TorchGPT
+from benchmarks.torch_gpt import TorchCache, TorchGPT
 from benchmarks.torch_gpt import from_ours as gpt_from_ours
 from benchmarks.torch_modern import ModernGPT, MuonAndAdamW, decay_groups
 from benchmarks.torch_modern import from_ours as modern_from_ours
@@ -171,3 +177,123 @@ def write_uncached(shape: Shape) -> Repeat:
 
 
 WORKS = {"train": train, "train-alone": train_alone, "write": write, "write-uncached": write_uncached}
+
+
+# --- on a GPU (gpu_side.py) -----------------------------------------------------------------------------------
+
+
+class OnGPU(Side):
+    """The side of `python -m benchmarks.gpu`. Variants: "eager", "compiled", and for writing "hugging-face".
+
+    PyTorch is used in the usual way: attention by `scaled_dot_product_attention`, its fused AdamW, autocast for
+    bfloat16 in training, bfloat16 weights for writing, and `set_float32_matmul_precision("high")` for TF32.
+    """
+
+    def __init__(self, quick: bool, device: str = "cuda") -> None:
+        super().__init__(quick)
+        self.device, self.has_compiled = torch.device(device), False
+
+    def facts(self) -> dict[str, Any]:
+        on = torch.cuda.get_device_name() if self.device.type == "cuda" else "a CPU"
+        return {"about": f"torch {torch.__version__} on {on}"}
+
+    @contextlib.contextmanager
+    def in_precision(self, name: str) -> Iterator[None]:
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def release(self) -> None:
+        self.shape = self.model = self.torch_model = self.optimizer = self.batches = None
+        if self.has_compiled:
+            torch.compiler.reset()
+        gc.collect()
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
+    def make(self, shape: Shape, work: str) -> None:
+        self.model = make_model(shape)
+        self.torch_model = FROM_OURS[shape.model](self.model).to(self.device)
+        if work == "write":
+            self.torch_model.eval()
+            return
+        self.optimizer = torch_optimizer(shape.options, self.torch_model, fused=self.device.type == "cuda")
+        batches = shape.batches()
+        self.batches = [tuple(torch.tensor(part, device=self.device) for part in batch) for batch in batches]
+
+    def log_probs_of(self, text: list[int]) -> list[float]:
+        """The log-probability of each token but the first, read with the cache as `generate_cached` does."""
+        model, found = self.torch_model, []
+        caches = [TorchCache(model.config.block_size) for _ in model.blocks]
+        with torch.no_grad():
+            for token, following in itertools.pairwise(text):
+                x = model.hidden(torch.tensor([[token]], device=self.device), caches)
+                logits = torch.nn.functional.linear(x[0, -1], model.token_embedding.weight)
+                found.append(logits.log_softmax(-1)[following].item())
+        return found
+
+    def loss(self) -> float:
+        """With its graph, since without one nn.Transformer uses another implementation."""
+        self.torch_model.eval()
+        loss = self.torch_model.loss(*self.batches[0]).item()
+        self.torch_model.train()
+        return loss
+
+    def work(self, work: str, precision: str, variant: str) -> Step:
+        if work == "train":
+            loss_of = self.torch_model.loss
+            if variant == "compiled":
+                self.has_compiled, loss_of = True, torch.compile(loss_of)
+            return lambda number: self.train(precision, loss_of, number)
+        if work == "write":
+            return self.write(torch.bfloat16 if precision == "bfloat16" else torch.float32, variant)
+        if work == "copy":
+            a = self.random(self.bytes // 4)
+            b = torch.empty_like(a)
+            return lambda number: b.copy_(a)
+        if work == "launch":
+            y, bias = self.random(4, 32), self.random(32)
+            return lambda number: y.add_(bias)
+        if work == "linear":
+            x, weight, bias = self.random(64, 64), self.random(64, 64).requires_grad_(), self.random(64)
+            return lambda number: torch.nn.functional.linear(x, weight, bias)
+        size = {"product": self.size, "small product": 64}[work]
+        a = self.random(size, size)
+        a = a.bfloat16() if precision == "bfloat16" else a
+        out = torch.empty_like(a)
+        return lambda number: torch.mm(a, a, out=out)
+
+    def train(self, precision: str, loss_of: Callable[..., torch.Tensor], number: int) -> torch.Tensor:
+        """A training step. The loss stays on the GPU."""
+
+        def in_autocast(*batch: torch.Tensor) -> torch.Tensor:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                return loss_of(*batch)
+
+        batch = self.batches[number % len(self.batches)]
+        return torch_step(self.shape.options, self.torch_model, self.optimizer, in_autocast, batch)
+
+    def write(self, dtype: torch.dtype, variant: str) -> Step:
+        """Greedy generation, by our PyTorch model or by Hugging Face's, with weights of this dtype."""
+
+        def prompt(number: int) -> torch.Tensor:
+            return torch.tensor([[number % self.shape.vocab_size]], device=self.device)
+
+        if variant == "hugging-face":
+            theirs = hugging_face(self.model).to(self.device, dtype)
+            return lambda number: theirs.generate(prompt(number), **greedily(self.tokens)).tolist()
+        torch_model = copy.deepcopy(self.torch_model).to(dtype)
+        return lambda number: torch_model.generate_cached(prompt(number), self.tokens).tolist()
+
+    def random(self, *size: int) -> torch.Tensor:
+        return torch.randn(*size, device=self.device)
+
+    def kernels_of(self, step: Step) -> tuple[Spent, str]:
+        return seen_by_cupti(step), "CUPTI"

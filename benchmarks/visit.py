@@ -8,11 +8,14 @@
 A run consists of parts. Each is a process of its own with a time limit, so a part that fails or hangs does not stop the
 others. After each part the page results/run-1.md is written again, and what a part prints goes at once to
 results/run-1.log: nothing is lost when the machine is taken away. README.md in this folder says how to prepare.
+Some parts are small programs of this file (CHECKS), such as `python -m benchmarks.visit versions`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
+import hashlib
 import os
 import shutil
 import signal
@@ -24,16 +27,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.machine import cpu_model, gpu_model, installed
+from tinygrad_lite import functional as F
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.precision import precision
+from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.nn import Parameter
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.run_folder import METRICS, RunFolder, available_cores
 
 ROOT = Path(__file__).parent.parent
 CORPORA = Path(os.environ.get("TINYGRAD_LITE_CACHE") or ROOT / ".corpora")  # the corpora that came along
 GRACE = 15  # seconds in which an interrupted part may print what it has so far
 SHOWN = 15  # last lines of a part, for the page and for stdout
 TESTS = ("-m", "pytest", "-W", "default", "-q", "--tb=short", "-p", "no:cacheprovider")
+PACKAGES = "numpy ml_dtypes safetensors threadpoolctl pytest pytest-xdist hypothesis torch transformers triton".split()
+ATTENTION = (12, 12, 1024, 64)  # B, H, T, D of GPT-2's training step
+SAME = ("baby-gpt", "--text", "README.md", "--max_iters", "60", "--eval_interval", "60", "--eval_iters", "4")
 TOOLS = ("/opt/nvidia/nsight-compute/*", "/usr/local/cuda*/bin", "/usr/local/cuda*/compute-sanitizer")  # beside PATH
 
 
@@ -77,7 +90,10 @@ class VisitOptions:
 
 
 def main(argv: list[str]) -> int:
-    """Carry out one run. Returns: 1 if a part failed or was stopped."""
+    """Carry out one run, or one of the checks. Returns: 1 if a part failed or was stopped."""
+    if argv and argv[0] in CHECKS:
+        CHECKS[argv[0]](*argv[1:])
+        return 0
     parsed = parse_command_line(
         VisitOptions,
         argv,
@@ -102,7 +118,7 @@ def main(argv: list[str]) -> int:
 
 def right(out: Path, text: str) -> list[Part]:
     """Run 1: does it work, and does it compute what a CPU computes?"""
-    checks, kernels = ("-m", "benchmarks.visit_checks"), ("-m", "tests.tinygrad_lite.cuda.every_kernel")
+    checks, kernels = ("-m", "benchmarks.visit"), ("-m", "tests.tinygrad_lite.cuda.every_kernel")
     compare = ("-m", "gpu", "-n", "4", "tests/tinygrad_lite/cuda/test_same_as_cpu.py")
     sanitizer = ("--report-api-errors", "no", "--error-exitcode", "9", "--tool")  # CuPy asks for what may be missing
     return [
@@ -123,18 +139,19 @@ def fast(out: Path, text: str) -> list[Part]:
     look = ("--clock-control", "none", "--kernel-name", "regex:flash", "--launch-count", "8", *sections)
     return [
         gpu_table(out, "steps", ("--rows", "rates,host,baby,gpt2", "--precisions", "bfloat16", "--profile"), 6),
-        Part("attention", (*look, sys.executable, "-m", "benchmarks.visit_checks", "attention"), 90, "ncu"),
+        Part("attention", (*look, sys.executable, "-m", "benchmarks.visit", "attention"), 90, "ncu"),
         gpu_table(out, "host", ("--rows", "rates,host", "--precisions", "float32"), 1),
     ]
 
 
 def others(out: Path, text: str) -> list[Part]:
     """Run 3: the other rows, the other precisions, and the width from which a GPU is faster."""
-    few = ("--turns", "2", "--seconds", "0.2", "--compiled", "none")
+    few, few_widths = ("--turns", "2", "--seconds", "0.2", "--compiled", "none"), ("--turns", "3", "--seconds", "0.2")
+    beside = "rates,host,baby,gpt2,dropout,translation,write"
     return [
         gpu_table(out, "bfloat16", ("--rows", "dropout,translation,write", "--precisions", "bfloat16"), 4),
-        gpu_table(out, "exact", ("--precisions", "tf32,float32", *few), 3),
-        Part("widths", ("-m", "benchmarks.device", "--seconds", "0.2", "--out", str(out / "device.svg")), 150),
+        gpu_table(out, "exact", ("--rows", beside, "--precisions", "tf32,float32", *few), 3),
+        gpu_table(out, "widths", ("--rows", "widths", "--precisions", "float32,bfloat16,tf32", *few_widths), 2),
     ]
 
 
@@ -148,7 +165,7 @@ def trained(out: Path, text: str) -> list[Part]:
         train = ("train.py", preset, "--device", "cuda", "--dtype", "bfloat16", "--overwrite", "--out_dir", str(folder))
         parts += [
             Part(f"{name}: training", (*train, *(("--text", text) if own else ())), seconds, needs=needs),
-            Part(f"{name}: loss", ("-m", "benchmarks.visit_checks", "loss", str(folder), str(out / name)), 30),
+            Part(f"{name}: loss", ("-m", "benchmarks.visit", "loss", str(folder), str(out / name)), 30),
             Part(f"{name}: text", ("sample.py", str(folder), "--device", "cuda", "--max_new_tokens", "400"), 40),
         ]
     return parts
@@ -257,6 +274,80 @@ def page(name: str, answers: Sequence[Answer]) -> str:
     for answer in answers:
         lines += ["", f"## {answer.part.name}", "", "```", *answer.lines, "```"]
     return "\n".join(lines) + "\n"
+
+
+# --- the checks: small programs among the parts ----------------------------------------------------------------
+
+
+def versions() -> None:
+    """Print what matters about the machine."""
+    print(f"Python {sys.version.split()[0]}; {cpu_model()}, {available_cores()} cores")
+    print(", ".join(f"{name} {installed(name)}" for name in PACKAGES), flush=True)
+    began = time.perf_counter()
+    cupy = get_device("cuda").xp  # compiles a kernel
+    print(f"{gpu_model()}; usable after {time.perf_counter() - began:.1f} s", flush=True)
+    cupy.show_config()
+    with precision("bfloat16"):
+        print("bfloat16 is supported")
+
+
+def same_bytes(*arguments: str) -> None:
+    """Train twice with the same command.
+
+    Raises: UserError if the checkpoints differ.
+    """
+    settings = arguments or (*SAME, "--device", "cuda", "--dtype", "bfloat16")
+    with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as folder:
+        runs = [RunFolder(Path(folder) / name) for name in ("one", "two")]
+        for run in runs:
+            command = [sys.executable, str(ROOT / "train.py"), *settings, "--out_dir", str(run.path)]
+            if subprocess.run(command, cwd=ROOT).returncode:
+                raise UserError("a run failed")
+        found = [hashlib.sha256(run.last.read_bytes()).hexdigest() for run in runs]
+    print("\n".join(found))
+    if found[0] != found[1]:
+        raise UserError("the two runs gave different bytes")
+    print("the two runs gave the same bytes")
+
+
+def attention(*sizes: str) -> None:
+    """Attention in bfloat16, forward and backward, three times."""
+    shape = tuple(map(int, sizes)) or ATTENTION
+    q, k, v = (Parameter(keyed_rng(1, name).standard_normal(shape, "float32")) for name in "qkv")
+    place = get_device("cuda")
+    for x in (q, k, v):
+        x.data = place.from_host(x.data)
+    unit = Tensor.eye(shape[-1], device="cuda")
+    with precision("bfloat16"):
+        for _ in range(3):
+            y = F.scaled_dot_product_attention(*(F.linear(x, unit) for x in (q, k, v)), is_causal=True)
+            y.backward(y.detach())
+    place.synchronize()
+    print(f"attention of {shape}: the mean of |dq| is {float(abs(q.grad.data).mean()):.4g}")
+
+
+def loss(folder: str, prefix: str) -> None:
+    """Print the evaluations of a run, and copy its tables to PREFIX-metrics.csv and PREFIX-samples.txt.
+
+    Raises: UserError if there is none.
+    """
+    run = RunFolder(folder)
+    with open(run.metrics, encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, METRICS))[1:]
+    for path in (run.metrics, run.samples):
+        if path.exists():
+            shutil.copyfile(path, f"{prefix}-{path.name}")
+    evaluated = [(int(row["step"]), float(row["val_loss"])) for row in rows if row["val_loss"]]
+    speeds = sorted(float(row["tokens_per_second"]) for row in rows if row["tokens_per_second"])
+    if not evaluated:
+        raise UserError(f"there is no evaluation in {run.metrics}")
+    print(" ".join(f"{step}: {value:.4f}" for step, value in evaluated))
+    step, best = min(evaluated, key=lambda one: one[1])
+    speed = f"; {speeds[len(speeds) // 2]:,.0f} tokens/s" if speeds else ""
+    print(f"best loss {best:.4f} at step {step:,} of {evaluated[-1][0]:,}{speed}")
+
+
+CHECKS = {"versions": versions, "same-bytes": same_bytes, "attention": attention, "loss": loss}
 
 
 if __name__ == "__main__":

@@ -35,8 +35,8 @@ RINGS = {
     **dict.fromkeys(("train", "sample"), 5),
     "benchmarks": 0,  # may import anything
 }
-LINES = {1: 5850, 2: 6980, 3: 4073, 4: 3683, 5: 483}  # of code, in each ring
-PRODUCT = 21069  # all of them
+LINES = {1: 5848, 2: 6980, 3: 4073, 4: 3683, 5: 483}  # of code, in each ring
+PRODUCT = 21067  # all of them
 OUTWARDS = 11  # imports of a ring further out
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 LOADED = {  # modules of the project behind an import, without the __init__ files of packages

@@ -17,7 +17,7 @@ chain rule
 
 They are one operation, `linear_gelu`, for the sake of GPUs, where adding the bias and computing GELU would each move an
 array of all hidden units to memory and back. There z is not kept, only the product x W^T, to which the backward pass
-adds b again.
+adds b again. On a CPU there is nothing to gain, so it is what its name says: a linear map, and then GELU.
 
 Reference: Hendrycks, Gimpel 2016, section 2 (arXiv:1606.08415).
 """
@@ -27,7 +27,7 @@ import math
 
 import numpy as np
 
-from tinygrad_lite.functional.linear import linear, linear_composed
+from tinygrad_lite.functional.linear import linear
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.ops.elementwise import erf_array
 from tinygrad_lite.tensor import Tensor, node
@@ -47,20 +47,6 @@ def gelu_composed(x: Tensor, *, approximate: str = "none") -> Tensor:
     if wants_tanh(approximate):
         return x * ((x + x**3 * 0.044715) * ROOT_2_OVER_PI).tanh() * 0.5 + x * 0.5
     return x * (x * math.sqrt(0.5)).erf() * 0.5 + x * 0.5
-
-
-def linear_gelu_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, approximate: str = "none") -> Tensor:
-    """y = gelu(x W^T + b).
-
-    Args:
-        x: (..., C_in) float tensor.
-        weight: (C_out, C_in).
-        bias: (C_out,) or None.
-        approximate: "none" or "tanh", the form of GELU.
-    Returns: (..., C_out).
-    Raises: ValueError if the shapes do not fit.
-    """
-    return gelu_composed(linear_composed(x, weight, bias), approximate=approximate)
 
 
 def wants_tanh(approximate: str) -> bool:
@@ -170,9 +156,21 @@ def _tanh_slope(x: np.ndarray, s: np.ndarray, p: np.ndarray, t: np.ndarray) -> n
 gelu = ReferenceAndFused(gelu_composed, cpu=gelu_fused, cuda="tinygrad_lite.cuda.gelu")
 
 
-def linear_gelu_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, approximate: str = "none") -> Tensor:
-    """`linear_gelu_composed` in two nodes: on a CPU there is nothing to gain from one."""
+# --- after a linear map ---------------------------------------------------------------------------------------
+
+
+def linear_gelu_composed(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, approximate: str = "none") -> Tensor:
+    """y = gelu(x W^T + b).
+
+    Args:
+        x: (..., C_in) float tensor.
+        weight: (C_out, C_in).
+        bias: (C_out,) or None.
+        approximate: "none" or "tanh", the form of GELU.
+    Returns: (..., C_out).
+    Raises: ValueError if the shapes do not fit.
+    """
     return gelu(linear(x, weight, bias), approximate=approximate)
 
 
-linear_gelu = ReferenceAndFused(linear_gelu_composed, cpu=linear_gelu_fused, cuda="tinygrad_lite.cuda.gelu")
+linear_gelu = ReferenceAndFused(linear_gelu_composed, cuda="tinygrad_lite.cuda.gelu")

@@ -33,9 +33,9 @@ from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
-from tinygrad_lite.precision import precision
 from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.nn import Parameter
+from tinygrad_lite.precision import precision
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.run_folder import METRICS, RunFolder, available_cores
 

@@ -5,8 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
-from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda.linear import array_around
@@ -27,16 +25,6 @@ def leaf(array, device, dtype="float32"):
 
 def inputs(name, device, *shape, dtype="float32"):
     return [leaf(rng.standard_normal(shape) * 2, device, dtype) for _ in range(2 if name == "swiglu" else 1)]
-
-
-@both
-@pytest.mark.parametrize("strided", [False, True])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-6)])
-def test_both_equal_their_definitions(cuda, name, dtype, tolerance, strided):
-    for arguments in CASES[name].values():
-        expected = outcome(REGISTRY[name].composed, arguments, np.float64)
-        expected = {key: array.astype(dtype) for key, array in expected.items()}
-        assert_close(outcome(REGISTRY[name], arguments, dtype, device=cuda, strided=strided), expected, tolerance)
 
 
 @both

@@ -7,27 +7,15 @@ import numpy as np
 import pytest
 
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
-from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
-from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.cuda import embedding
 from tinygrad_lite.cuda.embedding import SEGMENT
 from tinygrad_lite.device import get_device
-from tinygrad_lite.functional.embedding import embedding_composed
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.precision import bfloat16, precision
 
 rng = np.random.default_rng(6)
-
-
-@pytest.mark.parametrize("strided", [False, True])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-6)])
-def test_the_embedding_equals_its_definition(cuda, dtype, tolerance, strided):
-    for arguments in CASES["embedding"].values():
-        expected = outcome(embedding_composed, arguments, np.float64)
-        expected = {key: array.astype(dtype) for key, array in expected.items()}
-        assert_close(outcome(F.embedding, arguments, dtype, device=cuda, strided=strided), expected, tolerance)
 
 
 def gradient(cuda, ids, dy, rows):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tests.tinygrad_lite.functional.test_registry import assert_close, outcome
-from tests.tinygrad_lite.functional.version_cases import CASES
 from tinygrad_lite import Tensor, device
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
@@ -13,15 +12,6 @@ from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.transformer import rotary_frequencies
 
 rng = np.random.default_rng(32)
-
-
-@pytest.mark.parametrize("strided", [False, True])
-@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-12), ("float32", 1e-6)])
-def test_it_equals_its_definition(cuda, dtype, tolerance, strided):
-    for arguments in CASES["rotary"].values():
-        expected = outcome(rotary_composed, arguments, np.float64)
-        expected = {key: array.astype(dtype) for key, array in expected.items()}
-        assert_close(outcome(F.rotary, arguments, dtype, device=cuda, strided=strided), expected, tolerance)
 
 
 @pytest.mark.parametrize("by_row", [True, False])

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
-from benchmarks import our_side, rows
+from benchmarks import children, our_side, rows
 from benchmarks.children import start
 from benchmarks.memory import Peak, family_of, is_measurable, memory_of
 from benchmarks.rows import NUMBERS, ROWS, BenchmarkOptions, Finding, measure, rows_asked_for
@@ -77,6 +77,7 @@ def sides(monkeypatch):
         return start([sys.executable, "-c", SIDE, json.dumps(losses[name]), factor], {})
 
     monkeypatch.setattr(rows, "start_side", start_side)
+    monkeypatch.setattr(children, "PAUSE", 0)
     return losses
 
 
@@ -123,9 +124,10 @@ def test_the_peak_includes_children():
 # --- our side -------------------------------------------------------------------------------------------------
 
 
-def test_a_real_side_is_measured():
+def test_a_real_side_is_measured(monkeypatch):
+    monkeypatch.setattr(children, "PAUSE", 0)
     row = next(row for row in ROWS if row.work == "import")
-    finding = measure(row, BenchmarkOptions(turns=1))
+    finding = measure(row, BenchmarkOptions(turns=1, quick=True))
     assert finding.turns["ours"][0] > 0
     assert any("malloc" in fact for fact in finding.facts["ours"])
 

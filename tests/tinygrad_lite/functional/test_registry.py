@@ -104,7 +104,7 @@ def test_both_versions_pass_gradcheck(name, case):
     operation, made = REGISTRY[name], tensors(CASES[name][case], np.float64, device=here())
     inputs = {key: made.pop(key) for key, value in list(made.items()) if isinstance(value, Tensor)}
     numbers = sum(x.numel() for x in inputs.values() if x.requires_grad)
-    for version, directions in ((operation.composed, 0 if numbers <= 200 else 2), (operation.version_for(here()), 2)):
+    for version, directions in ((operation.composed, 0 if numbers <= 80 else 2), (operation.version_for(here()), 2)):
         gradcheck(
             lambda *values, version=version: version(**dict(zip(inputs, values, strict=True)), **made),
             list(inputs.values()),

@@ -14,8 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite import autograd, compositions, functional, ops, spelling
+from tinygrad_lite import autograd, compositions, functional, ops
 from tinygrad_lite.device import get_device, is_float, next_rng
+from tinygrad_lite.functional import conv, pool
 from tinygrad_lite.ops.common import as_constant, as_shape, category, unbroadcast
 from tinygrad_lite.ops.shapes import raw_index
 from tinygrad_lite.tensor import Tensor, check_one_device, node
@@ -234,13 +235,13 @@ class Methods:
     einsum = staticmethod(compositions.einsum)
 
     # the chapters of functional/
-    avg_pool2d = functional.avg_pool2d
-    conv2d = functional.conv2d
+    avg_pool2d = pool.avg_pool2d
+    conv2d = conv.conv2d
     cross_entropy = functional.cross_entropy
     layer_norm = functional.layer_norm
     linear = functional.linear
     log_softmax = functional.log_softmax
-    max_pool2d = functional.max_pool2d
+    max_pool2d = pool.max_pool2d
     scaled_dot_product_attention = functional.scaled_dot_product_attention
     softmax = functional.softmax
 
@@ -332,6 +333,3 @@ def _drawn(stream: str, draw: str, shape: tuple, dtype: Any, device: str, requir
 for _name, _method in list(vars(Methods).items()):
     if _name not in ("__dict__", "__doc__", "__module__", "__weakref__"):
         setattr(Tensor, _name, _method)
-Tensor.__init__ = spelling.spelled(Tensor.__init__)
-spelling.teach(Tensor, spelling.ACCEPTED_METHODS, spelling.METHODS_INSTEAD)
-spelling.refuse_others(Tensor)

@@ -19,11 +19,13 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import get_device, is_float, next_rng
-from tinygrad_lite.functional.conv import Pair, pair
 from tinygrad_lite.functional.linear import linears
-from tinygrad_lite.spelling import MODULES_INSTEAD, Listed, no_such_name, spelled, teach
-from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tensor import Listed, Tensor
 
+__all__ = """
+    shapes_only Parameter Module misfits Linear linear_maps Embedding LayerNorm RMSNorm Dropout Identity Sequential
+    ModuleList ParameterList ModuleDict Call recorded
+""".split()
 _only_shapes = False
 
 
@@ -282,18 +284,14 @@ def misfits(own: Mapping[str, Tensor], state: Mapping[str, np.ndarray]) -> str:
     return "; ".join(f"{kind}: {', '.join(names)}" for kind, names in problems.items() if names)
 
 
-teach(Module, {}, MODULES_INSTEAD)
-Module.zero_grad = spelled(Module.zero_grad)
-
-
 class Linear(Module):
     """y = x W^T + b. Initialised as in torch: uniform in +-1/sqrt(in_features)."""
 
     def __init__(self, in_features: int, out_features: int, bias: bool = True) -> None:
         super().__init__()
         self.in_features, self.out_features = in_features, out_features
-        self.weight = Parameter.create((out_features, in_features), _uniform(in_features))
-        self.bias = Parameter.create((out_features,), _uniform(in_features)) if bias else None
+        self.weight = Parameter.create((out_features, in_features), uniform(in_features))
+        self.bias = Parameter.create((out_features,), uniform(in_features)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
@@ -307,45 +305,10 @@ def linear_maps(x: Tensor, maps: Sequence[Module]) -> list[Tensor]:
     return linears(x, [f.weight for f in maps], [f.bias for f in maps])
 
 
-def _uniform(count: int) -> Callable[[tuple[int, ...]], np.ndarray]:
+def uniform(count: int) -> Callable[[tuple[int, ...]], np.ndarray]:
     """Initial values for a layer each of whose results is a sum over N inputs: uniform in +-1/sqrt(N)."""
     bound = 1 / math.sqrt(count)
     return lambda shape: next_rng("init").uniform(-bound, bound, shape).astype(np.float32)
-
-
-class Conv2d(Module):
-    """Filters of k x l pixels, applied at every place of a picture. Initialised as in torch, like Linear.
-
-    Each result is a sum over in_channels / groups * k * l inputs. The last arguments but `bias` are those of
-    `functional.conv2d`, in torch's order.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: int | Pair,
-        stride: int | Pair = 1,
-        padding: int | Pair = 0,
-        dilation: int | Pair = 1,
-        groups: int = 1,
-        bias: bool = True,
-    ) -> None:
-        super().__init__()
-        if in_channels % groups or out_channels % groups:
-            raise ValueError(
-                f"Conv2d: groups={groups} must divide {in_channels} input and {out_channels} output channels"
-            )
-        shape = (out_channels, in_channels // groups, *pair("Conv2d", "kernel_size", kernel_size, 1))
-        uniform = _uniform(math.prod(shape[1:]))
-        self.weight = Parameter.create(shape, uniform)
-        self.bias = Parameter.create(shape[:1], uniform) if bias else None
-        self.stride, self.padding, self.dilation, self.groups = stride, padding, dilation, groups
-
-    def forward(self, x: Tensor) -> Tensor:
-        """x (B, C, H, W) -> (B, C_out, H', W')."""
-        settings = {"stride": self.stride, "padding": self.padding, "dilation": self.dilation, "groups": self.groups}
-        return F.conv2d(x, self.weight, self.bias, **settings)
 
 
 class Embedding(Module):
@@ -432,10 +395,6 @@ class ModuleDict(dict):
     """torch's dict of modules; a plain dict does the same."""
 
 
-for _kind in (Parameter, Linear, Conv2d, Embedding, LayerNorm, RMSNorm, Dropout):
-    _kind.__init__ = spelled(_kind.__init__)
-
-
 @dataclass(frozen=True)
 class Call:
     """One call of a module: its dotted name in the model, the module, the arguments, and what it returned."""
@@ -475,7 +434,3 @@ def recorded(model: Module, *kinds: type[Module]) -> Iterator[list[Call]]:
     finally:
         for _, module in watched:
             vars(module).pop("forward", None)
-
-
-def __getattr__(name: str) -> Any:
-    raise no_such_name(__name__, name, Tensor)

@@ -21,7 +21,6 @@ from tinygrad_lite.flat import Optimizer, groups_of
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.muon import ADJUSTMENTS, elements_of_work, guarded, muon
 from tinygrad_lite.nn import Linear, Module
-from tinygrad_lite.spelling import no_such_name, spelled
 from tinygrad_lite.tensor import Tensor
 
 __all__ = """
@@ -387,11 +386,3 @@ def trapezoid(
     begin = max(warmup_iters, plateau * lr_decay_iters)
     progress = max(0.0, (step - begin) / (lr_decay_iters - begin)) if begin < lr_decay_iters else 0.0
     return learning_rate + progress * (min_lr - learning_rate)
-
-
-for _kind in (SGD, AdamW, Muon):
-    _kind.__init__ = spelled(_kind.__init__)
-
-
-def __getattr__(name: str) -> Any:
-    raise no_such_name(__name__, name, Tensor)

@@ -9,10 +9,15 @@ from __future__ import annotations
 import functools
 import inspect
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from tinygrad_lite import functional, nn, optim
+from tinygrad_lite.functional.registry import ReferenceAndFused
+from tinygrad_lite.tensor import Listed, Tensor
 
 # --- arguments --------------------------------------------------------------------------------------------------
 
@@ -197,12 +202,30 @@ def _one_by_one(table: dict[str, str]) -> dict[str, str]:
     return {name: instead for names, instead in table.items() for name in names.split()}
 
 
-def no_such_name(module: str, name: str, tensor: type) -> AttributeError:
-    """The AttributeError of a module for a name that it does not have."""
+def install() -> None:
+    """Make the package's classes, functions and modules accept or answer the other names."""
+    Tensor.__init__ = spelled(Tensor.__init__)
+    teach(Tensor, ACCEPTED_METHODS, METHODS_INSTEAD)
+    refuse_others(Tensor)
+    teach(nn.Module, {}, MODULES_INSTEAD)
+    nn.Module.zero_grad = spelled(nn.Module.zero_grad)
+    layers = (nn.Parameter, nn.Linear, nn.Conv2d, nn.Embedding, nn.LayerNorm, nn.RMSNorm, nn.Dropout)
+    for kind in (*layers, optim.SGD, optim.AdamW, optim.Muon):
+        kind.__init__ = spelled(kind.__init__)
+    for name in functional.__all__:
+        setattr(functional, name, spelled(getattr(functional, name)))
+    for module in (sys.modules[__package__], functional, nn, optim):
+        module.__getattr__ = functools.partial(no_such_name, module.__name__)
+    ReferenceAndFused.respelled = _respelled
+    Listed.hidden += (Elsewhere,)
+
+
+def no_such_name(module: str, name: str) -> None:
+    """Raise the AttributeError of a module for a name that it does not have."""
     instead = _one_by_one(NAMES_INSTEAD | METHODS_INSTEAD).get(name)
-    if not instead and not name.startswith("_") and hasattr(tensor, name):
+    if not instead and not name.startswith("_") and hasattr(Tensor, name):
         instead = f"Tensor.{name}(...): it is a method of tensors"
-    return AttributeError(f"{module} has no {name!r}: {f'write {instead}' if instead else ALL_NAMES}", name=name)
+    raise AttributeError(f"{module} has no {name!r}: {f'write {instead}' if instead else ALL_NAMES}", name=name)
 
 
 class Elsewhere:
@@ -226,14 +249,6 @@ class Elsewhere:
     def __call__(self, x: Any = None, *args: Any, **options: Any) -> Any:
         """`Tensor.add(x, y)`, of the class instead of a tensor."""
         return self.__get__(... if x is None else x)(*args, **options)
-
-
-class Listed(type):
-    """The type of a class whose `help()` and `dir()` list its methods and properties, one name for each."""
-
-    def __dir__(cls) -> list[str]:
-        hidden = (Elsewhere, str, type(None))  # the last two: default values of attributes
-        return [name for name in super().__dir__() if name[0] == "_" or not isinstance(getattr(cls, name), hidden)]
 
 
 def teach(kind: type, accepted: dict[str, tuple], instead: dict[str, str]) -> None:
@@ -260,6 +275,7 @@ def refuse_others(tensor: type) -> None:
         setattr(tensor, name, Elsewhere(name, instead=others[name]))
 
 
+@functools.cache
 def spelled(function: Callable) -> Callable:
     """The function, which also accepts torch's and NumPy's names of arguments; its signature is unchanged."""
     if hasattr(function, "knows_spellings"):
@@ -316,6 +332,13 @@ def respelled(function: Callable, name: str, options: dict[str, Any]) -> dict[st
             instead = ARGUMENTS_INSTEAD.get(given) or f"it takes {', '.join(n for n in known if n != 'self')}"
             raise TypeError(f"{name}: there is no argument {given!r}; {instead}")
     return result
+
+
+def _respelled(operation: ReferenceAndFused, args: tuple, options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a call of a registered operation under its own names."""
+    if len(args) > operation.positions:
+        raise too_many(operation.composed, operation.name)
+    return respelled(operation.composed, operation.name, options)
 
 
 def _named(function: Callable, skip: int = 0) -> list[str]:

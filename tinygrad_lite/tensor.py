@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tinygrad_lite import autograd, spelling
+from tinygrad_lite import autograd
 from tinygrad_lite.autograd import Backward, Node, observers, without_graph
 from tinygrad_lite.device import Array, device_of, get_device
 
@@ -26,7 +26,19 @@ else:
     Methods = object
 
 
-class Tensor(Methods, metaclass=spelling.Listed):
+class Listed(type):
+    """The type of a class whose `help()` and `dir()` list its methods and properties, one name for each."""
+
+    hidden: tuple[type, ...] = (
+        str,
+        type(None),
+    )  # default values of attributes; spelling.py adds other names
+
+    def __dir__(cls) -> list[str]:
+        return [name for name in super().__dir__() if name[0] == "_" or not isinstance(getattr(cls, name), cls.hidden)]
+
+
+class Tensor(Methods, metaclass=Listed):
     """An n-dimensional array with a gradient.
 
     The other operand of a tensor may also be a number, a list or an array, which becomes a constant: a number takes the

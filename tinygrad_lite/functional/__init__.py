@@ -17,32 +17,21 @@ Attention exists six times. The first four are versions of `scaled_dot_product_a
     only the weights P         transformer.py            in MultiHeadAttention.weights, to show them
 """
 
-from typing import Any
-
 from tinygrad_lite.functional.attention import scaled_dot_product_attention
-from tinygrad_lite.functional.conv import conv2d
 from tinygrad_lite.functional.cross_entropy import binary_cross_entropy_with_logits, cross_entropy
 from tinygrad_lite.functional.dropout import dropout
 from tinygrad_lite.functional.embedding import embedding
 from tinygrad_lite.functional.gelu import gelu, linear_gelu
 from tinygrad_lite.functional.layer_norm import layer_norm
 from tinygrad_lite.functional.linear import linear
-from tinygrad_lite.functional.pool import avg_pool2d, max_pool2d
 from tinygrad_lite.functional.relu_squared import relu_squared
 from tinygrad_lite.functional.residual import residual
 from tinygrad_lite.functional.rms_norm import rms_norm
 from tinygrad_lite.functional.rotary import rotary
 from tinygrad_lite.functional.softmax import log_softmax, logsumexp, softmax
 from tinygrad_lite.functional.swiglu import swiglu
-from tinygrad_lite.spelling import no_such_name
-from tinygrad_lite.tensor import Tensor
 
 __all__ = """
-    avg_pool2d binary_cross_entropy_with_logits conv2d cross_entropy dropout embedding gelu layer_norm linear
-    linear_gelu log_softmax logsumexp max_pool2d relu_squared residual rms_norm rotary scaled_dot_product_attention
-    softmax swiglu
+    binary_cross_entropy_with_logits cross_entropy dropout embedding gelu layer_norm linear linear_gelu log_softmax
+    logsumexp relu_squared residual rms_norm rotary scaled_dot_product_attention softmax swiglu
 """.split()
-
-
-def __getattr__(name: str) -> Any:
-    raise no_such_name(__name__, name, Tensor)

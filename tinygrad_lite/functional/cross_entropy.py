@@ -31,7 +31,6 @@ import numpy as np
 from tinygrad_lite.device import is_float
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.functional.softmax import log_softmax_composed, logsumexp
-from tinygrad_lite.spelling import spelled
 from tinygrad_lite.tensor import Tensor, node
 
 
@@ -105,7 +104,6 @@ def check_reduction(op: str, reduction: str) -> None:
         raise ValueError(f"{op}: reduction must be 'mean', 'sum' or 'none', not {reduction!r}")
 
 
-@spelled
 def binary_cross_entropy_with_logits(logits: Tensor, targets: Tensor, *, reduction: str = "mean") -> Tensor:
     """log(1 + e^x) - t x for each logit x and answer t, in nats per answer.
 

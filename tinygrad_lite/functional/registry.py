@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.ops.common import as_tensor
-from tinygrad_lite.spelling import respelled, too_many
 from tinygrad_lite.tensor import Tensor
 
 REGISTRY: dict[str, "ReferenceAndFused"] = {}
@@ -57,10 +56,10 @@ class ReferenceAndFused:
     def __call__(self, *args: Any, **options: Any) -> Any:
         """Call the version for the tensors' device; numbers, lists and arrays beside a tensor become tensors."""
         if len(args) > self.positions:
-            raise too_many(self.composed, self.name)
+            self.respelled(args, options)
         for name in options:
             if name not in self.names:
-                options = respelled(self.composed, self.name, options)
+                options = self.respelled(args, options)
                 break
         tensors, is_complete = [], True
         for place, value in enumerate(args):
@@ -77,6 +76,10 @@ class ReferenceAndFused:
             args, options, tensors = self._with_constants(args, options, tensors)
         with np.errstate(all="ignore"):  # NaN and infinity without a warning, as from the primitives
             return self.version(tensors)(*args, **options)
+
+    def respelled(self, args: tuple, options: dict[str, Any]) -> dict[str, Any]:
+        """The options under the names that they have here, where `spelling.py` knows them by others."""
+        raise TypeError(f"{self.name}: takes {', '.join(self.names)}, the first {self.positions} of them by position")
 
     def _with_constants(self, args: tuple, options: dict[str, Any], tensors: list[Tensor]) -> tuple:
         """The arguments of a call, its constants turned into tensors on the first tensor's device, and all tensors."""

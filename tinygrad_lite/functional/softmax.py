@@ -31,7 +31,6 @@ import numpy as np
 
 from tinygrad_lite.device import Array
 from tinygrad_lite.functional.registry import ReferenceAndFused
-from tinygrad_lite.spelling import spelled
 from tinygrad_lite.tensor import Axis, Tensor, node
 
 
@@ -56,7 +55,6 @@ def log_softmax_composed(x: Tensor, axis: int = -1) -> Tensor:
     return shifted - shifted.exp().sum(axis, keepdim=True).log()
 
 
-@spelled
 def logsumexp(x: Tensor, axis: Axis = None, *, keepdim: bool = False) -> Tensor:
     """y = log(sum_j e^(x_j)) = m + log(sum_j e^(x_j - m)) with m = max(x), over the axes. -inf if all x are."""
     if not isinstance(x, Tensor):

@@ -55,7 +55,6 @@ from seq2seq.model import Seq2Seq
 from seq2seq.task import SPEC as seq2seq
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import quoted, run_command, say, shown, wants_colour
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.cli.options import build
 from tinygrad_lite.corpora.texts import load_files
@@ -64,6 +63,7 @@ from tinygrad_lite.decoding.probabilities import LEGEND, Probabilities
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.decoding.stopping import StopText
 from tinygrad_lite.device import get_device, why_no_cuda
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import check_precision, set_precision
 from tinygrad_lite.quantize import quantize

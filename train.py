@@ -27,9 +27,9 @@ from gpt.task import SPEC as GPT
 from seq2seq.task import SPEC as SEQ2SEQ
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import quoted, run_command, say
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.debug.profiler import Profile
 from tinygrad_lite.device import device_of, random_key
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer

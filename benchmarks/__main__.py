@@ -22,8 +22,8 @@ from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure, rows_
 from benchmarks.table import conditions, render, spread
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build
+from tinygrad_lite.errors import OptionError, UserError
 
 
 def main(argv: list[str]) -> int:

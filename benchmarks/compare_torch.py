@@ -33,9 +33,9 @@ from gpt.options import GPTOptions
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.run_folder import tune_memory
 
 TURN = 50  # steps

@@ -63,8 +63,8 @@ from encoder.labels import LabelsTask
 from encoder.pictures import PicturesTask
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset, whole_numbers
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.options import TrainOptions

@@ -25,8 +25,8 @@ from gpt.sample_options import SampleOptions
 from gpt.trained import load_trained
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.explorer.page import write_page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")

@@ -33,9 +33,9 @@ from benchmarks.machine import cpu_model, installed
 from benchmarks.table import shown, spread
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.run_folder import available_cores
 
 # Relative, in float32: losses before the first update and log-probabilities; losses after the update.

@@ -34,9 +34,9 @@ from gpt import fast_step  # noqa: F401 (which registers itself as a fast versio
 from gpt.model import GPT
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.checkpoint import write_atomically
 from tinygrad_lite.training.costs import free_memory, quantity

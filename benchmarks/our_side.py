@@ -24,10 +24,10 @@ from gpt.model import GPT
 from gpt.sample_options import SampleOptions
 from seq2seq.toys import german_number
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.corpora.texts import from_cache
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint

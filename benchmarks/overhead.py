@@ -26,9 +26,9 @@ from benchmarks.table import conditions
 from tinygrad_lite import Tensor
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import UserError
 
 SIDES = ("ours", "torch")
 WAYS = ("forward", "forward and backward")

@@ -46,9 +46,9 @@ from benchmarks.results import Row, read_rows
 from gpt.model import GPT
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Embedding, shapes_only
 from tinygrad_lite.training.setup import read_setup
 from tinygrad_lite.viz.figure import COLOURS, Picture, check_plot, plain_axes, write, write_out

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.checkpoint import write_atomically
 from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style, save
 

@@ -31,7 +31,7 @@ from encoder.vit import ViT
 from gpt import gpt2_layout
 from gpt.model import GPT
 from seq2seq.model import Seq2Seq
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.run_folder import tune_memory
 

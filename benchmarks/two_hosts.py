@@ -35,8 +35,8 @@ from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
 from gpt.data import Batch
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor

@@ -31,9 +31,9 @@ from benchmarks.machine import cpu_model, gpu_model, installed
 from tinygrad_lite import functional as F
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
 from tinygrad_lite.precision import precision
 from tinygrad_lite.tensor import Tensor

@@ -23,7 +23,7 @@ import numpy as np
 
 from encoder.bert import Bert
 from encoder.config import LABEL_MARK, BertConfig
-from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.layout import (
     Renamed,

@@ -26,7 +26,7 @@ from gpt.model import GPT
 from gpt.trained import load_trained as load_gpt
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.checkpoint import load_checkpoint
 

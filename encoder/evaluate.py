@@ -21,9 +21,9 @@ from encoder.picture_task import CNN_SPEC, VIT_SPEC
 from encoder.task import SPEC
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.tables import LabelledTexts
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.model_spec import family_of_weights
 from tinygrad_lite.training.origin import options_of_run
 from tinygrad_lite.training.run_folder import newest_checkpoint

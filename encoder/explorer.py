@@ -23,7 +23,7 @@ from encoder.vit import ViT
 from encoder.words import predictions, whole_sequence
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.explorer.page import Panel, assemble, write_page
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor

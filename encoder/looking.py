@@ -25,8 +25,8 @@ from encoder.vit import ViT
 from encoder.vit_layout import resampling
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.pictures import named_picture
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer

@@ -11,11 +11,11 @@ import numpy as np
 
 from encoder.vit import PictureBatch, PictureConfig
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.pictures import PICTURES, LabelledPictures, are_cached, load_pictures
 from tinygrad_lite.decoding.scores import with_interval
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer

@@ -16,10 +16,10 @@ from encoder.labels import sequence, texts_of
 from encoder.words import guesses
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import shown
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.decoding.state import pad_rows
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.pretrained import read_json

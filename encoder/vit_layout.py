@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from encoder.vit import ViT, ViTConfig
-from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tokenizers.labels import LabelTokenizer
 from tinygrad_lite.training.layout import Renamed, architecture_of, check_settings, check_values, label_names
 from tinygrad_lite.training.pretrained import read_json

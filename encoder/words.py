@@ -12,9 +12,9 @@ from encoder.data import CLS, MASK, SEP, SPECIALS, MaskedSequence, MaskedText, T
 from encoder.options import BertOptions
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import is_plain
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.texts import announce, load_corpus, load_files
 from tinygrad_lite.decoding.scores import with_interval
+from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer

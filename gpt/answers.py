@@ -23,11 +23,11 @@ from gpt.sample_options import LENGTH_PENALTY
 from gpt.task import SPEC
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.divided_pairs import read_table, without_empty, write_lines
 from tinygrad_lite.corpora.pair_cleaning import SENTENCE_END
 from tinygrad_lite.decoding.scores import mean_with_interval, metrics, rouge, scores_with_confidence
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.training.origin import options_of_run
 from tinygrad_lite.training.pair_data import encode_pairs
 from tinygrad_lite.training.run_folder import tune_memory

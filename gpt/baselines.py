@@ -88,9 +88,9 @@ from gpt.score import score, token_log_probs
 from gpt.trained import load_trained
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.training.model_spec import Trained
 
 OUT = Path("out")

@@ -29,9 +29,9 @@ import numpy as np
 from gpt import chat_template
 from gpt.interactive import Conversation
 from gpt.model import GPT
-from tinygrad_lite.cli.errors import CheckpointError, UserError
 from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.decoding.state import GenerationState
+from tinygrad_lite.errors import CheckpointError, UserError
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.pretrained import read_json
 

@@ -50,9 +50,9 @@ from gpt.score import score
 from gpt.task import SPEC
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option, whole_numbers
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.viz.figure import COLOURS, MARKERS, Picture, check_plot, plain_axes, write

@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpt.options import GPTOptions
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.texts import HELD_OUT, Corpus, announce, load_corpus, load_files
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer

@@ -21,7 +21,7 @@ from gpt.inside import self_attention
 from gpt.model import frequencies_of
 from gpt.trained import load_trained
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
 from tinygrad_lite.viz.command import Kind, draw
 from tinygrad_lite.viz.figure import Picture

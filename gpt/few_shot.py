@@ -37,12 +37,12 @@ from gpt.chat import RememberingModel
 from gpt.task import SPEC
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import build, option, whole_numbers
 from tinygrad_lite.corpora.reviews import Labelled
 from tinygrad_lite.corpora.tables import load_labelled
 from tinygrad_lite.decoding.scores import with_interval
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.training.run_folder import tune_memory
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from gpt.llama_layout import ARCHITECTURES, OUTSIDE, PARTS
-from tinygrad_lite.cli.errors import CheckpointError, UserError
+from tinygrad_lite.errors import CheckpointError, UserError
 from tinygrad_lite.tokenizers.huggingface import PATTERNS, starting_with
 from tinygrad_lite.training.pretrained import WEIGHTS
 

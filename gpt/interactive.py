@@ -16,7 +16,7 @@ from typing import Any
 
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import say, typed_lines
-from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError, UserError
 
 SETTINGS = (
     *"temperature top_k top_p min_p greedy repetition_penalty no_repeat_ngram_size".split(),

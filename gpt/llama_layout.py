@@ -27,7 +27,7 @@ import numpy as np
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 from tinygrad_lite.training.layout import Renamed, architecture_of, check_settings, check_values

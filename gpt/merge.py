@@ -14,7 +14,7 @@ from pathlib import Path
 
 from gpt.task import SPEC
 from tinygrad_lite.cli.console import quoted, run_command, say
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
 
 USAGE = "usage: python -m gpt.merge BASE ADAPTER OUT.safetensors"

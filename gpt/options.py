@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import ClassVar
 
 from gpt.config import GPTConfig
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora import pairs as parallel
 from tinygrad_lite.corpora.pictures import PICTURES, are_cached
 from tinygrad_lite.corpora.texts import CORPORA, from_cache
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.base import UNKNOWN
 from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions

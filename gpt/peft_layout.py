@@ -40,7 +40,7 @@ from safetensors.numpy import save as to_bytes
 
 from gpt.config import GPTConfig
 from gpt.trained import layout_of
-from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.training.adapters import Adapter, Change, adapter_in, change_of
 from tinygrad_lite.training.checkpoint import Checkpoint
 from tinygrad_lite.training.export import as_json

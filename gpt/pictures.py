@@ -26,10 +26,10 @@ from gpt.data import TextData
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.pictures import PICTURES, LabelledPictures, load_pictures, named_picture
 from tinygrad_lite.corpora.texts import Corpus
 from tinygrad_lite.decoding.sampling import generate
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.pixels import START, PixelTokenizer
 from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.viz.figure import Picture, write

@@ -25,9 +25,9 @@ from gpt.score import score
 from gpt.task import SPEC
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.texts import Corpus, load_corpus, load_files
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from tinygrad_lite.training.model_spec import Trained
 

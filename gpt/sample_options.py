@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS
 from tinygrad_lite.viz.figure import check_file

@@ -25,8 +25,8 @@ import numpy as np
 from gpt.model import GPT
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.corpora.texts import Corpus
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 

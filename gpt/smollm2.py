@@ -12,9 +12,9 @@ import importlib.util
 from pathlib import Path
 
 from gpt.gguf_file import convert
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.corpora.fetch import cache_folder
 from tinygrad_lite.corpora.wheel import cached_folder, wheel_files
+from tinygrad_lite.errors import UserError
 
 NAME = "smollm2"
 FOLDER = "smollm2-135m-instruct"  # in the cache

@@ -31,8 +31,8 @@ from gpt.score import score
 from gpt.task import SPEC
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, option, whole_numbers
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Linear, Module, Parameter
 
 

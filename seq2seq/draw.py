@@ -18,9 +18,9 @@ from seq2seq.attention import PARTS, attention_weights
 from seq2seq.task import SPEC
 from seq2seq.translate import translate
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.viz.attention import AttentionOptions, draw_attention
 from tinygrad_lite.viz.command import Kind, draw
 from tinygrad_lite.viz.figure import Picture

@@ -22,11 +22,11 @@ from seq2seq.task import SPEC
 from seq2seq.translate import penalty_of, translate
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
 from tinygrad_lite.corpora.pair_cleaning import Pair
 from tinygrad_lite.decoding.scores import scores, scores_with_brevity, scores_with_confidence
+from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.training.origin import options_of_run
 from tinygrad_lite.training.run_folder import tune_memory
 

@@ -21,10 +21,10 @@ from seq2seq.model import Seq2Seq
 from seq2seq.speaking import only_sentence
 from seq2seq.translate import Translation, longest_translation, penalty_of, translate
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.decoding.beam import length_factor
 from tinygrad_lite.decoding.sampling import permitted
 from tinygrad_lite.decoding.state import GenerationState
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.explorer.page import Panel, assemble, write_page
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.model_spec import Trained

@@ -15,8 +15,8 @@ from seq2seq.attention import PARTS, attention_weights
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, penalty_of, translate
 from tinygrad_lite.cli.console import say, shown, typed_lines
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.viz.attention import plot_attention
 

@@ -12,7 +12,7 @@ import pytest
 
 from docs.course import check as course
 from tests.test_imports import FILES
-from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError, UserError
 
 ROOT = Path(__file__).parent.parent
 CHAPTERS = sorted((ROOT / "docs" / "course").glob("[0-9][0-9]-*/README.md"))

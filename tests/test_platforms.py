@@ -24,10 +24,10 @@ from tests.test_imports import FILES, calls, tree
 from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
 from tinygrad_lite.cli import console
 from tinygrad_lite.cli.console import wants_colour
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.cli.options import list_presets, read_preset
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora import texts as corpora
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.training import checkpoint
 from tinygrad_lite.training import run_folder as run
 from tinygrad_lite.training.checkpoint import write_atomically

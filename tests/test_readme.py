@@ -32,7 +32,6 @@ from tests.gpt.test_llama_layout import random_weights as llama_weights
 from tests.gpt.test_llama_layout import write_folder as write_llama
 from tests.test_imports import FOLDERS
 from tests.tiny_runs import undone
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.cli.options import find_preset, list_presets, read_preset
 from tinygrad_lite.corpora import fetch, minilm, reviews, texts, wheel
 from tinygrad_lite.corpora.pair_sources import Found
@@ -40,6 +39,7 @@ from tinygrad_lite.corpora.pairs import RULES, to_table
 from tinygrad_lite.corpora.pictures import RECIPES, Pictures
 from tinygrad_lite.corpora.works import HELD_OUT
 from tinygrad_lite.device import DeviceError, why_no_cuda
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.setup import PRESETS

@@ -22,8 +22,8 @@ from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, script
 from tests.tinygrad_lite.tokenizers import test_huggingface
 from tinygrad_lite.cli.command_line import split_command_line
-from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.device import why_no_cuda
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
 from tinygrad_lite.training.checkpoint import load_checkpoint, save_checkpoint

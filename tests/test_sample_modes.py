@@ -8,7 +8,7 @@ import pytest
 
 import sample
 from tests.tiny_runs import made_up_text, rows
-from tinygrad_lite.cli.errors import CorpusError, OptionError
+from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.every_device

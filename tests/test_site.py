@@ -12,7 +12,7 @@ import pytest
 
 from docs.site import build
 from tests.test_imports import FOLDERS
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 
 CHAPTER = build.ROOT / "docs" / "course" / "01-derivatives" / "README.md"
 

@@ -21,10 +21,10 @@ from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.errors import CorpusError, OptionError, UserError
 from tinygrad_lite.cli.options import build
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.device import DeviceError, why_no_cuda
+from tinygrad_lite.errors import CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training import costs, log
 from tinygrad_lite.training import setup as start

@@ -15,7 +15,7 @@ from tests.test_train_resume import stop_after
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, undone
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import LoRA
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import QuantizedLinear, quantize, weight_bytes
 from tinygrad_lite.training import setup

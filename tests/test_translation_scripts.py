@@ -22,9 +22,9 @@ from seq2seq.toys import toy_pairs
 from seq2seq.translate import text_of
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import losses, rows, same, undone
-from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.cli.options import build
 from tinygrad_lite.decoding.scores import scores
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer

@@ -5,20 +5,29 @@
 (5, 3)
 """
 
+import importlib
+from typing import Any
+
 # isort: off
 from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the others use them
 from tinygrad_lite import methods
 
 # isort: on
-from tinygrad_lite import adapt, convolution, functional, nn, optim, spelling
+from tinygrad_lite import convolution, functional, nn, optim, spelling
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import manual_seed
 from tinygrad_lite.recomputing import recompute
+from tinygrad_lite.version import VERSION as __version__
 
 __all__ = """
     NonFiniteError Tensor adapt detect_anomaly functional manual_seed nn no_grad optim recompute
 """.split()
-__version__ = "0.2.0"
 
 spelling.install()
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("adapt", "quantize"):  # loaded when they are first asked for
+        return importlib.import_module(f"{__name__}.{name}")
+    return spelling.no_such_name(__name__, name)

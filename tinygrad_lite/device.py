@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 
 Array = Any  # numpy.ndarray or cupy.ndarray: whatever a registered Device owns
 

@@ -17,8 +17,8 @@ from typing import Any, Self
 import numpy as np
 
 from tinygrad_lite import functional as F
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import get_device, is_float, next_rng
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.functional.linear import linears
 from tinygrad_lite.tensor import Listed, Tensor
 

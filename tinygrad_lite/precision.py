@@ -19,8 +19,8 @@ from contextlib import contextmanager
 
 import numpy as np
 
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.device import Device, DeviceError, device_in_use, get_device
+from tinygrad_lite.errors import OptionError
 
 PRECISIONS = ("float32", "tf32", "bfloat16")
 FLOAT32, FLOAT64 = np.dtype("float32"), np.dtype("float64")

@@ -63,7 +63,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.functional.linear import check_linear, linear_composed
 from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.nn import Linear, Module

@@ -9,9 +9,8 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -214,13 +213,13 @@ def install() -> None:
         kind.__init__ = spelled(kind.__init__)
     for name in functional.__all__:
         setattr(functional, name, spelled(getattr(functional, name)))
-    for module in (sys.modules[__package__], functional, nn, optim):
+    for module in (functional, nn, optim):
         module.__getattr__ = functools.partial(no_such_name, module.__name__)
     ReferenceAndFused.respelled = _respelled
     Listed.hidden += (Elsewhere,)
 
 
-def no_such_name(module: str, name: str) -> None:
+def no_such_name(module: str, name: str) -> NoReturn:
     """Raise the AttributeError of a module for a name that it does not have."""
     instead = _one_by_one(NAMES_INSTEAD | METHODS_INSTEAD).get(name)
     if not instead and not name.startswith("_") and hasattr(Tensor, name):

@@ -22,8 +22,8 @@ from types import ModuleType
 
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build, nearest, option
+from tinygrad_lite.errors import OptionError, UserError
 
 COURSE = Path(__file__).parent
 

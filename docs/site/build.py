@@ -27,7 +27,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError, UserError
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

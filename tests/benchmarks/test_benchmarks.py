@@ -21,8 +21,8 @@ from benchmarks.shapes import BATCHES, SHAPES, SPECIALS, MadeUpTask
 from encoder.vit import ViT
 from gpt.model import GPT
 from gpt.trained import load_trained
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.corpora import fetch
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.training.checkpoint import save_checkpoint
 
 # --- the command line -----------------------------------------------------------------------------------------

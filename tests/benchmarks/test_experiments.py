@@ -12,8 +12,8 @@ from benchmarks.results import COLUMNS, read_rows
 from gpt import data
 from gpt.model import GPT
 from tests.tiny_runs import arguments, made_up_text, rows, run_training
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.corpora import texts
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.run_folder import RunFolder
 from tinygrad_lite.training.setup import read_setup
 

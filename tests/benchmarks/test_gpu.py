@@ -12,7 +12,7 @@ from benchmarks.children import Handle, SideFailed
 from benchmarks.gpu import ROWS, Finding, cells, conclusions, crossing, differs, kernel_table, measure, verdict
 from benchmarks.gpu_side import WIDTHS, Ours, Side, reply_of
 from benchmarks.shapes import GPU_SHAPES
-from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError, UserError
 
 ROW = {row.group: row for row in reversed(ROWS)}  # of each group the first
 WORK = {row.work: row for row in reversed(ROWS)}  # of each task the first

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import children, overhead
 from benchmarks.children import start
 from benchmarks.overhead import OPERATIONS, WAYS, Side, main, table
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)

@@ -8,7 +8,7 @@ from benchmarks.power_law import best_law, fit, main, non_embedding, size_of
 from benchmarks.results import COLUMNS, write_rows
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError, UserError
 
 N = np.array([25e3, 98e3, 332e3, 786e3, 2.2e6, 4.7e6])
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from benchmarks.explorer import chromium
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 
 
 @pytest.fixture(scope="session")

@@ -16,7 +16,7 @@ from encoder.export import export, main
 from encoder.reading import sentence_settings
 from encoder.task import SPEC
 from tinygrad_lite import Tensor
-from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.model_spec import Trained
 

@@ -20,8 +20,8 @@ from encoder.task import SPEC
 from encoder.vit import ViT, ViTConfig
 from tests.tiny_runs import made_up_text
 from tinygrad_lite import Tensor
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.labels import LabelTokenizer
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint

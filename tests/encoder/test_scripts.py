@@ -16,9 +16,9 @@ from encoder.task import SPEC as BERT
 from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
 from tests.tiny_runs import rows, same
-from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.corpora import pictures
 from tinygrad_lite.corpora.pictures import Pictures
+from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint

@@ -15,7 +15,7 @@ from encoder.picture_task import VIT_SPEC
 from encoder.vit import ViT, ViTConfig
 from encoder.vit_layout import own_config, shapes
 from tinygrad_lite import Tensor
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.tokenizers.labels import LabelTokenizer
 from tinygrad_lite.training.model_spec import Trained
 

@@ -18,9 +18,9 @@ from gpt.model import GPT
 from gpt.options import GPTOptions
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 12

@@ -15,8 +15,8 @@ from gpt.interactive import converse
 from gpt.model import GPT
 from gpt.sample_options import SampleOptions
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
-from tinygrad_lite.cli.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 
 TOKENIZER = ByteTokenizer(["<start>", "<end>"])  # ids 256 and 257

@@ -10,8 +10,8 @@ import pytest
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, list_presets, read_preset
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import RMSNorm
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.setup import family_of

@@ -13,8 +13,8 @@ from gpt.score import score
 from gpt.task import SPEC
 from tests.gpt.test_inside import IDS, make_model
 from tinygrad_lite import Tensor
-from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.corpora.texts import load_files
+from tinygrad_lite.errors import CorpusError, OptionError
 
 GROUPED = {"n_head": 4, "n_kv_head": 2, "head_dim": 8}  # two queries share a head of keys and values
 

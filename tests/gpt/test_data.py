@@ -8,7 +8,7 @@ import pytest
 
 from gpt.data import TextData, epoch_starts, prepare, windows_of_epoch
 from gpt.options import GPTOptions
-from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.errors import CorpusError
 
 TEXT = "".join(chr(97 + (i * i + i // 7) % 26) for i in range(2000))
 

@@ -11,7 +11,7 @@ from gpt import draw
 from gpt.inside import look_inside
 from gpt.trained import load_trained
 from tests.tiny_runs import undone
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 
 TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\n" * 20
 

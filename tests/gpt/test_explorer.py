@@ -19,7 +19,7 @@ from gpt.inside import look_inside
 from gpt.trained import load_trained
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import ROOT
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.explorer import page
 from tinygrad_lite.explorer.page import Panel, assemble
 from tinygrad_lite.tokenizers.bpe import BPETokenizer

@@ -13,8 +13,8 @@ from gpt.model import GPT
 from gpt.trained import LAYOUTS
 from tests.gpt.gpt2_folders import as_trained, forward, greedy
 from tests.places import here
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer

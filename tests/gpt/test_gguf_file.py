@@ -15,7 +15,7 @@ from gpt.task import SPEC
 from gpt.trained import LAYOUTS, load_trained
 from tests.gpt.gpt2_folders import greedy
 from tests.gpt.test_llama_layout import IDS, LLAMA, forward, random_weights
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, UserError
+from tinygrad_lite.errors import CheckpointError, CorpusError, UserError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.huggingface import byte_characters
 from tinygrad_lite.training.pretrained import load_pretrained

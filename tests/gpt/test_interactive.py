@@ -8,8 +8,8 @@ import pytest
 
 from gpt.interactive import SETTINGS, Conversation, converse
 from gpt.sample_options import SampleOptions
-from tinygrad_lite.cli.errors import DecodingError, OptionError
 from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.errors import DecodingError, OptionError
 
 
 class Parrot:

@@ -13,7 +13,7 @@ from gpt.llama_layout import own_config
 from gpt.model import GPT
 from gpt.trained import LAYOUTS
 from tests.gpt.gpt2_folders import as_trained, greedy
-from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.pretrained import load_pretrained

@@ -17,10 +17,10 @@ from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs
 from tests.gpt.saved_models import saved_gpt
 from tests.tiny_runs import undone
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.corpora import reviews
 from tinygrad_lite.decoding.scores import rouge
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.pair_data import encode_pairs

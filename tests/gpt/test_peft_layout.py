@@ -14,8 +14,8 @@ from gpt.trained import LAYOUTS
 from tests.gpt import gpt2_folders, test_llama_layout
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import add_lora, freeze, learned
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.adapters import fingerprint
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint

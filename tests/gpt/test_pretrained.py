@@ -12,7 +12,7 @@ from gpt.model import GPT
 from gpt.trained import LAYOUTS
 from tests.gpt.gpt2_folders import SETTINGS, forward, greedy, random_weights, write_folder
 from tests.places import here
-from tinygrad_lite.cli.errors import CheckpointError, TokenizerError
+from tinygrad_lite.errors import CheckpointError, TokenizerError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.pretrained import OWN_TOKENIZER, load_pretrained, read_config

@@ -12,7 +12,7 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.quantized import main
 from tests.gpt.saved_models import saved_gpt
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.model_spec import Trained

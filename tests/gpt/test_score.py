@@ -9,8 +9,8 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.score import score, token_log_probs
 from tests.places import here
-from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.corpora.texts import Corpus
+from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 

@@ -8,7 +8,7 @@ import pytest
 from gpt.task import SPEC
 from gpt.update import Update, main
 from tests.gpt.saved_models import TEXT, saved_gpt
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint, save_checkpoint
 

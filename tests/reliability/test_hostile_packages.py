@@ -30,9 +30,9 @@ from tests.tinygrad_lite.corpora.test_fetch import MEMBER, make_ar, make_tar, re
 from tests.tinygrad_lite.corpora.test_wheel import Pip
 from tests.tinygrad_lite.corpora.test_wheel import fetch as fetch_wheel
 from tests.tinygrad_lite.corpora.test_works import PLAY
-from tinygrad_lite.cli.errors import CorpusError, UserError
 from tinygrad_lite.corpora import fetch, pair_sources
 from tinygrad_lite.corpora.tei import play_text
+from tinygrad_lite.errors import CorpusError, UserError
 
 SEED = 20240713
 WHERE = "https://example.org/packed"

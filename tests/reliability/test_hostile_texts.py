@@ -20,12 +20,12 @@ from seq2seq.task import SPEC as SEQ2SEQ
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from tests.tinygrad_lite.tokenizers.test_huggingface import gpt2_files
-from tinygrad_lite.cli.errors import CorpusError, OptionError, TokenizerError, UserError
 from tinygrad_lite.cli.options import MAX_PRESET, build, read_preset
 from tinygrad_lite.corpora.divided_pairs import read_table
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text, old_encoding
 from tinygrad_lite.corpora.pair_cleaning import one_line
 from tinygrad_lite.corpora.texts import load_corpus, load_files
+from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
 from tinygrad_lite.tokenizers import compare, tokenizer_from_json
 from tinygrad_lite.tokenizers.base import StreamDecoder
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
@@ -101,7 +101,7 @@ def test_merges_that_keep_doubling_a_word_are_refused_in_little_memory():
 PACKAGED = """
 import collections, json, random, sys
 from tests.reliability.mutations import Outcomes, odd_json
-from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
 
 count, seed, vocab, merges = json.load(sys.stdin)

@@ -17,8 +17,8 @@ import train
 from gpt.options import GPTOptions
 from tests.reliability import mpi_trials
 from tests.tiny_runs import ROOT, arguments, losses, run_training, same
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training import mpi, mpirun
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.run_folder import RunFolder

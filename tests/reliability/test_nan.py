@@ -12,7 +12,7 @@ from tests.places import here
 from tests.reliability.sick_model import SickGPT
 from tests.tiny_runs import ROOT, arguments, losses, run_training
 from tinygrad_lite import device, ops
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import REGISTRY
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import node

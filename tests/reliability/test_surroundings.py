@@ -11,9 +11,9 @@ import pytest
 
 import train
 from tests.tiny_runs import arguments, losses, made_up_text, rows, run_training, same
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora import texts as corpora
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training import log
 from tinygrad_lite.training.checkpoint import load_checkpoint

@@ -15,8 +15,8 @@ from seq2seq.model import Seq2Seq
 from seq2seq.translate import translate
 from tests.tiny_runs import undone
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import UNKNOWN
 from tinygrad_lite.tokenizers.char import CharTokenizer

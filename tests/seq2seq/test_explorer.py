@@ -11,8 +11,8 @@ import sample
 from seq2seq.explorer import WatchedModel, tree
 from seq2seq.translate import translate
 from tests.seq2seq.test_attention import TOKENIZER, make_model
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.decoding.beam import length_factor
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
 
 EOS = TOKENIZER.specials["<eos>"]

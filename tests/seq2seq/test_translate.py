@@ -12,9 +12,9 @@ from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, longest_translation, translate
 from tests.gpt.gpt2_folders import padded
 from tests.places import fill, here
-from tinygrad_lite.cli.errors import DecodingError
 from tinygrad_lite.decoding.batches import same_limit
 from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.errors import DecodingError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 
 pytestmark = pytest.mark.every_device

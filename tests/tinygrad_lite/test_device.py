@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tests.standin import standin_device
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite import functional as F
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.device import (
     DeviceError,
     add_rows,
@@ -27,6 +26,7 @@ from tinygrad_lite.device import (
     sum_over,
     xp_of,
 )
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import composed
 
 pytestmark = pytest.mark.without_kernels

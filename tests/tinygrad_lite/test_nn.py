@@ -3,8 +3,8 @@ import pytest
 
 from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import (
     Conv2d,
     Dropout,

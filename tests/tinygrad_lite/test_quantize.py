@@ -19,9 +19,9 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq
 from tinygrad_lite import Tensor, no_grad
 from tinygrad_lite import functional as F
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.quantize import (

@@ -20,9 +20,9 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-import tinygrad_lite
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import allowed, base_type, brief, check, fields_of, may_be_none, nearest
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.version import VERSION
 
 TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
 OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Goethe", which may be a prompt
@@ -137,7 +137,7 @@ def parse_command_line(
             first = (positional, about_positional) if positional else None
             _print_and_exit(help_page(cls, prog, description, examples or {}, first, common, epilog))
         elif name == "version":
-            _print_and_exit(f"{prog} of tinygrad_lite {tinygrad_lite.__version__}")
+            _print_and_exit(f"{prog} of tinygrad_lite {VERSION}")
         elif name in fields:
             field, kind = fields[name], kinds[name]
             if not words and base_type(kind) is not bool:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
-from tinygrad_lite.cli.errors import DecodingError, OptionError, UserError
+from tinygrad_lite.errors import DecodingError, OptionError, UserError
 
 WINDOWS = sys.platform == "win32"
 RESET = "\x1b[0m"  # ends a colour on a terminal

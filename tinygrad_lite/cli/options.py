@@ -16,7 +16,7 @@ one, whatever its source.
 Recipe(eggs=3, sugar=0.2)
 >>> build(Recipe, ("preset odd", {"eggs": -1}))
 Traceback (most recent call last):
-tinygrad_lite.cli.errors.OptionError: --eggs -1 (preset odd): must be at least 0 (eggs)
+tinygrad_lite.errors.OptionError: --eggs -1 (preset odd): must be at least 0 (eggs)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 
 BOUNDS = {"at least": operator.ge, "above": operator.gt, "at most": operator.le, "below": operator.lt}
 MAX_INT = 10**1000  # more digits are a mistake, and Python refuses to print 4,300 of them

@@ -11,7 +11,7 @@ import textwrap
 import unicodedata
 from collections.abc import Iterable
 
-from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.errors import CorpusError
 
 # Letters and similar characters, and up to 200 accents on the last of them: far more than any language needs.
 LETTERS_AND_MARKS = re.compile(r"[\w\s\x00-\x7f]*[^\w\s\x00-\x7f]{0,200}")

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
+from tinygrad_lite.errors import CorpusError, OptionError
 
 
 @dataclass

@@ -27,8 +27,8 @@ from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.gutenberg import old_encoding
+from tinygrad_lite.errors import CorpusError
 
 MAX_BYTES = 48 * 2**20  # more than any source here: the largest, a dictionary, has 25 MB
 MAX_UNPACKED = 128 * 2**20  # all files of a package together; the dictionary's has 26 MB

@@ -23,8 +23,8 @@ import re
 from itertools import pairwise
 from typing import NamedTuple
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.errors import CorpusError
 
 FLAGS = re.IGNORECASE | re.MULTILINE
 

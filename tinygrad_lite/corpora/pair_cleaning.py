@@ -11,8 +11,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.cleaning import normal_form
+from tinygrad_lite.errors import CorpusError
 
 Pair = tuple[str, str]
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from importlib.resources.abc import Traversable
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.pair_cleaning import (
     Pair,
@@ -32,6 +31,7 @@ from tinygrad_lite.corpora.pair_cleaning import (
     useful_pairs,
     whole_sentences,
 )
+from tinygrad_lite.errors import CorpusError
 
 MAX_UNPACKED = 128 * 2**20  # bytes of an unpacked file; the largest here, Tatoeba, has about 45 MB
 

@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinygrad_lite.cli import console
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.cli.options import nearest
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.pair_cleaning import Pair
 from tinygrad_lite.corpora.pair_sources import RECIPES, Found
+from tinygrad_lite.errors import CorpusError
 
 PARALLEL_CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}
 RULES = "1"  # stored in the cache; change it when the cleaning changes, so that every corpus is made again

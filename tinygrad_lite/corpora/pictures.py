@@ -27,13 +27,13 @@ from typing import NamedTuple
 import numpy as np
 
 from tinygrad_lite.cli import console
-from tinygrad_lite.cli.errors import CorpusError, UserError
 from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.cli.options import nearest
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.parts import stratified
 from tinygrad_lite.corpora.pinned import pinned_files
 from tinygrad_lite.corpora.wheel import wheel_files
+from tinygrad_lite.errors import CorpusError, UserError
 
 MAX_FILE = 64 * 2**20  # bytes of a picture's file
 MAX_PIXELS = 64_000_000  # of a picture in a file

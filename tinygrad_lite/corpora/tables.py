@@ -22,13 +22,13 @@ from pathlib import Path
 from tqdm import tqdm
 
 from tinygrad_lite.cli import console
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.cli.options import nearest
 from tinygrad_lite.corpora import fetch, reviews
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.parts import stratified
 from tinygrad_lite.corpora.reviews import Labelled
+from tinygrad_lite.errors import CorpusError
 
 TABLES = {"reviews": "8,530 sentences from reviews of films in English, half of them positive"}
 TEXTS = ("text", "sentence", "review", "title", "message")

@@ -15,7 +15,7 @@ import xml.parsers.expat
 from collections.abc import Iterator
 from xml.etree.ElementTree import Element, TreeBuilder
 
-from tinygrad_lite.cli.errors import CorpusError
+from tinygrad_lite.errors import CorpusError
 
 
 def play_text(data: bytes, what: str) -> str:

@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tinygrad_lite.cli import console
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.cli.files import read_file
 from tinygrad_lite.corpora import fetch, reviews, works
 from tinygrad_lite.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text
+from tinygrad_lite.errors import CorpusError
 
 HELD_OUT = 0.1  # share of the characters at the end of a text, unless its recipe says where the held-out works begin
 RULES = "3"  # stored in the cache; change it with the rules of cleaning, and books are fetched again

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError
 from tinygrad_lite.corpora.fetch import cache_folder
+from tinygrad_lite.errors import CheckpointError, CorpusError
 
 PIP_TIMEOUT = 1800  # seconds; 100 MB may take long
 MAX_MEMBER = 2**30  # bytes

@@ -26,8 +26,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tinygrad_lite.cli.errors import DecodingError
 from tinygrad_lite.decoding.sampling import State, Step, check_settings, largest, permitted
+from tinygrad_lite.errors import DecodingError
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
-from tinygrad_lite.cli.errors import DecodingError
 from tinygrad_lite.decoding.processors import Repetition
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import DecodingError
 
 
 class State(Protocol):

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 
 INSTALL = 'for BLEU and chrF: pip install -e ".[translate]"'
 SAMPLES = 1000  # of the bootstrap, for a confidence interval

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tinygrad_lite.cli.errors import DecodingError
+from tinygrad_lite.errors import DecodingError
 
 
 class StopText:

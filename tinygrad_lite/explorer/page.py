@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 
 FOLDER = Path(__file__).parent
 ESCAPES = {ord(character): f"\\u{ord(character):04x}" for character in "<>&"}

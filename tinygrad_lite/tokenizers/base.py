@@ -24,8 +24,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import ClassVar, Self
 
-from tinygrad_lite.cli.errors import TokenizerError
 from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.errors import TokenizerError
 
 UNKNOWN = "<unk>"
 REPLACEMENT = "\ufffd"  # Unicode's replacement character, for what cannot be decoded

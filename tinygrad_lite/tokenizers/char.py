@@ -11,7 +11,7 @@ import reprlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer, to_utf8
 
 

@@ -32,9 +32,9 @@ from dataclasses import dataclass
 
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import RESET, run_command, wants_colour
-from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
+from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer

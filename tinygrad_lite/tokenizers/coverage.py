@@ -17,9 +17,9 @@ from itertools import accumulate
 
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import CorpusError, OptionError
 from tinygrad_lite.cli.options import build, option, whole_numbers
 from tinygrad_lite.corpora.texts import CORPORA
+from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.tokenizers.compare import read_corpus, split
 from tinygrad_lite.tokenizers.word import split_pieces
 

@@ -31,7 +31,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 
-from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import UNKNOWN, to_utf8
 from tinygrad_lite.tokenizers.bpe import MAX_MERGES, MergeTokenizer, cut_long, learn_merges
 from tinygrad_lite.tokenizers.char import check_characters

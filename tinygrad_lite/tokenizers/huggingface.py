@@ -25,8 +25,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from tinygrad_lite.cli.errors import TokenizerError
 from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
+from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import Tokenizer
 
 MAX_VOCAB = 10_000_000

@@ -9,7 +9,7 @@ So a model of pictures, which has no other tokenizer, keeps the names of its cla
 
 from collections.abc import Iterable, Sequence
 
-from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import Tokenizer, to_utf8
 
 MAX_LABEL = 1000  # characters

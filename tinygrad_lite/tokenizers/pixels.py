@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import Tokenizer
 
 START = "<start>"

@@ -26,7 +26,7 @@ import reprlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from tinygrad_lite.cli.errors import TokenizerError
+from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer, checked_specials, to_utf8
 
 PIECE_PATTERN = re.compile(r"[^\W\d_]+|.", re.DOTALL)  # letters, or else any one character

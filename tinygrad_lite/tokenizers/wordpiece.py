@@ -41,9 +41,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from tinygrad_lite.cli.errors import TokenizerError
 from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.corpora.cleaning import normal_form
+from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import WordwiseTokenizer, checked_specials, json_lists, to_utf8
 from tinygrad_lite.tokenizers.bpe import Pair, learn_merges
 

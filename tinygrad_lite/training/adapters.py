@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.adapt import counts, low_rank_change
-from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import KINDS, weight_bytes
 from tinygrad_lite.training.checkpoint import Checkpoint

@@ -33,9 +33,9 @@ import numpy as np
 import safetensors
 from safetensors.numpy import save as to_bytes
 
-import tinygrad_lite
-from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.training.tensors import tensors_in
+from tinygrad_lite.version import VERSION
 
 POSIX = os.name == "posix"  # Linux and macOS
 FORMAT_VERSION = 1
@@ -72,7 +72,7 @@ def save_checkpoint(path: Path, checkpoint: Checkpoint) -> None:
     """
     info = {
         "format_version": FORMAT_VERSION,
-        "versions": {"tinygrad_lite": tinygrad_lite.__version__, "numpy": np.__version__},
+        "versions": {"tinygrad_lite": VERSION, "numpy": np.__version__},
         **{name: value for name, value in vars(checkpoint).items() if name not in TENSORS},
     }
     tensors = {f"model.{name}": np.ascontiguousarray(array) for name, array in checkpoint.weights.items()}

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 
 from tinygrad_lite.adapt import counts
-from tinygrad_lite.cli.errors import TooLittleMemory
 from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import TooLittleMemory
 from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.training.model_config import ModelConfig
 from tinygrad_lite.training.model_spec import Trained

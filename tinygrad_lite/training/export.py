@@ -14,7 +14,7 @@ from typing import Any
 from safetensors.numpy import save as to_bytes
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.training.model_config import ModelConfig
 from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.training.pretrained import OWN_TOKENIZER, WEIGHTS

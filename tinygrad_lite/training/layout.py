@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cli.errors import CheckpointError
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 
 # Settings that change no result in any model: for training, for other programs, or names.

@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 from tinygrad_lite.adapt import learned, load_learned
 from tinygrad_lite.cli.console import reader_has_gone, shown
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.checkpoint import Checkpoint, mean_weights, save_checkpoint

@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING
 from typing import Any, ClassVar, Self, get_type_hints
 
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import allowed, base_type, check
+from tinygrad_lite.errors import CheckpointError, OptionError
 
 MAX_VOCAB_SIZE = 10_000_000
 

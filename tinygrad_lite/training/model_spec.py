@@ -17,8 +17,8 @@ import numpy as np
 
 from tinygrad_lite.adapt import attach
 from tinygrad_lite.cli.console import quoted
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.corpora.fetch import cache_folder
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer

@@ -36,7 +36,7 @@ import numpy as np
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.processes import Gone, Job, SeveralProcesses, fixed

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.training.mpi import serve, wait_for_all
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tinygrad_lite import adapt, optim
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, option
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import PRECISIONS
 from tinygrad_lite.quantize import KINDS, quantize

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, difference
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
 from tinygrad_lite.training.model_spec import ModelSpec, Trained, check_specials

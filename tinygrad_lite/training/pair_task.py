@@ -12,9 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
 from tinygrad_lite.cli.console import is_plain
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.divided_pairs import PairCorpus
 from tinygrad_lite.decoding.scores import scores
+from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer

@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.model_config import ModelConfig

@@ -20,9 +20,9 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Any
 
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.device import get_device, keyed_rng
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.precision import bfloat16
 from tinygrad_lite.training.checkpoint import POSIX, describe, load_checkpoint, missing_folder, write_atomically
 

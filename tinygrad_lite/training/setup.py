@@ -21,9 +21,9 @@ from typing import Any
 from tinygrad_lite.adapt import load_learned
 from tinygrad_lite.cli.command_line import parse_command_line, split_command_line
 from tinygrad_lite.cli.console import quoted, say
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.cli.options import brief, build, find_preset, list_presets, read_preset
 from tinygrad_lite.device import get_device, random_key, why_no_cuda
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import check_precision

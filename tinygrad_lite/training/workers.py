@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import AdamW, Muon, Optimizer
 from tinygrad_lite.training.model_spec import Task

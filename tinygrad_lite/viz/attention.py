@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import option
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.viz.command import DrawOptions
 from tinygrad_lite.viz.figure import MAX_INCHES, Picture, check_finite, write

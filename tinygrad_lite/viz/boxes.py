@@ -9,10 +9,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import CORPORA
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer, MergeStep, merge_steps
 from tinygrad_lite.tokenizers.compare import LEARN, first_words, read_corpus, split

@@ -15,8 +15,8 @@ import numpy as np
 
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import say, shown
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, build, nearest, option
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.viz.figure import METADATA, Picture, check_file, write
 
 HINTS = answers(

@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.debug.graph import Graph
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.viz.command import DrawOptions
 from tinygrad_lite.viz.figure import Picture

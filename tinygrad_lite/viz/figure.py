@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.cli.console import visible
-from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError, UserError
 
 # Suppresses the program name and the time in each format.
 METADATA = {

@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.cli.console import say
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.files import text_of
 from tinygrad_lite.cli.options import option
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.viz.command import DrawOptions
 from tinygrad_lite.viz.figure import COLOURS, MARKERS, Picture, count_steps, plain_axes, write_out
 

@@ -13,7 +13,7 @@ from seq2seq.attention import attention_weights
 from seq2seq.task import SPEC
 from seq2seq.translate import translate
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.viz.attention import Attention
 
 

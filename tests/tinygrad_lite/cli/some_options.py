@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import option
+from tinygrad_lite.errors import OptionError
 
 # With surrogates, as which bytes that are not UTF-8 arrive; without NUL, which ends every argument.
 TEXT = st.text(st.characters(exclude_categories=(), exclude_characters="\0"))

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 import tinygrad_lite
 from tests.tinygrad_lite.cli.some_options import TEXT, Options, result_or_message
 from tinygrad_lite.cli.command_line import parse_command_line, split_command_line
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import answers, build, option
+from tinygrad_lite.errors import OptionError
 
 SETTINGS = {
     "prog": "train.py",

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.errors import CheckpointError, DecodingError, OptionError
+from tinygrad_lite.errors import CheckpointError, DecodingError, OptionError
 
 
 def test_messages_go_to_stderr(capsys):

@@ -8,9 +8,9 @@ import pytest
 
 import sample
 from gpt.chat import ChatFormat
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.cli.files import read_file, text_of
 from tinygrad_lite.corpora import divided_pairs, pictures, tables, texts
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.huggingface import HFTokenizer
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer

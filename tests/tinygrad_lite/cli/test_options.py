@@ -7,8 +7,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.tinygrad_lite.cli.some_options import TEXT, Options, result_or_message
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.cli.options import build, difference, find_preset, list_presets, read_preset
+from tinygrad_lite.errors import OptionError
 
 
 def refusal(**values) -> str:

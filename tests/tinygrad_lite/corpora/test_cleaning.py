@@ -4,7 +4,6 @@ import unicodedata
 
 import pytest
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.cleaning import (
     GOETHE,
     goethe_text,
@@ -16,6 +15,7 @@ from tinygrad_lite.corpora.cleaning import (
     without_overlaps,
     words_of,
 )
+from tinygrad_lite.errors import CorpusError
 
 PHP = """<?php
 class Text

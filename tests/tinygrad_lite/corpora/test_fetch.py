@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
+from tinygrad_lite.errors import CorpusError
 
 MEMBER = "usr/share/poems/poem.txt"
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text, old_encoding
+from tinygrad_lite.errors import CorpusError
 
 BOOK = (
     "Das Stück\n\nvon Niemand\n\nERSTER AKT\n\n  Grün ist der Baum, die Straße weiß,\n  und spät wird's auch.\n\nENDE"

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora.pair_cleaning import (
     aligned_pairs,
     alternatives,
@@ -24,6 +23,7 @@ from tinygrad_lite.corpora.pair_cleaning import (
     whole_sentences,
     words,
 )
+from tinygrad_lite.errors import CorpusError
 
 # ------------------------------------------------------------------------------------------- lines and Unicode
 

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch, pair_sources
 from tinygrad_lite.corpora.divided_pairs import read_table, without_sentences_of
 from tinygrad_lite.corpora.pair_sources import RECIPES, auf_deutsch, gunzip, unzip
 from tinygrad_lite.corpora.pairs import load_parallel
+from tinygrad_lite.errors import CorpusError
 
 HTTPS_BYTES, DEBIAN_FOLDERS = fetch.https_bytes, fetch.debian_folders
 WHERE = "https://example.org/packed"

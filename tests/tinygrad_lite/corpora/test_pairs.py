@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch, pairs
 from tinygrad_lite.corpora.pair_cleaning import one_line
 from tinygrad_lite.corpora.pair_sources import RECIPES, Found
 from tinygrad_lite.corpora.pairs import PARALLEL_CORPORA, RULES, from_table, load_parallel, make_corpus, to_table
+from tinygrad_lite.errors import CorpusError
 
 FOUND = Found(
     [("Hallo!", "Hi!"), ("Grün.", "Green."), ("Hallo!", "Hi!"), ("", "Nothing."), ("Hallo!", "Hello!")],

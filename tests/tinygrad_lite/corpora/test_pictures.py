@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from tests.tinygrad_lite.corpora.test_fetch import make_deb
-from tinygrad_lite.cli.errors import CorpusError, UserError
 from tinygrad_lite.corpora import fetch, pictures
 from tinygrad_lite.corpora.pictures import idx_array, load_pictures, read_picture, table_pictures
+from tinygrad_lite.errors import CorpusError, UserError
 
 
 def table(side: int, rows: int, highest: int) -> bytes:

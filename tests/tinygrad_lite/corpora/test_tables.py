@@ -5,10 +5,10 @@ from collections import Counter
 
 import pytest
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch, reviews, texts
 from tinygrad_lite.corpora.parts import stratified
 from tinygrad_lite.corpora.tables import MAX_LABELS, load_labelled, read_table
+from tinygrad_lite.errors import CorpusError
 
 TEST_SENTENCE = "a film that nobody who has seen it will ever forget"
 

@@ -6,11 +6,11 @@ import re
 
 import pytest
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora import texts as corpora
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import CORPORA, RECIPES, Corpus, load_corpus, load_files
+from tinygrad_lite.errors import CorpusError
 
 HTTPS_TEXT, HTTPS_BYTES = fetch.https_text, fetch.https_bytes
 FAUST = "Habe nun, ach! gelesen\nund mehr gelesen.\n"

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from tinygrad_lite.cli.errors import CheckpointError, CorpusError
 from tinygrad_lite.corpora import minilm, wheel
 from tinygrad_lite.corpora.wheel import cached_folder, wheel_files
+from tinygrad_lite.errors import CheckpointError, CorpusError
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 
 

@@ -4,10 +4,10 @@ import hashlib
 
 import pytest
 
-from tinygrad_lite.cli.errors import CorpusError
 from tinygrad_lite.corpora import texts, works
 from tinygrad_lite.corpora.tei import play_text
 from tinygrad_lite.corpora.works import PLAYS, PLAYS_FOLDER, PROSE, PROSE_FOLDER, Prose, goethe_works, runs
+from tinygrad_lite.errors import CorpusError
 
 PLAY = """<?xml version="1.0" encoding="utf-8"?>
 <?xml-stylesheet type="text/css" href="../css/tei.css"?>

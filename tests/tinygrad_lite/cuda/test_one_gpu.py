@@ -12,8 +12,8 @@ from gpt.model import GPT
 from tests.tiny_runs import arguments, losses, run_training
 from tests.tinygrad_lite.training.test_workers import parts, train_on
 from tinygrad_lite import Tensor, device
-from tinygrad_lite.cli.errors import UserError
 from tinygrad_lite.cuda.guard import Guard
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.training.processes import OneGPU, OneProcess
 from tinygrad_lite.training.run_folder import RunFolder
 from tinygrad_lite.training.workers import start_processes

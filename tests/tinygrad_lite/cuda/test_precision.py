@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tinygrad_lite import device
-from tinygrad_lite.cli.errors import OptionError
 from tinygrad_lite.device import DeviceError, is_float
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.precision import (
     PRECISIONS,
     activation_type,

@@ -4,9 +4,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tinygrad_lite.cli.errors import DecodingError
 from tinygrad_lite.decoding.beam import Hypothesis, beam_search, length_factor
 from tinygrad_lite.decoding.sampling import generate
+from tinygrad_lite.errors import DecodingError
 
 
 def test_several_tokens_may_end_a_hypothesis():

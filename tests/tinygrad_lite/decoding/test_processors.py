@@ -3,9 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinygrad_lite.cli.errors import DecodingError
 from tinygrad_lite.decoding.processors import Repetition
 from tinygrad_lite.decoding.sampling import generate
+from tinygrad_lite.errors import DecodingError
 
 ROW_0 = np.array([0])
 

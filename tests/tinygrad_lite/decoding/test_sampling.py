@@ -6,8 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tinygrad_lite.cli.errors import DecodingError
 from tinygrad_lite.decoding.sampling import draw, filter_tokens, generate, largest
+from tinygrad_lite.errors import DecodingError
 
 
 class Markov:

@@ -2,8 +2,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinygrad_lite.cli.errors import DecodingError
 from tinygrad_lite.decoding.stopping import StopText
+from tinygrad_lite.errors import DecodingError
 
 
 def passed(pieces: list[str], stops: list[str]) -> tuple[str, bool]:

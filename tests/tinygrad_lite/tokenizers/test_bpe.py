@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tinygrad_lite.cli.errors import TokenizerError
 from tinygrad_lite.corpora.texts import load_corpus
+from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers import base, bpe, tokenizer_from_json
 from tinygrad_lite.tokenizers.bpe import MAX_WORD, BPETokenizer, split_words
 

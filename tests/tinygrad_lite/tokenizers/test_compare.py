@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tinygrad_lite.cli.console import run_command, wants_colour
-from tinygrad_lite.cli.errors import UserError
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.tokenizers import compare, coverage
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer

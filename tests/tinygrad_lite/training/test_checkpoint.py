@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import safetensors
 
-from tinygrad_lite.cli.errors import CheckpointError
 from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.training.checkpoint import KEY, Checkpoint, describe, load_checkpoint, save_checkpoint
 
 

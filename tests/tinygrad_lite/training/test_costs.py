@@ -10,7 +10,7 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from seq2seq.task import SPEC as SEQ2SEQ
 from tests.tiny_runs import arguments
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.training.costs import energy, parameters_by_part, quantity
 from tinygrad_lite.training.estimate import cache_bytes, size_of
 from tinygrad_lite.training.setup import read_setup

@@ -12,8 +12,8 @@ import train
 from gpt.model import GPT
 from tests.tiny_runs import arguments, run_training
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.errors import TooLittleMemory
 from tinygrad_lite.device import Device, get_device, register_device
+from tinygrad_lite.errors import TooLittleMemory
 from tinygrad_lite.training.estimate import amount, is_shortage, shortage
 
 CUPY = "Out of memory allocating 2,684,354,560 bytes (allocated so far: 1,000 bytes)."

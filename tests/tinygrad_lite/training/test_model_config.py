@@ -10,8 +10,8 @@ from gpt.task import SPEC
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.cli.command_line import help_page, parse_command_line
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import TrainOptions
 

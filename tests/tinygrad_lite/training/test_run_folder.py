@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.tiny_runs import ROOT
-from tinygrad_lite.cli.errors import CheckpointError, OptionError
 from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.training import run_folder
 from tinygrad_lite.training.run_folder import (
     METRICS,

@@ -21,8 +21,8 @@ from seq2seq.task import SPEC as SEQ2SEQ
 from tests.gpt.combined_settings import COMBINED
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import arguments, losses, run_training, same, script
-from tinygrad_lite.cli.errors import OptionError, UserError
 from tinygrad_lite.cli.options import build
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
 from tinygrad_lite.training import setup as start
 from tinygrad_lite.training import workers

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tinygrad_lite.cli.errors import OptionError
+from tinygrad_lite.errors import OptionError
 from tinygrad_lite.viz.attention import HIDDEN, Attention, AttentionOptions, draw_attention
 from tinygrad_lite.viz.figure import compose, own_style, write
 

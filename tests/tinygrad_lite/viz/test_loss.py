@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tinygrad_lite.cli.errors import OptionError, UserError
+from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.run_folder import METRICS, RunFolder
 from tinygrad_lite.viz.command import draw
 from tinygrad_lite.viz.figure import compose, own_style

@@ -20,16 +20,14 @@ from pathlib import Path
 from benchmarks.machine import load
 from benchmarks.rows import ROWS, BenchmarkOptions, Finding, Row, measure, rows_asked_for
 from benchmarks.table import conditions, render, spread
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build
 from tinygrad_lite.errors import OptionError, UserError
 
 
 def main(argv: list[str]) -> int:
     """Measure the chosen rows, and write the table after each."""
-    parsed = parse_command_line(BenchmarkOptions, argv, prog="python -m benchmarks", description=__doc__.split("\n")[0])
-    options = build(BenchmarkOptions, ("command line", parsed.values))
+    options, _ = read_command(BenchmarkOptions, argv, "python -m benchmarks", __doc__.split("\n")[0])
     rows = rows_asked_for(options.rows)
     check_libraries(rows)
     if options.compile:

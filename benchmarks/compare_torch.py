@@ -31,9 +31,9 @@ from gpt.data import Batch, prepare
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.run_folder import tune_memory
@@ -83,10 +83,7 @@ def read_options(argv: list[str]) -> CompareOptions:
 
     Raises: OptionError or UserError if not.
     """
-    parsed = parse_command_line(
-        CompareOptions, argv, prog="python -m benchmarks.compare_torch", description=__doc__.split("\n")[0]
-    )
-    options = build(CompareOptions, ("command line", parsed.values))
+    options, _ = read_command(CompareOptions, argv, "python -m benchmarks.compare_torch", __doc__.split("\n")[0])
     for name, value in FIXED.items():
         if getattr(options, name) != value:
             raise OptionError(

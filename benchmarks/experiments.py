@@ -61,7 +61,7 @@ from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
 from encoder.evaluate import accuracy
 from encoder.labels import LabelsTask
 from encoder.pictures import PicturesTask
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset, whole_numbers
 from tinygrad_lite.errors import OptionError, UserError
@@ -120,15 +120,15 @@ class Run:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, names = read_command(
         ExperimentOptions,
         argv,
-        prog="python -m benchmarks.experiments",
-        description=__doc__.split("\n")[0],
-        positional="name",
-        about_positional="the experiment: benchmarks/experiments/NAME.toml",
+        "python -m benchmarks.experiments",
+        __doc__.split("\n")[0],
+        "NAME",
+        about_named="the experiment: benchmarks/experiments/NAME.toml",
     )
-    options, name = build(ExperimentOptions, ("command line", parsed.values)), parsed.positional
+    name = names[0] if names else None
     if name is None:
         if not options.list:
             raise OptionError("name an experiment, as in: python -m benchmarks.experiments NAME (--list lists all)")

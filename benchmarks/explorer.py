@@ -23,9 +23,9 @@ from typing import Any
 from gpt.explorer.build import page
 from gpt.sample_options import SampleOptions
 from gpt.trained import load_trained
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.explorer.page import write_page
 
@@ -95,16 +95,15 @@ def chromium() -> Iterator[Any]:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, names = read_command(
         ExplorerOptions,
         argv,
-        prog="python -m benchmarks.explorer",
-        description="First paint and time per token of a GPT's page in Chromium.",
-        positional="checkpoint",
-        about_positional="a checkpoint or a run's folder (default: the newest under out/)",
+        "python -m benchmarks.explorer",
+        "First paint and time per token of a GPT's page in Chromium.",
+        "CHECKPOINT",
+        about_named="a checkpoint or a run's folder (default: the newest under out/)",
     )
-    options = build(ExplorerOptions, ("command line", parsed.values))
-    trained = load_trained(Path(parsed.positional or "out"))
+    trained = load_trained(Path(names[0] if names else "out"))
     say(trained.about)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         path = Path(folder) / "page.html"

@@ -31,9 +31,9 @@ from benchmarks.children import Handle, SideFailed
 from benchmarks.gpu_side import WIDTHS
 from benchmarks.machine import cpu_model, installed
 from benchmarks.table import shown, spread
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.run_folder import available_cores
@@ -138,8 +138,7 @@ def chosen(text: str, known: Sequence[str], name: str) -> list[str]:
 def main(argv: list[str]) -> int:
     """Measure the chosen rows, and write the table after each."""
     began = time.monotonic()
-    parsed = parse_command_line(GpuOptions, argv, prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
-    options = build(GpuOptions, ("command line", parsed.values))
+    options, _ = read_command(GpuOptions, argv, "python -m benchmarks.gpu", __doc__.split("\n")[0])
     groups, precisions = chosen(options.rows, GROUPS, "rows"), chosen(options.precisions, ALL, "precisions")
     compiled = [] if options.compiled == "none" else chosen(options.compiled, ALL, "compiled")
     get_device("cuda")  # if there is none, this raises the reason

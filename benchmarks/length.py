@@ -32,9 +32,9 @@ from benchmarks.shapes import GOETHE, made_up_ids
 from benchmarks.table import quartiles
 from gpt import fast_step  # noqa: F401 (which registers itself as a fast version of a GPT)
 from gpt.model import GPT
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor
@@ -78,10 +78,7 @@ Findings = dict[str, dict[int, Measured]]  # by work and length
 
 def main(argv: list[str]) -> int:
     """Measure, print the table, write the numbers, plot."""
-    parsed = parse_command_line(
-        LengthOptions, argv, prog="python -m benchmarks.length", description=__doc__.split("\n")[0]
-    )
-    options = build(LengthOptions, ("command line", parsed.values))
+    options, _ = read_command(LengthOptions, argv, "python -m benchmarks.length", __doc__.split("\n")[0])
     if options.longest < 2 * options.shortest:
         raise OptionError(f"--longest {options.longest}: must be at least twice --shortest {options.shortest}")
     if options.out:

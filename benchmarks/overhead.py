@@ -24,9 +24,9 @@ from benchmarks.machine import load
 from benchmarks.rows import QUICK
 from benchmarks.table import conditions
 from tinygrad_lite import Tensor
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import UserError
 
@@ -60,10 +60,7 @@ class OverheadOptions:
 
 def main(argv: list[str]) -> int:
     """Measure and print the table; with --side, answer as a child process."""
-    parsed = parse_command_line(
-        OverheadOptions, argv, prog="python -m benchmarks.overhead", description=__doc__.split("\n")[0]
-    )
-    options = build(OverheadOptions, ("command line", parsed.values))
+    options, _ = read_command(OverheadOptions, argv, "python -m benchmarks.overhead", __doc__.split("\n")[0])
     if options.side:
         serve(Side(options.side).reply)
         return 0

@@ -44,11 +44,11 @@ import numpy as np
 import train
 from benchmarks.results import Row, read_rows
 from gpt.model import GPT
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import keyed_rng
-from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Embedding, shapes_only
 from tinygrad_lite.training.setup import read_setup
 from tinygrad_lite.viz.figure import COLOURS, Picture, check_plot, plain_axes, write, write_out
@@ -107,17 +107,15 @@ class Fit:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, [name] = read_command(
         PowerLawOptions,
         argv,
-        prog="python -m benchmarks.power_law",
-        description=__doc__.split("\n")[0],
-        positional="rows",
-        about_positional="a file of benchmarks.experiments, such as docs/experiments/scale.csv",
+        "python -m benchmarks.power_law",
+        __doc__.split("\n")[0],
+        "FILE",
+        "docs/experiments/scale.csv",
+        about_named="a file of benchmarks.experiments, such as docs/experiments/scale.csv",
     )
-    options, name = build(PowerLawOptions, ("command line", parsed.values)), parsed.positional
-    if not name:
-        raise OptionError("name a file of results, as in: python -m benchmarks.power_law docs/experiments/scale.csv")
     if options.plot:
         check_plot(options.plot, "--plot")
     sizes, tokens = sizes_of(read_rows(Path(name)), name)

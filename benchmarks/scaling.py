@@ -16,9 +16,9 @@ from benchmarks.machine import load
 from benchmarks.rows import Finding, MeasureOptions, Row, measure
 from benchmarks.shapes import SCALES, SHAPES, scaled
 from benchmarks.table import conditions, facts, quartiles, ratios, spread
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.viz.figure import COLOURS, check_plot, new_figure, own_style, save, write_out
 
 NAMES = {"block_size": "context, tokens", "n_embd": "width (n_embd)", "batch_size": "batch, sequences"}
@@ -36,10 +36,7 @@ class ScalingOptions(MeasureOptions):
 
 def main(argv: list[str]) -> int:
     """Measure, print the table, plot."""
-    parsed = parse_command_line(
-        ScalingOptions, argv, prog="python -m benchmarks.scaling", description=__doc__.split("\n")[0]
-    )
-    options = build(ScalingOptions, ("command line", parsed.values))
+    options, _ = read_command(ScalingOptions, argv, "python -m benchmarks.scaling", __doc__.split("\n")[0])
     if options.out:
         check_plot(options.out, "--out")
     about = conditions(options, load())

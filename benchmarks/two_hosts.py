@@ -33,9 +33,9 @@ from benchmarks.machine import cpu_model, load
 from benchmarks.our_side import make_model
 from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
 from gpt.data import Batch
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
@@ -219,10 +219,7 @@ def rank(argv: list[str]) -> int:
 
 def main(argv: list[str]) -> int:
     """Measure, and print the table."""
-    parsed = parse_command_line(
-        TwoHostsOptions, argv, prog="python -m benchmarks.two_hosts", description=__doc__.split("\n")[0]
-    )
-    options = build(TwoHostsOptions, ("command line", parsed.values))
+    options, _ = read_command(TwoHostsOptions, argv, "python -m benchmarks.two_hosts", __doc__.split("\n")[0])
     print(f"{cpu_model()}, load {load()}, link {options.rate}\n")
     print("| model | exchange | micro-steps | alone, ms | two ranks, ms | efficiency | predicted |")
     print("|---|---|---|---|---|---|---|", flush=True)

@@ -29,9 +29,9 @@ from pathlib import Path
 
 from benchmarks.machine import cpu_model, gpu_model, installed
 from tinygrad_lite import functional as F
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
@@ -94,15 +94,9 @@ def main(argv: list[str]) -> int:
     if argv and argv[0] in CHECKS:
         CHECKS[argv[0]](*argv[1:])
         return 0
-    parsed = parse_command_line(
-        VisitOptions,
-        argv,
-        prog="python -m benchmarks.visit",
-        description=__doc__.split("\n")[0],
-        positional="run",
-        about_positional="1, 2, 3 or 4",
+    options, [number] = read_command(
+        VisitOptions, argv, "python -m benchmarks.visit", __doc__.split("\n")[0], "RUN", "1", about_named="1, 2, 3 or 4"
     )
-    options, number = build(VisitOptions, ("command line", parsed.values)), parsed.positional
     if number not in ("1", "2", "3", "4"):
         raise OptionError(f"run {number}: must be 1, 2, 3 or 4")
     out = Path(options.out)

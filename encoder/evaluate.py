@@ -19,9 +19,9 @@ from pathlib import Path
 
 from encoder.picture_task import CNN_SPEC, VIT_SPEC
 from encoder.task import SPEC
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.tables import LabelledTexts
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.model_spec import family_of_weights
@@ -39,18 +39,16 @@ class EvaluateOptions:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, [names] = read_command(
         EvaluateOptions,
         argv,
-        prog="python -m encoder.evaluate",
-        description="Accuracy of classifiers on the test part of their data.",
-        positional="RUNS",
-        about_positional="checkpoints or folders of runs, separated by commas",
+        "python -m encoder.evaluate",
+        "Accuracy of classifiers on the test part of their data.",
+        "RUN",
+        "out/classify",
+        about_named="checkpoints or folders of runs, separated by commas",
     )
-    options = build(EvaluateOptions, ("command line", parsed.values))
-    if parsed.positional is None:
-        raise OptionError("name a run, as in: python -m encoder.evaluate out/classify")
-    names = parsed.positional.split(",")
+    names = names.split(",")
     ours, data = zip(*(accuracy(Path(name)) for name in names), strict=True)
     show_mean(ours)
     if options.against:

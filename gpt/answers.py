@@ -21,13 +21,13 @@ import numpy as np
 from gpt.pairs import answer, load_pairs, positions, separator_of
 from gpt.sample_options import LENGTH_PENALTY
 from gpt.task import SPEC
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.divided_pairs import read_table, without_empty, write_lines
 from tinygrad_lite.corpora.pair_cleaning import SENTENCE_END
 from tinygrad_lite.decoding.scores import mean_with_interval, metrics, rouge, scores_with_confidence
-from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.errors import CheckpointError, CorpusError
 from tinygrad_lite.training.origin import options_of_run
 from tinygrad_lite.training.pair_data import encode_pairs
 from tinygrad_lite.training.run_folder import tune_memory
@@ -53,17 +53,15 @@ class AnswerOptions:
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
-    parsed = parse_command_line(
+    options, [name] = read_command(
         AnswerOptions,
         argv,
-        prog="python -m gpt.answers",
-        description="Let a GPT answer held-out texts, and score the answers.",
-        positional="CHECKPOINT",
+        "python -m gpt.answers",
+        "Let a GPT answer held-out texts, and score the answers.",
+        "CHECKPOINT",
+        "out/gpt-translate",
     )
-    options = build(AnswerOptions, ("command line", parsed.values))
-    if parsed.positional is None:
-        raise OptionError("name a checkpoint or the folder of a run: python -m gpt.answers out/gpt-translate")
-    trained = SPEC.read(Path(parsed.positional))
+    trained = SPEC.read(Path(name))
     tokenizer = trained.tokenizer
     if not (separator := separator_of(tokenizer)):
         raise CheckpointError(f"{trained.path} continues texts; this measures models that learned from pairs")

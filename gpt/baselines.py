@@ -86,9 +86,9 @@ import numpy as np
 
 from gpt.score import score, token_log_probs
 from gpt.trained import load_trained
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.training.model_spec import Trained
@@ -288,13 +288,12 @@ def print_mixture(gpt: Trained, orders: range, train: str, held_out: str) -> Non
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, _ = read_command(
         BaselineOptions,
         argv,
-        prog="python -m gpt.baselines",
-        description="Bits per character of n-gram models with Kneser-Ney smoothing, and of a GPT, on held-out text.",
+        "python -m gpt.baselines",
+        "Bits per character of n-gram models with Kneser-Ney smoothing, and of a GPT, on held-out text.",
     )
-    options = build(BaselineOptions, ("command line", parsed.values))
     orders = read_orders(options.orders)
     corpus = read_corpus(options)
     train, held_out = cut(corpus)

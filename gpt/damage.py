@@ -48,9 +48,9 @@ from gpt.model import GPT
 from gpt.quantized import QuantizedOptions, named_text
 from gpt.score import score
 from gpt.task import SPEC
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option, whole_numbers
+from tinygrad_lite.cli.options import option, whole_numbers
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.nn import Linear
@@ -85,17 +85,15 @@ class Damaged:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, [name] = read_command(
         DamageOptions,
         argv,
-        prog="python -m gpt.damage",
-        description="The loss of a GPT without a share of its weights or heads.",
-        positional="checkpoint",
-        about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
+        "python -m gpt.damage",
+        "The loss of a GPT without a share of its weights or heads.",
+        "CHECKPOINT",
+        "out/goethe",
+        about_named="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
     )
-    options = build(DamageOptions, ("command line", parsed.values))
-    if not parsed.positional:
-        raise OptionError("name a trained GPT, such as out/goethe")
     shares, seeds = read_shares(options.shares), whole_numbers(options.seeds, "--seeds", "1,2,3")
     if options.plot:
         check_plot(options.plot, "--plot")
@@ -105,7 +103,7 @@ def main(argv: list[str]) -> int:
     for file in files:
         if not Path(file).parent.is_dir():
             raise OptionError(f"{file}: there is no folder {Path(file).parent}; make it first")
-    trained = SPEC.read(Path(parsed.positional))
+    trained = SPEC.read(Path(name))
     say(trained.about)
     corpus = named_text(options, trained)
     learned, held_out = (part[: options.characters or sys.maxsize] for part in corpus.split())
@@ -130,7 +128,7 @@ def main(argv: list[str]) -> int:
             print(f"{spread(drawn):>23}", end="", flush=True)
             found += drawn
         print()
-    picture = picture_of(found, f"{parsed.positional} without a share of its weights or heads")
+    picture = picture_of(found, f"{name} without a share of its weights or heads")
     for file in files:
         write(picture, Path(file))
         say(f"wrote {file}")

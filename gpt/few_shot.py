@@ -35,9 +35,9 @@ import numpy as np
 
 from gpt.chat import RememberingModel
 from gpt.task import SPEC
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option, whole_numbers
+from tinygrad_lite.cli.options import option, whole_numbers
 from tinygrad_lite.corpora.reviews import Labelled
 from tinygrad_lite.corpora.tables import load_labelled
 from tinygrad_lite.decoding.scores import with_interval
@@ -63,23 +63,16 @@ class FewShotOptions:
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
-    parsed = parse_command_line(
-        FewShotOptions,
-        argv,
-        prog="python -m gpt.few_shot",
-        description="Classify texts by prompts with examples.",
-        positional="MODEL",
+    options, [name] = read_command(
+        FewShotOptions, argv, "python -m gpt.few_shot", "Classify texts by prompts with examples.", "MODEL", "smollm2"
     )
-    options = build(FewShotOptions, ("command line", parsed.values))
-    if parsed.positional is None:
-        raise OptionError("name a model, as in: python -m gpt.few_shot smollm2")
     counts = whole_numbers(options.examples, "--examples", "0,1,4")
     data = load_labelled(options.table)
     if data.are_pairs:
         raise OptionError(f"--table {options.table}: a prompt asks about one text, but this table has pairs")
     if max(counts) > len(data.train):
         raise OptionError(f"--examples {max(counts)}: {data.name} has only {len(data.train):,} texts for training")
-    trained = SPEC.read(Path(parsed.positional))
+    trained = SPEC.read(Path(name))
     say(trained.about)
     model = RememberingModel(trained.make_model(options.device))
     encode, block_size = trained.tokenizer.encode, trained.config.block_size

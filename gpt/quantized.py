@@ -23,9 +23,9 @@ import numpy as np
 from gpt.model import GPT
 from gpt.score import score
 from gpt.task import SPEC
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.texts import Corpus, load_corpus, load_files
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
@@ -45,18 +45,16 @@ class QuantizedOptions:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, [name] = read_command(
         QuantizedOptions,
         argv,
-        prog="python -m gpt.quantized",
-        description="Memory and loss of a GPT with quantized weights.",
-        positional="checkpoint",
-        about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
+        "python -m gpt.quantized",
+        "Memory and loss of a GPT with quantized weights.",
+        "CHECKPOINT",
+        "out/goethe",
+        about_named="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
     )
-    options = build(QuantizedOptions, ("command line", parsed.values))
-    if not parsed.positional:
-        raise OptionError("name a trained GPT, such as out/goethe")
-    trained = SPEC.read(Path(parsed.positional))
+    trained = SPEC.read(Path(name))
     say(trained.about)
     corpus = text_to_predict(options, trained)
     print(f"{'kind':<12} {'bits each':>10} {'all weights':>12} {'bits per character':>20} {'more':>8} {'a token':>10}")

@@ -29,10 +29,10 @@ import numpy as np
 from gpt.quantized import text_to_predict
 from gpt.score import score
 from gpt.task import SPEC
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option, whole_numbers
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.cli.options import option, whole_numbers
+from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Linear, Module, Parameter
 
 
@@ -71,20 +71,17 @@ class Update:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, names = read_command(
         UpdateOptions,
         argv,
-        prog="python -m gpt.update",
-        description="The singular values of what training changed.",
-        positional="model",
-        about_positional="two: the model before the training, and after it",
-        several=True,
+        "python -m gpt.update",
+        "The singular values of what training changed.",
+        "BASE_MODEL TUNED_MODEL",
+        "smollm2 out/tuned",
+        about_named="two: the model before the training, and after it",
     )
-    options, places = build(UpdateOptions, ("command line", parsed.values)), parsed.positionals
-    if len(places) != 2:
-        raise OptionError("name two models, before the training and after it: python -m gpt.update BASE TUNED")
     ranks = whole_numbers(options.ranks, "--ranks", "1,4,16")
-    base, tuned = (SPEC.read(Path(place)) for place in places)
+    base, tuned = (SPEC.read(Path(name)) for name in names)
     say(f"{base.about}\n{tuned.about}")
     corpus = text_to_predict(options, tuned)
     model = tuned.make_model()

@@ -20,9 +20,9 @@ from pathlib import Path
 from seq2seq.corpus import load_pairs
 from seq2seq.task import SPEC
 from seq2seq.translate import penalty_of, translate
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.divided_pairs import read_table, read_two, without_empty, write_lines
 from tinygrad_lite.corpora.pair_cleaning import Pair
 from tinygrad_lite.decoding.scores import scores, scores_with_brevity, scores_with_confidence
@@ -52,18 +52,16 @@ class EvaluateOptions:
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
-    parsed = parse_command_line(
+    options, [name] = read_command(
         EvaluateOptions,
         argv,
-        prog="python -m seq2seq.evaluate",
-        description="Translate held-out sentences and score the translations.",
-        positional="CHECKPOINT",
+        "python -m seq2seq.evaluate",
+        "Translate held-out sentences and score the translations.",
+        "CHECKPOINT",
+        "out/translate-de-en",
     )
-    options = build(EvaluateOptions, ("command line", parsed.values))
-    if parsed.positional is None:
-        raise OptionError("name a checkpoint or the folder of a run: python -m seq2seq.evaluate out/translate-de-en")
     penalties = penalties_to_compare(options)
-    trained = SPEC.read(Path(parsed.positional))
+    trained = SPEC.read(Path(name))
     say(trained.about)
     pairs = pairs_to_translate(options, trained.adapter or trained.path)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))

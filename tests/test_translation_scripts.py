@@ -388,7 +388,7 @@ def test_length_penalties_are_compared(trained, capsys):
 def test_mistakes_in_scoring_are_reported(trained):
     Path("empty.tsv").write_text("", encoding="utf-8")
     for words, reason in (
-        ([], "name a checkpoint"),
+        ([], "the checkpoint is missing: python -m seq2seq.evaluate out/translate-de-en"),
         (["run", "--compare", "0,x"], "--compare 0,x: write numbers from 0 to 10"),
         (["run", "--compare", "11"], "--compare 11: write numbers from 0 to 10"),
         (["run", "--compare", "1", "--beam", "1"], "cannot be combined with --beam 1"),

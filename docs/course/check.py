@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.options import build, nearest, option
+from tinygrad_lite.cli.options import nearest, option
 from tinygrad_lite.errors import OptionError, UserError
 
 COURSE = Path(__file__).parent
@@ -137,24 +137,24 @@ def solution(folder: Path, name: str) -> str:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status: 0 if everything that was checked is right."""
-    parsed = parse_command_line(
+    options, names = read_command(
         CheckOptions,
         argv,
-        prog="python docs/course/check.py",
-        description="Check your answers to the exercises of the course.",
-        positional="chapter",
-        about_positional="its number; none: how far you are in every chapter",
+        "python docs/course/check.py",
+        "Check your answers to the exercises of the course.",
+        "CHAPTER",
+        about_named="its number; none: how far you are in every chapter",
     )
-    options = build(CheckOptions, ("command line", parsed.values))
     found = chapters()
-    if parsed.positional is None:
+    if not names:
         for number, folder in found.items():
             right = [outcome.is_right for outcome in check(folder)]
             print(f"chapter {number:2}: {sum(right)} of {len(right)} right")
         return 0
-    number = int(parsed.positional) if parsed.positional.isdecimal() else 0
+    [name] = names
+    number = int(name) if name.isdecimal() else 0
     if number not in found:
-        raise OptionError(f"there is no chapter {parsed.positional}: choose one of {', '.join(map(str, found))}")
+        raise OptionError(f"there is no chapter {name}: choose one of {', '.join(map(str, found))}")
     folder = found[number]
     if options.solution:
         print(solution(folder, options.solution))

@@ -101,5 +101,5 @@ def test_runs_that_cannot_be_compared_are_refused(rows, sentence, tmp_path):
     write_rows(tmp_path / "scale.csv", rows)
     with pytest.raises(UserError, match=sentence):
         main([str(tmp_path / "scale.csv")])
-    with pytest.raises(OptionError, match="name a file"):
+    with pytest.raises(OptionError, match="the file is missing"):
         main([])

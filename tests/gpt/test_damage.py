@@ -126,7 +126,7 @@ def test_the_command_writes_every_number(trained, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ([], "name a trained GPT"),
+        ([], "the checkpoint is missing: python -m gpt.damage out/goethe"),
         (["out/goethe", "--shares", "0.5,1.5"], "--shares 0.5,1.5: write numbers above 0 and at most 1"),
         (["out/goethe", "--shares", "half"], "--shares half: write numbers"),
         (["out/goethe", "--seeds", "a"], "--seeds"),

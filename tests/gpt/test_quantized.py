@@ -45,7 +45,7 @@ def test_a_text_must_be_named_where_none_is_known(tmp_path):
     path = saved_gpt(tmp_path / "gpt.safetensors", ByteTokenizer())
     with pytest.raises(OptionError, match="add --text FILE"):
         main([str(path)])
-    with pytest.raises(OptionError, match="name a trained GPT"):
+    with pytest.raises(OptionError, match=r"the checkpoint is missing: python -m gpt\.quantized out/goethe"):
         main([])
 
 

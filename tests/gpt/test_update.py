@@ -66,7 +66,7 @@ def test_the_closest_matrix_of_a_rank():
 
 
 def test_models_that_cannot_be_compared_are_refused(base):
-    with pytest.raises(OptionError, match="name two models"):
+    with pytest.raises(OptionError, match=r"the tuned model is missing: python -m gpt\.update smollm2"):
         main([str(base)])
     with pytest.raises(CheckpointError, match="is the same in both models"):
         main([str(base), str(base), "--text", "text.txt"])

@@ -20,7 +20,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
-from tinygrad_lite.cli.options import allowed, base_type, brief, check, fields_of, may_be_none, nearest
+from tinygrad_lite.cli.options import allowed, base_type, brief, build, check, fields_of, may_be_none, nearest
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.version import VERSION
 
@@ -108,7 +108,6 @@ def parse_command_line(
     epilog: str = "",
     positional: str | None = None,
     about_positional: str = "",
-    several: bool = False,
     common: Sequence[str] = (),
     ignored: Mapping[str, str] | None = None,
     hints: Mapping[str, str] | None = None,
@@ -122,14 +121,16 @@ def parse_command_line(
         argv: the arguments, without the program's name.
         prog, description, epilog: for --help, which prints the page and exits with status 0, as --version does.
         examples: commands and their explanations, for --help.
-        positional, about_positional: name and meaning of the positional argument, for --help; None: there is none.
-        several: whether there may be several positional arguments.
+        positional, about_positional: names and meaning of the positional arguments, for --help: a word for each,
+            and ... if there may be more; None: there are none.
         common: the options that --help shows first.
         ignored: options of other programs that are accepted without effect, each with the reason, for a note.
         hints: advice about options that do not exist, see `answers`.
     Raises: OptionError with one sentence that says what is wrong.
     """
     ignored, hints = ignored or {}, hints or {}
+    names = (positional or "").split()
+    most = sys.maxsize if "..." in names else len(names)
     fields, kinds = fields_of(cls)
     parsed, parts = Parsed({}, [], []), split_command_line(argv, cls)
     for number, (name, words, text) in enumerate(parts):
@@ -151,11 +152,60 @@ def parse_command_line(
             parsed.notes.append(f"{brief(text)} does nothing here: {ignored[name]}")
         elif name:
             raise OptionError(_unknown(name, fields, hints, prog))
-        elif (positional and (several or not parsed.positionals)) and text and not text.startswith("-"):
+        elif len(parsed.positionals) < most and text and not text.startswith("-"):
             parsed.positionals.append(text)
         else:
             raise OptionError(f"unexpected argument {text!r}: write options as --name value ({prog} --help lists all)")
     return parsed
+
+
+def read_command(
+    cls: type,
+    argv: Sequence[str],
+    prog: str,
+    about: str,
+    named: str = "",
+    example: str = "",
+    *,
+    about_named: str = "",
+    epilog: str = "",
+    common: Sequence[str] = (),
+    hints: Mapping[str, str] | None = None,
+) -> tuple[Any, list[str]]:
+    """Read the command line of a small program: its checked options, and what is named beside them.
+
+    Args:
+        cls, argv, prog, epilog, common, hints: as for `parse_command_line`.
+        about: what the program does, in one line.
+        named, about_named: what is named, such as CHECKPOINT, and what that is: the positional arguments.
+        example: such names; empty: none is needed.
+    Raises: OptionError with one sentence that says what is wrong or missing.
+
+    >>> from tinygrad_lite.cli.options import option
+    >>> @dataclasses.dataclass
+    ... class Baking:
+    ...     minutes: int = option(40, "time in the oven", unit="minutes", low=1)
+    >>> read_command(Baking, ["cake", "--minutes", "50"], "bake", "Bake.", "DISH", "cake")
+    (Baking(minutes=50), ['cake'])
+    >>> read_command(Baking, [], "bake", "Bake.", "DISH", "cake")
+    Traceback (most recent call last):
+    tinygrad_lite.errors.OptionError: the dish is missing: bake cake
+    """
+    parsed = parse_command_line(
+        cls,
+        argv,
+        prog=prog,
+        description=about,
+        epilog=epilog,
+        positional=named or None,
+        about_positional=about_named,
+        common=common,
+        hints=hints,
+    )
+    needed = [word for word in named.split() if word != "..."] if example else []
+    for word in needed[len(parsed.positionals) :]:
+        raise OptionError(f"the {word.lower().replace('_', ' ')} is missing: {prog} {example}")
+    return build(cls, ("command line", parsed.values)), parsed.positionals
 
 
 def _print_and_exit(text: str) -> NoReturn:

@@ -30,11 +30,11 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import RESET, run_command, wants_colour
-from tinygrad_lite.cli.options import build, option
+from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
-from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
@@ -179,18 +179,16 @@ def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, [name] = read_command(
         CompareOptions,
         argv,
-        prog="python -m tinygrad_lite.tokenizers.compare",
-        description="Learn every kind of tokenizer from a text, and compare them on its last tenth.",
+        "python -m tinygrad_lite.tokenizers.compare",
+        "Learn every kind of tokenizer from a text, and compare them on its last tenth.",
+        "FILE",
+        "goethe",
         epilog="FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA),
-        positional="FILE",
     )
-    options = build(CompareOptions, ("command line", parsed.values))
-    if parsed.positional is None:
-        raise OptionError("name a text: python -m tinygrad_lite.tokenizers.compare FILE")
-    text, held_out = split(read_corpus(parsed.positional))
+    text, held_out = split(read_corpus(name))
 
     print("tokenizer  vocabulary  characters per token  unknown  to restore  learned in      encodes")
     tokenizers = []

@@ -15,11 +15,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.options import build, option, whole_numbers
+from tinygrad_lite.cli.options import option, whole_numbers
 from tinygrad_lite.corpora.texts import CORPORA
-from tinygrad_lite.errors import CorpusError, OptionError
+from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tokenizers.compare import read_corpus, split
 from tinygrad_lite.tokenizers.word import split_pieces
 
@@ -33,19 +33,17 @@ class CoverageOptions:
 
 def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
-    parsed = parse_command_line(
+    options, [name] = read_command(
         CoverageOptions,
         argv,
-        prog="python -m tinygrad_lite.tokenizers.coverage",
-        description="How much of a running text do the most frequent words cover?",
+        "python -m tinygrad_lite.tokenizers.coverage",
+        "How much of a running text do the most frequent words cover?",
+        "FILE",
+        "goethe",
         epilog="FILE is a text in UTF-8, or a corpus by name: " + ", ".join(CORPORA),
-        positional="FILE",
     )
-    options = build(CoverageOptions, ("command line", parsed.values))
     sizes = sorted({*whole_numbers(options.words, "--words", "1000,50000", low=1)})
-    if parsed.positional is None:
-        raise OptionError("name a text: python -m tinygrad_lite.tokenizers.coverage FILE")
-    counted, held_out = map(running_words, split(read_corpus(parsed.positional)))
+    counted, held_out = map(running_words, split(read_corpus(name)))
     different = len(set(counted))
     if not counted or not held_out:
         raise CorpusError("the text has no words in its first nine tenths, or none in its last: use another text")

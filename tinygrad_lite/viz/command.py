@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from tinygrad_lite.cli.command_line import parse_command_line
+from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import say, shown
-from tinygrad_lite.cli.options import answers, build, nearest, option
+from tinygrad_lite.cli.options import answers, nearest, option
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.viz.figure import METADATA, Picture, check_file, write
 
@@ -47,7 +47,7 @@ class Kind:
         about: what it shows, for --help.
         make: makes the picture of what is named on the command line, with the options.
         options: the dataclass of its options.
-        named: what is named before the options, such as CHECKPOINT, with ... if there may be several.
+        named: what is named before the options, such as CHECKPOINT, with ... if there may be more.
         about_named: what that is.
         example: such a name.
         is_needed: whether something must be named.
@@ -78,21 +78,18 @@ def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
         near = nearest(what, kinds)
         hint = f"did you mean {near}? " if near else ""
         raise OptionError(f"there is no picture {what}: {hint}There are {', '.join(kinds)}")
-    kind, command = kinds[what], f"{prog} {what}"
-    parsed = parse_command_line(
+    kind = kinds[what]
+    options, names = read_command(
         kind.options,
         rest,
-        prog=command,
-        description=f"Draw {kind.about}.",
-        positional=kind.named,
-        about_positional=kind.about_named,
-        several=kind.named.endswith("..."),
+        f"{prog} {what}",
+        f"Draw {kind.about}.",
+        kind.named,
+        kind.example if kind.is_needed else "",
+        about_named=kind.about_named,
         common=("out",),
         hints=HINTS,
     )
-    options, names = build(kind.options, ("command line", parsed.values)), parsed.positionals
-    if kind.is_needed and not names:
-        raise OptionError(f"the {kind.named.split()[0].lower()} is missing: {command} {kind.example}")
     for name in options.out:
         check_file(name, "--out", ".csv", ".npz")
     with np.errstate(all="ignore"):  # numbers that are not finite are refused when they are drawn

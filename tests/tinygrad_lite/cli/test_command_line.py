@@ -193,7 +193,7 @@ def test_a_mistake_gives_one_sentence(argv, message):
 
 
 def test_several_positionals_may_be_allowed():
-    parsed = parse("one", "--max_iters", "5", "two", "three", several=True)
+    parsed = parse("one", "--max_iters", "5", "two", "three", positional="preset ...")
     assert parsed.positionals == ["one", "two", "three"]
     assert complaint("one", "two").startswith("unexpected argument 'two'")
 

@@ -106,7 +106,7 @@ def test_the_coverage_of_the_most_frequent_words_is_counted(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
-        ([], "name a text: python -m tinygrad_lite.tokenizers.coverage FILE"),
+        ([], "the file is missing: python -m tinygrad_lite.tokenizers.coverage goethe"),
         (["x", "--words", "10,0"], "--words 10,0: write whole numbers with commas between them"),
         (["x", "--words", "1;2"], "write whole numbers"),
         (["digits.txt"], "the text has no words in its first nine tenths, or none in its last"),
@@ -212,7 +212,7 @@ def test_text_with_few_characters_or_lines_works(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "status", "sentence"),
     [
-        ([], 2, "name a text: python -m tinygrad_lite.tokenizers.compare FILE"),
+        ([], 2, "the file is missing: python -m tinygrad_lite.tokenizers.compare goethe"),
         (["--vocab_size", "12"], 2, "--vocab_size 12: must be at least 257"),
         (["FILE", "--vocabsize", "300"], 2, "did you mean --vocab_size?"),
         (["no/such/file.txt"], 1, "there is no file no/such/file.txt"),

@@ -12,8 +12,6 @@ from tinygrad_lite.corpora.texts import CORPORA, from_cache
 from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 
-TOKENIZERS = ("wordpiece", "bpe")
-
 
 @dataclass
 class BertOptions(model_options(BertConfig), TrainOptions):
@@ -26,7 +24,7 @@ class BertOptions(model_options(BertConfig), TrainOptions):
     table: str = option(
         "", "CSV file of texts, or pairs of texts, and labels, for --objective labels", is_path=True, group="data"
     )
-    tokenizer: str = option("wordpiece", "what a token is", choices=TOKENIZERS, group="data")
+    tokenizer: str = option("wordpiece", "what a token is", choices=("wordpiece", "bpe"), group="data")
     vocab_size: int = option(4096, "size of the vocabulary", unit="tokens", low=2, high=1_000_000, group="data")
     lowercase: bool = option(False, "read letters without case and accents", group="data")
 

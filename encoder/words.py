@@ -16,6 +16,7 @@ from tinygrad_lite.corpora.texts import announce, load_corpus, load_files
 from tinygrad_lite.decoding.scores import with_interval
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tokenizers import learn
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
@@ -134,9 +135,9 @@ def are_guessed(model: Bert, x: Tensor, batch: MaskedBatch) -> np.ndarray:
 
 def learn_tokenizer(options: BertOptions, text: str) -> Tokenizer:
     """The tokenizer that the options ask for, learned from the part of the text that is not held out."""
-    if options.tokenizer == "bpe":
-        return BPETokenizer.train(text, options.vocab_size, SPECIALS)
-    return WordPieceTokenizer.train(text, options.vocab_size, lowercase=options.lowercase)
+    if options.tokenizer == WordPieceTokenizer.kind:  # it has specials of its own
+        return WordPieceTokenizer.train(text, options.vocab_size, lowercase=options.lowercase)
+    return learn(options.tokenizer, text, options.vocab_size, SPECIALS)
 
 
 def example_of(text: str) -> str:

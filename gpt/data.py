@@ -25,12 +25,8 @@ from tinygrad_lite.corpora.texts import HELD_OUT, Corpus, announce, load_corpus,
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.tokenizers import learn
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.epochs import items_in_epochs
 
 Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
@@ -152,12 +148,8 @@ def learn_tokenizer(options: GPTOptions, corpus: Corpus) -> Tokenizer:
     Words and merges are learned from the part of the text that is not held out. The character vocabulary is that of
     the whole text, since the set of letters reveals next to nothing about the held-out part.
     """
-    if options.tokenizer == "char":
-        return CharTokenizer.train(corpus.text)
-    if options.tokenizer == "byte":
-        return ByteTokenizer()
-    kinds = {"bpe": BPETokenizer, "bpe-w": EndOfWordTokenizer, "word": WordTokenizer}
-    return kinds[options.tokenizer].train(corpus.split()[0], options.vocab_size)
+    text = corpus.text if options.tokenizer == "char" else corpus.split()[0]
+    return learn(options.tokenizer, text, options.vocab_size)
 
 
 def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData:

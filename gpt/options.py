@@ -13,11 +13,10 @@ from tinygrad_lite.corpora import pairs as parallel
 from tinygrad_lite.corpora.pictures import PICTURES, are_cached
 from tinygrad_lite.corpora.texts import CORPORA, from_cache
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.tokenizers import LEARNED
 from tinygrad_lite.tokenizers.base import UNKNOWN
 from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
-
-TOKENIZERS = ("char", "byte", "bpe", "bpe-w", "word", "pixels", "hf")
 
 
 @dataclass
@@ -50,7 +49,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         "char",
         "what a token is (bpe-w: with an end-of-word mark; pixels: shades of pictures; hf: only what pretrained "
         "weights bring along)",
-        choices=TOKENIZERS,
+        choices=(*LEARNED, "pixels", "hf"),
         group="data",
     )
     vocab_size: int = option(

@@ -10,11 +10,11 @@ from seq2seq.toys import TOYS
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.pairs import PARALLEL_CORPORA, from_cache
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.tokenizers import LEARNED
 from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 
 DATASETS = (*PARALLEL_CORPORA, *TOYS)
-TOKENIZERS = ("bpe", "bpe-w", "word", "char", "byte")
 
 
 @dataclass
@@ -33,7 +33,7 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     tokenizer: str = option(
         "bpe",
         "what a token is, in both languages (bpe-w: with an end-of-word mark)",
-        choices=TOKENIZERS,
+        choices=[*LEARNED],
         group="data",
     )
     vocab_size: int = option(

@@ -1,27 +1,50 @@
 """From text to token ids and back: characters, bytes, words and their parts; and the table of all kinds."""
 
 import reprlib
+from collections.abc import Sequence
+from importlib import import_module
 
 from tinygrad_lite.errors import TokenizerError
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.tokenizers.huggingface import HFTokenizer
-from tinygrad_lite.tokenizers.labels import LabelTokenizer
-from tinygrad_lite.tokenizers.pixels import PixelTokenizer
-from tinygrad_lite.tokenizers.word import WordTokenizer
-from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 
-KINDS: dict[str, type[Tokenizer]] = {
-    kind.kind: kind
-    for kind in (
-        *(CharTokenizer, ByteTokenizer, WordTokenizer, BPETokenizer),
-        *(EndOfWordTokenizer, WordPieceTokenizer, HFTokenizer),
-        *(LabelTokenizer, PixelTokenizer),
-    )
+# The kinds that every model can learn from its text, each with its class, which is imported when it is needed. A kind
+# named here is a choice of --tokenizer, is compared with the others, and can be read from a checkpoint.
+LEARNED = {
+    "char": "char.CharTokenizer",
+    "byte": "byte.ByteTokenizer",
+    "bpe": "bpe.BPETokenizer",
+    "bpe-w": "end_of_word.EndOfWordTokenizer",
+    "word": "word.WordTokenizer",
 }
+# The others, too: what encoders learn, what comes with pretrained weights, and what is not made of text.
+KINDS = {
+    **LEARNED,
+    "wordpiece": "wordpiece.WordPieceTokenizer",
+    "hf": "huggingface.HFTokenizer",
+    "labels": "labels.LabelTokenizer",
+    "pixels": "pixels.PixelTokenizer",
+}
+
+
+def class_of(kind: str) -> type[Tokenizer]:
+    """The class of a kind of tokenizer."""
+    module, _, name = KINDS[kind].partition(".")
+    return getattr(import_module(f"{__name__}.{module}"), name)
+
+
+def learn(kind: str, text: str, vocab_size: int, specials: Sequence[str] = ()) -> Tokenizer:
+    """Learn a tokenizer of this kind from a text.
+
+    Args:
+        vocab_size: the number of tokens, specials included; without effect on characters and bytes.
+        specials: names of special tokens. What the kind needs beside them, such as <unk>, is added.
+    Raises: TokenizerError if vocab_size or the text is too small for this kind.
+
+    >>> learn("word", "Da steh ich nun, ich armer Tor!", vocab_size=8, specials=["<pad>"]).vocab_size
+    8
+    """
+    cls = class_of(kind)
+    return cls.learn(text, vocab_size, [*dict.fromkeys((*specials, *cls.needed))])
 
 
 def tokenizer_from_json(data: dict) -> Tokenizer:
@@ -36,4 +59,4 @@ def tokenizer_from_json(data: dict) -> Tokenizer:
     kind = data.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
         raise TokenizerError(f"unknown kind of tokenizer {reprlib.repr(kind)}: known are {', '.join(KINDS)}")
-    return KINDS[kind].from_json(data)
+    return class_of(kind).from_json(data)

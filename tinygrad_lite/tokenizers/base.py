@@ -59,9 +59,9 @@ def to_utf8(text: str) -> bytes:
 class Tokenizer:
     """A vocabulary and its two mappings: `encode` from text to ids, `decode` from ids to text.
 
-    Each kind of tokenizer is a subclass that defines how to cut text (`encode_text`), which parts of a text it cannot
-    represent (`unknown`), and what a checkpoint stores (`to_json`; the lists in it that are named in `parts` are the
-    arguments from which `from_json` rebuilds the tokenizer).
+    Each kind of tokenizer is a subclass that defines how it is learned from a text (`train`), how to cut text
+    (`encode_text`), which parts of a text it cannot represent (`unknown`), and what a checkpoint stores (`to_json`; the
+    lists in it that are named in `parts` are the arguments from which `from_json` rebuilds the tokenizer).
 
     Args:
         pieces: the UTF-8 bytes of the ordinary tokens, in the order of their ids.
@@ -72,6 +72,7 @@ class Tokenizer:
 
     kind = ""
     parts: ClassVar[tuple[str, ...]] = ()  # the lists that `to_json` stores before the specials
+    needed: ClassVar[tuple[str, ...]] = ()  # the specials that every tokenizer of this kind has
     unknown_name = UNKNOWN
     is_foreign = False  # it came with a pretrained model, which reads text as it is
     prefix: Sequence[int] = ()  # the ids with which a pretrained model expects every text to begin, such as <bos>
@@ -87,6 +88,11 @@ class Tokenizer:
             # Specials have no text. Only <unk> is visible, since it replaces a part of the original.
             self._pieces[token] = REPLACEMENT.encode() if name == self.unknown_name else b""
         self.vocab_size: int = len(self._pieces)
+
+    @classmethod
+    def learn(cls, text: str, vocab_size: int, specials: Iterable[str]) -> Self:
+        """Learn one from a text. It is `train`, with the same arguments for all kinds."""
+        return cls.train(text, vocab_size, specials)
 
     @property
     def textless(self) -> tuple[int, ...]:

@@ -31,6 +31,11 @@ class ByteTokenizer(Tokenizer):
     def __init__(self, specials: Iterable[str] = ()):
         super().__init__([bytes([byte]) for byte in range(256)], specials)
 
+    @classmethod
+    def learn(cls, text: str, vocab_size: int, specials: Iterable[str]) -> "ByteTokenizer":
+        """There is nothing to learn."""
+        return cls(specials)
+
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, without regard to the names of specials."""
         return list(to_utf8(text))

@@ -28,7 +28,7 @@ class CharTokenizer(Tokenizer):
     """
 
     kind = "char"
-    parts = ("characters",)
+    parts, needed = ("characters",), (UNKNOWN,)
 
     def __init__(self, characters: Sequence[str], specials: Iterable[str] = (UNKNOWN,)):
         check_characters(characters)
@@ -43,6 +43,11 @@ class CharTokenizer(Tokenizer):
         Raises: TokenizerError if the text is empty.
         """
         return cls(sorted(set(text)), specials)
+
+    @classmethod
+    def learn(cls, text: str, vocab_size: int, specials: Iterable[str]) -> "CharTokenizer":
+        """Make the vocabulary of all characters, however many there are."""
+        return cls.train(text, specials)
 
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, without regard to the names of specials."""

@@ -35,23 +35,12 @@ from tinygrad_lite.cli.console import RESET, run_command, wants_colour
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
 from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.tokenizers import LEARNED, learn
 from tinygrad_lite.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 
-# How each kind learns from a text and a vocabulary size, in the order of the table.
-LEARN: dict[str, Callable[[str, int], Tokenizer]] = {
-    CharTokenizer.kind: lambda text, vocab_size: CharTokenizer.train(text),
-    ByteTokenizer.kind: lambda text, vocab_size: ByteTokenizer(),
-    BPETokenizer.kind: BPETokenizer.train,
-    EndOfWordTokenizer.kind: EndOfWordTokenizer.train,
-    WordTokenizer.kind: WordTokenizer.train,
-    WordPieceTokenizer.kind: WordPieceTokenizer.train,
-}
+COMPARED = (*LEARNED, "wordpiece")  # in the order of the table
 
 CODE_POINT = 21  # bits that name any character of Unicode
 
@@ -92,7 +81,7 @@ def measure(kind: str, text: str, held_out: str, vocab_size: int) -> Measured:
     Raises: TokenizerError if the vocabulary is too small for this kind.
     """
     began = time.perf_counter()
-    tokenizer = LEARN[kind](text, vocab_size)
+    tokenizer = learn(kind, text, vocab_size)
     learned = time.perf_counter()
     ids = tokenizer.encode(held_out)
     encoded = time.perf_counter()
@@ -159,8 +148,10 @@ def shares(counts: Counter[str]) -> Callable[[str], float]:
 def show_tokens(tokenizer: Tokenizer, text: str, colour: bool) -> str:
     r"""A text as its tokens, in two alternating colours, or with a mark between them.
 
+    >>> from tinygrad_lite.tokenizers.word import WordTokenizer
     >>> print(show_tokens(WordTokenizer.train("Ach, ich", 9), "Ach, du,\nich", colour=False))
     Ach|,| |<unk>|,|<unk>|ich
+    >>> from tinygrad_lite.tokenizers.byte import ByteTokenizer
     >>> print(show_tokens(ByteTokenizer(), "nä\nja", colour=False))
     n|\xc3|\xa4|\n|
     j|a
@@ -192,7 +183,7 @@ def main(argv: list[str]) -> int:
 
     print("tokenizer  vocabulary  characters per token  unknown  to restore  learned in      encodes")
     tokenizers = []
-    for kind in LEARN:
+    for kind in COMPARED:
         row = measure(kind, text, held_out, options.vocab_size)
         tokenizers.append(row.tokenizer)
         print(

@@ -55,7 +55,7 @@ class EndOfWordTokenizer(MergeTokenizer):
     """
 
     kind = "bpe-w"
-    parts = ("characters", "merges")
+    parts, needed = ("characters", "merges"), (UNKNOWN,)
 
     def __init__(
         self, characters: Sequence[str], merges: Sequence[Sequence[int]], specials: Iterable[str] = (UNKNOWN,)

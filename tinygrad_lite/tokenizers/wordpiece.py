@@ -139,7 +139,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
     """
 
     kind = "wordpiece"
-    parts = ("pieces",)
+    parts, needed = ("pieces",), SPECIALS
     unknown_name = UNKNOWN
 
     def __init__(self, pieces: Sequence[str], specials: Iterable[str] = SPECIALS, lowercase: bool = False):

@@ -15,12 +15,8 @@ from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.corpora.divided_pairs import PairCorpus
 from tinygrad_lite.decoding.scores import scores
 from tinygrad_lite.errors import CorpusError
+from tinygrad_lite.tokenizers import learn
 from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training.model_spec import Report
 from tinygrad_lite.training.pair_data import Batch, Pair, PairData, encode_pairs
 
@@ -55,7 +51,10 @@ class PairTask:
     ) -> None:
         self.options, self.corpus, self.shown = options, corpus, shown
         self.corpus_sha256 = corpus.sha256
-        self.tokenizer = tokenizer or learn_tokenizer(options.tokenizer, options.vocab_size, corpus.train, specials)
+        if tokenizer is None:
+            both = "".join(f"{source}\n{target}\n" for source, target in corpus.train)
+            tokenizer = learn(options.tokenizer, both, options.vocab_size, specials)
+        self.tokenizer = tokenizer
         train, held_out = (encode_pairs(self.tokenizer, part, *ends) for part in (corpus.train, corpus.held_out))
         needed = max(min(map(self.positions, part)) for part in (train, held_out))
         if needed > options.block_size:
@@ -139,18 +138,3 @@ class PairTask:
         shown = zip(sentences[: self.shown], written, strict=False)
         text = "\n".join(f"{source}\n  -> {translation}\n  == {target}" for (source, target), translation in shown)
         return Report(measures, words, text)
-
-
-def learn_tokenizer(kind: str, vocab_size: int, pairs: Sequence[tuple[str, str]], specials: Sequence[str]) -> Tokenizer:
-    """One tokenizer for both sides of pairs, learned from both."""
-    text, with_unknown = "".join(f"{source}\n{target}\n" for source, target in pairs), (*specials, UNKNOWN)
-    match kind:
-        case "byte":
-            return ByteTokenizer(specials)
-        case "char":
-            return CharTokenizer.train(text, with_unknown)
-        case "bpe-w":
-            return EndOfWordTokenizer.train(text, vocab_size, with_unknown)
-        case "word":
-            return WordTokenizer.train(text, vocab_size, with_unknown)
-    return BPETokenizer.train(text, vocab_size, specials)

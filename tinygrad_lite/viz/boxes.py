@@ -13,9 +13,10 @@ from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import CORPORA
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.tokenizers import learn
 from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer, MergeStep, merge_steps
-from tinygrad_lite.tokenizers.compare import LEARN, first_words, read_corpus, split
+from tinygrad_lite.tokenizers.compare import COMPARED, first_words, read_corpus, split
 from tinygrad_lite.tokenizers.end_of_word import END_OF_WORD, EndOfWordTokenizer
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.viz.attention import pieces
@@ -84,9 +85,7 @@ def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Pat
             continue
         learned, held_out = split(read_corpus(name))
         text = text or first_words(held_out, 80)
-        tokenizers += [
-            (f"{kind}, learned from {name}", learn(learned, options.vocab_size)) for kind, learn in LEARN.items()
-        ]
+        tokenizers += [(f"{kind}, learned from {name}", learn(kind, learned, options.vocab_size)) for kind in COMPARED]
     if not text.strip():
         raise OptionError('give a text to cut: --text "Es irrt der Mensch"')
     if len(text) > MAX_TEXT:

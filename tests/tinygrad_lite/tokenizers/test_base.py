@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_lite.errors import TokenizerError
-from tinygrad_lite.tokenizers import tokenizer_from_json
+from tinygrad_lite.tokenizers import LEARNED, learn, tokenizer_from_json
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
@@ -21,13 +21,7 @@ TEXT = st.text(st.characters() | st.characters(categories=["Cs"]))  # with unpai
 
 def all_kinds() -> list[Tokenizer]:
     text = LINE + " mit Worten ein System bereiten 😀"
-    return [
-        CharTokenizer.train(text, SPECIALS),
-        ByteTokenizer(SPECIALS),
-        WordTokenizer.train(text, 300, SPECIALS),
-        BPETokenizer.train(text, 300, SPECIALS),
-        EndOfWordTokenizer.train(text, 60, SPECIALS),
-    ]
+    return [learn(kind, text, 300, SPECIALS) for kind in LEARNED]
 
 
 @pytest.mark.parametrize("tokenizer", all_kinds(), ids=lambda t: t.kind)
@@ -137,7 +131,7 @@ def char_json(**changes) -> dict:
         (None, "JSON object, not as None"),
         ([], "JSON object"),
         ("char", "JSON object"),
-        ({}, "unknown kind of tokenizer None: known are char, byte, word, bpe, bpe-w"),
+        ({}, "unknown kind of tokenizer None: known are char, byte, bpe, bpe-w, word"),
         ({"kind": "gpt2"}, "unknown kind of tokenizer 'gpt2'"),
         ({"kind": ["char"]}, "unknown kind"),
         ({"kind": "char"}, "fields kind, characters, specials"),

@@ -386,3 +386,7 @@ def trapezoid(
     begin = max(warmup_iters, plateau * lr_decay_iters)
     progress = max(0.0, (step - begin) / (lr_decay_iters - begin)) if begin < lr_decay_iters else 0.0
     return learning_rate + progress * (min_lr - learning_rate)
+
+
+# Those that train.py offers, by name. Their parameters have the names of its options.
+SCHEDULES = {schedule.__name__: schedule for schedule in (cosine, trapezoid, inverse_square_root, constant)}

@@ -12,6 +12,7 @@ from tinygrad_lite.errors import TooLittleMemory
 from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.training.model_config import ModelConfig
 from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.options import OPTIMIZERS
 from tinygrad_lite.training.setup import RunSetup
 
 FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # messages of CUDA's libraries
@@ -63,14 +64,15 @@ def size_of(setup: RunSetup) -> Size:
         model = setup.family.model(config)
         setup.adapt(model)
     (learned, parameters), bytes_each = counts(model), options.weight_dtype.itemsize
-    moments, workers = (1, "one moment") if options.optimizer == "sgd" else (2, "two moments"), options.workers
+    moments, workers = len(OPTIMIZERS[options.optimizer][0].state_names), options.workers
+    kept_moments = "one moment" if moments == 1 else "two moments"
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
     learns = "" if learned == parameters else " of what learns"
     copy = 2 * learned if options.dtype == "bfloat16" else 0  # bytes
     constant = sum(tensor.data.nbytes for tensor in model.buffers())
     weights = model.num_parameters() * bytes_each + constant
-    kept = weights + copy + (workers + moments[0]) * learned * bytes_each
-    what = f"weights, {gradients} and {moments[1]}{learns}{', and a bfloat16 copy of the weights' if copy else ''}"
+    kept = weights + copy + (workers + moments) * learned * bytes_each
+    what = f"weights, {gradients} and {kept_moments}{learns}{', and a bfloat16 copy of the weights' if copy else ''}"
     numbers, tokens, factors = options.sizes(config)
     activations = numbers * (2 if options.dtype == "bfloat16" else bytes_each)
     products = tokens // options.COUNTED[0] * model.flops_per_token()

@@ -5,7 +5,8 @@ The names are nanoGPT's wherever nanoGPT has one.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import inspect
+from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -83,6 +84,21 @@ DATA_NAMES = "data data_path data_dir data_file file files filename input input_
 NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "watts", "flops_per_second", "profile"}
 NOT_SAVED |= {"stop_on_disk_error"}
 
+# The class of each optimizer, and its settings by the options.
+OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], Callable[[TrainOptions], dict[str, Any]]]] = {
+    "adamw": (optim.AdamW, lambda options: {"betas": (options.beta1, options.beta2)}),
+    "adam": (optim.Adam, lambda options: {"betas": (options.beta1, options.beta2)}),
+    "sgd": (optim.SGD, lambda options: {"momentum": options.beta1}),
+    "muon": (
+        optim.Muon,
+        lambda options: {
+            "muon_lr_factor": options.muon_lr_factor,
+            "momentum": options.muon_momentum,
+            "betas": (options.beta1, options.beta2),
+        },
+    ),
+}
+
 
 @dataclass
 class TrainOptions:
@@ -138,7 +154,7 @@ class TrainOptions:
     optimizer: str = option(
         "adamw",
         "update rule (muon: for the matrices of the blocks, adamw for the rest)",
-        choices=("adamw", "adam", "sgd", "muon"),
+        choices=[*OPTIMIZERS],
         group="training",
     )
     learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")
@@ -151,7 +167,7 @@ class TrainOptions:
     schedule: str = option(
         "cosine",
         "how the learning rate changes, if decay_lr",
-        choices=("cosine", "trapezoid", "inverse_square_root", "constant"),
+        choices=[*optim.SCHEDULES],
         group="training",
     )
     decay_lr: bool = option(True, "whether the learning rate follows the schedule or stays constant", group="training")
@@ -261,15 +277,13 @@ class TrainOptions:
 
     def learning_rate_at(self, step: int) -> float:
         """The learning rate of the update that leads from `step` to `step + 1` updates."""
-        if not self.decay_lr or self.schedule == "constant":
-            return optim.constant(step, self.learning_rate, self.warmup_iters if self.decay_lr else 0)
-        if self.schedule == "inverse_square_root":
-            return optim.inverse_square_root(step, self.learning_rate, self.warmup_iters)
-        decay_iters = self.lr_decay_iters or self.max_iters
-        min_lr = self.learning_rate / 10 if self.min_lr is None else self.min_lr
-        if self.schedule == "trapezoid":
-            return optim.trapezoid(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr, self.plateau)
-        return optim.cosine(step, self.learning_rate, self.warmup_iters, decay_iters, min_lr)
+        if not self.decay_lr:
+            return self.learning_rate
+        schedule, values = optim.SCHEDULES[self.schedule], dict(vars(self))
+        values["lr_decay_iters"] = self.lr_decay_iters or self.max_iters
+        values["min_lr"] = self.learning_rate / 10 if self.min_lr is None else self.min_lr
+        _, *names = inspect.signature(schedule).parameters  # the first is the step
+        return schedule(step, **{name: values[name] for name in names})
 
     @property
     def adapts(self) -> bool:
@@ -305,17 +319,6 @@ class TrainOptions:
 
     def make_optimizer(self, model: Module) -> optim.Optimizer:
         """The optimizer that the options ask for, over all parameters of the model."""
-        groups, betas = optim.decay_groups(model, self.weight_decay), (self.beta1, self.beta2)
-        if self.optimizer == "sgd":
-            return optim.SGD(groups, self.learning_rate, momentum=self.beta1)
-        if self.optimizer == "muon":
-            groups = optim.muon_groups(model, self.weight_decay)
-            return optim.Muon(
-                groups,
-                self.learning_rate,
-                muon_lr_factor=self.muon_lr_factor,
-                momentum=self.muon_momentum,
-                betas=betas,
-            )
-        kind = optim.AdamW if self.optimizer == "adamw" else optim.Adam
-        return kind(groups, self.learning_rate, betas=betas)
+        kind, settings = OPTIMIZERS[self.optimizer]
+        make_groups = optim.muon_groups if kind is optim.Muon else optim.decay_groups
+        return kind(make_groups(model, self.weight_decay), self.learning_rate, **settings(self))

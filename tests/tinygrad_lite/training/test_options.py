@@ -7,7 +7,7 @@ import pytest
 
 from gpt.options import GPTOptions
 from tinygrad_lite.nn import Embedding, LayerNorm, Linear, Module
-from tinygrad_lite.optim import SGD, Adam, AdamW, Muon
+from tinygrad_lite.optim import SCHEDULES, SGD, Adam, AdamW, Muon
 from tinygrad_lite.training.options import TrainOptions
 
 NANOGPT = (
@@ -75,7 +75,7 @@ def test_the_schedule_of_the_transformer_paper_peaks_after_the_warmup():
     assert options.learning_rate_at(399) == pytest.approx(0.005)
 
 
-@pytest.mark.parametrize("schedule", ["cosine", "trapezoid", "inverse_square_root", "constant"])
+@pytest.mark.parametrize("schedule", SCHEDULES)
 @pytest.mark.parametrize("sizes", [(0, 0, None), (0, 100, None), (5, 0, None), (5, 5, None), (5, 9, 3), (1, 0, 1)])
 def test_no_combination_of_lengths_divides_by_zero(schedule, sizes):
     max_iters, warmup, decay = sizes

@@ -16,7 +16,6 @@ import numpy as np
 
 from encoder.bert import Bert
 from encoder.data import MASK
-from encoder.inside import Inside, look_inside
 from encoder.labels import sequence, texts_of
 from encoder.looking import as_input, asked_picture, gray, rollout
 from encoder.vit import ViT
@@ -29,6 +28,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.viz.attention import pieces
+from tinygrad_lite.viz.inside import Inside, look_inside
 
 SCRIPTS = [Path(__file__).with_name(f"{name}.js") for name in ("explorer_text", "explorer_picture", "explorer")]
 MAX_TOKENS = 128  # of a text; more would be unreadable
@@ -67,7 +67,7 @@ ATTENTION = Panel(
     "at a token or move there with the arrow keys: blue arcs above lead to what it attends to, orange arcs below come "
     "from the tokens that attend to it.",
     "P = softmax(Q K^T / sqrt(D));   head = P V;   y = (head_1, .., head_H) W;   every row of P sums to 1",
-    (("tinygrad_lite/transformer.py", "MultiHeadAttention.weights"), ("encoder/inside.py", "look_inside")),
+    (("tinygrad_lite/transformer.py", "MultiHeadAttention.weights"), ("tinygrad_lite/viz/inside.py", "look_inside")),
 )
 STREAM = Panel(
     "stream",
@@ -75,7 +75,7 @@ STREAM = Panel(
     "One vector for each position runs through all layers, and each part adds to it: long bars in colour change it "
     "much, short ones little.",
     "",
-    (("tinygrad_lite/transformer.py", "Block.forward"), ("encoder/inside.py", "look_inside")),
+    (("tinygrad_lite/transformer.py", "Block.forward"), ("tinygrad_lite/viz/inside.py", "look_inside")),
 )
 PICTURE = Panel(
     "picture",

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from encoder.inside import look_inside
 from encoder.vit import ViT
 from encoder.vit_layout import resampling
 from tinygrad_lite.autograd import no_grad
@@ -33,6 +32,7 @@ from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.viz.figure import Picture, write
+from tinygrad_lite.viz.inside import look_inside
 
 KNOWN = {*"image attention explain answers out_dir device quantize adapter dtype".split()}
 SHADES = PixelTokenizer(17)  # for printing

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from encoder.config import MASK_SHARE, BertConfig
 from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.corpora.texts import CORPORA, from_cache
+from tinygrad_lite.corpora.texts import CORPORA, is_at_hand
 from tinygrad_lite.training.model_config import model_options
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 
@@ -39,8 +38,6 @@ class BertOptions(model_options(BertConfig), TrainOptions):
         group="evaluation",
     )
 
-    BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
-    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
     FILES: ClassVar[tuple[str, ...]] = ("text", "table")  # options that are paths, which no checkpoint holds
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {
@@ -56,27 +53,10 @@ class BertOptions(model_options(BertConfig), TrainOptions):
 
         Raises: OptionError.
         """
-        named = Path(self.dataset)
-        if not self.text and (named.name != self.dataset or named.is_file()):
-            # A text of the user's own: --text keeps its path out of the checkpoint, which may be given away.
-            self.text, self.dataset = [self.dataset], BertOptions.dataset
+        self.take_path()
         if learns_tokenizer:
             self.model_config(6)
 
     def is_at_hand(self) -> bool:
         """Whether the text can be read, or be refused, without a network."""
-        if self.text or self.table or self.dataset not in CORPORA or Path(f"{self.dataset}.txt").is_file():
-            return True
-        return from_cache(self.dataset, say=lambda line: None) is not None
-
-    def max_workers(self) -> int:
-        """How many processes there is work for: each needs a row of the batch."""
-        return self.batch_size
-
-    def sizes(self, config: BertConfig) -> tuple[int, int, str]:
-        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
-        micro_steps = self.gradient_accumulation_steps
-        factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
-        factors += [f"{self.batch_size} sequences", f"{self.block_size} tokens"]
-        tokens = self.batch_size * micro_steps * self.block_size
-        return config.activations(self.batch_size), tokens, " x ".join(factors)
+        return bool(self.text or self.table) or is_at_hand(self.dataset)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from encoder.vit import PictureBatch, PictureConfig
+from encoder.vit import PictureBatch
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora.pictures import PICTURES, LabelledPictures, are_cached, load_pictures
@@ -40,8 +40,8 @@ class PictureOptions(TrainOptions, ModelOptions):
     flip: bool = option(False, "augmentation: mirror every second picture", group="training")
     weight_decay: float = option(0.05, "weight decay of the matrices", low=0.0, group="training")
 
-    BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
-    COUNTED: ClassVar[tuple[int, str]] = (1, "picture")  # what flops_per_token counts
+    FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "pictures"),)
+    COUNTED: ClassVar[tuple[int, str]] = (1, "picture")
     HINTS: ClassVar[dict[str, str]] = {
         name: answer
         for name, answer in OTHER_NAMES.items()
@@ -58,17 +58,6 @@ class PictureOptions(TrainOptions, ModelOptions):
     def is_at_hand(self) -> bool:
         """Whether the pictures can be read without a network."""
         return are_cached(self.dataset)
-
-    def max_workers(self) -> int:
-        """How many processes there is work for: each needs a picture of the batch."""
-        return self.batch_size
-
-    def sizes(self, config: PictureConfig) -> tuple[int, int, str]:
-        """Of a run with such a model: numbers kept for a backward pass, pictures of a step, and its factors."""
-        micro_steps = self.gradient_accumulation_steps
-        factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
-        factors += [f"{self.batch_size} pictures"]
-        return config.activations(self.batch_size), self.batch_size * micro_steps, " x ".join(factors)
 
 
 class PicturesTask:

@@ -12,7 +12,7 @@ from encoder.data import CLS, MASK, SEP, SPECIALS, MaskedSequence, MaskedText, T
 from encoder.options import BertOptions
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import is_plain
-from tinygrad_lite.corpora.texts import announce, load_corpus, load_files
+from tinygrad_lite.corpora.texts import load_text
 from tinygrad_lite.decoding.scores import with_interval
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
@@ -30,11 +30,7 @@ class WordsTask:
 
     def __init__(self, options: BertOptions, tokenizer: Tokenizer | None = None) -> None:
         self.options = options
-        if options.text:
-            corpus = load_files(options.text)
-            announce(corpus)
-        else:
-            corpus = load_corpus(options.dataset)
+        corpus = load_text(options.text, options.dataset)
         self.corpus_sha256, self.text = corpus.sha256, corpus.text
         train, held_out = corpus.split()
         self.tokenizer = tokenizer or learn_tokenizer(options, train)

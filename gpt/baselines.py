@@ -89,7 +89,7 @@ from gpt.trained import load_trained
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option
-from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
+from tinygrad_lite.corpora.texts import CORPORA, Corpus, load_text
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
 from tinygrad_lite.training.model_spec import Trained
 
@@ -295,7 +295,7 @@ def main(argv: list[str]) -> int:
         "Bits per character of n-gram models with Kneser-Ney smoothing, and of a GPT, on held-out text.",
     )
     orders = read_orders(options.orders)
-    corpus = read_corpus(options)
+    corpus = load_text(options.text, options.dataset)
     train, held_out = cut(corpus)
     gpt = load_gpt(Path(options.mix), corpus) if options.mix else find_gpt(options.checkpoint, corpus)
     say(f"{len(train):,} characters to learn from, {len(held_out):,} held out")
@@ -336,15 +336,6 @@ def read_orders(text: str) -> range:
     if not 1 <= first <= last <= MAX_ORDER:
         raise OptionError(f"--orders {text}: write one order such as 6, or a range such as 1-6, from 1 to {MAX_ORDER}")
     return range(first, last + 1)
-
-
-def read_corpus(options: BaselineOptions) -> Corpus:
-    """The text, from files or by name."""
-    if not options.text:
-        return load_corpus(options.dataset)
-    corpus = load_files(options.text)
-    announce(corpus)
-    return corpus
 
 
 def cut(corpus: Corpus) -> tuple[str, str]:

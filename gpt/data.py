@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpt.options import GPTOptions
-from tinygrad_lite.corpora.texts import HELD_OUT, Corpus, announce, load_corpus, load_files
+from tinygrad_lite.corpora.texts import HELD_OUT, Corpus, load_corpus, load_text
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
@@ -157,11 +157,7 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
 
     Raises: CorpusError if the text is too short for one context.
     """
-    if options.text:
-        corpus = load_files(options.text)
-        announce(corpus)
-    else:
-        corpus = load_corpus(options.dataset)
+    corpus = load_text(options.text, options.dataset)
     train_text, held_out_text = corpus.split()
     if tokenizer is None:
         tokenizer = learn_tokenizer(options, corpus)

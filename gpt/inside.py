@@ -22,53 +22,36 @@ import numpy as np
 from gpt.model import GPT
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import get_device
-from tinygrad_lite.nn import recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
+from tinygrad_lite.viz import inside
 from tinygrad_lite.viz.attention import Attention, pieces
+from tinygrad_lite.viz.inside import Inside
 
 
 @dataclass(frozen=True)
-class Inside:
-    """What `look_inside` found for T tokens, L layers of H heads, width C and a vocabulary of V.
+class InsideGPT(Inside):
+    """What `look_inside` found in a GPT, with a vocabulary of V; the attention to later positions is 0.
 
     Attributes:
-        attention: (L, H, T, T), the weights, each row of which sums to 1; 0 for later positions.
-        stream: (L + 1, T, C), what the first block reads, and what each block returns.
-        added: (L, 2, T, C), what attention and the feed-forward part return in each layer.
         logits: (L + 1, T, V), the stream read through the final norm and the output matrix; [-1] is the prediction.
     """
 
-    attention: np.ndarray
-    stream: np.ndarray
-    added: np.ndarray
     logits: np.ndarray
 
 
-def look_inside(model: GPT, ids: Sequence[int]) -> Inside:
+def look_inside(model: GPT, ids: Sequence[int]) -> InsideGPT:
     """Run the model on ids and keep what is computed on the way.
 
     Raises: ValueError if there are no ids, or more than block_size.
     """
     if not ids:
         raise ValueError("look_inside: there are no tokens to read")
-    model.eval()
-    with no_grad(), recorded(model, Block, MultiHeadAttention, FeedForward) as calls:
-        model(Tensor(np.array([ids]), device=model.token_embedding.weight.device))
-    blocks, mixers, mlps = (
-        [call for call in calls if isinstance(call.module, kind)] for kind in (Block, MultiHeadAttention, FeedForward)
-    )
+    device = model.token_embedding.weight.device
+    found = inside.look_inside(model, Tensor(np.array([ids]), device=device))
     with no_grad():
-        stream = [blocks[0].args[0], *(call.result for call in blocks)]
-        attention = [call.module.weights(call.args[0], is_causal=True) for call in mixers]
-        logits = [model.read(x) for x in stream]
-    return Inside(
-        attention=np.stack([weights.numpy()[0] for weights in attention]),
-        stream=np.stack([x.numpy()[0] for x in stream]),
-        added=np.stack([[part.result.numpy()[0] for part in layer] for layer in zip(mixers, mlps, strict=True)]),
-        logits=np.stack([x.numpy()[0] for x in logits]),
-    )
+        logits = [model.read(Tensor(x[None], device=device)).numpy()[0] for x in found.stream]
+    return InsideGPT(**vars(found), logits=np.stack(logits))
 
 
 def self_attention(model: GPT, tokenizer: Tokenizer, ids: Sequence[int]) -> Attention:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import ClassVar
 
 from gpt.config import GPTConfig
 from tinygrad_lite.cli.options import answers, option
 from tinygrad_lite.corpora import pairs as parallel
 from tinygrad_lite.corpora.pictures import PICTURES, are_cached
-from tinygrad_lite.corpora.texts import CORPORA, from_cache
+from tinygrad_lite.corpora.texts import CORPORA, is_at_hand
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers import LEARNED
 from tinygrad_lite.tokenizers.base import UNKNOWN
@@ -91,8 +90,6 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     )
 
     DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *parallel.PARALLEL_CORPORA)
-    BATCH: ClassVar[str] = "batch_size"  # the option that says how much is computed at once
-    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
     FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")  # options that are paths, which no checkpoint holds
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {
@@ -143,10 +140,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         Raises: OptionError.
         """
         self.check_pairs()
-        named = Path(self.dataset)
-        if not self.text and (named.name != self.dataset or named.is_file()):
-            # A text of the user's own: --text keeps its path out of the checkpoint, which may be given away.
-            self.text, self.dataset = [self.dataset], GPTOptions.dataset
+        self.take_path()
         if learns_tokenizer:
             self.model_config(2)
             if (self.tokenizer == "pixels") != (not self.text and self.dataset in PICTURES):
@@ -165,20 +159,4 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
             return bool(self.pairs) or parallel.from_cache(self.dataset, say=lambda line: None) is not None
         if self.dataset in PICTURES and not self.text:
             return are_cached(self.dataset)
-        names = [*([] if self.text else [self.dataset]), *([self.replay] if self.replay else [])]
-        return all(
-            name not in CORPORA or Path(f"{name}.txt").is_file() or from_cache(name, say=lambda line: None)
-            for name in names
-        )
-
-    def max_workers(self) -> int:
-        """How many processes there is work for: each needs a row of the batch."""
-        return self.batch_size
-
-    def sizes(self, config: GPTConfig) -> tuple[int, int, str]:
-        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
-        micro_steps = self.gradient_accumulation_steps
-        factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
-        factors += [f"{self.batch_size} sequences", f"{self.block_size} tokens"]
-        tokens = self.batch_size * micro_steps * self.block_size
-        return config.activations(self.batch_size), tokens, " x ".join(factors)
+        return (bool(self.text) or is_at_hand(self.dataset)) and (not self.replay or is_at_hand(self.replay))

@@ -24,6 +24,7 @@ from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.transformer import MultiHeadAttention
 from tinygrad_lite.viz.attention import Attention, pieces
+from tinygrad_lite.viz.inside import weights_of
 
 PARTS = {
     "cross": "cross-attention",
@@ -54,16 +55,13 @@ def attention_weights(
     with no_grad(), recorded(model, MultiHeadAttention) as calls:
         model(*(Tensor(np.array([ids]), device=device) for ids in (source, target)))
     block, name = ("decoder", "cross") if part == "cross" else (part, "mixer")
-    with no_grad():
-        weights = [
-            call.module.weights(*call.args, **{key: value for key, value in call.kwargs.items() if key != "cache"})
-            for call in calls
-            if call.name.startswith(f"{block}.") and call.name.endswith(f".{name}")
-        ]
+    weights = [
+        weights_of(call) for call in calls if call.name.startswith(f"{block}.") and call.name.endswith(f".{name}")
+    ]
     if part == "encoder":
         queries = keys = pieces(tokenizer, source)
     elif part == "decoder":
         queries = keys = pieces(tokenizer, target)
     else:
         queries, keys = [*pieces(tokenizer, written), EOS], pieces(tokenizer, source)
-    return Attention(queries, keys, np.stack([one.numpy()[0] for one in weights]), is_causal=part == "decoder")
+    return Attention(queries, keys, np.stack(weights), is_causal=part == "decoder")

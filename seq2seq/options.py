@@ -46,8 +46,7 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     eval_pairs: int = option(500, "pairs to translate at each evaluation", unit="pairs", low=0, group="evaluation")
     translations: int = option(3, "translations to show at each evaluation", low=0, group="evaluation")
 
-    BATCH: ClassVar[str] = "batch_tokens"  # the option for the size of a batch
-    # The tokens for which flops_per_token counts, and their name.
+    FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_tokens", "tokens of source and target"),)
     COUNTED: ClassVar[tuple[int, str]] = (2, "source and target token")
     FILES: ClassVar[tuple[str, ...]] = ("pairs", "src", "tgt", "val_src", "val_tgt")
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
@@ -84,10 +83,3 @@ class Seq2SeqOptions(model_options(Seq2SeqConfig), TrainOptions):
     def max_workers(self) -> int:
         """The maximum number of processes: each should have some pairs of most batches."""
         return max(1, self.batch_tokens // 100)
-
-    def sizes(self, config: Seq2SeqConfig) -> tuple[int, int, str]:
-        """Numbers kept for the backward pass of a micro-step, tokens of a step, and the factors of the latter."""
-        micro_steps = self.gradient_accumulation_steps
-        factors = [f"{micro_steps} micro-steps"] if micro_steps > 1 else []
-        factors += [f"{self.batch_tokens} tokens of source and target"]
-        return config.activations(self.batch_tokens), self.batch_tokens * micro_steps, " x ".join(factors)

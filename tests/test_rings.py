@@ -31,7 +31,7 @@ RINGS = {
     **dict.fromkeys(("gpt.explorer", "gpt.draw", "gpt.pictures", "gpt.baselines", "gpt.damage", "gpt.few_shot"), 4),
     **dict.fromkeys(("gpt.update", "gpt.quantized", "gpt.answers", "gpt.inside", "gpt.interactive"), 4),
     **dict.fromkeys(("seq2seq.explorer", "seq2seq.draw", "seq2seq.evaluate", "seq2seq.attention"), 4),
-    **dict.fromkeys(("encoder.explorer", "encoder.compare", "encoder.evaluate", "encoder.inside"), 4),
+    **dict.fromkeys(("encoder.explorer", "encoder.compare", "encoder.evaluate"), 4),
     **dict.fromkeys(("train", "sample"), 5),
     "benchmarks": 0,  # may import anything
 }

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 import sample
-from encoder.inside import look_inside
 from encoder.looking import as_input, rollout
 from encoder.picture_task import VIT_SPEC
 from encoder.task import SPEC
 from tests.encoder.test_explorer import PICTURE, TEXT, saved_bert, saved_vit, with_picture
 from tinygrad_lite import Tensor
+from tinygrad_lite.viz.inside import look_inside
 
 pytestmark = pytest.mark.e2e
 LOOKS = [(1100, "light"), (390, "dark")]

@@ -10,6 +10,8 @@ import os
 import stat
 from pathlib import Path
 
+from tinygrad_lite.errors import CorpusError
+
 MAX_BYTES = 2**30  # of a text
 MAX_SETTINGS = 2**27  # of a file of settings, or of a tokenizer
 
@@ -30,6 +32,16 @@ def read_file(path: str | Path, most: int = MAX_BYTES) -> bytes:
     if found.st_size > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes: use a smaller file", str(path))
     return Path(path).read_bytes()
+
+
+def read_named(path: str | Path, most: int = MAX_BYTES) -> bytes:
+    """The bytes of a file of data that a user names; CorpusError if there is none, or if it cannot be read."""
+    try:
+        return read_file(path, most)
+    except FileNotFoundError:
+        raise CorpusError(f"there is no file {path}") from None
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
 
 
 def text_of(path: Path, most: int = MAX_BYTES, encoding: str = "utf-8", errors: str = "strict") -> str:

@@ -232,6 +232,16 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     return next(iter(longer or difflib.get_close_matches(name, names, n=1)), None)
 
 
+def not_among(name: str, names: Iterable[str]) -> str:
+    """A name that is none of these, for a message: with the nearest of them, if any, and all.
+
+    >>> print("no text is called", not_among("fuast", ["faust", "werther"]))
+    no text is called 'fuast' (did you mean 'faust'?): there are faust, werther
+    """
+    near = nearest(name, names)
+    return f"{name!r}{f' (did you mean {near!r}?)' if near else ''}: there are {', '.join(names)}"
+
+
 def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """The changes from one set of values to another, a line each.
 

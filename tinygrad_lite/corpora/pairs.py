@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tinygrad_lite.cli import console
-from tinygrad_lite.cli.options import nearest
+from tinygrad_lite.cli.options import not_among
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.pair_cleaning import Pair
 from tinygrad_lite.corpora.pair_sources import RECIPES, Found
@@ -44,11 +44,9 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
     Raises: CorpusError for an unknown name, or if neither the cache nor the source provides the pairs.
     """
     if name not in RECIPES:
-        near = nearest(name, RECIPES)
-        hint = f" (did you mean {near!r}?)" if near else ""
         raise CorpusError(
-            f"no parallel corpus is called {name!r}{hint}: there are {', '.join(RECIPES)}, and `--pairs FILE` takes "
-            "lines of source, tab and target"
+            f"no parallel corpus is called {not_among(name, RECIPES)}, and `--pairs FILE` takes lines of source, tab "
+            "and target"
         )
     try:
         corpus = from_cache(name, say) or from_source(name, say)

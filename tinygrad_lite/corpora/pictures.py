@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 
 from tinygrad_lite.cli import console
-from tinygrad_lite.cli.files import read_file
-from tinygrad_lite.cli.options import nearest
+from tinygrad_lite.cli.files import read_named
+from tinygrad_lite.cli.options import not_among
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.parts import stratified
 from tinygrad_lite.corpora.pinned import pinned_files
@@ -109,9 +109,7 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
     Raises: CorpusError for an unknown name, or if neither the cache nor the source gives the pictures.
     """
     if name not in RECIPES:
-        near = nearest(name, RECIPES)
-        hint = f" (did you mean {near!r}?)" if near else ""
-        raise CorpusError(f"no pictures are called {name!r}{hint}: there are {', '.join(RECIPES)}")
+        raise CorpusError(f"no pictures are called {not_among(name, RECIPES)}")
     recipe = RECIPES[name]
     try:
         train, validation, test = recipe.make()
@@ -323,12 +321,7 @@ def read_picture(path: str, height: int, width: int, colour: bool = False, resam
         raise UserError(
             'reading a picture needs the package Pillow, which is not installed: pip install -e ".[image]"'
         ) from None
-    try:
-        data = read_file(path, MAX_FILE)
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}") from None
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
+    data = read_named(path, MAX_FILE)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # such as one about very large pictures, which are refused here

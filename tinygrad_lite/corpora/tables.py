@@ -22,8 +22,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from tinygrad_lite.cli import console
-from tinygrad_lite.cli.files import read_file
-from tinygrad_lite.cli.options import nearest
+from tinygrad_lite.cli.files import read_named
+from tinygrad_lite.cli.options import not_among
 from tinygrad_lite.corpora import fetch, reviews
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.parts import stratified
@@ -87,11 +87,9 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
     if Path(name).is_file() or Path(name).name != name or "." in name:
         found = read_table(name, say)
     elif name not in TABLES:
-        near = nearest(name, TABLES)
-        hint = f" (did you mean {near!r}?)" if near else ""
         raise CorpusError(
-            f"no texts with labels are called {name!r}{hint}: there are {', '.join(TABLES)}, and `--table FILE.csv` "
-            "takes a table of text and label"
+            f"no texts with labels are called {not_among(name, TABLES)}, and `--table FILE.csv` takes a table of text "
+            "and label"
         )
     else:
         try:
@@ -157,12 +155,7 @@ def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledT
 
 def _cells(path: str, say: Callable[[str], None]) -> list[tuple[int, list[str]]]:
     """The number of each line, and its text or two texts, and its label."""
-    try:
-        data = read_file(path, MAX_TABLE)
-    except FileNotFoundError:
-        raise CorpusError(f"there is no file {path}") from None
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
+    data = read_named(path, MAX_TABLE)
     try:
         text = normalise(fetch.decode_utf8(data, path))
     except CorpusError as error:

@@ -16,14 +16,14 @@ Every text is normalised before anything else sees it (`cleaning.normalise`), an
 says which text a number was measured on.
 """
 
-import difflib
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tinygrad_lite.cli import console
-from tinygrad_lite.cli.files import read_file
+from tinygrad_lite.cli.files import read_named
+from tinygrad_lite.cli.options import not_among
 from tinygrad_lite.corpora import fetch, reviews, works
 from tinygrad_lite.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text
@@ -91,12 +91,7 @@ def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
     if local is not None or Path(name).name != name:  # a name with a folder in it can only be a path
         corpus = load_files([local or name])
     elif name not in RECIPES:
-        near = difflib.get_close_matches(name, RECIPES, n=1, cutoff=0.5)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        names = ", ".join(RECIPES)
-        raise CorpusError(
-            f"no corpus is called {name!r}{hint}: there are {names}, and `--text FILE` takes any UTF-8 text"
-        )
+        raise CorpusError(f"no corpus is called {not_among(name, RECIPES)}, and `--text FILE` takes any UTF-8 text")
     else:
         try:
             corpus = from_cache(name, say) or from_source(name, say)
@@ -117,6 +112,20 @@ def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
     """Print the size of a corpus, its source and its licence."""
     say(f"corpus {corpus.name}: {len(corpus.text):,} characters from {corpus.source}")
     say(f"licence: {corpus.licence}")
+
+
+def load_text(files: list[str], name: str) -> Corpus:
+    """The user's own files, or, if there are none, a corpus by name; print what was found, as `load_corpus` does."""
+    if not files:
+        return load_corpus(name)
+    corpus = load_files(files)
+    announce(corpus)
+    return corpus
+
+
+def is_at_hand(name: str) -> bool:
+    """Whether `load_corpus` finds this text, or refuses it, without a network."""
+    return name not in RECIPES or Path(f"{name}.txt").is_file() or from_cache(name, lambda line: None) is not None
 
 
 def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
@@ -187,12 +196,7 @@ def load_files(paths: list[str], as_is: bool = False) -> Corpus:
     for path in paths:
         if Path(path).is_dir():
             raise CorpusError(f"{path} is a folder, not a text file: name the files in it")
-        try:
-            data = read_file(path)
-        except FileNotFoundError:
-            raise CorpusError(f"there is no file {path}") from None
-        except OSError as error:
-            raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
+        data = read_named(path)
         try:
             original, encoding = fetch.decode_text(data, path)
         except CorpusError as error:

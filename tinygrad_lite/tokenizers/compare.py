@@ -33,7 +33,7 @@ from dataclasses import dataclass
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import RESET, run_command, wants_colour
 from tinygrad_lite.cli.options import option
-from tinygrad_lite.corpora.texts import CORPORA, Corpus, announce, load_corpus, load_files
+from tinygrad_lite.corpora.texts import CORPORA, Corpus, load_text
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tokenizers import LEARNED, learn
 from tinygrad_lite.tokenizers.base import Tokenizer, WordwiseTokenizer, to_utf8
@@ -201,11 +201,7 @@ def main(argv: list[str]) -> int:
 
 def read_corpus(name: str) -> Corpus:
     """The text of a file, or of a corpus by its name; its source is printed to stderr."""
-    if name in CORPORA:
-        return load_corpus(name)
-    corpus = load_files([name])
-    announce(corpus)
-    return corpus
+    return load_text([] if name in CORPORA else [name], name)
 
 
 def split(corpus: Corpus) -> tuple[str, str]:

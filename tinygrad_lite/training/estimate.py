@@ -96,7 +96,7 @@ def is_shortage(error: Exception) -> bool:
 def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
     """The error for a training run: the memory that it needs, and the options that reduce it."""
     options, size = setup.options, size_of(setup)
-    advice = [f"a smaller --{options.BATCH} (with more --gradient_accumulation_steps an update stays the same)"]
+    advice = [f"a smaller --{options.FACTORS[0][0]} (with more --gradient_accumulation_steps an update stays the same)"]
     if not options.recompute:
         advice.append("--recompute")
     if setup.checkpoint is None and setup.trained is None:

@@ -6,6 +6,7 @@ The names are nanoGPT's wherever nanoGPT has one.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable, Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -256,6 +257,26 @@ class TrainOptions:
     ] = ()  # the options that are paths of the training data, named by each model's class
 
     DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset takes, if it takes others too
+    # The options whose product is the size of a micro-step, first that of a batch, and the units of their values.
+    FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
+    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
+
+    def take_path(self) -> None:
+        """Move a path from --dataset to --text, which keeps it out of the checkpoint: that may be given away."""
+        named = Path(self.dataset)
+        if not self.text and (named.name != self.dataset or named.is_file()):
+            self.text, self.dataset = [self.dataset], type(self).dataset
+
+    def max_workers(self) -> int:
+        """How many processes there is work for: each needs a row of the batch."""
+        return self.batch_size
+
+    def sizes(self, config: Any) -> tuple[int, int, str]:
+        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
+        factors = [(self.gradient_accumulation_steps, "micro-steps")] if self.gradient_accumulation_steps > 1 else []
+        factors += [(getattr(self, name), unit) for name, unit in self.FACTORS]
+        kept = config.activations(getattr(self, self.FACTORS[0][0]))
+        return kept, math.prod(n for n, _ in factors), " x ".join(f"{n} {unit}" for n, unit in factors)
 
     @property
     def weight_dtype(self) -> np.dtype:

@@ -170,4 +170,4 @@ def test_generating_on_a_computer_that_is_too_small_gives_advice(workplace, monk
 @pytest.mark.parametrize("family", train.SPECS)
 def test_every_family_has_the_options_that_are_recommended(family):
     names = {field.name for field in fields(family.options)}
-    assert names >= {family.options.BATCH, "gradient_accumulation_steps", "n_embd", "dtype"}
+    assert names >= {family.options.FACTORS[0][0], "gradient_accumulation_steps", "n_embd", "dtype"}

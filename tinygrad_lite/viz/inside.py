@@ -1,8 +1,4 @@
-"""What an encoder computes while it reads a text or a picture: attention, the stream, and what each part adds to it.
-
-found = look_inside(model, ids, segments)    # BERT; with a ViT: look_inside(model, pictures)
-found.attention[2, 0]                        # (T, T): layer 2, head 0; row t says what position t attends to
-"""
+"""What a stack of blocks computes while it reads: attention, the stream, and what each part adds to it."""
 
 from __future__ import annotations
 
@@ -11,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.nn import Module, recorded
+from tinygrad_lite.nn import Call, Module, recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
 
@@ -32,17 +28,22 @@ class Inside:
 
 
 def look_inside(model: Module, *inputs: Tensor) -> Inside:
-    """Run an encoder on a batch of one, and keep what is computed on the way."""
+    """Run a model on a batch of one, and keep what is computed on the way."""
     model.eval()
     with no_grad(), recorded(model, Block, MultiHeadAttention, FeedForward) as calls:
         model(*inputs)
     blocks, mixers, mlps = (
         [call for call in calls if isinstance(call.module, kind)] for kind in (Block, MultiHeadAttention, FeedForward)
     )
-    with no_grad():
-        attention = [call.module.weights(*call.args, **call.kwargs) for call in mixers]
     return Inside(
-        attention=np.stack([weights.numpy()[0] for weights in attention]),
+        attention=np.stack([weights_of(call) for call in mixers]),
         stream=np.stack([x.numpy()[0] for x in (blocks[0].args[0], *(call.result for call in blocks))]),
         added=np.stack([[part.result.numpy()[0] for part in layer] for layer in zip(mixers, mlps, strict=True)]),
     )
+
+
+def weights_of(call: Call) -> np.ndarray:
+    """The weights of a recorded call of attention on a batch of one: (H, T, S)."""
+    settings = {name: value for name, value in call.kwargs.items() if name in ("memory", "mask", "is_causal")}
+    with no_grad():
+        return call.module.weights(*call.args, **settings).numpy()[0]

@@ -126,7 +126,7 @@ def main(argv: list[str]) -> int:
         "python -m benchmarks.experiments",
         __doc__.split("\n")[0],
         "NAME",
-        about_named="the experiment: benchmarks/experiments/NAME.toml",
+        about_positional="the experiment: benchmarks/experiments/NAME.toml",
     )
     name = names[0] if names else None
     if name is None:

@@ -101,7 +101,7 @@ def main(argv: list[str]) -> int:
         "python -m benchmarks.explorer",
         "First paint and time per token of a GPT's page in Chromium.",
         "CHECKPOINT",
-        about_named="a checkpoint or a run's folder (default: the newest under out/)",
+        about_positional="a checkpoint or a run's folder (default: the newest under out/)",
     )
     trained = load_trained(Path(names[0] if names else "out"))
     say(trained.about)

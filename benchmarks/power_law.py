@@ -114,7 +114,7 @@ def main(argv: list[str]) -> int:
         __doc__.split("\n")[0],
         "FILE",
         "docs/experiments/scale.csv",
-        about_named="a file of benchmarks.experiments, such as docs/experiments/scale.csv",
+        about_positional="a file of benchmarks.experiments, such as docs/experiments/scale.csv",
     )
     if options.plot:
         check_plot(options.plot, "--plot")

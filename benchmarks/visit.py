@@ -95,7 +95,13 @@ def main(argv: list[str]) -> int:
         CHECKS[argv[0]](*argv[1:])
         return 0
     options, [number] = read_command(
-        VisitOptions, argv, "python -m benchmarks.visit", __doc__.split("\n")[0], "RUN", "1", about_named="1, 2, 3 or 4"
+        VisitOptions,
+        argv,
+        "python -m benchmarks.visit",
+        __doc__.split("\n")[0],
+        "RUN",
+        "1",
+        about_positional="1, 2, 3 or 4",
     )
     if number not in ("1", "2", "3", "4"):
         raise OptionError(f"run {number}: must be 1, 2, 3 or 4")

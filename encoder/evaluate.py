@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
         "Accuracy of classifiers on the test part of their data.",
         "RUN",
         "out/classify",
-        about_named="checkpoints or folders of runs, separated by commas",
+        about_positional="checkpoints or folders of runs, separated by commas",
     )
     names = names.split(",")
     ours, data = zip(*(accuracy(Path(name)) for name in names), strict=True)

@@ -92,7 +92,7 @@ def main(argv: list[str]) -> int:
         "The loss of a GPT without a share of its weights or heads.",
         "CHECKPOINT",
         "out/goethe",
-        about_named="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
+        about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
     )
     shares, seeds = read_shares(options.shares), whole_numbers(options.seeds, "--seeds", "1,2,3")
     if options.plot:

@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
         "Memory and loss of a GPT with quantized weights.",
         "CHECKPOINT",
         "out/goethe",
-        about_named="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
+        about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
     )
     trained = SPEC.read(Path(name))
     say(trained.about)

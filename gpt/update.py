@@ -78,7 +78,7 @@ def main(argv: list[str]) -> int:
         "The singular values of what training changed.",
         "BASE_MODEL TUNED_MODEL",
         "smollm2 out/tuned",
-        about_named="two: the model before the training, and after it",
+        about_positional="two: the model before the training, and after it",
     )
     ranks = whole_numbers(options.ranks, "--ranks", "1,4,16")
     base, tuned = (SPEC.read(Path(name)) for name in names)

@@ -143,7 +143,7 @@ def main(argv: list[str]) -> int:
         "python docs/course/check.py",
         "Check your answers to the exercises of the course.",
         "CHAPTER",
-        about_named="its number; none: how far you are in every chapter",
+        about_positional="its number; none: how far you are in every chapter",
     )
     found = chapters()
     if not names:

@@ -160,25 +160,15 @@ def parse_command_line(
 
 
 def read_command(
-    cls: type,
-    argv: Sequence[str],
-    prog: str,
-    about: str,
-    named: str = "",
-    example: str = "",
-    *,
-    about_named: str = "",
-    epilog: str = "",
-    common: Sequence[str] = (),
-    hints: Mapping[str, str] | None = None,
+    cls: type, argv: Sequence[str], prog: str, about: str, named: str = "", example: str = "", **more: Any
 ) -> tuple[Any, list[str]]:
     """Read the command line of a small program: its checked options, and what is named beside them.
 
     Args:
-        cls, argv, prog, epilog, common, hints: as for `parse_command_line`.
         about: what the program does, in one line.
-        named, about_named: what is named, such as CHECKPOINT, and what that is: the positional arguments.
+        named: the positional arguments, such as CHECKPOINT.
         example: such names; empty: none is needed.
+        cls, argv, prog, more: as for `parse_command_line`.
     Raises: OptionError with one sentence that says what is wrong or missing.
 
     >>> from tinygrad_lite.cli.options import option
@@ -191,17 +181,7 @@ def read_command(
     Traceback (most recent call last):
     tinygrad_lite.errors.OptionError: the dish is missing: bake cake
     """
-    parsed = parse_command_line(
-        cls,
-        argv,
-        prog=prog,
-        description=about,
-        epilog=epilog,
-        positional=named or None,
-        about_positional=about_named,
-        common=common,
-        hints=hints,
-    )
+    parsed = parse_command_line(cls, argv, prog=prog, description=about, positional=named or None, **more)
     needed = [word for word in named.split() if word != "..."] if example else []
     for word in needed[len(parsed.positionals) :]:
         raise OptionError(f"the {word.lower().replace('_', ' ')} is missing: {prog} {example}")

@@ -60,8 +60,8 @@ class Tokenizer:
     """A vocabulary and its two mappings: `encode` from text to ids, `decode` from ids to text.
 
     Each kind of tokenizer is a subclass that defines how it is learned from a text (`train`), how to cut text
-    (`encode_text`), which parts of a text it cannot represent (`unknown`), and what a checkpoint stores (`to_json`; the
-    lists in it that are named in `parts` are the arguments from which `from_json` rebuilds the tokenizer).
+    (`encode_text`), which parts of a text it cannot represent (`unknown`), and, in `parts`, the names of the lists that
+    a checkpoint stores: attributes, and the arguments from which `from_json` rebuilds the tokenizer.
 
     Args:
         pieces: the UTF-8 bytes of the ordinary tokens, in the order of their ids.
@@ -188,7 +188,8 @@ class Tokenizer:
 
     def to_json(self) -> dict:
         """Everything that `from_json` needs to rebuild this tokenizer, as JSON values."""
-        raise NotImplementedError
+        lists = {name: getattr(self, name) for name in (*self.parts, "specials")}
+        return {"kind": self.kind} | {name: list(values) for name, values in lists.items()}
 
     def folder_files(self) -> dict[str, str]:
         """The files in which Hugging Face's layout describes this tokenizer, by name; none for kinds that it lacks."""

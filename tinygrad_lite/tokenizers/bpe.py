@@ -257,6 +257,10 @@ class MergeTokenizer(WordwiseTokenizer):
         self._first_merged = len(base)
         self._merged = {pair: len(base) + i for i, pair in enumerate(self.merges)}
 
+    def to_json(self) -> dict:
+        """As of all kinds; the merges are lists, as JSON has them."""
+        return super().to_json() | {"merges": [list(pair) for pair in self.merges]}
+
     def spell(self, word: str) -> list[int]:
         """The base tokens of a word."""
         raise NotImplementedError
@@ -316,11 +320,6 @@ class BPETokenizer(MergeTokenizer):
     def spell(self, word: str) -> list[int]:
         """The bytes of a word."""
         return list(to_utf8(word))
-
-    def to_json(self) -> dict:
-        """The kind, the merges and the specials."""
-        merges = [list(pair) for pair in self.merges]
-        return {"kind": self.kind, "merges": merges, "specials": list(self.specials)}
 
 
 def _checked_merges(merges: Sequence[Sequence[int]], base_lengths: list[int]) -> list[Pair]:

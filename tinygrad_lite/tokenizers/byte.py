@@ -39,7 +39,3 @@ class ByteTokenizer(Tokenizer):
     def encode_text(self, text: str) -> list[int]:
         """Turn text into token ids, without regard to the names of specials."""
         return list(to_utf8(text))
-
-    def to_json(self) -> dict:
-        """The kind and the specials."""
-        return {"kind": self.kind, "specials": list(self.specials)}

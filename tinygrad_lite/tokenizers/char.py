@@ -35,6 +35,8 @@ class CharTokenizer(Tokenizer):
         super().__init__([to_utf8(character) for character in characters], specials)
         self._unknown_id = self._require_unknown()
         self._ids = {character: i for i, character in enumerate(characters)}
+        # A list, because two surrogates side by side in one JSON string would be read back as one character.
+        self.characters = list(characters)
 
     @classmethod
     def train(cls, text: str, specials: Iterable[str] = (UNKNOWN,)) -> "CharTokenizer":
@@ -56,11 +58,6 @@ class CharTokenizer(Tokenizer):
     def unknown(self, text: str) -> dict[str, int]:
         """The characters of a text that become <unk>, each with its number of occurrences."""
         return {character: n for character, n in Counter(text).items() if character not in self._ids}
-
-    def to_json(self) -> dict:
-        """The kind, the characters and the specials."""
-        # A list, because two surrogates side by side in one JSON string would be read back as one character.
-        return {"kind": self.kind, "characters": list(self._ids), "specials": list(self.specials)}
 
 
 def check_characters(characters: Sequence[str]) -> None:

@@ -66,7 +66,7 @@ class EndOfWordTokenizer(MergeTokenizer):
                 raise TokenizerError(f"white space is where words are split, so {character!r} cannot be in one")
         super().__init__([*map(to_utf8, characters), b" "], merges, specials)
         self._unknown_id = self._require_unknown()
-        self._ids = {character: i for i, character in enumerate([*characters, " "])}
+        self.characters, self._ids = list(characters), {c: i for i, c in enumerate([*characters, " "])}
         for i, (left, right) in enumerate(self.merges):
             if self._closes(left):
                 raise TokenizerError(f"merge {i} joins {left} and {right}, but no word continues after {END_OF_WORD}")
@@ -119,9 +119,3 @@ class EndOfWordTokenizer(MergeTokenizer):
         """The characters of a text, except white space, that become <unk>, each with its number of occurrences."""
         counts = Counter("".join(text.split()))
         return {character: n for character, n in counts.items() if character not in self._ids}
-
-    def to_json(self) -> dict:
-        """The kind, the characters, the merges and the specials."""
-        characters = [character for character in self._ids if character != " "]
-        merges = [list(pair) for pair in self.merges]
-        return {"kind": self.kind, "characters": characters, "merges": merges, "specials": list(self.specials)}

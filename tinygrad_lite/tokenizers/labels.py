@@ -41,7 +41,3 @@ class LabelTokenizer(Tokenizer):
         if text not in self.labels:
             raise TokenizerError(f"there is no class {text[:60]!r}, only {', '.join(self.labels[:20])}")
         return [self.labels.index(text)]
-
-    def to_json(self) -> dict:
-        """The kind, the names and the specials."""
-        return {"kind": self.kind, "labels": self.labels, "specials": list(self.specials)}

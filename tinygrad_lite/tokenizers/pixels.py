@@ -74,7 +74,7 @@ class PixelTokenizer(Tokenizer):
 
     def to_json(self) -> dict:
         """The kind, the number of shades and the specials."""
-        return {"kind": self.kind, "shades": self.shades, "specials": list(self.specials)}
+        return super().to_json() | {"shades": self.shades}
 
     @classmethod
     def from_json(cls, data: dict) -> "PixelTokenizer":

@@ -69,6 +69,7 @@ class WordTokenizer(Tokenizer):
             raise TokenizerError("a word vocabulary needs at least one word: is the text empty?")
         super().__init__([to_utf8(word) for word in words], specials)
         self._unknown_id = self._require_unknown()
+        self.words = list(words)
 
     @classmethod
     def train(cls, text: str, vocab_size: int, specials: Iterable[str] = (UNKNOWN,)) -> "WordTokenizer":
@@ -96,7 +97,3 @@ class WordTokenizer(Tokenizer):
     def unknown(self, text: str) -> dict[str, int]:
         """The words and single characters of a text that become <unk>, each with its number of occurrences."""
         return {piece: n for piece, n in Counter(split_pieces(text)).items() if piece not in self._ids}
-
-    def to_json(self) -> dict:
-        """The kind, the words and the specials."""
-        return {"kind": self.kind, "words": list(self._ids), "specials": list(self.specials)}

@@ -226,8 +226,7 @@ class WordPieceTokenizer(WordwiseTokenizer):
 
     def to_json(self) -> dict:
         """The kind, the pieces, the specials, and whether capitals become small letters."""
-        specials = list(self.specials)
-        return {"kind": self.kind, "pieces": self.pieces, "specials": specials, "lowercase": self.lowercase}
+        return super().to_json() | {"lowercase": self.lowercase}
 
     @classmethod
     def from_json(cls, data: dict) -> WordPieceTokenizer:

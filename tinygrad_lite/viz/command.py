@@ -86,7 +86,7 @@ def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
         f"Draw {kind.about}.",
         kind.named,
         kind.example if kind.is_needed else "",
-        about_named=kind.about_named,
+        about_positional=kind.about_named,
         common=("out",),
         hints=HINTS,
     )

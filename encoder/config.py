@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
 from tinygrad_lite.cli.options import option
-from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 from tinygrad_lite.transformer import ACTIVATIONS
 
 OBJECTIVES = ("words", "labels", "features")
@@ -60,11 +60,7 @@ class BertConfig(ModelConfig):
         choices=("cls", "mean"),
         group="training",
     )
-    recompute: bool = option(
-        False,
-        "keep only each block's input for the backward pass, which computes the rest again: less memory, more time",
-        group="training",
-    )
+    recompute: bool = recompute_option()
 
     ALWAYS: ClassVar[frozenset[str]] = frozenset(("vocab_size", "n_layer", "n_head", "n_embd", "block_size"))
 

@@ -24,7 +24,7 @@ from tinygrad_lite.device import next_rng
 from tinygrad_lite.flops import training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2
 
 
@@ -63,11 +63,7 @@ class ViTConfig(PictureConfig):
     pooling: str = option(
         "cls", "what the class is read from: a token of its own, or the mean", choices=("cls", "mean"), group="model"
     )
-    recompute: bool = option(
-        False,
-        "keep only each block's input for the backward pass, which computes the rest again: less memory, more time",
-        group="training",
-    )
+    recompute: bool = recompute_option()
 
     activation = "gelu"  # of the feed-forward parts
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 from tinygrad_lite.transformer import ACTIVATIONS
 
 
@@ -49,11 +49,7 @@ class GPTConfig(ModelConfig):
     head_dim: int | None = option(None, "width of a head; none: n_embd / n_head", low=1, high=1_000_000, group="model")
     norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
     residual: bool = option(True, "add the input of each part of a block to its output", group="model")
-    recompute: bool = option(
-        False,
-        "keep only each block's input for the backward pass, which computes the rest again: less memory, more time",
-        group="training",
-    )
+    recompute: bool = recompute_option()
     zero_init: bool = option(False, "begin with residual projections of 0", group="training")
     tie_weights: bool = option(True, "one matrix for tokens at the input and at the output", group="model")
 

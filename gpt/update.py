@@ -26,24 +26,23 @@ from pathlib import Path
 
 import numpy as np
 
-from gpt.quantized import text_to_predict
+from gpt.damage import linear_maps
+from gpt.model import GPT
+from gpt.quantized import QuantizedOptions, text_to_predict
 from gpt.score import score
 from gpt.task import SPEC
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option, whole_numbers
 from tinygrad_lite.errors import CheckpointError
-from tinygrad_lite.nn import Linear, Module, Parameter
+from tinygrad_lite.nn import Parameter
 
 
 @dataclass
-class UpdateOptions:
+class UpdateOptions(QuantizedOptions):
     """The options of `python -m gpt.update`."""
 
     ranks: str = option("1,4,16,64", "ranks to which the update is cut")
-    dataset: str = option("", "text whose held-out part is predicted, by name; empty: the one of the training")
-    text: list[str] = option([], "files to predict instead: any UTF-8 text", is_path=True)
-    characters: int = option(0, "predict only the first N characters; 0: all", unit="characters", low=0)
     seed: int = option(1, "for the random matrices", low=0)
 
 
@@ -100,16 +99,12 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def matrices(model: Module) -> dict[str, Parameter]:
+def matrices(model: GPT) -> dict[str, Parameter]:
     """The matrices of the linear maps in a model's blocks, by name."""
-    return {
-        f"{name}.weight": part.weight
-        for name, part in model.named_modules()
-        if type(part) is Linear and any(word.isdigit() for word in name.split("."))
-    }
+    return {f"{name}.weight": linear.weight for name, linear in linear_maps(model)}
 
 
-def updates(model: Module, before: Mapping[str, np.ndarray]) -> dict[str, Update]:
+def updates(model: GPT, before: Mapping[str, np.ndarray]) -> dict[str, Update]:
     """How the matrices of a model's blocks differ from those in `before`.
 
     Raises: CheckpointError if one is missing there, has another shape, or is the same.

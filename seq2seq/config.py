@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, replace
 from typing import ClassVar
 
 from tinygrad_lite.cli.options import option
-from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig
+from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 from tinygrad_lite.transformer import ACTIVATIONS
 
 
@@ -31,11 +31,7 @@ class Seq2SeqConfig(ModelConfig):
     activation: str = option("relu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
     positions: str = option("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned"), group="model")
     dropout: float = option(0.1, "probability of zeroing an element in training", low=0.0, below=1.0, group="training")
-    recompute: bool = option(
-        False,
-        "keep only each block's input for the backward pass, which computes the rest again: less memory, more time",
-        group="training",
-    )
+    recompute: bool = recompute_option()
     label_smoothing: float = option(0.1, "probability spread over all tokens", low=0.0, below=1.0, group="training")
 
     length_penalty: float = option(

@@ -311,9 +311,8 @@ def in_threads(work: Callable[[int, int], None], size: int) -> None:
         work(0, size)
         return
     borders = [size * number // threads for number in range(threads + 1)]
-    parts = [  # each with the settings of this thread, such as np.errstate
-        _pool(threads).submit(copy_context().run, work, *part) for part in itertools.pairwise(borders)
-    ]
+    # Each part has the settings of this thread, such as np.errstate.
+    parts = [_pool(threads).submit(copy_context().run, work, *part) for part in itertools.pairwise(borders)]
     wait(parts)
     for part in parts:
         part.result()  # raises its error

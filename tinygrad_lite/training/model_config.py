@@ -22,10 +22,16 @@ from collections.abc import Mapping
 from dataclasses import MISSING
 from typing import Any, ClassVar, Self, get_type_hints
 
-from tinygrad_lite.cli.options import allowed, base_type, check
+from tinygrad_lite.cli.options import allowed, base_type, check, option
 from tinygrad_lite.errors import CheckpointError, OptionError
 
 MAX_VOCAB_SIZE = 10_000_000
+
+
+def recompute_option() -> Any:
+    """The setting `recompute`, for every model with a stack of blocks."""
+    about = "keep only each block's input for the backward pass, which computes the rest again: less memory, more time"
+    return option(False, about, group="training")
 
 
 class ModelConfig:

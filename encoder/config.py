@@ -39,7 +39,7 @@ class BertConfig(ModelConfig):
         choices=("learned", "rotary"),
         group="model",
     )
-    activation: str = option("gelu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
+    activation: str = option("gelu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,), group="model")
     norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
     next_sentence: bool = option(
         False, "also learn whether the second segment follows the first in its text", group="model"

@@ -9,7 +9,7 @@ from typing import ClassVar
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.functional.attention import ROW_BLOCK
 from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
-from tinygrad_lite.transformer import ACTIVATIONS
+from tinygrad_lite.transformer import ACTIVATIONS, rotary_frequencies
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class GPTConfig(ModelConfig):
     positions: str = option(
         "learned", "how positions are encoded", choices=("learned", "sinusoidal", "rotary", "none"), group="model"
     )
-    activation: str = option("gelu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
+    activation: str = option("gelu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,), group="model")
     norm_eps: float = option(1e-5, "keeps a norm from dividing by 0", above=0.0, below=1.0, group="model")
     n_inner: int = option(0, "width inside the feed-forward part; 0: 4 n_embd", low=0, high=10_000_000, group="model")
     norm: str = option("layernorm", "what every norm is", choices=("layernorm", "rmsnorm"), group="model")
@@ -66,6 +66,25 @@ class GPTConfig(ModelConfig):
             if not (1 <= factor < math.inf and 0 < low < high < math.inf and 1 <= length < math.inf):
                 raise ValueError("out of range")
         return numbers
+
+    @property
+    def frequencies(self) -> tuple[float, ...]:
+        """The angles by which rotary positions turn the D/2 pairs of a head.
+
+        With `rope_scaling` they are lowered as in Llama 3, whose context was extended from LENGTH tokens to a multiple
+        of it: pairs that turned at most LOW times within LENGTH now turn FACTOR times slower; those that turned at
+        least HIGH times, and so distinguish neighbours, are unchanged; in between, the two are interpolated.
+
+        Reference: `_compute_llama3_parameters` of transformers.
+        """
+        frequencies = list(rotary_frequencies(self.head_width, self.rope_theta))
+        if self.rope_scaling is not None:
+            factor, low, high, length = self.rope_scaling_numbers
+            for i, frequency in enumerate(frequencies):
+                turns = length * frequency / (2 * math.pi)
+                kept = min(1.0, max(0.0, (turns - low) / (high - low)))
+                frequencies[i] = kept * frequency + (1 - kept) * frequency / factor
+        return tuple(frequencies)
 
     def misfit(self, mark: str = "") -> str:
         """Which settings contradict each other, in words; empty if none do."""

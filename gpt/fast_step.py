@@ -15,6 +15,7 @@ formulas without it, in as few calls of NumPy as possible, since each takes 0.3 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -55,6 +56,7 @@ def has_known_parts(model: Module) -> bool:
         and (block.norm_first and block.residual)
         for block in model.blocks
     ) and all(type(part) is Linear for _, part in model.named_modules() if hasattr(part, "out_features"))
+    known = known and config.activation in ACTIVATIONS
     return known and config.block_size * widths[config.positions] <= MAX_TABLE
 
 
@@ -201,14 +203,28 @@ def activate(x: np.ndarray, activation: str, polynomial: list[np.ndarray] | None
         u *= x
         u += x
         return u
-    if activation == "swiglu":
-        gate, up = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
-        return gate / (1 + np.exp(-gate)) * up
-    if activation.startswith("gelu"):
-        return gelu_array(x, "tanh" if activation == "gelu_tanh" else "none")
-    if activation != "linear":
-        np.maximum(x, 0, out=x)
-    return np.multiply(x, x, out=x) if activation == "relu2" else x
+    return ACTIVATIONS[activation](x)
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    """In place."""
+    return np.maximum(x, 0, out=x)
+
+
+def swiglu(x: np.ndarray) -> np.ndarray:
+    """Of gate and up side by side."""
+    gate, up = x[..., : x.shape[-1] // 2], x[..., x.shape[-1] // 2 :]
+    return gate / (1 + np.exp(-gate)) * up
+
+
+ACTIVATIONS = {
+    "gelu": gelu_array,
+    "gelu_tanh": functools.partial(gelu_array, approximate="tanh"),
+    "relu": relu,
+    "relu2": lambda x: np.square(relu(x), out=x),
+    "swiglu": swiglu,
+    "linear": lambda x: x,
+}
 
 
 def normalise(x: np.ndarray, smallest: float) -> np.ndarray:

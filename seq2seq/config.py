@@ -28,7 +28,7 @@ class Seq2SeqConfig(ModelConfig):
     block_size: int = option(256, "longest sentence", unit="tokens", low=4, high=1_000_000, group="model")
     bias: bool = option(True, "whether linear maps and norms have a bias", group="model")
     norm_first: bool = option(True, "norm before each part of a block; false: after it, as in 2017", group="model")
-    activation: str = option("relu", "non-linearity of the feed-forward part", choices=ACTIVATIONS, group="model")
+    activation: str = option("relu", "non-linearity of the feed-forward part", choices=(*ACTIVATIONS,), group="model")
     positions: str = option("sinusoidal", "how positions are encoded", choices=("sinusoidal", "learned"), group="model")
     dropout: float = option(0.1, "probability of zeroing an element in training", low=0.0, below=1.0, group="training")
     recompute: bool = recompute_option()

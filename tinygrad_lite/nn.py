@@ -300,9 +300,14 @@ class Linear(Module):
 
 def linear_maps(x: Tensor, maps: Sequence[Module]) -> list[Tensor]:
     """[f(x) for f in maps]; on a GPU in one product, if all are `Linear`, which saves time if they are small."""
-    if any(type(f) is not Linear or "forward" in vars(f) for f in maps):  # an adapter, or `recorded`
+    if not all(map(is_plain, maps)):
         return [f(x) for f in maps]
     return linears(x, [f.weight for f in maps], [f.bias for f in maps])
+
+
+def is_plain(f: Module) -> bool:
+    """Whether a module is a `Linear` and no more: not an adapter, for example, nor `recorded`."""
+    return type(f) is Linear and "forward" not in vars(f)
 
 
 def uniform(count: int) -> Callable[[tuple[int, ...]], np.ndarray]:

@@ -17,7 +17,7 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import Array, device_of, next_rng
 from tinygrad_lite.functional.attention import scale_of_scores
-from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, linear_maps
+from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, is_plain, linear_maps
 from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.tensor import Tensor
 
@@ -31,10 +31,15 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
     PE[pos]: relative distance is easy to read off. 10000 sets the longest wavelength; it does not limit the length of
     a text.
 
-    Returns: (length, width) float32, which cannot be written into.
+    Returns: (length, width) float32.
     Reference: Vaswani et al. 2017, section 3.5.
     """
-    return _position_codes(1 << (length - 1).bit_length() if length else 0, width)[:length]
+    position = np.arange(length)[:, None]
+    frequency = 10000.0 ** (-np.arange(0, width, 2) / width)
+    codes = np.zeros((length, width), np.float32)
+    codes[:, 0::2] = np.sin(position * frequency)
+    codes[:, 1::2] = np.cos(position * frequency)[:, : width // 2]
+    return codes
 
 
 def rotary_frequencies(width: int, theta: float = 10000.0) -> tuple[float, ...]:
@@ -47,18 +52,6 @@ def rotary_frequencies(width: int, theta: float = 10000.0) -> tuple[float, ...]:
     Reference: Su et al. 2021, section 3.2.2 (arXiv:2104.09864).
     """
     return tuple(theta ** (-2 * i / width) for i in range(width // 2))
-
-
-@functools.lru_cache(maxsize=2)  # computing them takes milliseconds, in which a GPU would wait in every step
-def _position_codes(length: int, width: int) -> np.ndarray:
-    """The codes of `length` positions: a power of two, so that few tables serve all lengths."""
-    position = np.arange(length)[:, None]
-    frequency = 10000.0 ** (-np.arange(0, width, 2) / width)
-    codes = np.zeros((length, width), np.float32)
-    codes[:, 0::2] = np.sin(position * frequency)
-    codes[:, 1::2] = np.cos(position * frequency)[:, : width // 2]
-    codes.flags.writeable = False
-    return codes
 
 
 class KVCache:
@@ -115,7 +108,7 @@ class MultiHeadAttention(Module):
     Self-attention if no memory is given, cross-attention if it is. The H small projections are one matrix each for
     queries, keys and values, C x C unless told otherwise, whose output is split into heads.
 
-    Later additions, used only if requested:
+    Later additions, used only if requested, and not in `forward` but in the functions that it calls:
 
         n_kv_head    G = H / n_kv_head queries share one head of keys and values: a smaller cache, read faster
         qk_norm      queries and keys are normalised head by head, so that no score can grow without limit
@@ -184,23 +177,11 @@ class MultiHeadAttention(Module):
                 stays the same while text is generated, those of the memory, computed the first time.
             positions: for frequencies: (T,) or (B, T) integers, where x stands; from behind the cache on if None.
         """
-        if self.frequencies and positions is None:
-            past = cache.length if cache else 0
-            positions = Tensor(np.arange(past, past + x.shape[1]), device=x.device)
-        is_cached = memory is not None and cache is not None and cache.length > 0
-        if memory is None:
-            query, key, value = linear_maps(x, [self.query, self.key, self.value])
+        if memory is not None:
+            query, key, value = self._cross(x, memory, cache)
         else:
-            query = self.query(x)
-            key, value = (None, None) if is_cached else linear_maps(memory, [self.key, self.value])
-        query = self._heads(query, self.query_norm, positions)  # (B, H, T, D)
-        if is_cached:
-            key, value = cache.contents()
-        else:
-            key = self._heads(key, self.key_norm, positions)  # (B, n_kv_head, S, D)
-            value = self._heads(value)
-            if cache is not None:
-                key, value = cache.extend(key, value)
+            projected = linear_maps(x, [self.query, self.key, self.value])  # (B, T, H D) each
+            query, key, value = self._split(*projected, cache, positions)  # (B, H, T, D) each
         heads = self._attend(query, key, value, mask, is_causal)  # (B, H, T, D)
         joined = heads.transpose(1, 2).reshape(*x.shape[:2], self.n_head * self.head_dim)  # heads side by side again
         return self.dropout(self.output(joined))
@@ -213,10 +194,11 @@ class MultiHeadAttention(Module):
         The softmax(Q K^T / sqrt(D)) inside `F.scaled_dot_product_attention`, which does not return it.
         The arguments are those of `forward`: without is_causal, a causal model would appear to attend to the future.
         """
-        positions = Tensor(np.arange(x.shape[1]), device=x.device) if self.frequencies else None
-        query = self._heads(self.query(x), self.query_norm, positions)
-        key = self._grouped(self._heads(self.key(x if memory is None else memory), self.key_norm, positions))
-        scores = query @ key.transpose(-2, -1) * scale_of_scores(query, self.scale)
+        if memory is not None:
+            query, key, _ = self._cross(x, memory)
+        else:
+            query, key, _ = self._split(self.query(x), self.key(x), self.value(x))
+        scores = query @ self._grouped(key).transpose(-2, -1) * scale_of_scores(query, self.scale)
         if is_causal:
             t, s = scores.shape[-2:]
             past = Tensor.ones(t, s, dtype=np.bool_, device=x.device).tril(s - t)
@@ -236,13 +218,35 @@ class MultiHeadAttention(Module):
             query, key, value, mask, is_causal=is_causal, dropout_p=p, scale=self.scale
         )
 
+    def _split(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        cache: KVCache | None = None,
+        positions: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values (B, T, H D) cut into heads (B, H, T, D), after those that the cache has."""
+        if self.frequencies and positions is None:
+            past = cache.length if cache else 0
+            positions = Tensor(np.arange(past, past + query.shape[1]), device=query.device)
+        query = self._heads(query, self.query_norm, positions)
+        key, value = self._heads(key, self.key_norm, positions), self._heads(value)
+        return query, *(cache.extend(key, value) if cache else (key, value))
+
+    def _cross(self, x: Tensor, memory: Tensor, cache: KVCache | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of x (B, H, T, D); keys and values of a memory (B, n_kv_head, S, D), of the cache if it has them."""
+        query = self.query(x)
+        if cache and cache.length:
+            return self._heads(query, self.query_norm), *cache.contents()
+        return self._split(query, *linear_maps(memory, [self.key, self.value]), cache)
+
     def _heads(self, x: Tensor, norm: Module | None = None, positions: Tensor | None = None) -> Tensor:
-        """(B, T, H D) -> (B, H, T, D); of queries and keys after the norm and the turn, where there are such."""
-        batch, length, width = x.shape
-        heads = x.reshape(batch, length, width // self.head_dim, self.head_dim)
+        """(B, T, H D) -> (B, H, T, D); queries and keys after their norm and turn, where there are such."""
+        heads = x.reshape(*x.shape[:2], x.shape[2] // self.head_dim, self.head_dim)
         if norm is not None:
             heads = norm(heads)
-        if positions is not None:
+        if positions is not None and self.frequencies:
             heads = F.rotary(heads, positions, self.frequencies)
         return heads.transpose(1, 2)
 
@@ -255,24 +259,31 @@ class MultiHeadAttention(Module):
         return copies.reshape(batch, self.n_head, length, width)
 
 
-ACTIVATIONS = ("gelu", "gelu_tanh", "relu", "relu2", "swiglu", "linear")  # of a feed-forward part
+ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),  # the form of GPT-2's weights
+    "relu": Tensor.relu,
+    "relu2": F.relu_squared,
+    "swiglu": F.swiglu,  # of two linear maps, the first of which is the gate
+    "linear": lambda x: x,  # none at all, to see what the non-linearity is good for
+}
+GATED = {"swiglu"}
+WITH_LINEAR = {  # a linear map with what follows it, which is faster on a GPU
+    "gelu": F.linear_gelu,
+    "gelu_tanh": functools.partial(F.linear_gelu, approximate="tanh"),
+}
 
 
 def activated(x: Tensor, activation: str) -> Tensor:
-    """The non-linearity of each number alone. That of "swiglu", which needs a gate, is GELU here."""
-    if activation in ("relu", "relu2"):
-        return x.relu() if activation == "relu" else F.relu_squared(x)
-    if activation == "linear":
-        return x
-    return F.gelu(x, approximate="tanh" if activation == "gelu_tanh" else "none")
+    """The non-linearity of each number alone. That of a gated one is GELU here."""
+    return ACTIVATIONS["gelu" if activation in GATED else activation](x)
 
 
 class FeedForward(Module):
     """Two linear maps with a non-linearity between, applied to each position alone: C -> F -> C.
 
-    y = activation(x W1 + b1) W2 + b2. The 2017 paper uses ReLU, GPT uses GELU ("gelu_tanh" is the form of
-    GPT-2's weights); F is 4 C in both. "relu2" is ReLU squared. "swiglu", Llama's, has a third matrix, for a gate:
-    y = (silu(x Wg) * x W1) W2. "linear" is none at all, to see what the non-linearity is good for.
+    y = activation(x W1 + b1) W2 + b2, with an activation of the table above. The 2017 paper uses ReLU, GPT uses GELU; F
+    is 4 C in both. A gated one, such as Llama's "swiglu", has a third matrix: y = (silu(x Wg) * x W1) W2.
 
     Reference: Vaswani et al. 2017, section 3.3, eq. 2.
     """
@@ -283,7 +294,7 @@ class FeedForward(Module):
         super().__init__()
         if activation not in ACTIVATIONS:
             raise ValueError(f"FeedForward: there is no activation {activation!r}, only {', '.join(ACTIVATIONS)}")
-        if activation == "swiglu":
+        if activation in GATED:
             self.gate = Linear(n_embd, n_hidden, bias)
         self.up = Linear(n_embd, n_hidden, bias)
         self.down = Linear(n_hidden, n_embd, bias)
@@ -295,11 +306,10 @@ class FeedForward(Module):
 
     def hidden(self, x: Tensor) -> Tensor:
         """activation(x W1 + b1): (..., C) -> (..., F)."""
-        if self.activation == "swiglu":
-            return F.swiglu(*linear_maps(x, [self.gate, self.up]))
-        if self.activation.startswith("gelu") and type(self.up) is Linear:  # not an adapter, for example
-            approximate = "tanh" if self.activation == "gelu_tanh" else "none"
-            return F.linear_gelu(x, self.up.weight, self.up.bias, approximate=approximate)
+        if self.activation in GATED:
+            return ACTIVATIONS[self.activation](*linear_maps(x, [self.gate, self.up]))
+        if self.activation in WITH_LINEAR and is_plain(self.up):
+            return WITH_LINEAR[self.activation](x, self.up.weight, self.up.bias)
         return activated(self.up(x), self.activation)
 
 
@@ -309,15 +319,12 @@ class Block(Module):
     Pre-norm  (norm_first=True):   x = x + mixer(norm(x)),   x = x + mlp(norm(x))     GPT-2; trains without warm-up
     Post-norm (norm_first=False):  x = norm(x + mixer(x)),   x = norm(x + mlp(x))     the 2017 paper
 
-    The additions are the residual connections. With pre-norm, the way from the output to any layer consists of
-    additions only, so a gradient arrives there undiminished, beside what comes through the parts. With post-norm, it
-    passes through every norm of the layers above, and each rescales it: by about 1/sqrt(2) where a part adds as much
-    variance as x has. With pre-norm, a deeper model has smaller gradients in its last layers, because the final norm
-    divides by the size of x, which grows with the depth. With post-norm they stay as large, so the first steps of a
-    deep model are too large without a warm-up (chapter 7 of the course measures both).
+    The additions are the residual connections. With pre-norm, one way from the output to any layer consists of
+    additions only, so a gradient arrives there undiminished, beside what comes through the parts. With post-norm, each
+    norm above rescales it. Chapter 7 of the course derives what follows from this, and measures it.
 
-    The token mixer is an argument: any module that takes (B, T, C) to (B, T, C) will do, and attention is one. A
-    decoder's block has a third part between the two, `cross`, which attends to the encoder's output.
+    The mixer is any module from (B, T, C) to (B, T, C), such as attention. A decoder's block has a third part between
+    the two, `cross`, which attends to the encoder's output.
 
     References: Vaswani et al. 2017, section 3.1; Xiong et al. 2020 (arXiv:2002.04745) on where to put the norm.
     """
@@ -357,14 +364,14 @@ class Block(Module):
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         return recompute(self.forward, *args, **kwargs) if self.recompute else self.forward(*args, **kwargs)
 
-    def forward(self, x: Tensor, cross: dict[str, Any] | None = None, **mixer: Any) -> Tensor:
+    def forward(self, x: Tensor, cross: dict[str, Any] | None = None, **options: Any) -> Tensor:
         """(B, T, C) -> (B, T, C).
 
         Args:
             cross: the keyword arguments (memory, mask, cache) of the cross-attention.
-            mixer: those of the mixer (mask, is_causal, cache, positions).
+            options: those of the mixer (mask, is_causal, cache, positions).
         """
-        x = self._add(x, self.mixer_norm, self.mixer, mixer)
+        x = self._add(x, self.mixer_norm, self.mixer, options)
         if self.cross is not None:
             x = self._add(x, self.cross_norm, self.cross, cross or {})
         return self._add(x, self.mlp_norm, self.mlp, {})

@@ -17,7 +17,7 @@ from torch import nn
 
 from benchmarks.torch_gpt import with_weights
 from gpt.config import GPTConfig
-from gpt.model import GPT, frequencies_of
+from gpt.model import GPT
 from tinygrad_lite.training.options import TrainOptions
 
 PARTS = {"norm": "rmsnorm", "norm_weight": False, "positions": "rotary", "qk_norm": True, "activation": "relu2"}
@@ -71,7 +71,7 @@ class ModernGPT(nn.Module):
         self.config = config
         self.token_embedding = nn.Embedding(config.vocab_size, config.n_embd)
         self.blocks = nn.ModuleList(ModernBlock(config) for _ in range(config.n_layer))
-        angles = torch.tensor(np.outer(np.arange(config.block_size), frequencies_of(config)))
+        angles = torch.tensor(np.outer(np.arange(config.block_size), config.frequencies))
         self.register_buffer("cos", angles.cos()[:, None], persistent=False)
         self.register_buffer("sin", angles.sin()[:, None], persistent=False)
 

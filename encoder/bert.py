@@ -28,7 +28,7 @@ import numpy as np
 
 from encoder.config import MASK_SHARE, BertConfig
 from tinygrad_lite import functional as F
-from tinygrad_lite.flops import linear_flops, training_flops
+from tinygrad_lite.flops import attention_flops, linear_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import (
@@ -174,13 +174,10 @@ class Bert(Module):
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one token takes.
 
-        Counted as in `GPT.flops_per_token`; attention reads all T keys, and the head of the words sees the hidden
-        positions only.
+        Attention reads all T keys, and the head of the words sees the hidden positions only.
         """
-        config = self.config
-        attention = 4 * config.n_head * config.head_width * config.block_size
-        forward = config.n_layer * attention
-        if config.objective == "words":
+        forward = attention_flops(self.config)
+        if self.config.objective == "words":
             forward -= round((1 - MASK_SHARE) * (linear_flops(self.transform) + linear_flops(self.lm_head)))
         return training_flops(self, forward)
 

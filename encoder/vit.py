@@ -21,7 +21,7 @@ import numpy as np
 from tinygrad_lite import functional as F
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import next_rng
-from tinygrad_lite.flops import training_flops
+from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
@@ -163,11 +163,9 @@ class ViT(Module):
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one picture takes.
 
-        Counted as in `GPT.flops_per_token`, for all positions of a picture together.
+        Counted for all its positions together.
         """
-        c = self.config
-        attention = 4 * c.n_head * c.head_width * c.block_size
-        return c.block_size * training_flops(self, c.n_layer * attention)
+        return self.config.block_size * training_flops(self, attention_flops(self.config))
 
 
 def patches(pictures: Tensor, size: int) -> Tensor:

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpt.inside import self_attention
-from gpt.model import frequencies_of
 from gpt.trained import load_trained
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.errors import OptionError
@@ -59,7 +58,7 @@ def positions(names: Sequence[str], options: PositionOptions) -> Picture:
     if config.positions == "sinusoidal":
         return draw_sinusoidal(length, config.n_embd)
     if config.positions == "rotary":
-        return draw_rotary(frequencies_of(config), length, names[0])
+        return draw_rotary(config.frequencies, length, names[0])
     raise OptionError(
         f"{names[0]} has no position codes (--positions none): it knows the order of tokens only from how many it sees"
     )

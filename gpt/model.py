@@ -13,26 +13,16 @@ References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of na
 from __future__ import annotations
 
 import functools
-import math
 
 import numpy as np
 
 from gpt.config import GPTConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.decoding.state import GenerationState, Generator
-from tinygrad_lite.device import get_device
-from tinygrad_lite.flops import training_flops
+from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, RMSNorm
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import (
-    Block,
-    FeedForward,
-    KVCache,
-    MultiHeadAttention,
-    init_gpt2,
-    rotary_frequencies,
-    sinusoidal_positions,
-)
+from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, init_gpt2
 
 
 class GPT(Generator):
@@ -70,7 +60,7 @@ class GPT(Generator):
             n_kv_head=c.n_kv_head,
             head_dim=c.head_dim,
             qk_norm=functools.partial(RMSNorm, weight=c.norm_weight, eps=c.norm_eps) if c.qk_norm else None,
-            frequencies=frequencies_of(c) if c.positions == "rotary" else None,
+            frequencies=c.frequencies if c.positions == "rotary" else None,
             scale=c.attention_scale,
         )
         mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
@@ -103,38 +93,30 @@ class GPT(Generator):
         length = past + ids.shape[1]
         if length > self.config.block_size:
             raise ValueError(f"GPT: {length} positions do not fit into block_size {self.config.block_size}")
-        mask = None
+        positions, mask = np.arange(past, length), None
         if padding is not None:
-            is_text = np.arange(length) >= padding[:, None]  # (B, S)
-            mask = Tensor(is_text[:, None, None], device=ids.device)  # for all heads and queries
-        # One row of positions for all, or one for each; those of padding do not matter, but must exist.
-        places = slice(past, length)
-        if padding is not None:
-            places = np.maximum(np.arange(past, length) - padding[:, None], 0)
-        mixer = {"mask": mask, "is_causal": True}
+            positions, mask = without_padding(positions, padding, ids.device)
+        x = self.dropout(self._embed(ids, positions))  # (B, T, C)
+        options = {"mask": mask, "is_causal": True}
         if self.config.positions == "rotary":
-            mixer["positions"] = Tensor(np.arange(length)[places], device=ids.device)
-        x = self.dropout(self._embed(ids, places, length))  # (B, T, C)
+            options["positions"] = Tensor(positions, device=ids.device)
         for layer, block in enumerate(self.blocks):
-            x = block(x, cache=caches[layer] if caches else None, **mixer)
+            x = block(x, cache=caches[layer] if caches else None, **options)
         return self.read(x)
 
     def read(self, x: Tensor) -> Tensor:
         """The logits that the output of the last block stands for: (B, T, C) -> (B, T, V)."""
         return self.lm_head(self.final_norm(x) if self.config.norm_first else x)
 
-    def _embed(self, ids: Tensor, places: slice | np.ndarray, length: int) -> Tensor:
+    def _embed(self, ids: Tensor, positions: np.ndarray) -> Tensor:
         """What a token is, plus where it stands unless attention says that: (B, T) -> (B, T, C)."""
         tokens = self.token_embedding(ids)
-        if self.config.positions in ("rotary", "none"):
-            return tokens
         if self.config.positions == "learned":
-            if isinstance(places, slice):
-                return tokens + self.position_embedding.weight[places]
-            return tokens + self.position_embedding(Tensor(places, device=ids.device))
-        # Fixed codes have size 1; the embeddings are lifted to their scale (Vaswani et al. 2017, section 3.4).
-        codes = sinusoidal_positions(length, self.config.n_embd)[places].astype(tokens.dtype)
-        return tokens * self.config.n_embd**0.5 + Tensor.wrap(get_device(ids.device).from_host(codes))
+            return tokens + rows_of(self.position_embedding, positions)
+        if self.config.positions == "sinusoidal":
+            # The codes have size 1; the embeddings are lifted to their scale (Vaswani et al. 2017, section 3.4).
+            return tokens * self.config.n_embd**0.5 + self.position_codes(positions, tokens)
+        return tokens
 
     def loss(self, batch: tuple[Tensor, Tensor]) -> Tensor:
         """Mean nats per target token of a batch (ids, targets), both (B, T); targets are ids shifted by one."""
@@ -142,38 +124,25 @@ class GPT(Generator):
         return F.cross_entropy(self(ids).flatten(0, 1), targets.flatten(), overwrite=True)
 
     def flops_per_token(self) -> int:
-        """Floating-point operations of the matrix products that training on one token takes.
-
-        Forward, attention takes 2 H D T multiplications and as many additions per token and block (scores, and the
-        weighted sum of values), beside the linear maps; H D is C unless heads have a width of their own. Backward costs
-        twice that, less where weights are frozen (`training_flops`). Norms, softmax, activations and the optimizer are
-        not counted.
-
-        Reference: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B.
-        """
-        config = self.config
-        attention = 4 * config.n_head * config.head_width * config.block_size
-        return training_flops(self, config.n_layer * attention)
+        """Floating-point operations of the matrix products that training on one token takes (`flops.py`)."""
+        return training_flops(self, attention_flops(self.config))
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
         """The logits after each of ids (B, n): see `decoding/state.py`."""
         return self(ids, state.caches, state.padding)
 
 
-def frequencies_of(config: GPTConfig) -> tuple[float, ...]:
-    """The frequencies of a model's rotary positions.
+def without_padding(positions: np.ndarray, padding: np.ndarray, device: str) -> tuple[np.ndarray, Tensor]:
+    """The positions (B, T) in rows whose first padding[b] places are not text, and the mask (B, 1, 1, S) of text.
 
-    With `rope_scaling` they are lowered as in Llama 3, whose context was extended from LENGTH tokens to a multiple of
-    it: pairs that turned at most LOW times within LENGTH now turn FACTOR times slower; those that turned at least HIGH
-    times, and so distinguish neighbours, are unchanged; in between, the two are interpolated.
-
-    Reference: `_compute_llama3_parameters` of transformers.
+    A position of padding does not matter, but must exist: it is 0.
     """
-    frequencies = list(rotary_frequencies(config.head_width, config.rope_theta))
-    if config.rope_scaling is not None:
-        factor, low, high, length = config.rope_scaling_numbers
-        for i, frequency in enumerate(frequencies):
-            turns = length * frequency / (2 * math.pi)
-            kept = min(1.0, max(0.0, (turns - low) / (high - low)))
-            frequencies[i] = kept * frequency + (1 - kept) * frequency / factor
-    return tuple(frequencies)
+    is_text = np.arange(positions[-1] + 1) >= padding[:, None]
+    return np.maximum(positions - padding[:, None], 0), Tensor(is_text[:, None, None], device=device)
+
+
+def rows_of(table: Embedding, positions: np.ndarray) -> Tensor:
+    """The vectors of positions: a slice of the table, which is faster, if they are the same for all texts."""
+    if positions.ndim == 1 and len(positions):
+        return table.weight[positions[0] : positions[-1] + 1]
+    return table(Tensor(positions, device=table.weight.device))

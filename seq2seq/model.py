@@ -22,18 +22,10 @@ from seq2seq.config import Seq2SeqConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.decoding.state import GenerationState, Generator, Memory, pad_rows
-from tinygrad_lite.device import get_device
 from tinygrad_lite.flops import training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import (
-    Block,
-    FeedForward,
-    KVCache,
-    MultiHeadAttention,
-    init_gpt2,
-    sinusoidal_positions,
-)
+from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, init_gpt2
 
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
 
@@ -111,8 +103,7 @@ class Seq2Seq(Generator):
         tokens = self.token_embedding(ids) * self.config.n_embd**0.5
         if self.config.positions == "learned":
             return self.dropout(tokens + getattr(self, table).weight[past:end])
-        codes = sinusoidal_positions(end, self.config.n_embd)[past:].astype(tokens.dtype)
-        return self.dropout(tokens + Tensor.wrap(get_device(ids.device).from_host(codes)))
+        return self.dropout(tokens + self.position_codes(np.arange(past, end), tokens))
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
         """The logits of the token that follows each token of the target: (B, S), (B, T) -> (B, T, V)."""

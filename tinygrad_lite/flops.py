@@ -21,14 +21,28 @@ def linear_flops(model: Module) -> int:
     return sum(2 * weight.numel() for weight in linear_weights(model))
 
 
+def attention_flops(config: Any) -> int:
+    """Floating-point operations of attention in all blocks of a model, forward and for one token.
+
+    The scores of T keys, and the sum of their values, take 2 H D T multiplications and as many additions per block;
+    H D is C unless heads have a width of their own.
+
+    Args:
+        config: settings with n_layer, n_head, head_width and block_size.
+    """
+    return 4 * config.n_layer * config.n_head * config.head_width * config.block_size
+
+
 def training_flops(model: Module, attention: int = 0) -> int:
     """Floating-point operations of the matrix products with which a model learns from one token.
 
     Backward costs twice as much as forward: once for the gradient of the input, once for that of the weights, which is
-    not computed for a frozen matrix. (Below the lowest layer that learns, neither is; that is not taken off.)
+    not computed for a frozen matrix. (Below the lowest layer that learns, neither is; that is not taken off.) Norms,
+    softmax, activations and the optimizer are not counted.
 
     Args:
         attention: the operations of attention, forward.
+    Reference: Chowdhery et al. 2022 (arXiv:2204.02311), appendix B.
     """
     frozen = [weight.numel() for weight in linear_weights(model) if not weight.requires_grad]
     return 3 * (linear_flops(model) + attention) - 2 * sum(frozen)

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpt.explorer import panels
 from gpt.explorer.recorded import MAX_RECORDED, record
-from gpt.model import GPT, frequencies_of
+from gpt.model import GPT
 from gpt.sample_options import SampleOptions
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, load_corpus
@@ -143,7 +143,7 @@ def settings(config: Any) -> dict[str, Any]:
         "n_kv_head": config.n_kv_head or config.n_head,
         "head_dim": config.head_width,
         "scale": config.head_width**-0.5 if scale is None else scale,
-        "frequencies": frequencies_of(config) if config.positions == "rotary" else [],
+        "frequencies": config.frequencies if config.positions == "rotary" else [],
     }
 
 

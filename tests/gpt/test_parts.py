@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gpt.config import GPTConfig
-from gpt.model import GPT, frequencies_of
+from gpt.model import GPT
 from tests.gpt.combined_settings import COMBINED, LLAMA, QWEN, SPEED_RUN
 from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed, no_grad
@@ -183,7 +183,7 @@ def test_grouped_queries_equal_heads_with_copied_keys_and_values():
 def test_rotary_frequencies_are_those_of_llama():
     """Llama's: from one radian per position to about 1 / theta."""
     config = GPTConfig(11, n_head=2, n_embd=16, positions="rotary", rope_theta=10_000.0)
-    assert frequencies_of(config) == pytest.approx((1.0, 0.1, 0.01, 0.001))
+    assert config.frequencies == pytest.approx((1.0, 0.1, 0.01, 0.001))
 
 
 def test_the_estimate_of_activations_includes_every_part():

@@ -23,7 +23,7 @@ from tinygrad_lite.device import get_device
 from tinygrad_lite.functional.registry import is_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.transformer import KVCache
+from tinygrad_lite.transformer import KVCache, sinusoidal_positions
 
 
 @dataclass
@@ -84,6 +84,7 @@ class Generator(Module):
 
     fast_versions: ClassVar[tuple[Any, ...]] = ()
     _fast: Any = None  # made when text is generated, again after each update
+    _codes: Any = ()  # (positions, C), see `position_codes`
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
         """The logits (B, n, V) after each of ids (B, n), the tokens of the state that its caches do not hold yet."""
@@ -137,6 +138,17 @@ class Generator(Module):
     def new_caches(self, capacity: int | None = None) -> list[KVCache]:
         """An empty key-value cache for each layer, with room for a whole context unless told otherwise."""
         return [KVCache(capacity or self.config.block_size) for _ in range(self.config.n_layer)]
+
+    def position_codes(self, positions: np.ndarray, like: Tensor) -> Tensor:
+        """The sinusoidal codes of positions, of the type of a tensor and on its device: (...) -> (..., C).
+
+        They are kept, since computing them takes milliseconds, in which a GPU would wait in every step.
+        """
+        length = positions.max(initial=0) + 1
+        if len(self._codes) < length:
+            self._codes = sinusoidal_positions(1 << int(length - 1).bit_length(), self.config.n_embd)
+        codes = self._codes[positions].astype(like.dtype)
+        return Tensor.wrap(get_device(like.device).from_host(codes))
 
     def train(self, mode: bool = True) -> Module:
         """As every module; and training needs no fast version of weights that will change."""

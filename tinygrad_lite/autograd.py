@@ -17,7 +17,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from threading import get_ident
-from typing import Any, Protocol
+from typing import Any, Self
 
 import numpy as np
 
@@ -170,8 +170,7 @@ class Sums(dict[Node, Array]):
         if node.backward is None:  # a leaf passes nothing on, so its gradients are stored as they arrive
             node.keep(dx, op)
             return
-        if dx.shape != node.shape or dx.dtype != node.dtype:
-            check_gradient(dx, node.shape, node.dtype, op)
+        check_gradient(dx, node.shape, node.dtype, op)
         if node not in self:
             self[node] = dx
         elif node in self.own:
@@ -254,8 +253,15 @@ def _freed(dy: Array) -> tuple:
 # --- observers ------------------------------------------------------------------------------------------------
 
 
-class Observer(Protocol):
-    """Something that watches calculations, such as `detect_anomaly` and the profiler (debug/)."""
+class Observer:
+    """Something that watches calculations inside a `with`, such as `detect_anomaly` and the profiler (debug/)."""
+
+    def __enter__(self) -> Self:
+        observers.append(self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        observers.remove(self)
 
     def made(self, result: Any, inputs: tuple, is_view: bool) -> None:
         """A tensor has been computed from these tensors."""

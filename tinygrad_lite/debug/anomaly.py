@@ -51,12 +51,8 @@ def detect_anomaly() -> Iterator[None]:
     The message names the line that called the operation. A gradient is computed far from the line of its operation, so
     in this mode every result remembers its line: put the forward pass inside too, not only `backward()`.
     """
-    observer = _Checks()
-    autograd.observers.append(observer)
-    try:
+    with _Checks():
         yield
-    finally:
-        autograd.observers.remove(observer)
 
 
 class _Checks(autograd.Observer):

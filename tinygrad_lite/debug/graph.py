@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from types import TracebackType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,13 +60,6 @@ class Graph(autograd.Observer):
         self.names: dict[Tensor, str] = {}
         self.results: dict[Any, Tensor] = {}  # by node, which an operation in place leaves to the tensor it writes into
         self.values: dict[Tensor, Tensor] = {}  # copies of the results, since they may be overwritten
-
-    def __enter__(self) -> Graph:
-        autograd.observers.append(self)
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        autograd.observers.remove(self)
 
     def made(self, result: Tensor, inputs: tuple[Tensor, ...], is_view: bool) -> None:
         """Record an operation."""

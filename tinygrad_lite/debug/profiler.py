@@ -18,7 +18,6 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
-from types import TracebackType
 from typing import Any
 
 from tinygrad_lite import autograd
@@ -66,7 +65,7 @@ class Shaped:
         return f"{self.calls:,}", f"{parameters:,}" if parameters else "", f"{millions:,.2f}" if millions else ""
 
 
-class Profile:
+class Profile(autograd.Observer):
     """Inside a `with`, all operations are timed; `by_operation` has their costs, `by_shapes` their sizes.
 
     Args:
@@ -85,14 +84,13 @@ class Profile:
         self._outer, running = running, self
         if self._outer:
             autograd.observers.remove(self._outer)
-        autograd.observers.append(self)
         self._began = self._last = time.perf_counter()
-        return self
+        return super().__enter__()
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(self, *error: object) -> None:
         global running
         running = self._outer
-        autograd.observers.remove(self)
+        super().__exit__(*error)
         if running:
             autograd.observers.append(running)
         self.seconds += time.perf_counter() - self._began

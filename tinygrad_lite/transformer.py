@@ -21,6 +21,8 @@ from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, is_p
 from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.tensor import Tensor
 
+Heads = tuple[Tensor, Tensor, Tensor]  # queries (B, H, T, D), keys and values (B, n_kv_head, S, D)
+
 
 def sinusoidal_positions(length: int, width: int) -> np.ndarray:
     """The fixed position codes of the 2017 paper: each position is a point on circles that turn at different speeds.
@@ -34,11 +36,9 @@ def sinusoidal_positions(length: int, width: int) -> np.ndarray:
     Returns: (length, width) float32.
     Reference: Vaswani et al. 2017, section 3.5.
     """
-    position = np.arange(length)[:, None]
-    frequency = 10000.0 ** (-np.arange(0, width, 2) / width)
+    angles = np.arange(length)[:, None] * 10000.0 ** (-np.arange(0, width, 2) / width)
     codes = np.zeros((length, width), np.float32)
-    codes[:, 0::2] = np.sin(position * frequency)
-    codes[:, 1::2] = np.cos(position * frequency)[:, : width // 2]
+    codes[:, 0::2], codes[:, 1::2] = np.sin(angles), np.cos(angles)[:, : width // 2]
     return codes
 
 
@@ -180,8 +180,8 @@ class MultiHeadAttention(Module):
         if memory is not None:
             query, key, value = self._cross(x, memory, cache)
         else:
-            projected = linear_maps(x, [self.query, self.key, self.value])  # (B, T, H D) each
-            query, key, value = self._split(*projected, cache, positions)  # (B, H, T, D) each
+            rows = linear_maps(x, [self.query, self.key, self.value])  # (B, T, H D) each
+            query, key, value = self._split(rows, cache, positions)  # (B, H, T, D) each
         heads = self._attend(query, key, value, mask, is_causal)  # (B, H, T, D)
         joined = heads.transpose(1, 2).reshape(*x.shape[:2], self.n_head * self.head_dim)  # heads side by side again
         return self.dropout(self.output(joined))
@@ -197,7 +197,7 @@ class MultiHeadAttention(Module):
         if memory is not None:
             query, key, _ = self._cross(x, memory)
         else:
-            query, key, _ = self._split(self.query(x), self.key(x), self.value(x))
+            query, key, _ = self._split([self.query(x), self.key(x), self.value(x)])
         scores = query @ self._grouped(key).transpose(-2, -1) * scale_of_scores(query, self.scale)
         if is_causal:
             t, s = scores.shape[-2:]
@@ -218,15 +218,9 @@ class MultiHeadAttention(Module):
             query, key, value, mask, is_causal=is_causal, dropout_p=p, scale=self.scale
         )
 
-    def _split(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        cache: KVCache | None = None,
-        positions: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def _split(self, rows: list[Tensor], cache: KVCache | None = None, positions: Tensor | None = None) -> Heads:
         """Queries, keys and values (B, T, H D) cut into heads (B, H, T, D), after those that the cache has."""
+        query, key, value = rows
         if self.frequencies and positions is None:
             past = cache.length if cache else 0
             positions = Tensor(np.arange(past, past + query.shape[1]), device=query.device)
@@ -234,12 +228,12 @@ class MultiHeadAttention(Module):
         key, value = self._heads(key, self.key_norm, positions), self._heads(value)
         return query, *(cache.extend(key, value) if cache else (key, value))
 
-    def _cross(self, x: Tensor, memory: Tensor, cache: KVCache | None = None) -> tuple[Tensor, Tensor, Tensor]:
+    def _cross(self, x: Tensor, memory: Tensor, cache: KVCache | None = None) -> Heads:
         """Queries of x (B, H, T, D); keys and values of a memory (B, n_kv_head, S, D), of the cache if it has them."""
         query = self.query(x)
         if cache and cache.length:
             return self._heads(query, self.query_norm), *cache.contents()
-        return self._split(query, *linear_maps(memory, [self.key, self.value]), cache)
+        return self._split([query, *linear_maps(memory, [self.key, self.value])], cache)
 
     def _heads(self, x: Tensor, norm: Module | None = None, positions: Tensor | None = None) -> Tensor:
         """(B, T, H D) -> (B, H, T, D); queries and keys after their norm and turn, where there are such."""
@@ -268,10 +262,7 @@ ACTIVATIONS: dict[str, Callable[..., Tensor]] = {
     "linear": lambda x: x,  # none at all, to see what the non-linearity is good for
 }
 GATED = {"swiglu"}
-WITH_LINEAR = {  # a linear map with what follows it, which is faster on a GPU
-    "gelu": F.linear_gelu,
-    "gelu_tanh": functools.partial(F.linear_gelu, approximate="tanh"),
-}
+WITH_LINEAR = {"gelu": F.linear_gelu, "gelu_tanh": functools.partial(F.linear_gelu, approximate="tanh")}  # for GPUs
 
 
 def activated(x: Tensor, activation: str) -> Tensor:

@@ -15,19 +15,36 @@ Reference: Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from seq2seq.config import Seq2SeqConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.decoding.state import GenerationState, Generator, Memory, pad_rows
+from tinygrad_lite.decoding.state import GenerationState, Generator, pad_rows, select_caches
+from tinygrad_lite.device import get_device
 from tinygrad_lite.flops import training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, init_gpt2
 
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
+
+
+@dataclass
+class Memory:
+    """What an encoder made of the source: (B, S, C), the mask (B, 1, 1, S) of what in it is text, and its caches."""
+
+    values: Tensor
+    mask: Tensor
+    caches: list[KVCache] | None
+
+    def select(self, rows: np.ndarray) -> Memory:
+        """That of these rows, in this order."""
+        here = get_device(self.values.device).from_host(rows)
+        values, mask = Tensor.wrap(self.values.data[here]), Tensor.wrap(self.mask.data[here])
+        return Memory(values, mask, select_caches(self.caches, rows))
 
 
 class Seq2Seq(Generator):

@@ -27,21 +27,6 @@ from tinygrad_lite.transformer import KVCache, sinusoidal_positions
 
 
 @dataclass
-class Memory:
-    """What an encoder made of the source: (B, S, C), the mask (B, 1, 1, S) of what in it is text, and its caches."""
-
-    values: Tensor
-    mask: Tensor
-    caches: list[KVCache] | None
-
-    def select(self, rows: np.ndarray) -> Memory:
-        """That of these rows, in this order."""
-        here = get_device(self.values.device).from_host(rows)
-        values, mask = Tensor.wrap(self.values.data[here]), Tensor.wrap(self.mask.data[here])
-        return Memory(values, mask, select_caches(self.caches, rows))
-
-
-@dataclass
 class GenerationState:
     """What generation has read so far.
 
@@ -49,14 +34,14 @@ class GenerationState:
         window: the tokens (B, n) within the context.
         caches: their keys and values, one per layer; None to compute them again in each step.
         padding: where texts differ in length, how many positions (B,) at the start of each row are not text.
-        memory: the encoder's output, where there is an encoder.
+        memory: the encoder's output, where there is an encoder; `select` gives that of some rows.
         fast: the model's version for single tokens, from the first such token on.
     """
 
     window: np.ndarray
     caches: list[KVCache] | None
     padding: np.ndarray | None = None
-    memory: Memory | None = None
+    memory: Any = None
     fast: Any = None
 
     def texts(self) -> list[np.ndarray]:
@@ -144,11 +129,10 @@ class Generator(Module):
 
         They are kept, since computing them takes milliseconds, in which a GPU would wait in every step.
         """
-        length = positions.max(initial=0) + 1
+        length = 1 << int(positions.max(initial=0)).bit_length()
         if len(self._codes) < length:
-            self._codes = sinusoidal_positions(1 << int(length - 1).bit_length(), self.config.n_embd)
-        codes = self._codes[positions].astype(like.dtype)
-        return Tensor.wrap(get_device(like.device).from_host(codes))
+            self._codes = sinusoidal_positions(length, self.config.n_embd)
+        return Tensor.wrap(get_device(like.device).from_host(self._codes[positions].astype(like.dtype)))
 
     def train(self, mode: bool = True) -> Module:
         """As every module; and training needs no fast version of weights that will change."""
@@ -157,7 +141,7 @@ class Generator(Module):
         return super().train(mode)
 
     def _read(
-        self, texts: Sequence[np.ndarray], use_cache: bool, memory: Memory | None = None
+        self, texts: Sequence[np.ndarray], use_cache: bool, memory: Any = None
     ) -> tuple[np.ndarray, GenerationState]:
         """Read a text per row from its beginning. Shorter ones are padded on the left, so that all end together."""
         window = pad_rows(texts, 0, left=True)

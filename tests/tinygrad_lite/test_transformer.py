@@ -229,8 +229,8 @@ def test_initialisation_is_that_of_gpt_2():
 
 
 def test_an_unknown_activation_is_refused():
-    with pytest.raises(ValueError, match="no activation 'silu', only gelu, gelu_tanh, relu"):
-        FeedForward(4, 8, activation="silu")
+    with pytest.raises(ValueError, match="no activation 'sine', only gelu, gelu_tanh, relu"):
+        FeedForward(4, 8, activation="sine")
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

@@ -32,6 +32,7 @@ ENGINE = (
     "tinygrad_lite.spelling",
     "tinygrad_lite.functional",
     "tinygrad_lite.cuda",
+    "tinygrad_lite.module",
     "tinygrad_lite.nn",
     "numpy",
 )

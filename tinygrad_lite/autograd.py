@@ -137,6 +137,8 @@ def walk_back(loss: Node, gradient: Array) -> None:
     half of b's gradient, 1, and later its full sum, 2: a would get 2 * 1 + 2 * 2 = 6. Children are always made after
     their parents, so visiting the nodes from the newest to the oldest is enough.
 
+    These lines are the whole algorithm. `Sums` adds in place where it can, and `differentiate` calls `backward`.
+
     Args:
         gradient: dL/d(the loss), which is 1 for a scalar.
     Raises: RuntimeError if part of the graph was freed by an earlier walk, if a value that is still needed was

@@ -8,8 +8,9 @@ from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite import functional as F
 from tinygrad_lite.debug.gradcheck import gradcheck
 from tinygrad_lite.device import random_key
-from tinygrad_lite.nn import Linear, Module
+from tinygrad_lite.nn import Linear, Module, recorded
 from tinygrad_lite.transformer import (
+    ACTIVATIONS,
     Block,
     FeedForward,
     KVCache,
@@ -231,6 +232,14 @@ def test_initialisation_is_that_of_gpt_2():
 def test_an_unknown_activation_is_refused():
     with pytest.raises(ValueError, match="no activation 'sine', only gelu, gelu_tanh, relu"):
         FeedForward(4, 8, activation="sine")
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_every_linear_map_of_a_feed_forward_part_is_recorded(activation):
+    mlp = FeedForward(4, 8, activation=activation).to(here(), "float64")
+    with recorded(mlp, Linear) as calls:
+        mlp(normal(2, 4))
+    assert [call.name for call in calls] == ["gate"] * (activation == "swiglu") + ["up", "down"]
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

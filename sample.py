@@ -38,8 +38,8 @@ from encoder import explorer as encoders
 from encoder import looking, reading
 from encoder.bert import Bert
 from encoder.cnn import CNN
-from encoder.picture_task import CNN_SPEC, VIT_SPEC
-from encoder.task import SPEC as bert
+from encoder.picture_task import CNN_FAMILY, VIT_FAMILY
+from encoder.task import FAMILY as bert
 from encoder.vit import ViT
 from gpt import pairs, pictures
 from gpt.chat import Chat, ChatFormat, RememberingModel, replies
@@ -48,11 +48,11 @@ from gpt.interactive import Conversation, converse
 from gpt.model import GPT
 from gpt.sample_options import HINTS, LENGTH_PENALTY, SampleOptions, check_beam, check_combination
 from gpt.score import score
-from gpt.task import SPEC as gpt
+from gpt.task import FAMILY as gpt
 from seq2seq import explorer as translation
 from seq2seq import speaking
 from seq2seq.model import Seq2Seq
-from seq2seq.task import SPEC as seq2seq
+from seq2seq.task import FAMILY as seq2seq
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import quoted, run_command, say, shown, wants_colour
 from tinygrad_lite.cli.files import read_file
@@ -71,12 +71,12 @@ from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
 from tinygrad_lite.training.checkpoint import fact_in
 from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
-from tinygrad_lite.training.model_spec import PEFT_CONFIG, Trained, family_of_weights
+from tinygrad_lite.training.family import PEFT_CONFIG, Trained, family_of_weights
 from tinygrad_lite.training.pretrained import end_tokens, is_pretrained_folder
 from tinygrad_lite.training.run_folder import newest_checkpoint, release_memory, tune_memory
 from tinygrad_lite.viz.attention import plot_attention
 
-FAMILIES = (gpt, seq2seq, bert, VIT_SPEC, CNN_SPEC)
+FAMILIES = (gpt, seq2seq, bert, VIT_FAMILY, CNN_FAMILY)
 OUT = Path("out")
 EXAMPLES = {
     'python sample.py --start "Habe nun"': "continue a prompt, with the newest checkpoint",

@@ -21,10 +21,10 @@ if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_l
 
 import numpy as np
 
-from encoder.picture_task import CNN_SPEC, VIT_SPEC
-from encoder.task import SPEC as BERT
-from gpt.task import SPEC as GPT
-from seq2seq.task import SPEC as SEQ2SEQ
+from encoder.picture_task import CNN_FAMILY, VIT_FAMILY
+from encoder.task import FAMILY as BERT
+from gpt.task import FAMILY as GPT
+from seq2seq.task import FAMILY as SEQ2SEQ
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import quoted, run_command, say
 from tinygrad_lite.debug.profiler import Profile
@@ -37,8 +37,8 @@ from tinygrad_lite.precision import PRECISIONS, set_precision
 from tinygrad_lite.training.adapters import in_words
 from tinygrad_lite.training.costs import dry_run
 from tinygrad_lite.training.estimate import is_shortage, size_of, too_little_to_train
+from tinygrad_lite.training.family import Task
 from tinygrad_lite.training.log import RunLog
-from tinygrad_lite.training.model_spec import Task
 from tinygrad_lite.training.mpirun import on_all_ranks
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import Numbers, OneProcess
@@ -46,13 +46,13 @@ from tinygrad_lite.training.run_folder import StopRequest, matmul_rate, tune_mem
 from tinygrad_lite.training.setup import RunSetup, read_setup
 from tinygrad_lite.training.workers import start_processes
 
-SPECS = (
+FAMILIES = (
     GPT,
     SEQ2SEQ,
     BERT,
-    VIT_SPEC,
-    CNN_SPEC,
-)  # the families of models; training/model_spec.py says what a family consists of
+    VIT_FAMILY,
+    CNN_FAMILY,
+)  # the families of models; training/family.py says what a family consists of
 PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
 
 
@@ -60,7 +60,7 @@ def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
     np.seterr(all="ignore")  # the loop itself checks for NaN and infinity, and reports where they arose
-    setup = read_setup(argv, SPECS)
+    setup = read_setup(argv, FAMILIES)
     set_composed(setup.options.composed)
     if setup.options.dtype in PRECISIONS:
         set_precision(setup.options.dtype)

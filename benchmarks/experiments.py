@@ -66,7 +66,7 @@ from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset, whole_numbers
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.family import Task
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import OneProcess
 from tinygrad_lite.training.run_folder import RunFolder
@@ -206,7 +206,7 @@ def plan(settings: Sequence[Setting]) -> list[Run]:
         try:
             words = [*shlex.split(setting.options), "--overwrite"]
             for turn, seed in enumerate(whole_numbers(setting.seeds, "--seeds", "1,2,3")):
-                setup = read_setup([*words, "--seed", str(seed)], train.SPECS)
+                setup = read_setup([*words, "--seed", str(seed)], train.FAMILIES)
                 runs.append((turn, place, Run(setting.name, setting.options, seed, setup)))
         except (UserError, ValueError) as error:  # ValueError: a quotation mark without its second
             raise OptionError(f"setting {setting.name}: {error}") from None

@@ -158,7 +158,7 @@ def size_of(row: Row) -> tuple[int, int]:
 
     Raises: UserError if it is no GPT.
     """
-    setup = read_setup([*shlex.split(row["options"]), "--overwrite"], train.SPECS)
+    setup = read_setup([*shlex.split(row["options"]), "--overwrite"], train.FAMILIES)
     if setup.family.name != "gpt":
         raise UserError(f"{row['name']} is no GPT: {row['options']}")
     config = setup.options.model_config(2)  # whatever the vocabulary is, its embeddings do not count

@@ -99,7 +99,7 @@ class Shape:
 
 
 class MadeUpTask:
-    """The batches of a shape as a Task (training/model_spec.py), with the methods that are needed here."""
+    """The batches of a shape as a Task (training/family.py), with the methods that are needed here."""
 
     def __init__(self, shape: Shape) -> None:
         self.shape, self.arrays = shape, shape.batches()

@@ -20,7 +20,7 @@ import numpy as np
 from encoder.bert import Bert
 from encoder.data import MaskedSequence
 from encoder.options import BertOptions
-from encoder.task import SPEC
+from encoder.task import FAMILY
 from encoder.words import WordsTask, are_guessed
 from gpt.model import GPT
 from gpt.trained import load_trained as load_gpt
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
         return 0
     if not 1 <= len(argv) <= 2 or any(word.startswith("-") for word in argv):
         raise OptionError(f"one or two arguments are needed; {USAGE}")
-    trained = SPEC.load(Path(argv[0]))
+    trained = FAMILY.load(Path(argv[0]))
     if trained.config.objective != "words":
         raise OptionError(f"{argv[0]} does not predict words: its objective is {trained.config.objective}")
     say(trained.about)

@@ -26,7 +26,7 @@ from tinygrad_lite.errors import OptionError
 from tinygrad_lite.explorer.page import Panel, assemble, write_page
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.viz.attention import pieces
 from tinygrad_lite.viz.inside import Inside, look_inside
 

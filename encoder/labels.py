@@ -27,7 +27,7 @@ from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.epochs import items_in_epochs
-from tinygrad_lite.training.model_spec import Report
+from tinygrad_lite.training.family import Report
 
 PAIR_MARK = "|||"  # between the two texts of a pair, as a user writes them
 

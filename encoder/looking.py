@@ -30,7 +30,7 @@ from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.pixels import PixelTokenizer
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.viz.figure import Picture, write
 from tinygrad_lite.viz.inside import look_inside
 

@@ -10,8 +10,8 @@ from encoder.cnn import CNN, CNNConfig
 from encoder.pictures import PictureOptions, PicturesTask
 from encoder.vit import ViT, ViTConfig
 from tinygrad_lite.cli.options import answers
+from tinygrad_lite.training.family import Family
 from tinygrad_lite.training.model_config import model_options
-from tinygrad_lite.training.model_spec import ModelSpec
 
 
 @dataclass
@@ -32,7 +32,7 @@ class CNNOptions(model_options(CNNConfig), PictureOptions):
     """The options of `train.py` for training a convolutional network."""
 
 
-VIT_SPEC = ModelSpec(
+VIT_FAMILY = Family(
     name="vit",
     title="the Vision Transformer",
     about="Train a Vision Transformer to say what is in a picture.",
@@ -48,7 +48,7 @@ VIT_SPEC = ModelSpec(
     layouts=dict.fromkeys(vit_layout.TITLES, vit_layout),
 )
 
-CNN_SPEC = ModelSpec(
+CNN_FAMILY = Family(
     name="cnn",
     title="the convolutional network",
     about="Train a convolutional network to say what is in a picture.",

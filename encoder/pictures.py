@@ -21,8 +21,8 @@ from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.labels import LabelTokenizer
 from tinygrad_lite.training.epochs import items_in_epochs
+from tinygrad_lite.training.family import Report
 from tinygrad_lite.training.model_config import ModelOptions
-from tinygrad_lite.training.model_spec import Report
 from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 
 

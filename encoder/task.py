@@ -12,7 +12,7 @@ from tinygrad_lite.corpora.minilm import FOLDER as MINILM_FOLDER
 from tinygrad_lite.corpora.minilm import NAME as MINILM
 from tinygrad_lite.corpora.minilm import minilm_folder
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.model_spec import ModelSpec, Task
+from tinygrad_lite.training.family import Family, Task
 
 LAYOUTS = dict.fromkeys(bert_layout.TITLES, bert_layout)  # by model_type
 
@@ -22,7 +22,7 @@ def make_task(options: BertOptions, tokenizer: Tokenizer | None = None) -> Task:
     return (LabelsTask if options.objective == "labels" else WordsTask)(options, tokenizer)
 
 
-SPEC = ModelSpec(
+FAMILY = Family(
     name="bert",
     title="BERT",
     about="Train an encoder on text: to predict hidden words, or labels.",

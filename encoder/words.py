@@ -20,7 +20,7 @@ from tinygrad_lite.tokenizers import learn
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
-from tinygrad_lite.training.model_spec import Report
+from tinygrad_lite.training.family import Report
 
 
 class WordsTask:

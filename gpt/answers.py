@@ -20,7 +20,7 @@ import numpy as np
 
 from gpt.pairs import answer, load_pairs, positions, separator_of
 from gpt.sample_options import LENGTH_PENALTY
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         "CHECKPOINT",
         "out/gpt-translate",
     )
-    trained = SPEC.read(Path(name))
+    trained = FAMILY.read(Path(name))
     tokenizer = trained.tokenizer
     if not (separator := separator_of(tokenizer)):
         raise CheckpointError(f"{trained.path} continues texts; this measures models that learned from pairs")
@@ -69,7 +69,7 @@ def main(argv: list[str]) -> int:
     if options.pairs:
         pairs = without_empty(read_table(Path(options.pairs)))[0]
     else:
-        held_out = load_pairs(options_of_run(SPEC, trained.adapter or trained.path)).held_out
+        held_out = load_pairs(options_of_run(FAMILY, trained.adapter or trained.path)).held_out
         tokens = encode_pairs(tokenizer, held_out, separator, separator)
         fitting = [positions(pair) <= trained.config.block_size for pair in tokens]
         pairs = [pair for pair, fits in zip(held_out, fitting, strict=True) if fits]

@@ -91,7 +91,7 @@ from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, load_text
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 
 OUT = Path("out")
 WEIGHTS = np.linspace(0, 1, 101)  # of the GPT in a mixture

@@ -47,7 +47,7 @@ from gpt.inside import without_heads
 from gpt.model import GPT
 from gpt.quantized import QuantizedOptions, named_text
 from gpt.score import score
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option, whole_numbers
@@ -103,7 +103,7 @@ def main(argv: list[str]) -> int:
     for file in files:
         if not Path(file).parent.is_dir():
             raise OptionError(f"{file}: there is no folder {Path(file).parent}; make it first")
-    trained = SPEC.read(Path(name))
+    trained = FAMILY.read(Path(name))
     say(trained.about)
     corpus = named_text(options, trained)
     learned, held_out = (part[: options.characters or sys.maxsize] for part in corpus.split())

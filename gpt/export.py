@@ -37,7 +37,7 @@ from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.tokenizers.huggingface import GPT2_SPECIAL
 from tinygrad_lite.training.checkpoint import describe, fact_in, load_checkpoint
 from tinygrad_lite.training.export import checked_settings, export_command, write_files, write_pretrained
-from tinygrad_lite.training.model_spec import Trained, check_family
+from tinygrad_lite.training.family import Trained, check_family
 from tinygrad_lite.training.pretrained import is_pretrained_folder
 from tinygrad_lite.training.run_folder import newest_checkpoint
 

@@ -34,7 +34,7 @@ from pathlib import Path
 import numpy as np
 
 from gpt.chat import RememberingModel
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option, whole_numbers
@@ -72,7 +72,7 @@ def main(argv: list[str]) -> int:
         raise OptionError(f"--table {options.table}: a prompt asks about one text, but this table has pairs")
     if max(counts) > len(data.train):
         raise OptionError(f"--examples {max(counts)}: {data.name} has only {len(data.train):,} texts for training")
-    trained = SPEC.read(Path(name))
+    trained = FAMILY.read(Path(name))
     say(trained.about)
     model = RememberingModel(trained.make_model(options.device))
     encode, block_size = trained.tokenizer.encode, trained.config.block_size

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tinygrad_lite.cli.console import quoted, run_command, say
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
@@ -30,10 +30,10 @@ def main(argv: list[str]) -> int:
     base, adapter, out = map(Path, argv)
     if out.suffix != ".safetensors" or out.exists():
         raise OptionError(f"{out} must be a new file whose name ends in .safetensors; {USAGE}")
-    trained = SPEC.read(base, adapter)
+    trained = FAMILY.read(base, adapter)
     trained.make_model()  # this checks that weights and settings agree
     checkpoint = Checkpoint(
-        family=SPEC.name,
+        family=FAMILY.name,
         model=trained.config.to_json(),
         training={"dataset": trained.dataset} if trained.dataset else {},
         tokenizer=trained.tokenizer.to_json(),

@@ -44,7 +44,7 @@ from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.training.adapters import Adapter, Change, adapter_in, change_of
 from tinygrad_lite.training.checkpoint import Checkpoint
 from tinygrad_lite.training.export import as_json
-from tinygrad_lite.training.model_spec import PEFT_CONFIG
+from tinygrad_lite.training.family import PEFT_CONFIG
 from tinygrad_lite.training.pretrained import as_float, read_json
 from tinygrad_lite.training.tensors import tensors_in
 

@@ -31,7 +31,7 @@ from tinygrad_lite.corpora.texts import Corpus
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.pixels import START, PixelTokenizer
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.viz.figure import Picture, write
 
 # Options of sample.py for these models.

@@ -22,14 +22,14 @@ import numpy as np
 
 from gpt.model import GPT
 from gpt.score import score
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.texts import Corpus, load_corpus, load_files
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 
 TIMED = 12  # tokens
 
@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
         "out/goethe",
         about_positional="a checkpoint, a run's folder, a folder in Hugging Face's layout, or smollm2",
     )
-    trained = SPEC.read(Path(name))
+    trained = FAMILY.read(Path(name))
     say(trained.about)
     corpus = text_to_predict(options, trained)
     print(f"{'kind':<12} {'bits each':>10} {'all weights':>12} {'bits per character':>20} {'more':>8} {'a token':>10}")

@@ -21,7 +21,7 @@ from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.corpora.pictures import PICTURES
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
-from tinygrad_lite.training.model_spec import ModelSpec, Report
+from tinygrad_lite.training.family import Family, Report
 
 
 class TextTask:
@@ -140,7 +140,7 @@ def first_words(text: str) -> str:
     return next((line for line in lines if line[:1].isalpha() and is_plain(line)), "")
 
 
-SPEC = ModelSpec(
+FAMILY = Family(
     name="gpt",
     title="the GPT",
     about="Train a GPT on text. Without options: the preset goethe.",

@@ -8,7 +8,7 @@ from types import ModuleType
 from gpt import gpt2_layout, llama_layout, smollm2
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tinygrad_lite.training.model_spec import Trained, read_trained
+from tinygrad_lite.training.family import Trained, read_trained
 
 LAYOUTS = {kind: layout for layout in (gpt2_layout, llama_layout) for kind in layout.TITLES}  # by model_type
 FETCHED = {smollm2.NAME: (smollm2.FOLDER, smollm2.smollm2_folder)}

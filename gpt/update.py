@@ -30,7 +30,7 @@ from gpt.damage import linear_maps
 from gpt.model import GPT
 from gpt.quantized import QuantizedOptions, text_to_predict
 from gpt.score import score
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option, whole_numbers
@@ -80,7 +80,7 @@ def main(argv: list[str]) -> int:
         about_positional="two: the model before the training, and after it",
     )
     ranks = whole_numbers(options.ranks, "--ranks", "1,4,16")
-    base, tuned = (SPEC.read(Path(name)) for name in names)
+    base, tuned = (FAMILY.read(Path(name)) for name in names)
     say(f"{base.about}\n{tuned.about}")
     corpus = text_to_predict(options, tuned)
     model = tuned.make_model()

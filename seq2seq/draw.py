@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from seq2seq.attention import PARTS, attention_weights
-from seq2seq.task import SPEC
+from seq2seq.task import FAMILY
 from seq2seq.translate import translate
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option
@@ -48,7 +48,7 @@ def attention(names: Sequence[str], options: TranslationAttentionOptions) -> Pic
 
     Raises: OptionError if there is no sentence, or if it is too long.
     """
-    trained = SPEC.load(Path(names[0]))
+    trained = FAMILY.load(Path(names[0]))
     sentence, room = " ".join(normalise(options.text).split()), trained.config.block_size
     length = len(trained.tokenizer.encode(sentence))
     if not length:
@@ -66,7 +66,7 @@ def positions(names: Sequence[str], options: TranslationPositionOptions) -> Pict
     """The codes of positions: those of a checkpoint, or the sinusoidal ones."""
     if not names:
         return draw_sinusoidal(options.length, options.width)
-    trained = SPEC.load(Path(names[0]))
+    trained = FAMILY.load(Path(names[0]))
     length = min(options.length, trained.config.block_size)
     if trained.config.positions == "sinusoidal":
         return draw_sinusoidal(length, trained.config.n_embd)
@@ -75,7 +75,7 @@ def positions(names: Sequence[str], options: TranslationPositionOptions) -> Pict
 
 
 KINDS = all_kinds(
-    SPEC.load,
+    FAMILY.load,
     Kind(
         "what the decoder attends to in the sentence, or self-attention, in every layer and head",
         attention,

@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 
 from seq2seq.corpus import load_pairs
-from seq2seq.task import SPEC
+from seq2seq.task import FAMILY
 from seq2seq.translate import penalty_of, translate
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
@@ -61,7 +61,7 @@ def main(argv: list[str]) -> int:
         "out/translate-de-en",
     )
     penalties = penalties_to_compare(options)
-    trained = SPEC.read(Path(name))
+    trained = FAMILY.read(Path(name))
     say(trained.about)
     pairs = pairs_to_translate(options, trained.adapter or trained.path)
     sources, targets = (list(side) for side in zip(*pairs, strict=True))
@@ -123,7 +123,7 @@ def pairs_to_translate(options: EvaluateOptions, path: Path) -> list[Pair]:
     elif options.src:
         pairs = read_two(Path(options.src), Path(options.tgt))
     else:
-        pairs = load_pairs(options_of_run(SPEC, path)).held_out
+        pairs = load_pairs(options_of_run(FAMILY, path)).held_out
     if options.swap:
         pairs = [(target, source) for source, target in pairs]
     pairs, empty = without_empty(pairs)

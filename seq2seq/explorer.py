@@ -27,7 +27,7 @@ from tinygrad_lite.decoding.state import GenerationState
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.explorer.page import Panel, assemble, write_page
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.viz.attention import pieces
 
 SCRIPT = Path(__file__).with_suffix(".js")

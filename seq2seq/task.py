@@ -9,7 +9,7 @@ from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.translate import translate
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.model_spec import ModelSpec
+from tinygrad_lite.training.family import Family
 from tinygrad_lite.training.pair_data import Pair
 from tinygrad_lite.training.pair_task import PairTask
 
@@ -39,7 +39,7 @@ class TranslationTask(PairTask):
         return [hypotheses[0].text for hypotheses in translate(model, self.tokenizer, sources)]
 
 
-SPEC = ModelSpec(
+FAMILY = Family(
     name="seq2seq",
     title="translation",
     about="Train an encoder-decoder on sentence pairs.",

@@ -16,7 +16,7 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.sample_options import HINTS, SampleOptions
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite import Tensor, manual_seed
@@ -196,7 +196,7 @@ def test_evaluation_and_samples_do_not_disturb_the_training():
 
 def test_the_validation_loss_depends_only_on_the_weights():
     settings = {"text": ["text.txt"], "n_layer": 1, "n_embd": 16, "dropout": 0.3}
-    run = start.RunSetup(SPEC, build(GPTOptions, ("test", settings)), RunFolder("run"))
+    run = start.RunSetup(FAMILY, build(GPTOptions, ("test", settings)), RunFolder("run"))
     task = run.make_task()
     model = run.make_model(task.tokenizer)
     assert model.training
@@ -302,7 +302,7 @@ def test_the_value_of_an_option_is_not_a_preset(capsys):
 
 def test_options_of_the_same_name_have_the_same_type():
     """So a command line is split in the same way for every model."""
-    kinds = [typing.get_type_hints(family.options) for family in train.SPECS]
+    kinds = [typing.get_type_hints(family.options) for family in train.FAMILIES]
     shared = kinds[0].keys() & kinds[1].keys()
     assert {name: kinds[0][name] for name in shared} == {name: kinds[1][name] for name in shared}
 
@@ -357,7 +357,7 @@ def test_options_of_other_programs_get_the_name_used_here(words, answer):
     assert error_for(*words.split()).startswith(answer)
 
 
-@pytest.mark.parametrize("options", [*(family.options for family in train.SPECS), SampleOptions])
+@pytest.mark.parametrize("options", [*(family.options for family in train.FAMILIES), SampleOptions])
 def test_names_of_other_programs_lead_to_existing_options(options):
     own = {field.name for field in fields(options)}
     hints = HINTS if options is SampleOptions else options.HINTS
@@ -390,7 +390,7 @@ def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
         assert all(name in page for name in ("--label_smoothing", "--batch_size"))  # the other model's are named
 
 
-@pytest.mark.parametrize("family", train.SPECS)
+@pytest.mark.parametrize("family", train.FAMILIES)
 def test_the_examples_of_the_help_are_valid(family):
     presets = start.list_presets(start.PRESETS)
     for command in family.examples:

@@ -10,7 +10,7 @@ import pytest
 import sample
 import train
 from gpt import export, merge
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, undone
 from tinygrad_lite import Tensor
@@ -59,7 +59,7 @@ def copied(trained, workplace):
 
 
 def logits(*path: str) -> np.ndarray:
-    return SPEC.read(*map(Path, path)).make_model()(Tensor(IDS)).numpy()
+    return FAMILY.read(*map(Path, path)).make_model()(Tensor(IDS)).numpy()
 
 
 def test_only_the_adapter_is_trained_and_saved(capsys):
@@ -120,7 +120,7 @@ def test_several_processes_learn_the_same():
 
 def beside(kind: str, adapter: str) -> Module:
     """The base in this kind, with an adapter beside it."""
-    trained = SPEC.read(Path(BASE), Path(adapter), beside=True)
+    trained = FAMILY.read(Path(BASE), Path(adapter), beside=True)
     model = trained.make_model()
     quantize(model, kind)
     trained.attach_changes(model)
@@ -132,13 +132,13 @@ def test_what_was_trained_over_quantized_weights_can_be_computed_exactly(capsys)
     checkpoint = load_checkpoint(run.last)
     assert checkpoint.base["quantize"] == "nf4"
     assert all("lora_" in name for name in checkpoint.weights)
-    before = read_setup([*arguments(**FROM_BASE), "--dry_run"], train.SPECS)
+    before = read_setup([*arguments(**FROM_BASE), "--dry_run"], train.FAMILIES)
     task = before.make_task()
     found = {
         name: train.evaluate(task, model, OneProcess())
         for name, model in (
             ("exact", beside("nf4", "packed/last.safetensors")),
-            ("folded", SPEC.read(Path(BASE), run.last).make_model()),
+            ("folded", FAMILY.read(Path(BASE), run.last).make_model()),
             ("base", before.make_model(task.tokenizer)),
         )
     }
@@ -156,7 +156,7 @@ def test_what_was_trained_over_quantized_weights_can_be_computed_exactly(capsys)
 
 def test_an_adapter_stands_beside_any_quantized_base():
     """Also one that was trained over floats; its change is not rounded."""
-    exact, rounded = (SPEC.read(Path(BASE), Path("adapter")).make_model() for _ in range(2))
+    exact, rounded = (FAMILY.read(Path(BASE), Path("adapter")).make_model() for _ in range(2))
     quantize(rounded, "nf4")
     change = [
         abs(model(Tensor(IDS)) - exact(Tensor(IDS))).mean().item() for model in (beside("nf4", "adapter"), rounded)
@@ -187,7 +187,7 @@ def test_a_frozen_part_stays_as_it_is():
     run = adapt("--freeze", "blocks.0", "*norm*,token_embedding", lora_rank=None, out_dir="frozen", max_iters=2)
     before, after = load_checkpoint(Path(BASE)).weights, load_checkpoint(run.last).weights
     assert set(after) == {name for name in before if "0" not in name and "norm" not in name and "tok" not in name}
-    whole = SPEC.read(run.last).weights
+    whole = FAMILY.read(run.last).weights
     assert {name for name in before if (whole[name] == before[name]).all()} == set(before) - set(after)
     with pytest.raises(CheckpointError, match="as a whole, which is no change of low rank"):
         export.main(["frozen", "exported"])
@@ -259,15 +259,15 @@ def test_another_base_is_refused_and_a_missing_one_is_named():
     run_training(out_dir="base", n_layer=2, max_iters=1, overwrite=True)
     other = "was trained on other weights than those of base.best.safetensors: its base was base/best.safetensors"
     for refused in (
-        lambda: SPEC.read(Path(BASE), Path("adapter")),
-        lambda: SPEC.read(Path("adapter")),
+        lambda: FAMILY.read(Path(BASE), Path("adapter")),
+        lambda: FAMILY.read(Path("adapter")),
         lambda: train.main(["--resume", "--out_dir=adapter", "--max_iters=12"]),
         lambda: merge.main([BASE, "adapter", "merged.safetensors"]),
     ):
         with pytest.raises(CheckpointError, match=other):
             refused()
     shutil.rmtree("base")
-    for refused in (lambda: SPEC.read(Path("adapter")), lambda: train.main(["--resume", "--out_dir=adapter"])):
+    for refused in (lambda: FAMILY.read(Path("adapter")), lambda: train.main(["--resume", "--out_dir=adapter"])):
         with pytest.raises(CheckpointError, match=r"is an adapter of base/best.safetensors, which is not there: say"):
             refused()
     assert np.isfinite(logits("moved/best.safetensors", "adapter")).all()

@@ -17,7 +17,7 @@ import train
 from seq2seq import evaluate
 from seq2seq.data import SPECIALS
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.task import SPEC, TranslationTask
+from seq2seq.task import FAMILY, TranslationTask
 from seq2seq.toys import toy_pairs
 from seq2seq.translate import text_of
 from tests.test_train_resume import stop_after
@@ -97,7 +97,7 @@ def test_words_and_marked_ends_are_trained_translated_and_scored(kind, vocab_siz
     assert validation[24] < validation[0] - 0.4
     assert f"{kind} tokenizer with {vocab_size} tokens" in said
     assert (" of those held out are <unk>)" in said) == (kind == "word")  # some numbers are not among 20 words
-    trained = SPEC.load(run.best)
+    trained = FAMILY.load(run.best)
     specials = trained.tokenizer.specials
     assert list(specials) == ["<pad>", "<bos>", "<eos>", "<unk>"]
     assert trained.config.specials == {name: specials[name] for name in ("<pad>", "<bos>", "<eos>")}

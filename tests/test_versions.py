@@ -14,7 +14,7 @@ from tinygrad_lite.cli.options import list_presets
 from tinygrad_lite.nn import Module
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.estimate import size_of
-from tinygrad_lite.training.model_spec import read_any
+from tinygrad_lite.training.family import read_any
 from tinygrad_lite.training.setup import PRESETS, read_setup
 
 LAST = Path("run/last.safetensors")
@@ -82,7 +82,7 @@ def test_an_old_run_resumes_as_it_did(stored, capsys):
 
 
 def test_the_weights_of_an_old_run_are_those_of_todays_model(stored):
-    trained = read_any(LAST, train.SPECS)
+    trained = read_any(LAST, train.FAMILIES)
     today = trained.model_class.blueprint(trained.config).named_parameters()
     old = load_checkpoint(LAST).weights
     assert {name: array.shape for name, array in old.items()} == {name: weight.shape for name, weight in today}
@@ -99,5 +99,5 @@ def test_the_weights_of_every_preset_keep_their_names():
 
     A preset that is given other parts gets another row: a run is resumed with its own settings, not the preset's.
     """
-    models = {name: size_of(read_setup([name, "--dry_run"], train.SPECS)).model for name in list_presets(PRESETS)}
+    models = {name: size_of(read_setup([name, "--dry_run"], train.FAMILIES)).model for name in list_presets(PRESETS)}
     assert {name: names_in_short(model) for name, model in models.items()} == WEIGHTS

@@ -18,7 +18,7 @@ from tinygrad_lite.corpora.texts import CORPORA, Corpus, load_corpus
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.explorer.page import assemble, write_page
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.run_folder import RunFolder
 
 FOLDER = Path(__file__).parent

@@ -7,8 +7,8 @@ import pytest
 
 import sample
 from encoder.looking import as_input, rollout
-from encoder.picture_task import VIT_SPEC
-from encoder.task import SPEC
+from encoder.picture_task import VIT_FAMILY
+from encoder.task import FAMILY
 from tests.encoder.test_explorer import PICTURE, TEXT, saved_bert, saved_vit, with_picture
 from tinygrad_lite import Tensor
 from tinygrad_lite.viz.inside import look_inside
@@ -29,7 +29,7 @@ def test_hidden_words_and_what_a_token_attends_to(workplace, opened, tmp_path, w
     sample.main([path, "--start", TEXT, "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
     data = page.evaluate("readData()")
-    found = look_inside(SPEC.load(Path(path)).make_model(), Tensor([data["ids"]]))
+    found = look_inside(FAMILY.load(Path(path)).make_model(), Tensor([data["ids"]]))
     weights = np.reshape(page.evaluate("Array.from(readHalves('recorded-attention'))"), found.attention.shape)
     np.testing.assert_allclose(weights, found.attention, atol=1e-3)
 
@@ -84,7 +84,7 @@ def test_a_patch_shows_what_it_attends_to(workplace, opened, tmp_path, monkeypat
     path = saved_vit(pooling=pooling)
     sample.main([path, "--image", "test:1", "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
-    model = VIT_SPEC.load(Path(path)).make_model()
+    model = VIT_FAMILY.load(Path(path)).make_model()
     attention = look_inside(model, as_input(model, PICTURE)).attention
     first = int(pooling == "cls")
     page.get_by_role("button", name="2 · 1").click()

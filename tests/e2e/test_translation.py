@@ -7,7 +7,7 @@ import pytest
 
 import sample
 from seq2seq.attention import attention_weights
-from seq2seq.task import SPEC
+from seq2seq.task import FAMILY
 from tests.seq2seq.test_explorer import saved_translator
 
 pytestmark = pytest.mark.e2e
@@ -18,7 +18,7 @@ def test_a_translation_is_walked_through(workplace, opened, tmp_path, width, sch
     path = saved_translator(Path("t.safetensors"))
     sample.main([str(path), "--start", "ab $cab", "--beam", "3", "--explain", "page.html"])
     page = opened(Path("page.html"), width, scheme)
-    trained = SPEC.load(path)
+    trained = FAMILY.load(path)
     data = page.evaluate("readData()")
     target = trained.tokenizer.encode("".join(data["target"][:-1]).replace("·", " "))
     found = attention_weights(trained.make_model(), trained.tokenizer, "ab $cab", target)

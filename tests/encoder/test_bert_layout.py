@@ -14,11 +14,11 @@ from encoder.bert_layout import ARCHITECTURES, own_config, their_config
 from encoder.config import BertConfig
 from encoder.export import export, main
 from encoder.reading import sentence_settings
-from encoder.task import SPEC
+from encoder.task import FAMILY
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 
 WORDS = ["[PAD]", "[UNK]", "[SEP]", "[MASK]", "[CLS]", *(f"w{n}" for n in range(94))]  # not in the usual order
 SETTINGS = {
@@ -41,7 +41,7 @@ def test_transformers_computes_the_same(architecture, activation, tmp_path):
         torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
     theirs.save_pretrained(tmp_path)
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    trained = SPEC.load(tmp_path)
+    trained = FAMILY.load(tmp_path)
     assert (trained.config.cls, trained.config.sep) == (4, 2)
     assert trained.config.label_names == (["bad", "fair", "good"] if architecture.endswith("Classification") else [])
     assert_same(trained.make_model(), theirs)
@@ -60,7 +60,7 @@ def test_a_bias_of_the_decoder_that_differs_has_precedence_as_in_transformers(ti
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path).eval()
-    assert_same(SPEC.load(tmp_path).make_model(), theirs)
+    assert_same(FAMILY.load(tmp_path).make_model(), theirs)
 
 
 def assert_same(model: Bert, theirs) -> None:
@@ -116,7 +116,7 @@ def folder_with(path, **changes):
 )
 def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
     with pytest.raises(CheckpointError, match=sentence):
-        SPEC.load(folder_with(tmp_path, **changes))
+        FAMILY.load(folder_with(tmp_path, **changes))
 
 
 @pytest.mark.torch
@@ -136,7 +136,7 @@ def test_the_first_berts_files_are_read_as_transformers_reads_them(architecture,
     save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
     (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     theirs = getattr(transformers, architecture).from_pretrained(tmp_path).eval()
-    model = SPEC.load(tmp_path).make_model()
+    model = FAMILY.load(tmp_path).make_model()
     if architecture == "BertModel":
         with torch.no_grad():
             theirs.pooler.dense.weight[:] = torch.tensor(model.pooler.weight.numpy())
@@ -179,7 +179,7 @@ def test_an_exported_model_is_read_back_unchanged(architecture, tmp_path, capsys
     assert export(trained, tmp_path / "first") == architecture
     assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 0
     assert f"in the layout of {architecture} to" in capsys.readouterr().err
-    found = SPEC.load(tmp_path / "second")
+    found = FAMILY.load(tmp_path / "second")
     assert (found.config, found.tokenizer.to_json()) == (trained.config, trained.tokenizer.to_json())
     assert found.weights.keys() == trained.weights.keys()
     assert all((found.weights[name] == array).all() for name, array in trained.weights.items())
@@ -255,7 +255,7 @@ def test_sentences_are_pooled_and_cut_as_the_folder_says(pooling, longest, cls, 
     question = "w7 w1 w2 w3 w4 w5"
     assert sample.main([str(folder), "--similar", str(tmp_path / "lines.txt"), "--start", question]) == 0
     printed = {line.split("  ")[2]: float(line.split()[0]) for line in capsys.readouterr().out.splitlines()[1:]}
-    trained = SPEC.load(folder)
+    trained = FAMILY.load(folder)
 
     def vector(text):
         inside = trained.tokenizer.encode(text)[: (longest or 20) - 2]
@@ -287,7 +287,7 @@ def test_a_single_label_gives_a_score(tmp_path, capsys):
 
 def test_small_letters_that_the_tokenizer_keeps_apart_are_refused(tmp_path):
     folder = sentence_folder(tmp_path / "model", {}, do_lower_case=True)
-    tokenizer = SPEC.load(folder).tokenizer
+    tokenizer = FAMILY.load(folder).tokenizer
     tokenizer.lowercase = True  # then it makes no difference
     sentence_settings(folder, tokenizer)
     tokenizer.lowercase = False
@@ -308,4 +308,4 @@ def test_another_pooling_is_refused_by_name(pooling, module, reason, tmp_path):
     folder = sentence_folder(tmp_path / "model", pooling)
     (folder / module).mkdir(exist_ok=True)
     with pytest.raises(CheckpointError, match=reason):
-        sentence_settings(folder, SPEC.load(folder).tokenizer)
+        sentence_settings(folder, FAMILY.load(folder).tokenizer)

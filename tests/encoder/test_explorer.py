@@ -15,8 +15,8 @@ from encoder.bert import Bert
 from encoder.cnn import CNN, CNNConfig
 from encoder.config import BertConfig
 from encoder.data import SPECIALS
-from encoder.picture_task import VIT_SPEC
-from encoder.task import SPEC
+from encoder.picture_task import VIT_FAMILY
+from encoder.task import FAMILY
 from encoder.vit import ViT, ViTConfig
 from tests.tiny_runs import made_up_text
 from tinygrad_lite import Tensor
@@ -135,7 +135,7 @@ def check_inside(data, arrays, found):
 def test_hidden_words_and_attention_are_those_of_numpy(workplace, norm_first):
     path = saved_bert(norm_first=norm_first)
     data, arrays = explained(path, "--start", TEXT)
-    model = ByNumPy(SPEC.load(Path(path)).make_model())
+    model = ByNumPy(FAMILY.load(Path(path)).make_model())
     special, w = TOKENIZER.specials, model.w
     text = TEXT.replace(" [MASK]", "[MASK]")  # in byte-pair encoding a word has the blank before it
     ids = [special["[CLS]"], *TOKENIZER.encode(text, allow_special=["[MASK]"]), special["[SEP]"]]
@@ -162,7 +162,7 @@ def test_occlusion_is_the_difference_that_one_hidden_token_makes(workplace, monk
     monkeypatch.setattr(explorer, "BATCH", 3)
     path = saved_bert(objective="labels", labels="bad|</script>|good")
     data, _ = explained(path, "--start", text)
-    model = SPEC.load(Path(path)).make_model()
+    model = FAMILY.load(Path(path)).make_model()
     assert data["segments"][1] == 0
     assert data["segments"][-1] == text.count("\t")
 
@@ -190,7 +190,7 @@ def test_a_picture_its_attention_and_rollout_are_those_of_numpy(workplace, monke
     with_picture(monkeypatch)
     path = saved_vit(pooling=pooling)
     data, arrays = explained(path, "--image", "test:1</script>")
-    trained = VIT_SPEC.load(Path(path))
+    trained = VIT_FAMILY.load(Path(path))
     model = ByNumPy(trained.make_model())
     pixels = PICTURE / 127.5 - 1
     x = model.linear("patch_embedding", pixels.reshape(3, 2, 3, 2).transpose(0, 2, 1, 3).reshape(9, 4))

@@ -12,7 +12,7 @@ import sample
 import train
 from encoder import compare, evaluate, export
 from encoder.data import SPECIALS
-from encoder.task import SPEC as BERT
+from encoder.task import FAMILY as BERT
 from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
 from tests.tiny_runs import rows, same

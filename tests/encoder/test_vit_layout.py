@@ -11,13 +11,13 @@ from safetensors.numpy import save_file
 import sample
 from encoder.export import export, main
 from encoder.looking import as_input, asked_picture, small
-from encoder.picture_task import VIT_SPEC
+from encoder.picture_task import VIT_FAMILY
 from encoder.vit import ViT, ViTConfig
 from encoder.vit_layout import own_config, shapes
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.tokenizers.labels import LabelTokenizer
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 
 SETTINGS = {
     **{"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20, "image_size": 8},
@@ -69,7 +69,7 @@ def test_transformers_computes_the_same(changes, tmp_path):
         torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
     theirs.save_pretrained(tmp_path)
     transformers.ViTImageProcessor(size={"height": 8, "width": 8}).save_pretrained(tmp_path)
-    trained = VIT_SPEC.load(tmp_path)
+    trained = VIT_FAMILY.load(tmp_path)
     assert trained.tokenizer.labels == ["cat", "crane (1)", "dog", "crane (3)"]
     assert_same(trained.make_model(), theirs)
 
@@ -93,7 +93,7 @@ def test_an_exported_model_is_read_back_unchanged(tmp_path):
     trained = made(n_inner=20)
     export(trained, tmp_path / "first")
     assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 0
-    found = VIT_SPEC.load(tmp_path / "second")
+    found = VIT_FAMILY.load(tmp_path / "second")
     assert (found.config, found.tokenizer.to_json()) == (trained.config, trained.tokenizer.to_json())
     assert found.weights.keys() == trained.weights.keys()
     assert all((found.weights[name] == array).all() for name, array in trained.weights.items())
@@ -123,7 +123,7 @@ def test_a_setting_that_the_layout_lacks_is_named(setting, allowed, tmp_path):
 )
 def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
     with pytest.raises(CheckpointError, match=sentence):
-        VIT_SPEC.load(folder_with(tmp_path, **changes))
+        VIT_FAMILY.load(folder_with(tmp_path, **changes))
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
 def test_pixels_that_are_scaled_otherwise_are_refused(scaling, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(scaling | {"size": 8}))
     with pytest.raises(CheckpointError, match=rf"preprocessor_config\.json: {next(iter(scaling))} is .* supports only"):
-        VIT_SPEC.load(folder_with(tmp_path))
+        VIT_FAMILY.load(folder_with(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_pixels_that_are_scaled_otherwise_are_refused(scaling, tmp_path):
 def test_pictures_that_are_prepared_in_another_way_are_refused(preparation, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": 8} | preparation if preparation else {}))
     with pytest.raises(CheckpointError, match=rf"preprocessor_config\.json: {next(iter(preparation), 'size')} is "):
-        VIT_SPEC.load(folder_with(tmp_path))
+        VIT_FAMILY.load(folder_with(tmp_path))
 
 
 @pytest.mark.torch
@@ -153,7 +153,7 @@ def test_a_picture_is_scaled_as_in_transformers(settings, tmp_path):
     (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings | size))
     pixels = np.random.default_rng(5).integers(0, 256, (30, 50, 3), np.uint8)
     image.fromarray(pixels).save(tmp_path / "wide.png")
-    trained = VIT_SPEC.load(folder_with(tmp_path))
+    trained = VIT_FAMILY.load(folder_with(tmp_path))
     ours, _ = asked_picture(SimpleNamespace(image=str(tmp_path / "wide.png")), trained)
     theirs = transformers.ViTImageProcessorPil.from_pretrained(tmp_path)(image.fromarray(pixels), return_tensors="np")
     expected = theirs["pixel_values"][0].transpose(1, 2, 0)
@@ -166,7 +166,7 @@ def test_sample_looks_at_a_picture_in_colour(tmp_path, monkeypatch, capsys):
     pixels = np.random.default_rng(4).integers(0, 256, (8, 8, 3), np.uint8)
     image.fromarray(pixels).save("picture.png")
     Path("model").mkdir()
-    trained = VIT_SPEC.load(folder_with(Path("model")))
+    trained = VIT_FAMILY.load(folder_with(Path("model")))
     logits = trained.make_model()(Tensor(pixels[None].astype("float32") / 127.5 - 1)).numpy()[0]
     assert sample.main(["model", "--image", "picture.png", "--answers", "1"]) == 0
     assert capsys.readouterr().out.split(maxsplit=1)[1] == trained.tokenizer.labels[logits.argmax()] + "\n"

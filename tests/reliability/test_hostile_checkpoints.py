@@ -21,12 +21,12 @@ import safetensors.numpy
 
 import sample
 import train
-from encoder.task import SPEC as BERT
+from encoder.task import FAMILY as BERT
 from gpt import export
 from gpt.sample_options import SampleOptions
-from gpt.task import SPEC as GPT
+from gpt.task import FAMILY as GPT
 from seq2seq import evaluate
-from seq2seq.task import SPEC as SEQ2SEQ
+from seq2seq.task import FAMILY as SEQ2SEQ
 from seq2seq.translate import translate
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.gpt.test_llama_layout import LLAMA3, QWEN3
@@ -50,7 +50,7 @@ from tinygrad_lite.quantize import quantize
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import KEY, load_checkpoint, save_checkpoint
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("no_network")

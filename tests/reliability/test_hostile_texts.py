@@ -16,7 +16,7 @@ from gpt.options import GPTOptions
 from seq2seq import evaluate
 from seq2seq.corpus import load_pairs
 from seq2seq.options import Seq2SeqOptions
-from seq2seq.task import SPEC as SEQ2SEQ
+from seq2seq.task import FAMILY as SEQ2SEQ
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from tests.tinygrad_lite.tokenizers.test_huggingface import gpt2_files
@@ -168,7 +168,7 @@ def test_parts_that_could_exhaust_memory_or_time_are_refused(part):
 
 def use_preset(path: Path) -> None:
     values = read_preset(path)
-    family = start.family_of(values, train.SPECS)
+    family = start.family_of(values, train.FAMILIES)
     values.pop("family", None)
     options = build(family.options, ("preset odd", values))
     options.check(learns_tokenizer=True)

@@ -48,7 +48,7 @@ class Mortal:
         settings = {"DEATH_AT": str(death_at), "PAUSE": str(pause), "JOURNAL": str(self.journal)}
         self.journal.unlink(missing_ok=True)
         name = "tests/reliability/killed_train.py"
-        process = script(name, *words, f"--out_dir={self.name}", SPEC=f"{os.getpid()} {self.name}", **settings)
+        process = script(name, *words, f"--out_dir={self.name}", FAMILY=f"{os.getpid()} {self.name}", **settings)
         if delay is not None:
             time.sleep(delay)
             process.kill()
@@ -59,7 +59,7 @@ class Mortal:
 
     def wait_for_orphans(self):
         """Fail if a process of this run still exists a minute after it."""
-        mark = f"SPEC={os.getpid()} {self.name}".encode()
+        mark = f"FAMILY={os.getpid()} {self.name}".encode()
         until = time.monotonic() + 60
         while left := [pid for pid in os.listdir("/proc") if pid.isdigit() and mark in environment(pid)]:
             assert time.monotonic() < until, f"processes of {self.name} still exist: {left}"

@@ -189,14 +189,14 @@ def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
 def test_a_nan_in_a_worker_is_reported_with_its_operation(worker, monkeypatch, report):
     step = 6
     families = tuple(
-        dataclasses.replace(family, model=SickGPT) if family.name == "gpt" else family for family in train.SPECS
+        dataclasses.replace(family, model=SickGPT) if family.name == "gpt" else family for family in train.FAMILIES
     )
     settings = RUN | {"workers": 2}
     healthy = run_training(out_dir="healthy", **settings)
     monkeypatch.setenv("SICK_STEP", str(step))
     monkeypatch.setenv("SICK_WORKER", str(worker))
     with monkeypatch.context() as patch:
-        patch.setattr(train, "SPECS", families)
+        patch.setattr(train, "FAMILIES", families)
         with pytest.raises(UserError) as caught:
             train.main(arguments(**settings))
     said = str(caught.value)

@@ -13,7 +13,7 @@ import pytest
 
 import sample
 from gpt.options import GPTOptions
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from tests import test_translation_scripts as translation
 from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite import manual_seed
@@ -80,7 +80,7 @@ def test_the_seed_alone_determines_every_random_number(report):
         return run_training(out_dir=f"initial-{seed}", max_iters=0, seed=seed, overwrite=True).last.read_bytes()
 
     settings = {"text": ["text.txt"], "n_embd": 16, "n_head": 2, "n_layer": 1}
-    start = RunSetup(SPEC, build(GPTOptions, ("test", settings)), RunFolder("unused"))
+    start = RunSetup(FAMILY, build(GPTOptions, ("test", settings)), RunFolder("unused"))
     task = start.make_task()
 
     def places(seed):

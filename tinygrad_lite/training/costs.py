@@ -15,7 +15,7 @@ from tinygrad_lite.cli.console import say
 from tinygrad_lite.device import get_device
 from tinygrad_lite.nn import Module
 from tinygrad_lite.training.estimate import Size, cache_bytes, size_of
-from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.family import Task
 from tinygrad_lite.training.processes import Program
 from tinygrad_lite.training.run_folder import matmul_rate
 from tinygrad_lite.training.setup import RunSetup

@@ -10,8 +10,8 @@ from tinygrad_lite.adapt import counts
 from tinygrad_lite.device import get_device
 from tinygrad_lite.errors import TooLittleMemory
 from tinygrad_lite.nn import Module, shapes_only
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.model_config import ModelConfig
-from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.training.options import OPTIMIZERS
 from tinygrad_lite.training.setup import RunSetup
 

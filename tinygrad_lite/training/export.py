@@ -15,8 +15,8 @@ from safetensors.numpy import save as to_bytes
 
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.model_config import ModelConfig
-from tinygrad_lite.training.model_spec import Trained
 from tinygrad_lite.training.pretrained import OWN_TOKENIZER, WEIGHTS
 
 

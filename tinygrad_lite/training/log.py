@@ -22,7 +22,7 @@ from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training.checkpoint import Checkpoint, mean_weights, save_checkpoint
-from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.family import Task
 from tinygrad_lite.training.processes import Numbers
 from tinygrad_lite.training.setup import RunSetup
 

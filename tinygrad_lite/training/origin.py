@@ -16,12 +16,12 @@ from tinygrad_lite.cli.options import build, difference
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
-from tinygrad_lite.training.model_spec import ModelSpec, Trained, check_specials
+from tinygrad_lite.training.family import Family, Trained, check_specials
 from tinygrad_lite.training.options import NOT_SAVED, TrainOptions
 from tinygrad_lite.training.run_folder import RunFolder
 
 
-def fixed(family: ModelSpec) -> frozenset[str]:
+def fixed(family: Family) -> frozenset[str]:
     """The options that determine the weights; a run that starts from weights cannot change them."""
     return family.shape | {"tokenizer", "vocab_size"}
 
@@ -33,7 +33,7 @@ ADAPTING = frozenset(("freeze", "lora_rank", "lora_alpha", "lora_targets", "quan
 
 
 def resumed_options(
-    family: ModelSpec, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder, base: Trained | None = None
+    family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder, base: Trained | None = None
 ) -> TrainOptions:
     """The settings of the run that is resumed, with what the command line changes; prints the changes.
 
@@ -78,12 +78,12 @@ def resumed_options(
     return options
 
 
-def names_text(family: ModelSpec, given: Mapping[str, Any]) -> bool:
+def names_text(family: Family, given: Mapping[str, Any]) -> bool:
     """Whether a command line says what to learn from."""
     return not given.keys().isdisjoint({*family.options.FILES, "dataset"})
 
 
-def check_saved(path: Path, family: ModelSpec, training: Mapping[str, Any]) -> None:
+def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
     """Raise CheckpointError if settings name files to read or write, which an untrusted checkpoint must not do."""
     dataset = training.get("dataset")
     outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
@@ -93,7 +93,7 @@ def check_saved(path: Path, family: ModelSpec, training: Mapping[str, Any]) -> N
         raise CheckpointError(f"{path}: its settings contain {outside[0]}, which only the command line may set")
 
 
-def options_of_run(family: ModelSpec, path: Path) -> TrainOptions:
+def options_of_run(family: Family, path: Path) -> TrainOptions:
     """The settings of the run that wrote a checkpoint, for the CPU; the paths of its files are in its options.json.
 
     Raises: CheckpointError or OptionError if they cannot be used.
@@ -113,7 +113,7 @@ def name_of(origin: Path) -> str:
     return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
 
 
-def load_origin(family: ModelSpec, origin: str) -> Trained:
+def load_origin(family: Family, origin: str) -> Trained:
     """The weights that --init_from names.
 
     Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
@@ -130,7 +130,7 @@ def load_origin(family: ModelSpec, origin: str) -> Trained:
 
 
 def adapted_options(
-    family: ModelSpec, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
+    family: Family, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
 ) -> TrainOptions:
     """The settings of a new run that starts from weights: their shape and tokenizer, else preset and command line.
 

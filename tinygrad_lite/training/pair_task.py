@@ -17,7 +17,7 @@ from tinygrad_lite.decoding.scores import scores
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tokenizers import learn
 from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
-from tinygrad_lite.training.model_spec import Report
+from tinygrad_lite.training.family import Report
 from tinygrad_lite.training.pair_data import Batch, Pair, PairData, encode_pairs
 
 TOO_HIGH = 0.9  # as a share of the loss of guessing: above it, nothing is translated

@@ -30,7 +30,7 @@ from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.family import Task
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.run_folder import StopRequest, tune_memory
 

@@ -33,7 +33,7 @@ from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.adapters import fingerprint
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
-from tinygrad_lite.training.model_spec import ModelSpec, Task, Trained, check_family, family_of_weights
+from tinygrad_lite.training.family import Family, Task, Trained, check_family, family_of_weights
 from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.origin import adapted_options, load_origin, name_of, names_text, resumed_options
@@ -60,7 +60,7 @@ class RunSetup:
         freezable: the names of the weights that may be frozen, those of `trained`; None: any.
     """
 
-    family: ModelSpec
+    family: Family
     options: TrainOptions
     folder: RunFolder
     checkpoint: Checkpoint | None = None
@@ -157,7 +157,7 @@ class RunSetup:
         say(f"warning: {changed}")
 
 
-def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
+def read_setup(argv: list[str], families: Sequence[Family]) -> RunSetup:
     """Read the command line. The available options depend on the preset or weights that it names.
 
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
@@ -224,7 +224,7 @@ def read_setup(argv: list[str], families: Sequence[ModelSpec]) -> RunSetup:
     return setup
 
 
-def choose_family(argv: Sequence[str], presets: Collection[str], families: Sequence[ModelSpec]) -> ModelSpec:
+def choose_family(argv: Sequence[str], presets: Collection[str], families: Sequence[Family]) -> Family:
     """The family of the named preset, else that of the weights to start from or to resume, else the first."""
     parts = split_command_line(argv, *(family.options for family in families))
     named = next((part.text for part in parts if not part.name), None)
@@ -243,7 +243,7 @@ def choose_family(argv: Sequence[str], presets: Collection[str], families: Seque
     return families[0]
 
 
-def datasets_of(family: ModelSpec) -> set[str]:
+def datasets_of(family: Family) -> set[str]:
     """The only names that --dataset of a family takes; empty if it takes others too."""
     return {*next(field.metadata["choices"] or () for field in fields(family.options) if field.name == "dataset")}
 
@@ -258,7 +258,7 @@ def listed(title: str, described: Mapping[str, str]) -> list[str]:
     return [f"{title}:", *(f"  {name:<16} {about}" for name, about in described.items()), ""]
 
 
-def options_elsewhere(family: ModelSpec, families: Sequence[ModelSpec]) -> tuple[dict[str, str], list[str]]:
+def options_elsewhere(family: Family, families: Sequence[Family]) -> tuple[dict[str, str], list[str]]:
     """For the options of other families only: where each belongs, and a line of --help for each such family."""
     own, hints, lines = {field.name for field in fields(family.options)}, {}, []
     for other in families:
@@ -279,7 +279,7 @@ def default_name(origin: str, given: Mapping[str, Any]) -> str:
     return Path(given["text"][0]).stem if given.get("text") else ""
 
 
-def family_of(preset: Mapping[str, Any], families: Sequence[ModelSpec]) -> ModelSpec:
+def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
     """The family that a preset names, or the first.
 
     Raises: OptionError if it names an unknown family.

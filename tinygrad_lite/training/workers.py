@@ -43,7 +43,7 @@ from threadpoolctl import threadpool_limits
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import AdamW, Muon, Optimizer
-from tinygrad_lite.training.model_spec import Task
+from tinygrad_lite.training.family import Task
 from tinygrad_lite.training.mpi import start_ranks
 from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions

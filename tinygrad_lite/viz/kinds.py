@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.model_spec import Trained
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.viz.boxes import MergeOptions, TokenOptions, draw_merges, draw_tokens
 from tinygrad_lite.viz.command import DrawOptions, Kind
 from tinygrad_lite.viz.expression import GraphOptions, draw_graph

@@ -167,7 +167,7 @@ def test_generating_on_a_computer_that_is_too_small_gives_advice(workplace, monk
     assert said.endswith("or a smaller model")
 
 
-@pytest.mark.parametrize("family", train.SPECS)
+@pytest.mark.parametrize("family", train.FAMILIES)
 def test_every_family_has_the_options_that_are_recommended(family):
     names = {field.name for field in fields(family.options)}
     assert names >= {family.options.FACTORS[0][0], "gradient_accumulation_steps", "n_embd", "dtype"}

@@ -6,7 +6,7 @@ import pytest
 
 from gpt.config import GPTConfig
 from gpt.options import GPTOptions
-from gpt.task import SPEC
+from gpt.task import FAMILY
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.cli.command_line import help_page, parse_command_line
@@ -59,7 +59,7 @@ def test_a_field_is_a_key_of_the_json_and_old_checkpoints_have_its_default():
 
 
 def test_a_field_is_part_of_the_shape_unless_only_training_uses_it():
-    assert replace(SPEC, config=Switched).shape == SPEC.shape | {"gates"}
+    assert replace(FAMILY, config=Switched).shape == FAMILY.shape | {"gates"}
     assert not {"dropout", "label_smoothing", "vocab_size", "pad"} & (GPTConfig.shape() | Seq2SeqConfig.shape())
 
 

@@ -16,8 +16,8 @@ from threadpoolctl import threadpool_info
 import train
 from gpt.model import GPT as GPT_MODEL
 from gpt.options import GPTOptions
-from gpt.task import SPEC as GPT
-from seq2seq.task import SPEC as SEQ2SEQ
+from gpt.task import FAMILY as GPT
+from seq2seq.task import FAMILY as SEQ2SEQ
 from tests.gpt.combined_settings import COMBINED
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import arguments, losses, run_training, same, script

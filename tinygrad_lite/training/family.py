@@ -1,6 +1,6 @@
 """The description of a family of models for the scripts; the GPT is one, the translation model another.
 
-`train.py` and `sample.py` are the same for all families. Each family describes itself in one `ModelSpec` (at the end of
+`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family` (at the end of
 gpt/task.py and of seq2seq/task.py), and its `Task` is the work that the training loop does step by step.
 """
 
@@ -86,7 +86,7 @@ Fetched = Mapping[str, tuple[str, Callable[[], Path]]]
 
 
 @dataclass(frozen=True)
-class ModelSpec:
+class Family:
     """A family of models.
 
     Attributes:
@@ -311,7 +311,7 @@ def read_trained(
 
     Args:
         path: a checkpoint; a folder in one of the layouts, which has a config.json; any other folder, whose newest
-            checkpoint is read; or a name in `fetched` (see `ModelSpec`), whose model is fetched if need be.
+            checkpoint is read; or a name in `fetched` (see `Family`), whose model is fetched if need be.
     Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used; the errors of
         fetching.
     """
@@ -358,7 +358,7 @@ def read_folder(folder: Path, model_class: type, layouts: Mapping[str, ModuleTyp
     return Trained(folder, about, model_class, config, tokenizer, weights)
 
 
-def read_any(path: Path, families: Sequence[ModelSpec]) -> Trained:
+def read_any(path: Path, families: Sequence[Family]) -> Trained:
     """Read a trained model of one of these families; a folder is one in Hugging Face's layout, or that of a run.
 
     Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
@@ -368,7 +368,7 @@ def read_any(path: Path, families: Sequence[ModelSpec]) -> Trained:
     return (family_of_weights(path, families) or families[0]).read(path)
 
 
-def family_of_weights(path: Path, families: Sequence[ModelSpec]) -> ModelSpec | None:
+def family_of_weights(path: Path, families: Sequence[Family]) -> Family | None:
     """The family of a trained model; None if it is unknown.
 
     Args:

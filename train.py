@@ -21,10 +21,6 @@ if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_l
 
 import numpy as np
 
-from encoder.picture_task import CNN_FAMILY, VIT_FAMILY
-from encoder.task import FAMILY as BERT
-from gpt.task import FAMILY as GPT
-from seq2seq.task import FAMILY as SEQ2SEQ
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import quoted, run_command, say
 from tinygrad_lite.debug.profiler import Profile
@@ -46,13 +42,6 @@ from tinygrad_lite.training.run_folder import StopRequest, matmul_rate, tune_mem
 from tinygrad_lite.training.setup import RunSetup, read_setup
 from tinygrad_lite.training.workers import start_processes
 
-FAMILIES = (
-    GPT,
-    SEQ2SEQ,
-    BERT,
-    VIT_FAMILY,
-    CNN_FAMILY,
-)  # the families of models; training/family.py says what a family consists of
 PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
 
 
@@ -60,7 +49,7 @@ def main(argv: list[str]) -> int:
     """Run the command line and return the exit status."""
     tune_memory()
     np.seterr(all="ignore")  # the loop itself checks for NaN and infinity, and reports where they arose
-    setup = read_setup(argv, FAMILIES)
+    setup = read_setup(argv)
     set_composed(setup.options.composed)
     if setup.options.dtype in PRECISIONS:
         set_precision(setup.options.dtype)

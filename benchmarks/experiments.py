@@ -206,7 +206,7 @@ def plan(settings: Sequence[Setting]) -> list[Run]:
         try:
             words = [*shlex.split(setting.options), "--overwrite"]
             for turn, seed in enumerate(whole_numbers(setting.seeds, "--seeds", "1,2,3")):
-                setup = read_setup([*words, "--seed", str(seed)], train.FAMILIES)
+                setup = read_setup([*words, "--seed", str(seed)])
                 runs.append((turn, place, Run(setting.name, setting.options, seed, setup)))
         except (UserError, ValueError) as error:  # ValueError: a quotation mark without its second
             raise OptionError(f"setting {setting.name}: {error}") from None

@@ -21,11 +21,11 @@ from statistics import median
 from typing import Any
 
 from gpt.explorer.build import page
-from gpt.sample_options import SampleOptions
 from gpt.trained import load_trained
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.explorer.page import write_page
 

@@ -21,10 +21,10 @@ import numpy as np
 
 from benchmarks.shapes import SHAPES, MadeUpTask, Shape
 from gpt.model import GPT
-from gpt.sample_options import SampleOptions
 from seq2seq.toys import german_number
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.corpora.texts import from_cache
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import UserError

@@ -41,7 +41,6 @@ from pathlib import Path
 
 import numpy as np
 
-import train
 from benchmarks.results import Row, read_rows
 from gpt.model import GPT
 from tinygrad_lite.cli.command_line import read_command
@@ -158,7 +157,7 @@ def size_of(row: Row) -> tuple[int, int]:
 
     Raises: UserError if it is no GPT.
     """
-    setup = read_setup([*shlex.split(row["options"]), "--overwrite"], train.FAMILIES)
+    setup = read_setup([*shlex.split(row["options"]), "--overwrite"])
     if setup.family.name != "gpt":
         raise UserError(f"{row['name']} is no GPT: {row['options']}")
     config = setup.options.model_config(2)  # whatever the vocabulary is, its embeddings do not count

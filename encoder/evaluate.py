@@ -17,13 +17,12 @@ import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
-from encoder.picture_task import CNN_FAMILY, VIT_FAMILY
-from encoder.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.tables import LabelledTexts
 from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.training.families import load_family
 from tinygrad_lite.training.family import family_of_weights
 from tinygrad_lite.training.origin import options_of_run
 from tinygrad_lite.training.run_folder import newest_checkpoint
@@ -77,11 +76,12 @@ def accuracy(path: Path) -> tuple[float, object]:
     """The share of the test part that a model gets right, which is printed too; and its data."""
     if path.is_dir():
         path = newest_checkpoint(path)
-    family = family_of_weights(path, (FAMILY, VIT_FAMILY, CNN_FAMILY))
-    if family is None:
+    name = family_of_weights(path, ("bert", "vit", "cnn"))
+    if name is None:
         raise OptionError(f"{path} is no classifier of texts or pictures")
+    family = load_family(name)
     trained = family.read(path)
-    if family is FAMILY and trained.config.objective != "labels":
+    if name == "bert" and trained.config.objective != "labels":
         raise OptionError(f"{path} predicts {trained.config.objective}, not labels")
     task = family.task(options_of_run(family, path), trained.tokenizer)
     task.hold_out_test()

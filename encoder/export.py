@@ -22,8 +22,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from encoder import bert_layout, vit_layout
-from encoder.picture_task import VIT_FAMILY
-from encoder.task import FAMILY
 from encoder.vit import ViT
 from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.training.export import export_command, write_pretrained
@@ -38,7 +36,7 @@ def main(argv: list[str]) -> int:
 
 def export_file(source: Path, folder: Path) -> str:
     """Export the model in a checkpoint or a run's folder, and say which and how."""
-    trained = read_any(source, (FAMILY, VIT_FAMILY))
+    trained = read_any(source, ("bert", "vit"))
     return f"{trained.about}; exported in the layout of {export(trained, folder)}"
 
 

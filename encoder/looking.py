@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -51,8 +52,15 @@ def check_options(given: Collection[str]) -> None:
         raise OptionError("give a picture: --image FILE.png, or --image test:17 for number 17 of the test pictures")
 
 
-def look(options: Any, trained: Trained, model: Module) -> None:
-    """Print the most probable classes of a picture, and the picture with what the model attended to."""
+def speak(options: Any, given: Collection[str], trained: Trained, model: Module) -> None:
+    """Print the most probable classes of a picture, and the picture with what the model attended to.
+
+    With --explain, the page of the picture is written instead.
+    """
+    check_options(given)
+    if options.explain:
+        resolve_name("encoder.explorer:explain_picture")(options, trained, model)
+        return
     picture, about = asked_picture(options, trained)
     with no_grad():
         logits = model(as_input(model, picture))

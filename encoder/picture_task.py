@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from encoder import vit_layout
 from encoder.cnn import CNN, CNNConfig
-from encoder.pictures import PictureOptions, PicturesTask
+from encoder.pictures import PictureOptions
 from encoder.vit import ViT, ViTConfig
 from tinygrad_lite.cli.options import answers
 from tinygrad_lite.training.family import Family
@@ -41,11 +40,11 @@ VIT_FAMILY = Family(
         "python train.py vit-fashion": "pieces of clothing, eight minutes on two cores",
     },
     preset="vit-digits",
-    options=ViTOptions,
     config=ViTConfig,
     model=ViT,
-    task=PicturesTask,
-    layouts=dict.fromkeys(vit_layout.TITLES, vit_layout),
+    options_at="encoder.picture_task:ViTOptions",
+    task_at="encoder.pictures:PicturesTask",
+    speak_at="encoder.looking:speak",
 )
 
 CNN_FAMILY = Family(
@@ -57,8 +56,9 @@ CNN_FAMILY = Family(
         "python train.py cnn-fashion": "pieces of clothing, seven minutes on two cores",
     },
     preset="cnn-digits",
-    options=CNNOptions,
     config=CNNConfig,
     model=CNN,
-    task=PicturesTask,
+    options_at="encoder.picture_task:CNNOptions",
+    task_at="encoder.pictures:PicturesTask",
+    speak_at="encoder.looking:speak",
 )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from encoder.labels import sequence, texts_of
 from encoder.words import guesses
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import shown
+from tinygrad_lite.cli.prompt import read_prompt
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.pretrained import read_json
 
 KNOWN = {*"start similar explain answers out_dir device quantize adapter dtype".split()}
@@ -30,7 +33,7 @@ POOLING = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 BATCH = 32  # lines that are read at once
 
 
-def check_options(options: Any, given: Collection[str], model: Bert) -> None:
+def check_options(options: Any, given: Mapping[str, Any], model: Bert) -> None:
     """Check that the options apply to this encoder.
 
     Raises: OptionError if not.
@@ -44,17 +47,18 @@ def check_options(options: Any, given: Collection[str], model: Bert) -> None:
         raise OptionError("these weights give features only: add --similar FILE, whose lines are compared with --start")
 
 
-def read(options: Any, model: Bert, tokenizer: Tokenizer, text: str, path: Path) -> None:
-    """Answer for each line of a text.
-
-    Args:
-        path: where the model was read.
-    """
+def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert) -> None:
+    """Answer for each line of a text, or write the page of --explain."""
+    check_options(options, given, model)
+    tokenizer = trained.tokenizer
+    text = tokenizer.prepare(read_prompt(options.start))
     lines = text.removesuffix("\n").split("\n")
-    if options.similar:
+    if options.explain:
+        resolve_name("encoder.explorer:explain_text")(options, trained, model, text)
+    elif options.similar:
         found = load_files([options.similar], as_is=tokenizer.is_foreign).text.splitlines()
         others = [line for line in found if line.strip()]
-        embed = partial(sentence_embeddings, model, tokenizer, **sentence_settings(path, tokenizer))
+        embed = partial(sentence_embeddings, model, tokenizer, **sentence_settings(trained.path, tokenizer))
         show_similar(embed, lines, others, options.answers)
     elif model.config.objective == "labels":
         show_labels(model, tokenizer, lines)

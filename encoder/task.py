@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from encoder import bert_layout
 from encoder.bert import Bert, without_head
 from encoder.config import BertConfig
 from encoder.labels import LabelsTask
 from encoder.options import BertOptions
 from encoder.words import WordsTask
-from tinygrad_lite.corpora.minilm import FOLDER as MINILM_FOLDER
-from tinygrad_lite.corpora.minilm import NAME as MINILM
-from tinygrad_lite.corpora.minilm import minilm_folder
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.family import Family, Task
-
-LAYOUTS = dict.fromkeys(bert_layout.TITLES, bert_layout)  # by model_type
 
 
 def make_task(options: BertOptions, tokenizer: Tokenizer | None = None) -> Task:
@@ -32,11 +26,10 @@ FAMILY = Family(
         "python train.py classify --init_from out/bert-reviews": "then: is a review positive?",
     },
     preset="bert-goethe",
-    options=BertOptions,
     config=BertConfig,
     model=Bert,
-    task=make_task,
+    options_at="encoder.options:BertOptions",
+    task_at="encoder.task:make_task",
+    speak_at="encoder.reading:speak",
     adapt=without_head,
-    layouts=LAYOUTS,
-    fetched={MINILM: (MINILM_FOLDER, minilm_folder)},
 )

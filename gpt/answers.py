@@ -18,14 +18,14 @@ from pathlib import Path
 
 import numpy as np
 
+from gpt.family import FAMILY
 from gpt.pairs import answer, load_pairs, positions, separator_of
-from gpt.sample_options import LENGTH_PENALTY
-from gpt.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option
 from tinygrad_lite.corpora.divided_pairs import read_table, without_empty, write_lines
 from tinygrad_lite.corpora.pair_cleaning import SENTENCE_END
+from tinygrad_lite.decoding.sample_options import LENGTH_PENALTY
 from tinygrad_lite.decoding.scores import mean_with_interval, metrics, rouge, scores_with_confidence
 from tinygrad_lite.errors import CheckpointError, CorpusError
 from tinygrad_lite.training.origin import options_of_run

@@ -43,11 +43,11 @@ from pathlib import Path
 
 import numpy as np
 
+from gpt.family import FAMILY
 from gpt.inside import without_heads
 from gpt.model import GPT
 from gpt.quantized import QuantizedOptions, named_text
 from gpt.score import score
-from gpt.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option, whole_numbers

@@ -34,7 +34,7 @@ from pathlib import Path
 import numpy as np
 
 from gpt.chat import RememberingModel
-from gpt.task import FAMILY
+from gpt.family import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option, whole_numbers

@@ -16,12 +16,10 @@ from typing import Any
 
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.console import say, typed_lines
+from tinygrad_lite.decoding.sample_options import RANDOM, REPETITION
 from tinygrad_lite.errors import OptionError, UserError
 
-SETTINGS = (
-    *"temperature top_k top_p min_p greedy repetition_penalty no_repeat_ngram_size".split(),
-    *"max_new_tokens seed stop".split(),
-)
+SETTINGS = (*RANDOM, "greedy", *REPETITION, "max_new_tokens", "seed", "stop")
 COMMANDS = f"""/NAME VALUE  change a setting: {", ".join(SETTINGS)}
 /stop        without a value: remove all stop strings
 /settings    show them all

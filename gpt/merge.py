@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gpt.task import FAMILY
+from gpt.family import FAMILY
 from tinygrad_lite.cli.console import quoted, run_command, say
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint

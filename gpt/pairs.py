@@ -23,11 +23,11 @@ import numpy as np
 
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from gpt.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
 from tinygrad_lite.corpora.divided_pairs import PairCorpus, divide, read_table
 from tinygrad_lite.corpora.pair_cleaning import one_line
 from tinygrad_lite.corpora.pairs import load_parallel
 from tinygrad_lite.decoding.batches import search_in_batches
+from tinygrad_lite.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
 from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor

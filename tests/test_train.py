@@ -13,22 +13,23 @@ import pytest
 
 import train
 from gpt.config import GPTConfig
+from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from gpt.sample_options import HINTS, SampleOptions
-from gpt.task import FAMILY
 from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite import Tensor, manual_seed
 from tinygrad_lite.cli.command_line import parse_command_line
 from tinygrad_lite.cli.options import build
 from tinygrad_lite.corpora import fetch
+from tinygrad_lite.decoding.sample_options import HINTS, SampleOptions
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.training import costs, log
 from tinygrad_lite.training import setup as start
 from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.families import FAMILIES, load_family
 from tinygrad_lite.training.processes import OneProcess
 from tinygrad_lite.training.run_folder import METRICS, RunFolder
 
@@ -302,7 +303,7 @@ def test_the_value_of_an_option_is_not_a_preset(capsys):
 
 def test_options_of_the_same_name_have_the_same_type():
     """So a command line is split in the same way for every model."""
-    kinds = [typing.get_type_hints(family.options) for family in train.FAMILIES]
+    kinds = [typing.get_type_hints(family.options) for family in map(load_family, FAMILIES)]
     shared = kinds[0].keys() & kinds[1].keys()
     assert {name: kinds[0][name] for name in shared} == {name: kinds[1][name] for name in shared}
 
@@ -357,7 +358,7 @@ def test_options_of_other_programs_get_the_name_used_here(words, answer):
     assert error_for(*words.split()).startswith(answer)
 
 
-@pytest.mark.parametrize("options", [*(family.options for family in train.FAMILIES), SampleOptions])
+@pytest.mark.parametrize("options", [*(load_family(name).options for name in FAMILIES), SampleOptions])
 def test_names_of_other_programs_lead_to_existing_options(options):
     own = {field.name for field in fields(options)}
     hints = HINTS if options is SampleOptions else options.HINTS
@@ -390,7 +391,7 @@ def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
         assert all(name in page for name in ("--label_smoothing", "--batch_size"))  # the other model's are named
 
 
-@pytest.mark.parametrize("family", train.FAMILIES)
+@pytest.mark.parametrize("family", [*map(load_family, FAMILIES)])
 def test_the_examples_of_the_help_are_valid(family):
     presets = start.list_presets(start.PRESETS)
     for command in family.examples:

@@ -10,7 +10,7 @@ import pytest
 import sample
 import train
 from gpt import export, merge
-from gpt.task import FAMILY
+from gpt.family import FAMILY
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, undone
 from tinygrad_lite import Tensor
@@ -132,7 +132,7 @@ def test_what_was_trained_over_quantized_weights_can_be_computed_exactly(capsys)
     checkpoint = load_checkpoint(run.last)
     assert checkpoint.base["quantize"] == "nf4"
     assert all("lora_" in name for name in checkpoint.weights)
-    before = read_setup([*arguments(**FROM_BASE), "--dry_run"], train.FAMILIES)
+    before = read_setup([*arguments(**FROM_BASE), "--dry_run"])
     task = before.make_task()
     found = {
         name: train.evaluate(task, model, OneProcess())

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-import train
 from tests.data.versions.make import RESUMED, RUNS, STORED, data_of, extract, generated, resumed
 from tinygrad_lite.cli.options import list_presets
 from tinygrad_lite.nn import Module
@@ -82,7 +81,7 @@ def test_an_old_run_resumes_as_it_did(stored, capsys):
 
 
 def test_the_weights_of_an_old_run_are_those_of_todays_model(stored):
-    trained = read_any(LAST, train.FAMILIES)
+    trained = read_any(LAST)
     today = trained.model_class.blueprint(trained.config).named_parameters()
     old = load_checkpoint(LAST).weights
     assert {name: array.shape for name, array in old.items()} == {name: weight.shape for name, weight in today}
@@ -99,5 +98,5 @@ def test_the_weights_of_every_preset_keep_their_names():
 
     A preset that is given other parts gets another row: a run is resumed with its own settings, not the preset's.
     """
-    models = {name: size_of(read_setup([name, "--dry_run"], train.FAMILIES)).model for name in list_presets(PRESETS)}
+    models = {name: size_of(read_setup([name, "--dry_run"])).model for name in list_presets(PRESETS)}
     assert {name: names_in_short(model) for name, model in models.items()} == WEIGHTS

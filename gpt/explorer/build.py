@@ -12,9 +12,9 @@ import numpy as np
 from gpt.explorer import panels
 from gpt.explorer.recorded import MAX_RECORDED, record
 from gpt.model import GPT
-from gpt.sample_options import SampleOptions
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.corpora.texts import CORPORA, Corpus, load_corpus
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.explorer.page import assemble, write_page
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint

@@ -221,7 +221,7 @@ def test_the_tokenizers_are_compared_at_equal_compute():
     """The operations of all matrix products of each training agree within 1 %, and with the formula in the file."""
     file, products = OURS / "tokenizers.toml", {}
     for setting in experiments.read_settings(file, experiments.ExperimentOptions()):
-        options = read_setup([*setting.options.split(), "--overwrite"], train.FAMILIES).options
+        options = read_setup([*setting.options.split(), "--overwrite"]).options
         vocab_size = {"char": 84, "byte": 256}.get(options.tokenizer, options.vocab_size)  # the 83 of goethe and <unk>
         per_token = GPT.blueprint(options.model_config(vocab_size)).flops_per_token()
         assert per_token == 4_718_592 + 768 * vocab_size + 6144 * options.block_size

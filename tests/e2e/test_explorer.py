@@ -14,11 +14,11 @@ import sample
 from benchmarks import explorer as benchmark
 from gpt.baselines import KneserNey
 from gpt.inside import look_inside, without_heads
-from gpt.sample_options import SampleOptions
 from gpt.score import token_log_probs
 from gpt.trained import load_trained
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import made_up_text
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.decoding.sampling import draw, filter_tokens
 from tinygrad_lite.tokenizers.base import UNKNOWN
 from tinygrad_lite.tokenizers.bpe import BPETokenizer

@@ -13,8 +13,8 @@ from gpt.chat import Chat, ChatFormat, RememberingModel, fitting, render
 from gpt.config import GPTConfig
 from gpt.interactive import converse
 from gpt.model import GPT
-from gpt.sample_options import SampleOptions
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.tokenizers.byte import ByteTokenizer

@@ -14,8 +14,8 @@ from tinygrad_lite.cli.options import build, list_presets, read_preset
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import RMSNorm
 from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.training.families import load_family
 from tinygrad_lite.training.setup import family_of
-from train import FAMILIES
 
 PRESETS = Path(__file__).parent.parent.parent / "presets"
 SMALL = GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=6, dropout=0.1)
@@ -149,7 +149,7 @@ def test_options_give_the_settings_of_the_model():
 @pytest.mark.parametrize("name", sorted(list_presets(PRESETS)))
 def test_every_preset_is_valid(name):
     preset = read_preset(PRESETS / f"{name}.toml")
-    options = build(family_of(preset, FAMILIES).options, (name, {n: v for n, v in preset.items() if n != "family"}))
+    options = build(load_family(family_of(preset)).options, (name, {n: v for n, v in preset.items() if n != "family"}))
     options.check(learns_tokenizer=True)
     assert options.model_config(100).n_embd > 0
     assert list_presets(PRESETS)[name]

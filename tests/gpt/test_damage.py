@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from gpt.damage import WAYS, damaged, head_importance, linear_maps, main, smallest
+from gpt.family import FAMILY
 from gpt.inside import look_inside
 from gpt.score import score
-from gpt.task import FAMILY
 from tests.gpt.test_inside import IDS, make_model
 from tinygrad_lite import Tensor
 from tinygrad_lite.corpora.texts import load_files

@@ -10,7 +10,6 @@ from gpt.config import GPTConfig
 from gpt.export import export, main
 from gpt.gpt2_layout import their_config, to_theirs
 from gpt.model import GPT
-from gpt.trained import LAYOUTS
 from tests.gpt.gpt2_folders import as_trained, forward, greedy
 from tests.places import here
 from tinygrad_lite.device import random_key
@@ -57,7 +56,7 @@ def as_checkpoint(trained):
 def test_an_exported_model_is_read_back_unchanged(tmp_path, settings, dtype):
     trained = make_trained(dtype, **settings)
     export(trained, tmp_path / "folder")
-    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", LAYOUTS)
+    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", "gpt")
     assert config == GPTConfig(**trained.config.to_json() | {"bias": True, "dropout": 0.0})
     assert tokenizer.to_json() == TOKENIZER.to_json()
     for name, array in weights.items():
@@ -150,7 +149,7 @@ def test_the_command_exports_a_file_or_a_run(tmp_path, capsys):
 @pytest.mark.parametrize("tokenizer", [ByteTokenizer(["<eos>"]), BPETokenizer([[97, 98]])])
 def test_our_other_tokenizers_are_exported_with_the_model(tmp_path, tokenizer):
     export(make_trained(tokenizer=tokenizer, n_layer=1), tmp_path / "folder")
-    assert load_pretrained(tmp_path / "folder", LAYOUTS)[3].to_json() == tokenizer.to_json()
+    assert load_pretrained(tmp_path / "folder", "gpt")[3].to_json() == tokenizer.to_json()
     assert not (tmp_path / "folder" / "tokenizer.json").exists()
 
 
@@ -163,7 +162,7 @@ def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path):
     assert (tmp_path / "folder" / "tokenizer.json").read_text(encoding="utf-8") == tokenizer.definition
     assert json.loads((tmp_path / "folder" / "config.json").read_text(encoding="utf-8"))["eos_token_id"] == 3
     (tmp_path / "folder" / OWN_TOKENIZER).unlink()
-    assert load_pretrained(tmp_path / "folder", LAYOUTS)[3].to_json() == tokenizer.to_json()
+    assert load_pretrained(tmp_path / "folder", "gpt")[3].to_json() == tokenizer.to_json()
 
 
 @pytest.mark.torch

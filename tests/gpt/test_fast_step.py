@@ -47,7 +47,7 @@ def test_a_model_knows_the_fast_steps_that_were_imported():
     program = """
 from gpt.model import GPT
 print(*GPT.fast_versions)
-import gpt.task
+import gpt.family
 print(*(version.__name__ for version in GPT.fast_versions))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)

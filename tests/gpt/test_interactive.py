@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from gpt.interactive import SETTINGS, Conversation, converse
-from gpt.sample_options import SampleOptions
 from tinygrad_lite.corpora.cleaning import normalise
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.errors import DecodingError, OptionError
 
 

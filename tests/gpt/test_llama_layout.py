@@ -11,7 +11,6 @@ from gpt.config import GPTConfig
 from gpt.export import export
 from gpt.llama_layout import own_config
 from gpt.model import GPT
-from gpt.trained import LAYOUTS
 from tests.gpt.gpt2_folders import as_trained, greedy
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tensor import Tensor
@@ -139,7 +138,7 @@ def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> n
 
 
 def load_model(folder) -> GPT:
-    _, config, weights, _ = load_pretrained(folder, LAYOUTS)
+    _, config, weights, _ = load_pretrained(folder, "gpt")
     model = GPT.from_weights(config, weights)
     model.eval()
     return model
@@ -159,7 +158,7 @@ def test_logits_and_greedy_text_equal_those_of_plain_numpy(tmp_path, settings):
 
 def test_several_files_with_an_index_are_read(tmp_path):
     weights = {name: array.astype("float16") for name, array in random_weights(LLAMA).items()}
-    _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, weights), LAYOUTS)
+    _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, weights), "gpt")
     assert {array.dtype.name for array in expected.values()} == {"float32"}
     folder = write_folder(tmp_path / "three", LLAMA, {})
     (folder / "model.safetensors").unlink()
@@ -169,7 +168,7 @@ def test_several_files_with_an_index_are_read(tmp_path):
         save_file(part, folder / f"model-{number}.safetensors")
         places |= dict.fromkeys(part, f"model-{number}.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), encoding="utf-8")
-    title, _, found, _ = load_pretrained(folder, LAYOUTS)
+    title, _, found, _ = load_pretrained(folder, "gpt")
     assert title == "Llama"
     assert found.keys() == expected.keys()
     for name, array in expected.items():
@@ -210,7 +209,7 @@ def test_several_files_with_an_index_are_read(tmp_path):
 def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
     folder = write_folder(tmp_path, LLAMA | changes, random_weights(LLAMA))
     with pytest.raises(CheckpointError, match=reason):
-        load_pretrained(folder, LAYOUTS)
+        load_pretrained(folder, "gpt")
 
 
 def test_the_context_of_a_mistral_is_its_window():
@@ -230,7 +229,7 @@ def test_a_type_of_numbers_that_is_not_read_is_named(tmp_path):
     with pytest.raises(
         CheckpointError, match=r"model\.norm\.weight is of the type F8_E4M3: convert the model to bfloat"
     ):
-        load_pretrained(folder, LAYOUTS)
+        load_pretrained(folder, "gpt")
 
 
 def modern(**settings):
@@ -258,7 +257,7 @@ def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
     trained = modern(**settings)
     name = export(trained, tmp_path / "folder")
     assert name == ("Qwen3ForCausalLM" if "qk_norm" in settings else "LlamaForCausalLM")
-    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", LAYOUTS)
+    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", "gpt")
     assert tokenizer.to_json() == trained.tokenizer.to_json()
     ids = Tensor(np.array([IDS]))
     again = as_trained(config, weights).make_model()

@@ -8,9 +8,8 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from gpt import export
+from gpt.family import FAMILY
 from gpt.model import GPT
-from gpt.task import FAMILY
-from gpt.trained import LAYOUTS
 from tests.gpt import gpt2_folders, test_llama_layout
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import add_lora, freeze, learned
@@ -41,7 +40,7 @@ def base_folder(kind: str, folder: Path) -> Path:
 
 def our_adapter(base: Path, path: Path, targets: tuple[str, ...] = ()) -> np.ndarray:
     """Write an adapter with random numbers as a run would; returns the logits of the adapted model."""
-    _, config, weights, _ = load_pretrained(base, LAYOUTS)
+    _, config, weights, _ = load_pretrained(base, "gpt")
     model, rng = GPT.from_weights(config, weights).eval(), np.random.default_rng(5)
     freeze(model, ["*"])
     with random_key(5):

@@ -9,7 +9,6 @@ from safetensors.numpy import save
 
 from gpt.gpt2_layout import shapes
 from gpt.model import GPT
-from gpt.trained import LAYOUTS
 from tests.gpt.gpt2_folders import SETTINGS, forward, greedy, random_weights, write_folder
 from tests.places import here
 from tinygrad_lite.errors import CheckpointError, TokenizerError
@@ -23,7 +22,7 @@ IDS = [3, 1, 4, 1, 5, 9, 2, 6]
 
 
 def load_gpt2(folder):
-    title, config, weights, tokenizer = load_pretrained(folder, LAYOUTS)
+    title, config, weights, tokenizer = load_pretrained(folder, "gpt")
     assert title == "GPT-2"
     return config, weights, tokenizer
 
@@ -77,7 +76,7 @@ def test_additions_by_other_programs_are_ignored(tmp_path):
 
 def test_a_config_may_omit_the_settings_of_gpt2_small(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "gpt2", "n_ctx": 1024}', encoding="utf-8")
-    kind, config = read_config(tmp_path / "config.json", LAYOUTS)
+    kind, config = read_config(tmp_path / "config.json", "gpt")
     assert kind == "gpt2"
     assert GPT.blueprint(config).num_parameters() == 124_439_808
     assert (config.activation, config.norm_eps, config.bias) == ("gelu_tanh", 1e-5, True)

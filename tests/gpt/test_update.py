@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpt.task import FAMILY
+from gpt.family import FAMILY
 from gpt.update import Update, main
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tinygrad_lite.errors import CheckpointError, OptionError

@@ -3,6 +3,7 @@
 A checkpoint that is used generates some tokens or translates a sentence; one that is resumed makes some updates.
 """
 
+import importlib
 import json
 import os
 import pickle
@@ -22,9 +23,8 @@ import safetensors.numpy
 import sample
 import train
 from encoder.task import FAMILY as BERT
-from gpt import export
-from gpt.sample_options import SampleOptions
-from gpt.task import FAMILY as GPT
+from gpt import export, speaking
+from gpt.family import FAMILY as GPT
 from seq2seq import evaluate
 from seq2seq.task import FAMILY as SEQ2SEQ
 from seq2seq.translate import translate
@@ -45,11 +45,13 @@ from tests.reliability.mutations import (
 from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
 from tinygrad_lite.cli.console import run_command
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.quantize import quantize
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.training.checkpoint import KEY, load_checkpoint, save_checkpoint
+from tinygrad_lite.training.families import FAMILIES
 from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.run_folder import RunFolder
 
@@ -95,6 +97,11 @@ def resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
+def load(path, *adapter):
+    family, place = sample.find_model(path)
+    return family.read(place, *adapter)
+
+
 def write_some(trained: Trained) -> None:
     """Generate a few tokens, or translate a short sentence."""
     model, tokenizer = trained.make_model(), trained.tokenizer
@@ -104,14 +111,14 @@ def write_some(trained: Trained) -> None:
     if trained.model_class is SEQ2SEQ.model:
         translate(model, tokenizer, ["abc"], beam=2)
         return
-    ids = sample.encode(tokenizer, "Es irrt")
-    for _ in sample.write_continuation(SampleOptions(max_new_tokens=3), model, tokenizer, ids, 0):
+    ids = speaking.encode(tokenizer, "Es irrt")
+    for _ in speaking.write_continuation(SampleOptions(max_new_tokens=3), model, tokenizer, ids, 0):
         pass
 
 
 def sampled(path: Path) -> None:
     with np.errstate(all="ignore"):  # as sample.py sets it
-        write_some(sample.load_any(path))
+        write_some(load(path))
 
 
 def resume(*words: str) -> None:
@@ -189,7 +196,7 @@ def test_a_broken_adapter_is_folded_in_or_refused(count, adapter, workplace, rep
             path.write_bytes(odd_checkpoint(rng, adapter))
             base = Path("base.safetensors")
             given = ((path,), (base, path), (base, path, True))[number % 3]
-            outcomes.tried(number, lambda given=given: write_some(sample.load_any(*given)))
+            outcomes.tried(number, lambda given=given: write_some(load(*given)))
     capsys.readouterr()
     assert outcomes["used"] > count / 20
     assert outcomes["CheckpointError"] > count / 4
@@ -275,7 +282,8 @@ def test_settings_that_do_not_fit_an_adapter_are_refused(settings, reason, adapt
 @pytest.mark.parametrize("family", [GPT, BERT], ids=lambda family: family.name)
 def test_a_base_is_downloaded_only_if_the_user_names_it(family, adapter, workplace, monkeypatch):
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(workplace / "cache"))
-    ((name, (folder, _)),) = family.fetched.items()
+    ((name, module),) = FAMILIES[family.name].fetched.items()
+    folder = importlib.import_module(module).FOLDER
     facts = {"path": name, "sha256": "0" * 64, "alpha": 1}
     header, info, body = taken_apart(adapter)
     path = Path("my run.safetensors")

@@ -35,6 +35,7 @@ from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
 from tinygrad_lite.tokenizers.huggingface import gpt2_definition
 from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.training import setup as start
+from tinygrad_lite.training.families import load_family
 from tinygrad_lite.viz import loss
 
 SEED = 20240712
@@ -168,7 +169,7 @@ def test_parts_that_could_exhaust_memory_or_time_are_refused(part):
 
 def use_preset(path: Path) -> None:
     values = read_preset(path)
-    family = start.family_of(values, train.FAMILIES)
+    family = load_family(start.family_of(values))
     values.pop("family", None)
     options = build(family.options, ("preset odd", values))
     options.check(learns_tokenizer=True)
@@ -236,7 +237,7 @@ def test_a_broken_text_is_learned_from_or_refused(kind, count, workplace, report
             for _ in range(rng.choice([1, 1, 5])):
                 data = odd_bytes(rng, data) if data else data
             path.write_bytes(data)
-            outcomes.tried(number, lambda: train.GPT.task(options, None).unknown())
+            outcomes.tried(number, lambda: load_family("gpt").task(options, None).unknown())
     capsys.readouterr()
     report(f"hostile files: {count:,} broken texts for the tokenizer {kind} (seed {SEED + 2}): {outcomes}")
 

@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+import gpt.family
 import train
 from tests.places import here
 from tests.reliability.sick_model import SickGPT
@@ -188,15 +189,12 @@ def test_a_weight_that_becomes_nan_is_named_and_the_run_resumes(count, report):
 @pytest.mark.parametrize("worker", [0, 1])
 def test_a_nan_in_a_worker_is_reported_with_its_operation(worker, monkeypatch, report):
     step = 6
-    families = tuple(
-        dataclasses.replace(family, model=SickGPT) if family.name == "gpt" else family for family in train.FAMILIES
-    )
     settings = RUN | {"workers": 2}
     healthy = run_training(out_dir="healthy", **settings)
     monkeypatch.setenv("SICK_STEP", str(step))
     monkeypatch.setenv("SICK_WORKER", str(worker))
     with monkeypatch.context() as patch:
-        patch.setattr(train, "FAMILIES", families)
+        patch.setattr(gpt.family, "FAMILY", dataclasses.replace(gpt.family.FAMILY, model=SickGPT))
         with pytest.raises(UserError) as caught:
             train.main(arguments(**settings))
     said = str(caught.value)

@@ -45,6 +45,12 @@ def shown(text: str) -> str:
     return visible(text) if sys.stdout.isatty() else text
 
 
+def write(text: str, paint: Callable[[str], str] = shown) -> None:
+    """Print text immediately."""
+    sys.stdout.write(paint(text))
+    sys.stdout.flush()
+
+
 def quoted(path: Path) -> str:
     """A path in a command that the user may copy: quoted if it contains a space.
 

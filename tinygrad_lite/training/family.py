@@ -1,7 +1,7 @@
 """The description of a family of models for the scripts; the GPT is one, the translation model another.
 
-`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family` (at the end of
-gpt/task.py and of seq2seq/task.py), and its `Task` is the work that the training loop does step by step.
+`train.py` and `sample.py` are the same for all families. Each family describes itself in one `Family`, such as that in
+gpt/family.py, and its `Task` is the work that the training loop does step by step. families.py lists them.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
+from pkgutil import resolve_name
 from typing import Any, Protocol
 
 import numpy as np
@@ -22,8 +23,9 @@ from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.adapters import Adapter, Change, adapter_in, base_of, fingerprint
+from tinygrad_lite.training.adapters import Change, adapter_in, base_of, fingerprint
 from tinygrad_lite.training.checkpoint import Checkpoint, describe, fact_in, load_checkpoint
+from tinygrad_lite.training.families import FAMILIES, load_family
 from tinygrad_lite.training.model_config import ModelConfig
 from tinygrad_lite.training.pretrained import is_pretrained_folder, load_pretrained, model_type
 from tinygrad_lite.training.run_folder import newest_checkpoint
@@ -82,12 +84,12 @@ class Task(Protocol):
         """Further results for a model with this validation loss."""
 
 
-Fetched = Mapping[str, tuple[str, Callable[[], Path]]]
-
-
 @dataclass(frozen=True)
 class Family:
     """A family of models.
+
+    What only training or only sampling needs is named by its place, such as "gpt.task:make_task", and loaded when it is
+    first used.
 
     Attributes:
         name: as in checkpoints and presets.
@@ -95,15 +97,13 @@ class Family:
         about: what its training does, for --help.
         examples: commands for --help, each with what it does.
         preset: the preset if none is named.
-        options: the dataclass of its options; its `model_config(vocab_size, specials)` makes the model's settings.
-        config: the dataclass of these settings.
+        config: the dataclass of the model's settings.
         model: the model's class, with `from_weights`, `loss`, and the names of its `position_tables`.
-        task: makes the task from options and a tokenizer (None: learn one).
+        options_at: the place of `options`.
+        task_at: that of `task`.
+        speak_at: that of `speak`.
+        peft_at: that of a function that reads an adapter in peft's layout, if the family has one.
         adapt: fits trained weights to the settings of a run that starts from them, where these may differ.
-        layouts: the layouts of other programs' weights that it reads, by their name in config.json.
-        fetched: trained models that are fetched when they are named: by name, the folder in the cache, and a function
-            that returns its path, and fetches it first if it is not there.
-        read_peft: reads an adapter in peft's layout for a model of these settings; None if the family has no such.
     """
 
     name: str
@@ -111,18 +111,35 @@ class Family:
     about: str
     examples: Mapping[str, str]
     preset: str
-    options: type
     config: type[ModelConfig]
     model: type
-    task: Callable[[Any, Tokenizer | None], Task]
+    options_at: str
+    task_at: str
+    speak_at: str
+    peft_at: str = ""
     adapt: Callable[[Mapping[str, np.ndarray], Any], dict[str, np.ndarray]] = lambda weights, config: dict(weights)
-    layouts: Mapping[str, ModuleType] = field(default_factory=dict)
-    fetched: Fetched = field(default_factory=dict)
-    read_peft: Callable[[Path, Any], Adapter] | None = None
+
+    @property
+    def options(self) -> type:
+        """The dataclass of its options; their `model_config(vocab_size, specials)` makes the model's settings."""
+        return resolve_name(self.options_at)
+
+    @property
+    def task(self) -> Callable[[Any, Tokenizer | None], Task]:
+        """Makes the task from options and a tokenizer (None: learn one)."""
+        return resolve_name(self.task_at)
+
+    @property
+    def speak(self) -> Callable[[Any, Mapping[str, Any], Trained, Module], None]:
+        """Does what the options of sample.py ask for with a trained model, or raises OptionError if it cannot.
+
+        Its arguments: the options, those of them that the command line gives, what was read, and the model.
+        """
+        return resolve_name(self.speak_at)
 
     def is_fetched(self, path: Path) -> bool:
         """Whether this is the name of a model that is fetched, and of nothing that exists."""
-        return names_fetched(path, self.fetched)
+        return names_fetched(path, self.name)
 
     def read(self, path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:
         """Read a trained model, as `load` does, or fetch it first.
@@ -151,7 +168,7 @@ class Family:
         named = base_of(path, facts)["path"]
         place = Path(named)
         if self.is_fetched(place):
-            place = cache_folder() / self.fetched[named][0]
+            place = cache_folder() / import_module(FAMILIES[self.name].fetched[str(place)]).FOLDER
             if not place.is_dir():
                 raise CheckpointError(
                     f"{path} is an adapter of {named}, which is not in the cache, and is downloaded only if you name "
@@ -171,9 +188,9 @@ class Family:
         Raises: CheckpointError if it is none, or belongs to another base.
         """
         if (path / PEFT_CONFIG).is_file():
-            if self.read_peft is None:
+            if not self.peft_at:
                 raise CheckpointError(f"{path} is in peft's layout, which is read for the GPT, not for {self.title}")
-            adapter = self.read_peft(path, trained.config)
+            adapter = resolve_name(self.peft_at)(path, trained.config)
             about, weights = f"{trained.about}; with the adapter {path}", adapter.folded_into(trained.weights, beside)
             changes = adapter.changes if beside else {}
             return replace(trained, about=about, weights=weights, adapter=path, changes=changes)
@@ -224,7 +241,7 @@ class Family:
 
     def load(self, path: Path) -> Trained:
         """Read a trained model from a file or folder, or fetch it first, as `read_trained` does."""
-        return read_trained(path, self.name, self.config, self.model, self.layouts, self.fetched)
+        return read_trained(path, self.name, self.config, self.model)
 
 
 @dataclass
@@ -274,9 +291,9 @@ class Trained:
             raise CheckpointError(f"{self.adapter}: {error}") from None
 
 
-def names_fetched(path: Path, fetched: Fetched) -> bool:
-    """Whether this is the name of a model that is fetched, and of nothing that exists."""
-    return str(path) in fetched and not path.exists()
+def names_fetched(path: Path, family: str) -> bool:
+    """Whether this is the name of a model of a family that is fetched, and of nothing that exists."""
+    return str(path) in FAMILIES[family].fetched and not path.exists()
 
 
 def check_family(path: Path, checkpoint: Checkpoint, name: str) -> None:
@@ -299,26 +316,20 @@ def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
             raise CheckpointError(f"{path}: {name} is token {token} of its model, but not of its tokenizer")
 
 
-def read_trained(
-    path: Path,
-    family: str,
-    config_class: type[ModelConfig],
-    model_class: type,
-    layouts: Mapping[str, ModuleType] | None = None,
-    fetched: Fetched | None = None,
-) -> Trained:
+def read_trained(path: Path, family: str, config_class: type[ModelConfig], model_class: type) -> Trained:
     """Read a trained model of a family.
 
     Args:
         path: a checkpoint; a folder in one of the layouts, which has a config.json; any other folder, whose newest
-            checkpoint is read; or a name in `fetched` (see `Family`), whose model is fetched if need be.
+            checkpoint is read; or the name of a model that is fetched, if need be.
     Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used; the errors of
         fetching.
     """
-    if fetched and names_fetched(path, fetched):
-        path = fetched[str(path)][1]()
-    if layouts and is_pretrained_folder(path):
-        return read_folder(path, model_class, layouts)
+    known = FAMILIES[family]
+    if names_fetched(path, family):
+        path = import_module(known.fetched[str(path)]).fetched_folder()
+    if known.layouts and is_pretrained_folder(path):
+        return read_folder(path, family, model_class)
     if path.is_dir():
         path = newest_checkpoint(path)
     checkpoint = load_checkpoint(path)
@@ -339,12 +350,12 @@ def read_trained(
     )
 
 
-def read_folder(folder: Path, model_class: type, layouts: Mapping[str, ModuleType]) -> Trained:
+def read_folder(folder: Path, family: str, model_class: type) -> Trained:
     """Read a model from a folder in Hugging Face's layout; the ids of special tokens are those of its tokenizer.
 
     Raises: CheckpointError or TokenizerError with the reason if it cannot be used.
     """
-    title, config, weights, tokenizer = load_pretrained(folder, layouts)
+    title, config, weights, tokenizer = load_pretrained(folder, family)
     if tokenizer is None:
         raise CheckpointError(
             f"{folder} has no tokenizer: put the tokenizer.json of its model (or its vocab.txt, or its vocab.json and "
@@ -358,24 +369,24 @@ def read_folder(folder: Path, model_class: type, layouts: Mapping[str, ModuleTyp
     return Trained(folder, about, model_class, config, tokenizer, weights)
 
 
-def read_any(path: Path, families: Sequence[Family]) -> Trained:
+def read_any(path: Path, families: Sequence[str] = tuple(FAMILIES)) -> Trained:
     """Read a trained model of one of these families; a folder is one in Hugging Face's layout, or that of a run.
 
     Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used.
     """
     if path.is_dir() and not is_pretrained_folder(path):
         path = newest_checkpoint(path)
-    return (family_of_weights(path, families) or families[0]).read(path)
+    return load_family(family_of_weights(path, families) or families[0]).read(path)
 
 
-def family_of_weights(path: Path, families: Sequence[Family]) -> Family | None:
-    """The family of a trained model; None if it is unknown.
+def family_of_weights(path: Path, families: Sequence[str] = tuple(FAMILIES)) -> str | None:
+    """The name of the family of a trained model; None if it is none of these.
 
     Args:
         path: a checkpoint, a folder in Hugging Face's layout, or the name of a model that is fetched.
     """
     if is_pretrained_folder(path):
         kind = model_type(path)
-        return next((family for family in families if kind in family.layouts), families[0])
+        return next((name for name in families if kind in FAMILIES[name].layouts), families[0])
     held = fact_in(path, "family") if path.is_file() else None
-    return next((family for family in families if family.name == held or family.is_fetched(path)), None)
+    return next((name for name in families if name == held or names_fetched(path, name)), None)

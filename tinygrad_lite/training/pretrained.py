@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,30 +26,28 @@ from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.families import FAMILIES, MODEL_TYPES
 from tinygrad_lite.training.model_config import ModelConfig
 from tinygrad_lite.training.tensors import tensors_in
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
-ALL_TYPES = ["bert", "gpt2", "llama", "mistral", "qwen2", "qwen3", "vit"]  # the kinds of models that some family reads
 OWN_TOKENIZER = "tinygrad_lite_tokenizer.json"
 OLD_NORM = {"gamma": "weight", "beta": "bias"}  # in the names of BERT's first weights, which TensorFlow wrote
 
 
-def load_pretrained(
-    folder: Path, layouts: Mapping[str, ModuleType]
-) -> tuple[str, ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
+def load_pretrained(folder: Path, family: str) -> tuple[str, ModelConfig, dict[str, np.ndarray], Tokenizer | None]:
     """Read a folder in Hugging Face's layout.
 
     Args:
-        layouts: the layouts of a family, by model_type.
+        family: the name of a family, which reads some layouts.
     Returns: the name of the model, the settings, the weights under our names (float16 and bfloat16 become float32), and
         the tokenizer, None if there is no file of one.
     Raises: CheckpointError if a file is missing or damaged, or describes a different kind of model; TokenizerError if
         the tokenizer cannot be used.
     """
-    kind, config = read_config(folder / "config.json", layouts)
-    layout = layouts[kind]
+    kind, config = read_config(folder / "config.json", family)
+    layout = import_module(FAMILIES[family].layouts[kind])
     if hasattr(layout, "check_folder"):  # what stands in further files
         layout.check_folder(folder)
     theirs = _read_weights(folder, layout, config)
@@ -85,7 +84,7 @@ def end_tokens(folder: Path, vocab_size: int) -> set[int]:
     return {n for n in (ids if isinstance(ids, list) else [ids]) if type(n) is int and 0 <= n < vocab_size}
 
 
-def read_config(path: Path, layouts: Mapping[str, ModuleType]) -> tuple[str, ModelConfig]:
+def read_config(path: Path, family: str) -> tuple[str, ModelConfig]:
     """The model_type in a config.json, and its settings as ours.
 
     Raises: CheckpointError if the file is missing, is not JSON, or describes a different kind of model.
@@ -96,12 +95,13 @@ def read_config(path: Path, layouts: Mapping[str, ModuleType]) -> tuple[str, Mod
     kind = theirs.get("model_type")
     if kind is None:
         raise CheckpointError(f"{path} has no model_type, which says what kind of model it is")
-    if kind not in ALL_TYPES:
-        raise CheckpointError(f"{path}: model_type is {kind!r}, but this program reads only {', '.join(ALL_TYPES)}")
+    if kind not in MODEL_TYPES:
+        raise CheckpointError(f"{path}: model_type is {kind!r}, but this program reads only {', '.join(MODEL_TYPES)}")
+    layouts = FAMILIES[family].layouts
     if kind not in layouts:
         raise CheckpointError(f"{path}: model_type is {kind!r}, but this program supports only {', '.join(layouts)}")
     try:
-        return kind, layouts[kind].own_config(theirs)
+        return kind, import_module(layouts[kind]).own_config(theirs)
     except CheckpointError as error:
         raise CheckpointError(f"{path}: {error}") from None
 

@@ -33,6 +33,7 @@ from tinygrad_lite.tokenizers.word import WordTokenizer
 from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.adapters import fingerprint
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
+from tinygrad_lite.training.families import DEFAULT, FAMILIES, load_family
 from tinygrad_lite.training.family import Family, Task, Trained, check_family, family_of_weights
 from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
@@ -157,14 +158,14 @@ class RunSetup:
         say(f"warning: {changed}")
 
 
-def read_setup(argv: list[str], families: Sequence[Family]) -> RunSetup:
+def read_setup(argv: list[str]) -> RunSetup:
     """Read the command line. The available options depend on the preset or weights that it names.
 
     Raises: UserError with one sentence if something is wrong, before any text is fetched.
     """
     presets, sizes = list_presets(PRESETS), {name: size.about for name, size in SIZES.items()}
-    family = choose_family(argv, presets, families)
-    hints, explained = options_elsewhere(family, families)
+    family = load_family(choose_family(argv, presets))
+    hints, explained = options_elsewhere(family, argv)
     parsed = parse_command_line(
         family.options,
         argv,
@@ -184,10 +185,11 @@ def read_setup(argv: list[str], families: Sequence[Family]) -> RunSetup:
     if named and named not in {**presets, **SIZES} and (os.path.exists(named) or Path(named).suffix):
         option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
         raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(named)}")
-    for other in families:
-        if given.get("dataset") in datasets_of(other) - datasets_of(family) - {*family.options.DATASETS}:
-            command = f"python train.py {other.preset} --dataset {given['dataset']}"
-            raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
+    if "dataset" in given and given["dataset"] not in {*datasets_of(family), *family.options.DATASETS}:
+        for other in map(load_family, FAMILIES):
+            if given["dataset"] in datasets_of(other):
+                command = f"python train.py {other.preset} --dataset {given['dataset']}"
+                raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
     base = settings_of(named or family.preset)
     base.pop("family", None)
     options = build(family.options, (f"preset {named or family.preset}", base), ("command line", given))
@@ -224,12 +226,14 @@ def read_setup(argv: list[str], families: Sequence[Family]) -> RunSetup:
     return setup
 
 
-def choose_family(argv: Sequence[str], presets: Collection[str], families: Sequence[Family]) -> Family:
+def choose_family(argv: Sequence[str], presets: Collection[str]) -> str:
     """The family of the named preset, else that of the weights to start from or to resume, else the first."""
-    parts = split_command_line(argv, *(family.options for family in families))
+    # Whether a word is the preset, or the value of an option before it, depends on the options of all families.
+    unsure = not {*argv[1:]}.isdisjoint({*presets, *SIZES}) and argv[0] not in presets
+    parts = split_command_line(argv, *([load_family(name).options for name in FAMILIES] if unsure else [TrainOptions]))
     named = next((part.text for part in parts if not part.name), None)
     if named in presets or named in SIZES:
-        return family_of(settings_of(named), families)
+        return family_of(settings_of(named))
     values = {part.name: part.words for part in parts}
     places = values.get("init_from", [])
     if "resume" in values or places == ["resume"]:
@@ -238,9 +242,9 @@ def choose_family(argv: Sequence[str], presets: Collection[str], families: Seque
         path = Path(place)
         if os.path.isdir(path) and not is_pretrained_folder(path):
             path = RunFolder(place).last
-        if found := family_of_weights(path, families):
+        if found := family_of_weights(path):
             return found
-    return families[0]
+    return DEFAULT
 
 
 def datasets_of(family: Family) -> set[str]:
@@ -258,13 +262,18 @@ def listed(title: str, described: Mapping[str, str]) -> list[str]:
     return [f"{title}:", *(f"  {name:<16} {about}" for name, about in described.items()), ""]
 
 
-def options_elsewhere(family: Family, families: Sequence[Family]) -> tuple[dict[str, str], list[str]]:
-    """For the options of other families only: where each belongs, and a line of --help for each such family."""
+def options_elsewhere(family: Family, argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """For the options of other families only: where each belongs, and a line of --help for each such family.
+
+    Both are empty if the command line has options of this family only, since then nobody reads them.
+    """
     own, hints, lines = {field.name for field in fields(family.options)}, {}, []
-    for other in families:
+    if {part.name for part in split_command_line(argv, family.options) if part.text.startswith("-")} <= own:
+        return {}, []
+    for other in map(load_family, FAMILIES):
         names = [field.name for field in fields(other.options) if field.name not in own]
         # The preset of the first family need not be named.
-        command = "python train.py" if other is families[0] else f"python train.py {other.preset}"
+        command = "python train.py" if other.name == DEFAULT else f"python train.py {other.preset}"
         hints = {name: f"belongs to {other.title}: {command} --{name} ..." for name in names} | hints
         if names:
             listed = ", ".join(f"--{name}" for name in names)
@@ -279,17 +288,15 @@ def default_name(origin: str, given: Mapping[str, Any]) -> str:
     return Path(given["text"][0]).stem if given.get("text") else ""
 
 
-def family_of(preset: Mapping[str, Any], families: Sequence[Family]) -> Family:
+def family_of(preset: Mapping[str, Any]) -> str:
     """The family that a preset names, or the first.
 
     Raises: OptionError if it names an unknown family.
     """
-    name = preset.get("family", families[0].name)
-    for family in families:
-        if family.name == name:
-            return family
-    known = ", ".join(family.name for family in families)
-    raise OptionError(f"the preset names the family {brief(name)}, but the families are {known}")
+    name = preset.get("family", DEFAULT)
+    if name not in [*FAMILIES]:
+        raise OptionError(f"the preset names the family {brief(name)}, but the families are {', '.join(FAMILIES)}")
+    return name
 
 
 def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:

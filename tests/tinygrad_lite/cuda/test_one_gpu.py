@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+import gpt.family
 import train
 from gpt.model import GPT
 from tests.tiny_runs import arguments, losses, run_training
@@ -105,7 +106,7 @@ def test_training_reads_numbers_only_when_a_row_is_due(cuda, monkeypatch):
 def test_a_broken_step_is_named_and_the_run_resumes_before_it(cuda, monkeypatch):
     run = {"device": cuda, "max_iters": 12, "eval_interval": 12, "log_interval": 6}
     with monkeypatch.context() as patch:
-        patch.setattr(train, "FAMILIES", (dataclasses.replace(train.GPT, model=SickGPT),))
+        patch.setattr(gpt.family, "FAMILY", dataclasses.replace(gpt.family.FAMILY, model=SickGPT))
         with pytest.raises(UserError) as caught:
             run_training(**run)
     named = r"step 3: the loss is nan and the gradient.s norm nan; log produced a NaN .* \(`.*log\(\)"

@@ -7,7 +7,6 @@ import sys
 import numpy as np
 import pytest
 
-import sample
 import train as train_py
 from gpt.data import TextData
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
@@ -24,6 +23,7 @@ from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.precision import precision
 from tinygrad_lite.tokenizers.byte import ByteTokenizer
 from tinygrad_lite.training.checkpoint import load_checkpoint
+from tinygrad_lite.training.family import read_any
 from tinygrad_lite.training.pair_data import encode_pairs
 
 both = pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
@@ -143,7 +143,7 @@ def test_a_run_can_move_between_devices(trained_on, cuda):
     places = (cuda, "cpu") if trained_on == "cuda" else ("cpu", cuda)
     whole = run_training(out_dir="whole", device="cpu", max_iters=8)
     run = run_training(device=places[0], max_iters=4, lr_decay_iters=8)
-    saved, trained = load_checkpoint(run.last), sample.load_any(run.last)
+    saved, trained = load_checkpoint(run.last), read_any(run.last)
     assert bytes_of(trained.make_model(places[1])) == {name: array.tobytes() for name, array in saved.weights.items()}
     assert train_py.main(["--resume", "--out_dir=run", "--max_iters=8", f"--device={places[1]}"]) == 0
     found, expected = losses(run), losses(whole)

@@ -15,6 +15,7 @@ from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.device import Device, get_device, register_device
 from tinygrad_lite.errors import TooLittleMemory
 from tinygrad_lite.training.estimate import amount, is_shortage, shortage
+from tinygrad_lite.training.families import FAMILIES, load_family
 
 CUPY = "Out of memory allocating 2,684,354,560 bytes (allocated so far: 1,000 bytes)."
 NUMPY = "Unable to allocate 4.00 GiB for an array with shape (1073741824,) and data type float32"
@@ -167,7 +168,7 @@ def test_generating_on_a_computer_that_is_too_small_gives_advice(workplace, monk
     assert said.endswith("or a smaller model")
 
 
-@pytest.mark.parametrize("family", train.FAMILIES)
+@pytest.mark.parametrize("family", [*map(load_family, FAMILIES)])
 def test_every_family_has_the_options_that_are_recommended(family):
     names = {field.name for field in fields(family.options)}
     assert names >= {family.options.FACTORS[0][0], "gradient_accumulation_steps", "n_embd", "dtype"}

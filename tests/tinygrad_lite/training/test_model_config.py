@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, replace
 import pytest
 
 from gpt.config import GPTConfig
+from gpt.family import FAMILY
 from gpt.options import GPTOptions
-from gpt.task import FAMILY
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.options import Seq2SeqOptions
 from tinygrad_lite.cli.command_line import help_page, parse_command_line

@@ -14,9 +14,9 @@ import pytest
 from threadpoolctl import threadpool_info
 
 import train
+from gpt.family import FAMILY as GPT
 from gpt.model import GPT as GPT_MODEL
 from gpt.options import GPTOptions
-from gpt.task import FAMILY as GPT
 from seq2seq.task import FAMILY as SEQ2SEQ
 from tests.gpt.combined_settings import COMBINED
 from tests.test_train_resume import stop_after

@@ -143,6 +143,11 @@ class SampleOptions:
         """
         return [prepare(text.replace(r"\n", "\n")) for text in self.stop]
 
+    def sampling(self) -> dict[str, Any]:
+        """The settings of `generate`."""
+        settings = {name: getattr(self, name) for name in (*RANDOM, *REPETITION, "seed", "max_new_tokens")}
+        return settings | ({"temperature": 0.0} if self.greedy else {})
+
 
 # The names here of other programs' options.
 HINTS = answers(
@@ -184,13 +189,10 @@ HINTS = answers(
         "is an environment variable here: OPENBLAS_NUM_THREADS": "threads num_threads n_threads workers num_workers",
     }
 )
+RANDOM = ("temperature", "top_k", "top_p", "min_p")  # which --greedy excludes
+REPETITION = ("repetition_penalty", "no_repeat_ngram_size")
 # Options of text that is generated token by token.
-SAMPLING = (
-    *("temperature", "top_k", "top_p", "min_p", "repetition_penalty", "no_repeat_ngram_size", "greedy"),
-    *("num_samples", "stop", "show_probs", "interactive", "chat"),
-)
-# Options of random sampling, which --greedy excludes.
-RANDOM = ("temperature", "top_k", "top_p", "min_p")
+SAMPLING = (*RANDOM, *REPETITION, "greedy", "num_samples", "stop", "show_probs", "interactive", "chat")
 # Options that each way of using the script has, and those of --explain: where its sliders and its search begin.
 RUN = ("adapter", "out_dir", "device", "dtype")
 EXPLORER = ("explain", "compare", "start", "image", *RANDOM, "greedy", "beam", "n_best", "length_penalty")

@@ -1,0 +1,54 @@
+"""The families of models by name. No other file lists them, and only what is used of a family is loaded.
+
+A new family is a new entry here, and a `Family` (training/family.py) that says what it consists of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tinygrad_lite.training.family import Family
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a family is, and by what its weights can be recognised before it is loaded.
+
+    Attributes:
+        place: the module and the name of its `Family`.
+        layouts: the modules of other programs' layouts that it reads, by the model_type in their config.json.
+        fetched: the modules that fetch trained models, by the names of these.
+    """
+
+    place: str
+    layouts: Mapping[str, str] = field(default_factory=dict)
+    fetched: Mapping[str, str] = field(default_factory=dict)
+
+
+LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
+FAMILIES = {  # by the name in presets and checkpoints; the first is that of a command that says nothing else
+    "gpt": Entry(
+        "gpt.family:FAMILY",
+        layouts={"gpt2": "gpt.gpt2_layout", **dict.fromkeys(LLAMAS, "gpt.llama_layout")},
+        fetched={"smollm2": "gpt.smollm2"},
+    ),
+    "seq2seq": Entry("seq2seq.task:FAMILY"),
+    "bert": Entry(
+        "encoder.task:FAMILY",
+        layouts={"bert": "encoder.bert_layout"},
+        fetched={"minilm": "tinygrad_lite.corpora.minilm"},
+    ),
+    "vit": Entry("encoder.picture_task:VIT_FAMILY", layouts={"vit": "encoder.vit_layout"}),
+    "cnn": Entry("encoder.picture_task:CNN_FAMILY"),
+}
+DEFAULT = next(iter(FAMILIES))
+MODEL_TYPES = sorted(kind for entry in FAMILIES.values() for kind in entry.layouts)
+
+
+def load_family(name: str) -> Family:
+    """The family of this name."""
+    return resolve_name(FAMILIES[name].place)

@@ -29,8 +29,6 @@ from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import check_precision
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.tokenizers.word import WordTokenizer
-from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
 from tinygrad_lite.training.adapters import fingerprint
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
 from tinygrad_lite.training.families import DEFAULT, FAMILIES, load_family
@@ -386,7 +384,7 @@ def warn_of_unknown(task: Task) -> None:
     often = sorted(counts, key=lambda character: (-counts[character], character))
     named = ", ".join(f"{character!r} {counts[character]:,}" for character in often[:10])
     more = f" and {len(often) - 10} more" if len(often) > 10 else ""
-    what = "words" if task.tokenizer.kind in (WordTokenizer.kind, WordPieceTokenizer.kind) else "characters"
+    what = "words" if task.tokenizer.kind in ("word", "wordpiece") else "characters"
     say(
         f"warning: {sum(counts.values()):,} {what} of the text are unknown to the tokenizer of these weights, "
         f"which cannot tell them apart: {named}{more}"

@@ -26,6 +26,7 @@ from encoder.vit_layout import resampling
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.corpora.pictures import named_picture
+from tinygrad_lite.decoding.sample_options import refuse_others
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
@@ -40,24 +41,16 @@ SHADES = PixelTokenizer(17)  # for printing
 MAX_PRINTED = 40  # pixels in a row
 
 
-def check_options(given: Collection[str]) -> None:
-    """Check that the options apply to models of pictures.
-
-    Raises: OptionError if not.
-    """
-    if unused := [name for name in given if name not in KNOWN]:
-        takes = ", ".join(f"--{name}" for name in sorted(KNOWN))
-        raise OptionError(f"--{unused[0]} is for models that write; a model of pictures takes {takes}")
-    if "image" not in given:
-        raise OptionError("give a picture: --image FILE.png, or --image test:17 for number 17 of the test pictures")
-
-
 def speak(options: Any, given: Collection[str], trained: Trained, model: Module) -> None:
     """Print the most probable classes of a picture, and the picture with what the model attended to.
 
     With --explain, the page of the picture is written instead.
+
+    Raises: OptionError if the options are not for models of pictures.
     """
-    check_options(given)
+    refuse_others(given, KNOWN, "is for models that write; a model of pictures takes")
+    if "image" not in given:
+        raise OptionError("give a picture: --image FILE.png, or --image test:17 for number 17 of the test pictures")
     if options.explain:
         resolve_name("encoder.explorer:explain_picture")(options, trained, model)
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -16,10 +15,11 @@ from encoder.data import MASK, PAD
 from encoder.labels import sequence, texts_of
 from encoder.words import guesses
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.console import shown
+from tinygrad_lite.cli.console import write
 from tinygrad_lite.cli.prompt import read_prompt
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.texts import load_files
+from tinygrad_lite.decoding.sample_options import refuse_others
 from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
@@ -33,23 +33,16 @@ POOLING = {"pooling_mode_cls_token": "cls", "pooling_mode_mean_tokens": "mean"}
 BATCH = 32  # lines that are read at once
 
 
-def check_options(options: Any, given: Mapping[str, Any], model: Bert) -> None:
-    """Check that the options apply to this encoder.
+def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert) -> None:
+    """Answer for each line of a text, or write the page of --explain.
 
-    Raises: OptionError if not.
+    Raises: OptionError if the options are not for this encoder.
     """
-    if unused := [name for name in given if name not in KNOWN]:
-        takes = ", ".join(f"--{name}" for name in sorted(KNOWN))
-        raise OptionError(f"--{unused[0]} is for models that write; an encoder reads, and takes {takes}")
+    refuse_others(given, KNOWN, "is for models that write; an encoder reads, and takes")
     if "start" not in given:
         raise OptionError('give a text: --start "Der [MASK] ist ein Künstler.", or --start - for stdin')
     if not (options.similar or options.explain) and model.config.objective == "features":
         raise OptionError("these weights give features only: add --similar FILE, whose lines are compared with --start")
-
-
-def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert) -> None:
-    """Answer for each line of a text, or write the page of --explain."""
-    check_options(options, given, model)
     tokenizer = trained.tokenizer
     text = tokenizer.prepare(read_prompt(options.start))
     lines = text.removesuffix("\n").split("\n")
@@ -71,7 +64,7 @@ def show_words(model: Bert, tokenizer: Tokenizer, lines: Sequence[str], most: in
     for line in lines:
         if MASK not in line:
             raise OptionError(f"there is no {MASK} in {line[:60]!r}: write it where a word is to be guessed")
-        write("\n".join(guesses(model, tokenizer, line, most)))
+        write_line("\n".join(guesses(model, tokenizer, line, most)))
 
 
 def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
@@ -88,12 +81,12 @@ def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None
         names = model.config.label_names
         if len(names) == 1:
             score, share = logits.numpy()[0, 0], logits.sigmoid().numpy()[0, 0]
-            write(f"{score:.4f}\tsigmoid {share:.1%}")
+            write_line(f"{score:.4f}\tsigmoid {share:.1%}")
             continue
         probabilities = logits.softmax().numpy()[0]
         order = np.argsort(-probabilities, kind="stable")
         listed = ", ".join(f"{names[n]} {probabilities[n]:.1%}" for n in order)
-        write(f"{names[order[0]]}\t{listed}")
+        write_line(f"{names[order[0]]}\t{listed}")
 
 
 def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
@@ -128,9 +121,9 @@ def show_similar(embed: Callable, lines: Sequence[str], others: Sequence[str], m
     table = embed(others)
     for line, vector in zip(lines, embed(lines), strict=True):
         cosines = table @ vector
-        write(line)
+        write_line(line)
         for number in np.argsort(-cosines, kind="stable")[:most]:
-            write(f"  {cosines[number]:.3f}  {others[number]}")
+            write_line(f"  {cosines[number]:.3f}  {others[number]}")
 
 
 def sentence_embeddings(
@@ -157,7 +150,6 @@ def sentence_embeddings(
     return vectors
 
 
-def write(line: str) -> None:
+def write_line(line: str) -> None:
     """Print a line immediately."""
-    sys.stdout.write(shown(normalise(line)).rstrip("\n") + "\n")
-    sys.stdout.flush()
+    write(normalise(line).rstrip("\n") + "\n")

@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gpt.answering import answer, separator_of
 from gpt.family import FAMILY
-from gpt.pairs import answer, load_pairs, positions, separator_of
+from gpt.pairs import load_pairs, positions
 from tinygrad_lite.cli.command_line import read_command
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cli.options import option

@@ -27,12 +27,15 @@ from typing import Any
 import numpy as np
 
 from gpt import chat_template
-from gpt.interactive import Conversation
+from gpt.interactive import Conversation, converse
 from gpt.model import GPT
+from gpt.speaking import write_continuation
 from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.decoding.state import GenerationState
 from tinygrad_lite.errors import CheckpointError, UserError
 from tinygrad_lite.tokenizers.base import Tokenizer
+from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.pretrained import read_json
 
 Message = dict[str, str]  # "role" (system, user, assistant) and "content"
@@ -193,8 +196,8 @@ def fitting(chat: ChatFormat, messages: Sequence[Message], room: int) -> list[in
     return ids
 
 
-def replies(chat: ChatFormat, model: GPT, write_continuation: Any) -> Any:
-    """A function reply(options, messages, turn) for `Chat`, which writes by `write_continuation` of sample.py."""
+def replies(chat: ChatFormat, model: GPT) -> Any:
+    """A function reply(options, messages, turn) for `Chat`, which calls `write_continuation`."""
     remembering = RememberingModel(model)
 
     def reply(options: Any, messages: Sequence[Message], turn: int) -> Iterator[str]:
@@ -203,3 +206,13 @@ def replies(chat: ChatFormat, model: GPT, write_continuation: Any) -> Any:
         return write_continuation(options, remembering, chat.tokenizer, ids, turn, chat.ends)
 
     return reply
+
+
+def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, question: str) -> None:
+    """Answer one question, or talk with a user who types messages."""
+    tokenizer = trained.tokenizer
+    chat = Chat(options, [], replies(ChatFormat.from_folder(trained.path, tokenizer), model))
+    if "start" in given:
+        chat.take(" " + question)  # with a blank, so that a / is text
+    else:
+        converse(chat, tokenizer.prepare, "type a message; an empty one or /quit ends, /help explains more")

@@ -142,16 +142,6 @@ def epoch_starts(seed: int, epoch: int, tokens: int, block_size: int) -> np.ndar
     return offset + block_size * rng.permutation(count)
 
 
-def learn_tokenizer(options: GPTOptions, corpus: Corpus) -> Tokenizer:
-    """The tokenizer that the options ask for.
-
-    Words and merges are learned from the part of the text that is not held out. The character vocabulary is that of
-    the whole text, since the set of letters reveals next to nothing about the held-out part.
-    """
-    text = corpus.text if options.tokenizer == "char" else corpus.split()[0]
-    return learn(options.tokenizer, text, options.vocab_size)
-
-
 def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData:
     """Get the text, learn a tokenizer from it (unless one is given), and tokenize.
 
@@ -160,7 +150,10 @@ def prepare(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextData
     corpus = load_text(options.text, options.dataset)
     train_text, held_out_text = corpus.split()
     if tokenizer is None:
-        tokenizer = learn_tokenizer(options, corpus)
+        # Words and merges are learned from what is not held out, the characters from the whole text: the set of letters
+        # reveals next to nothing about the held-out part.
+        text = corpus.text if options.tokenizer == "char" else train_text
+        tokenizer = learn(options.tokenizer, text, options.vocab_size)
     kind = np.uint16 if tokenizer.vocab_size <= 65536 else np.int32
     train = np.array(tokenizer.encode_whole(train_text), kind)
     replay = np.array(tokenizer.encode(load_corpus(options.replay).split()[0] if options.replay else ""), kind)

@@ -11,13 +11,18 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
+from gpt.model import GPT
+from gpt.speaking import encode, ends_of, write_continuation
 from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.console import say, typed_lines
-from tinygrad_lite.decoding.sample_options import RANDOM, REPETITION
+from tinygrad_lite.cli.console import say, typed_lines, write
+from tinygrad_lite.cli.prompt import warn_of_unknown
+from tinygrad_lite.decoding.sample_options import RANDOM, REPETITION, SampleOptions
 from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.training.family import Trained
 
 SETTINGS = (*RANDOM, "greedy", *REPETITION, "max_new_tokens", "seed", "stop")
 COMMANDS = f"""/NAME VALUE  change a setting: {", ".join(SETTINGS)}
@@ -131,3 +136,18 @@ def converse(
                 return
         except UserError as error:
             say(str(error))
+
+
+def show_conversation(
+    options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, prompt: str
+) -> None:
+    """Continue the lines that the user types, in turns."""
+    tokenizer, ends, start = trained.tokenizer, ends_of(trained), prompt if "start" in given else ""
+
+    def reply(settings: SampleOptions, text: str, turn: int) -> Iterator[str]:
+        return write_continuation(settings, model, tokenizer, encode(tokenizer, text), turn, ends)
+
+    if start:
+        warn_of_unknown(tokenizer, start)
+        write(start.removesuffix("\n") + "\n")
+    converse(Conversation(options, start, reply, check=partial(warn_of_unknown, tokenizer)), tokenizer.prepare)

@@ -25,13 +25,15 @@ import numpy as np
 from gpt.data import TextData
 from gpt.model import GPT
 from gpt.options import GPTOptions
+from gpt.task import TextTask
 from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.corpora.pictures import PICTURES, LabelledPictures, load_pictures, named_picture
 from tinygrad_lite.corpora.texts import Corpus
+from tinygrad_lite.decoding.sample_options import refuse_others
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.pixels import START, PixelTokenizer
-from tinygrad_lite.training.family import Trained
+from tinygrad_lite.training.family import Report, Trained
 from tinygrad_lite.viz.figure import Picture, write
 
 # Options of sample.py for these models.
@@ -62,6 +64,33 @@ def prepare_pictures(options: GPTOptions, tokenizer: PixelTokenizer | None = Non
         device=options.device,
         windows_apart=pixels + 1,
     )
+
+
+class PixelsTask(TextTask):
+    """Pictures whose pixels are tokens, and one that the model draws."""
+
+    prepare, asked_with = staticmethod(prepare_pictures), "image"
+
+    def describe(self) -> str:
+        """One line about the pictures."""
+        data, options = self.data, self.options
+        train, held_out = (len(part) // data.windows_apart for part in (data.train, data.held_out))
+        return (
+            f"{data.tokenizer.shades} shades; {train:,} pictures of {data.block_size:,} pixels to learn from, "
+            f"{held_out:,} held out; an epoch is "
+            f"{math.ceil(train / (options.batch_size * options.gradient_accumulation_steps)):,} steps"
+        )
+
+    def report(self, model: GPT, val_loss: float) -> Report:
+        """The loss in bits per pixel, and a picture."""
+        bits = self.data.bits_per_character(val_loss)
+        side = math.isqrt(self.data.block_size)
+        empty = np.zeros((side, side), np.uint8)
+        model.eval()
+        drawn = complete(model, self.tokenizer, empty, keep_rows=0, samples=1, seed=self.options.seed)[0]
+        model.train()
+        text = self.tokenizer.printed(drawn) if self.options.sample_tokens else ""
+        return Report({"bits_per_char": bits}, f"{bits:.3f} bits per pixel", text)
 
 
 def as_tokens(tokenizer: PixelTokenizer, pictures: np.ndarray) -> np.ndarray:
@@ -97,18 +126,9 @@ def complete(
     return tokenizer.to_brightness(np.concatenate([kept, new], axis=1))
 
 
-def check_options(given: Collection[str]) -> None:
-    """Check that the options of sample.py apply to pictures.
-
-    Raises: OptionError if not.
-    """
-    if unused := [name for name in given if name not in KNOWN]:
-        takes = ", ".join(f"--{name}" for name in sorted(KNOWN))
-        raise OptionError(f"--{unused[0]} is for models of text; a model of pixels takes {takes}")
-
-
-def show_completions(options: Any, trained: Trained, model: GPT) -> None:
+def show_completions(options: Any, given: Collection[str], trained: Trained, model: GPT) -> None:
     """Print completions of a picture, or pictures from nothing, and write all to a file if one is named."""
+    refuse_others(given, KNOWN, "is for models of text; a model of pixels takes")
     tokenizer: PixelTokenizer = trained.tokenizer
     side = math.isqrt(model.config.block_size)
     picture, about, keep_rows = np.zeros((side, side), np.uint8), "from nothing", 0

@@ -25,7 +25,10 @@ import numpy as np
 from gpt.model import GPT
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.corpora.texts import Corpus
+from tinygrad_lite.cli.console import say, write
+from tinygrad_lite.cli.prompt import warn_of_unknown
+from tinygrad_lite.corpora.texts import Corpus, load_files
+from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.tokenizers.base import Tokenizer
@@ -59,6 +62,15 @@ def score(model: GPT, tokenizer: Tokenizer, corpus: Corpus, stride: int = 0) -> 
         raise CheckpointError(f"the model's loss on {corpus.name} is {nats_per_token}: its training diverged")
     chars_per_token = len(corpus.text) / (len(tokens) - len(tokenizer.prefix))
     return Score(len(corpus.text), len(tokens), nats_per_token, nats_per_token / math.log(2) / chars_per_token)
+
+
+def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None:
+    """Print the model's loss on a text, and a warning of unknown characters."""
+    corpus = load_files([options.score], as_is=tokenizer.is_foreign)
+    warn_of_unknown(tokenizer, corpus.text)
+    found = score(model, tokenizer, corpus)
+    write(f"{found.bits_per_character:.4f} bits per character, {found.nats_per_token:.4f} nats per token\n")
+    say(f"{found.characters:,} characters, {found.tokens:,} tokens, in windows of {model.config.block_size}")
 
 
 def token_log_probs(model: GPT, tokens: np.ndarray, stride: int = 0) -> np.ndarray:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
 
-from gpt import pairs, pictures
-from gpt.chat import Chat, ChatFormat, RememberingModel, replies
-from gpt.interactive import Conversation, converse
+from gpt.answering import end_of, prepare_prompt, separator_of
 from gpt.model import GPT
-from gpt.score import score
 from tinygrad_lite.cli.console import say, shown, wants_colour, write
 from tinygrad_lite.cli.prompt import read_prompt, warn_of_unknown
-from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.decoding.beam import beam_search
 from tinygrad_lite.decoding.probabilities import LEGEND, Probabilities
 from tinygrad_lite.decoding.sample_options import LENGTH_PENALTY, SampleOptions
@@ -29,6 +24,13 @@ from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
 from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.pretrained import end_tokens, is_pretrained_folder
 
+# What else a GPT does with a prompt, by the option that asks for it; loaded for it alone.
+WAYS = {
+    "explain": "gpt.explorer.build:explain",
+    "chat": "gpt.chat:show_chat",
+    "interactive": "gpt.interactive:show_conversation",
+}
+
 
 def speak(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT) -> None:
     """Complete a picture, measure a loss, or continue the prompt.
@@ -38,40 +40,32 @@ def speak(options: SampleOptions, given: Mapping[str, Any], trained: Trained, mo
     if options.similar:
         raise OptionError("--similar compares sentences by an encoder's vectors: name an encoder, such as minilm")
     if trained.tokenizer.kind == "pixels":
-        pictures.check_options(given)
-        pictures.show_completions(options, trained, model)
+        resolve_name("gpt.pictures:show_completions")(options, given, trained, model)
     elif "image" in given:
         raise OptionError("--image is for models of pictures, such as those of vit-digits and igpt-digits")
     elif options.score:
-        show_score(options, model, trained.tokenizer)
+        resolve_name("gpt.score:show_score")(options, model, trained.tokenizer)
     else:
         continue_text(options, given, trained, model)
 
 
 def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT) -> None:
-    """Continue the prompt, or talk, as the options say."""
-    tokenizer = trained.tokenizer
+    """Continue the prompt, answer it, or use it in one of the other WAYS, as the options say."""
+    tokenizer, ends = trained.tokenizer, ends_of(trained)
     if options.show_probs and not sys.stdout.isatty():
         say("note: --show_probs does nothing here: stdout is not a terminal")
     elif options.show_probs and wants_colour():
         say(LEGEND)
     prompt = tokenizer.prepare(read_prompt(options.start))
-    of_others = is_pretrained_folder(trained.path)  # where <end> means something else
-    end = None if of_others else pairs.end_of(tokenizer)
-    ends = end_tokens(trained.path, tokenizer.vocab_size) if of_others and tokenizer.is_foreign else {end} - {None}
-    if end is not None:
-        warn_of_unknown(tokenizer, prompt.replace(pairs.separator_of(tokenizer), "").strip())
-        prompt, ids = pairs.prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
-    if options.explain:
-        resolve_name("gpt.explorer.build:explain")(options, given, trained, model, prompt)
-        return
-    if options.chat:
-        show_chat(options, given, model, tokenizer, trained.path, prompt)
-        return
-    if options.interactive:
-        show_conversation(options, model, tokenizer, prompt if "start" in given else "", ends)
-        return
-    if end is None:
+    answers = bool(ends) and not is_pretrained_folder(trained.path)
+    if answers:
+        warn_of_unknown(tokenizer, prompt.replace(separator_of(tokenizer), "").strip())
+        prompt, ids = prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
+    for way, place in WAYS.items():
+        if getattr(options, way):
+            resolve_name(place)(options, given, trained, model, prompt)
+            return
+    if not answers:
         if "start" in given:  # the default prompt, a line break, needs no warning
             warn_of_unknown(tokenizer, prompt)
         ids = encode(tokenizer, prompt)
@@ -80,6 +74,14 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
         resolve_name("tinygrad_lite.viz.attention:plot_attention")(found, "self-attention", Path(options.attention))
     show = show_beam if options.beam else show_samples
     show(options, model, tokenizer, prompt, ids, ends)
+
+
+def ends_of(trained: Trained) -> set[int]:
+    """The tokens that end a text: those of another program's model, or <end> of a model that answers."""
+    tokenizer = trained.tokenizer
+    if is_pretrained_folder(trained.path):  # where <end> means something else
+        return end_tokens(trained.path, tokenizer.vocab_size) if tokenizer.is_foreign else set()
+    return {end_of(tokenizer)} - {None}
 
 
 def show_samples(
@@ -96,7 +98,7 @@ def show_samples(
 
 def write_continuation(
     options: SampleOptions,
-    model: GPT | RememberingModel,
+    model: GPT,
     tokenizer: Tokenizer,
     ids: list[int],
     number: int,
@@ -158,40 +160,6 @@ def show_beam(
     for rank, found in enumerate(hypotheses, start=1):
         say(f"--- {rank}: {found.describe(length_penalty)}")
         write(prompt + tokenizer.decode(token for token in found.tokens if token not in ends) + "\n")
-
-
-def show_conversation(
-    options: SampleOptions, model: GPT, tokenizer: Tokenizer, start: str, ends: Collection[int]
-) -> None:
-    """Continue the lines that the user types, in turns."""
-
-    def reply(settings: SampleOptions, text: str, turn: int) -> Iterator[str]:
-        return write_continuation(settings, model, tokenizer, encode(tokenizer, text), turn, ends)
-
-    if start:
-        warn_of_unknown(tokenizer, start)
-        write(start.removesuffix("\n") + "\n")
-    converse(Conversation(options, start, reply, check=partial(warn_of_unknown, tokenizer)), tokenizer.prepare)
-
-
-def show_chat(
-    options: SampleOptions, given: Mapping[str, Any], model: GPT, tokenizer: Tokenizer, folder: Path, question: str
-) -> None:
-    """Answer one question, or talk with a user who types messages."""
-    chat = Chat(options, [], replies(ChatFormat.from_folder(folder, tokenizer), model, write_continuation))
-    if "start" in given:
-        chat.take(" " + question)  # with a blank, so that a / is text
-    else:
-        converse(chat, tokenizer.prepare, "type a message; an empty one or /quit ends, /help explains more")
-
-
-def show_score(options: SampleOptions, model: GPT, tokenizer: Tokenizer) -> None:
-    """Print the model's loss on a text, and a warning of unknown characters."""
-    corpus = load_files([options.score], as_is=tokenizer.is_foreign)
-    warn_of_unknown(tokenizer, corpus.text)
-    found = score(model, tokenizer, corpus)
-    write(f"{found.bits_per_character:.4f} bits per character, {found.nats_per_token:.4f} nats per token\n")
-    say(f"{found.characters:,} characters, {found.tokens:,} tokens, in windows of {model.config.block_size}")
 
 
 def encode(tokenizer: Tokenizer, prompt: str) -> list[int]:

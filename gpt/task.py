@@ -5,19 +5,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator
+from pkgutil import resolve_name
 
 import numpy as np
 
 from gpt.data import Batch, prepare
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from gpt.pairs import AnswerTask
-from gpt.pictures import complete, prepare_pictures
 from tinygrad_lite.cli.console import is_plain
 from tinygrad_lite.corpora.pictures import PICTURES
 from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
-from tinygrad_lite.training.family import Report
+from tinygrad_lite.training.family import Report, Task
 
 
 class TextTask:
@@ -92,38 +91,13 @@ class TextTask:
         return text.encode("utf-8", "replace").decode("utf-8").strip()
 
 
-class PixelsTask(TextTask):
-    """Pictures whose pixels are tokens, and one that the model draws."""
-
-    prepare, asked_with = staticmethod(prepare_pictures), "image"
-
-    def describe(self) -> str:
-        """One line about the pictures."""
-        data, options = self.data, self.options
-        train, held_out = (len(part) // data.windows_apart for part in (data.train, data.held_out))
-        return (
-            f"{data.tokenizer.shades} shades; {train:,} pictures of {data.block_size:,} pixels to learn from, "
-            f"{held_out:,} held out; an epoch is "
-            f"{math.ceil(train / (options.batch_size * options.gradient_accumulation_steps)):,} steps"
-        )
-
-    def report(self, model: GPT, val_loss: float) -> Report:
-        """The loss in bits per pixel, and a picture."""
-        bits = self.data.bits_per_character(val_loss)
-        side = math.isqrt(self.data.block_size)
-        empty = np.zeros((side, side), np.uint8)
-        model.eval()
-        drawn = complete(model, self.tokenizer, empty, keep_rows=0, samples=1, seed=self.options.seed)[0]
-        model.train()
-        text = self.tokenizer.printed(drawn) if self.options.sample_tokens else ""
-        return Report({"bits_per_char": bits}, f"{bits:.3f} bits per pixel", text)
-
-
-def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> TextTask | AnswerTask:
-    """The task for the data that the options name: a text, pictures, or pairs."""
+def make_task(options: GPTOptions, tokenizer: Tokenizer | None = None) -> Task:
+    """The task for the data that the options name: a text, or pairs, or pictures, which are loaded for it alone."""
     if options.separator:
-        return AnswerTask(options, tokenizer)
-    return (PixelsTask if options.dataset in PICTURES and not options.text else TextTask)(options, tokenizer)
+        return resolve_name("gpt.pairs:AnswerTask")(options, tokenizer)
+    if options.dataset in PICTURES and not options.text:
+        return resolve_name("gpt.pictures:PixelsTask")(options, tokenizer)
+    return TextTask(options, tokenizer)
 
 
 def first_words(text: str) -> str:

@@ -7,8 +7,8 @@ from types import ModuleType
 
 from gpt import gpt2_layout, llama_layout
 from gpt.config import GPTConfig
-from gpt.model import GPT
-from tinygrad_lite.training.family import Trained, read_trained
+from gpt.family import FAMILY
+from tinygrad_lite.training.family import Trained
 
 
 def layout_of(config: GPTConfig) -> ModuleType:
@@ -24,4 +24,4 @@ def load_trained(path: Path) -> Trained:
             checkpoint is read; or smollm2.
     Raises: CheckpointError or TokenizerError with the reason if there is none or if it cannot be used.
     """
-    return read_trained(path, "gpt", GPTConfig, GPT)
+    return FAMILY.load(path)

@@ -6,7 +6,6 @@ Each line is a sentence and gives a line on stdout; an empty line gives an empty
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pkgutil import resolve_name
@@ -15,10 +14,10 @@ from typing import Any
 from seq2seq.attention import PARTS, attention_weights
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, penalty_of, translate
-from tinygrad_lite.cli.console import say, shown, typed_lines
+from tinygrad_lite.cli.console import say, typed_lines, write
 from tinygrad_lite.cli.prompt import read_prompt, warn_of_unknown
 from tinygrad_lite.corpora.cleaning import normalise
-from tinygrad_lite.decoding.sample_options import RANDOM, REPETITION
+from tinygrad_lite.decoding.sample_options import RANDOM, REPETITION, refuse_others
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.training.family import Trained
@@ -30,31 +29,21 @@ KNOWN = SAMPLING | {*"start beam n_best length_penalty greedy interactive attent
 KNOWN |= {*"adapter out_dir device quantize".split()}
 
 
-def check_options(options: Any, given: Mapping[str, Any]) -> None:
-    """Check that the options apply to translations and can be used together.
+def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq) -> None:
+    """Translate each line of a text, or, with --interactive, each line that is typed; or write the page of --explain.
 
-    Raises: OptionError if not.
+    The translation is found by greedy or beam search, unless an option of SAMPLING is given.
+
+    Raises: OptionError if the options do not apply to translations, or cannot be used together.
     """
     if "score" in given:
         raise OptionError("--score is for models that continue a text: python -m seq2seq.evaluate scores translations")
-    if unused := [name for name in given if name not in KNOWN]:
-        raise OptionError(
-            f"--{unused[0]} is for models that continue a text; a translation takes "
-            + ", ".join(f"--{name}" for name in sorted(KNOWN))
-        )
+    refuse_others(given, KNOWN, "is for models that continue a text; a translation takes")
     if not given.keys() & {"start", "interactive"}:
         raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", --start - for stdin, or --interactive')
     others = [f"--{name}" for name in sorted(SAMPLING) if name in given]
     if options.attention and others:
         raise OptionError(f"--attention plots the best translation, so omit {others[0]}")
-
-
-def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq) -> None:
-    """Translate each line of a text, or, with --interactive, each line that is typed; or write the page of --explain.
-
-    The translation is found by greedy or beam search, unless an option of SAMPLING is given.
-    """
-    check_options(options, given)
     tokenizer = trained.tokenizer
     text = "" if options.interactive else tokenizer.prepare(read_prompt(options.start))
     warn_of_unknown(tokenizer, text.replace("\n", ""))
@@ -83,8 +72,7 @@ def sample_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequ
     for number, sentence in enumerate(sentences_in(lines, model, tokenizer)):
         found = draw(model, tokenizer, sentence, first_row=number * options.num_samples, **settings)
         for text in itertools.islice(found, options.num_samples):
-            sys.stdout.write(shown(text.replace("\n", " ")) + "\n")
-            sys.stdout.flush()
+            write(text.replace("\n", " ") + "\n")
 
 
 def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
@@ -96,8 +84,7 @@ def search_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequ
         for rank, one in enumerate(hypotheses, start=1):
             if options.n_best > 1:
                 say(f"--- {rank}: {one.describe(penalty)}")
-            sys.stdout.write(shown(one.text.replace("\n", " ")) + "\n")
-    sys.stdout.flush()
+            write(one.text.replace("\n", " ") + "\n")
 
 
 def sentences_in(lines: Sequence[str], model: Seq2Seq, tokenizer: Tokenizer) -> list[str]:

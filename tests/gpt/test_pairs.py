@@ -8,11 +8,12 @@ import pytest
 import sample
 import train
 from gpt import answers, few_shot
+from gpt.answering import END, answer, end_of, prompt_ids
 from gpt.chat import RememberingModel
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from gpt.pairs import END, IGNORED, AnswerData, AnswerTask, answer, end_of, prompt_ids
+from gpt.pairs import IGNORED, AnswerData, AnswerTask
 from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs
 from tests.gpt.saved_models import saved_gpt

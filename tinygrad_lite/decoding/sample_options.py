@@ -5,7 +5,7 @@ The names are nanoGPT's wherever nanoGPT has one, and otherwise those of Hugging
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -244,6 +244,12 @@ def check_combination(options: SampleOptions, given: dict) -> None:
         raise OptionError(
             f"--n_best {options.n_best}: a beam search with --beam {options.beam} finds at most {options.beam}"
         )
+
+
+def refuse_others(given: Collection[str], known: Collection[str], why: str) -> None:
+    """Raise OptionError if an option is given that a family's models do not take."""
+    if unused := [name for name in given if name not in known]:
+        raise OptionError(f"--{unused[0]} {why} {', '.join(f'--{name}' for name in sorted(known))}")
 
 
 def check_beam(options: SampleOptions, config: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tinygrad_lite.adapt import counts
 from tinygrad_lite.device import get_device
@@ -13,7 +14,9 @@ from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.model_config import ModelConfig
 from tinygrad_lite.training.options import OPTIMIZERS
-from tinygrad_lite.training.setup import RunSetup
+
+if TYPE_CHECKING:
+    from tinygrad_lite.training.setup import RunSetup
 
 FULL = re.compile("ALLOC_FAILED|OUT_OF_MEMORY|cudaErrorMemoryAllocation")  # messages of CUDA's libraries
 # Messages of CuPy and NumPy: "allocating 2,000,000,000 bytes", "allocate 4.0 GiB".

@@ -29,20 +29,12 @@ class Entry:
     fetched: Mapping[str, str] = field(default_factory=dict)
 
 
-LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
+LLAMAS = dict.fromkeys(("llama", "mistral", "qwen2", "qwen3"), "gpt.llama_layout")
 FAMILIES = {  # by the name in presets and checkpoints; the first is that of a command that says nothing else
-    "gpt": Entry(
-        "gpt.family:FAMILY",
-        layouts={"gpt2": "gpt.gpt2_layout", **dict.fromkeys(LLAMAS, "gpt.llama_layout")},
-        fetched={"smollm2": "gpt.smollm2"},
-    ),
+    "gpt": Entry("gpt.family:FAMILY", {"gpt2": "gpt.gpt2_layout", **LLAMAS}, {"smollm2": "gpt.smollm2"}),
     "seq2seq": Entry("seq2seq.task:FAMILY"),
-    "bert": Entry(
-        "encoder.task:FAMILY",
-        layouts={"bert": "encoder.bert_layout"},
-        fetched={"minilm": "tinygrad_lite.corpora.minilm"},
-    ),
-    "vit": Entry("encoder.picture_task:VIT_FAMILY", layouts={"vit": "encoder.vit_layout"}),
+    "bert": Entry("encoder.task:FAMILY", {"bert": "encoder.bert_layout"}, {"minilm": "tinygrad_lite.corpora.minilm"}),
+    "vit": Entry("encoder.picture_task:VIT_FAMILY", {"vit": "encoder.vit_layout"}),
     "cnn": Entry("encoder.picture_task:CNN_FAMILY"),
 }
 DEFAULT = next(iter(FAMILIES))

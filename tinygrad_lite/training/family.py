@@ -240,8 +240,37 @@ class Family:
         return self.config.shape()
 
     def load(self, path: Path) -> Trained:
-        """Read a trained model from a file or folder, or fetch it first, as `read_trained` does."""
-        return read_trained(path, self.name, self.config, self.model)
+        """Read a trained model.
+
+        Args:
+            path: a checkpoint; a folder in one of the layouts, which has a config.json; any other folder, whose newest
+                checkpoint is read; or the name of a model that is fetched, if need be.
+        Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used; the errors
+            of fetching.
+        """
+        known = FAMILIES[self.name]
+        if self.is_fetched(path):
+            path = import_module(known.fetched[str(path)]).fetched_folder()
+        if known.layouts and is_pretrained_folder(path):
+            return read_folder(path, self.name, self.model)
+        if path.is_dir():
+            path = newest_checkpoint(path)
+        checkpoint = load_checkpoint(path)
+        check_family(path, checkpoint, self.name)
+        if checkpoint.base:
+            raise CheckpointError(
+                f"{path} is an adapter, and this needs a whole model: of a GPT, python -m gpt.merge BASE {path} "
+                "OUT.safetensors makes one"
+            )
+        config = self.config.from_json(checkpoint.model)
+        tokenizer = tokenizer_from_json(checkpoint.tokenizer)
+        check_tokenizer(path, config, tokenizer)
+        about = f"{path}: {describe(checkpoint)}"
+        return Trained(
+            *(path, about, self.model, config, tokenizer, checkpoint.weights),
+            corpus_sha256=checkpoint.corpus_sha256,
+            dataset=str(checkpoint.training.get("dataset", "")),
+        )
 
 
 @dataclass
@@ -314,40 +343,6 @@ def check_specials(path: Path, config: Any, tokenizer: Tokenizer) -> None:
     for name, token in config.specials.items():
         if tokenizer.specials.get(name) != token:
             raise CheckpointError(f"{path}: {name} is token {token} of its model, but not of its tokenizer")
-
-
-def read_trained(path: Path, family: str, config_class: type[ModelConfig], model_class: type) -> Trained:
-    """Read a trained model of a family.
-
-    Args:
-        path: a checkpoint; a folder in one of the layouts, which has a config.json; any other folder, whose newest
-            checkpoint is read; or the name of a model that is fetched, if need be.
-    Raises: CheckpointError or TokenizerError with the reason if there is none, or if it cannot be used; the errors of
-        fetching.
-    """
-    known = FAMILIES[family]
-    if names_fetched(path, family):
-        path = import_module(known.fetched[str(path)]).fetched_folder()
-    if known.layouts and is_pretrained_folder(path):
-        return read_folder(path, family, model_class)
-    if path.is_dir():
-        path = newest_checkpoint(path)
-    checkpoint = load_checkpoint(path)
-    check_family(path, checkpoint, family)
-    if checkpoint.base:
-        raise CheckpointError(
-            f"{path} is an adapter, and this needs a whole model: of a GPT, python -m gpt.merge BASE {path} "
-            "OUT.safetensors makes one"
-        )
-    config = config_class.from_json(checkpoint.model)
-    tokenizer = tokenizer_from_json(checkpoint.tokenizer)
-    check_tokenizer(path, config, tokenizer)
-    about = f"{path}: {describe(checkpoint)}"
-    return Trained(
-        *(path, about, model_class, config, tokenizer, checkpoint.weights),
-        corpus_sha256=checkpoint.corpus_sha256,
-        dataset=str(checkpoint.training.get("dataset", "")),
-    )
 
 
 def read_folder(folder: Path, family: str, model_class: type) -> Trained:

@@ -51,9 +51,9 @@ class PairTask:
     ) -> None:
         self.options, self.corpus, self.shown = options, corpus, shown
         self.corpus_sha256 = corpus.sha256
-        if tokenizer is None:
-            both = "".join(f"{source}\n{target}\n" for source, target in corpus.train)
-            tokenizer = learn(options.tokenizer, both, options.vocab_size, specials)
+        if tokenizer is None:  # one for both sides, learned from both
+            text = "".join(f"{source}\n{target}\n" for source, target in corpus.train)
+            tokenizer = learn(options.tokenizer, text, options.vocab_size, specials)
         self.tokenizer = tokenizer
         train, held_out = (encode_pairs(self.tokenizer, part, *ends) for part in (corpus.train, corpus.held_out))
         needed = max(min(map(self.positions, part)) for part in (train, held_out))

@@ -1,0 +1,92 @@
+"""What a GPT that learned from pairs (pairs.py) answers to a source, for evaluations and for sample.py."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from gpt.model import GPT
+from tinygrad_lite.corpora.pair_cleaning import one_line
+from tinygrad_lite.decoding.batches import search_in_batches
+from tinygrad_lite.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
+
+END = "<end>"
+MIN_ANSWER = 32  # tokens of the context that are free for an answer, however long the source is
+
+
+def separator_of(tokenizer: Tokenizer) -> str:
+    """The separator of a model that answers; empty if its tokenizer shows that it learned from a text."""
+    names = [name for name in tokenizer.specials if name not in (END, UNKNOWN)]
+    return names[0] if END in tokenizer.specials and len(names) == 1 else ""
+
+
+def end_of(tokenizer: Tokenizer) -> int | None:
+    """The id of the token that ends an answer; None for a model that learned from a text."""
+    return tokenizer.specials[END] if separator_of(tokenizer) else None
+
+
+def prompt_ids(tokenizer: Tokenizer, text: str, block_size: int) -> list[int]:
+    """The tokens of a source, the separator, and the beginning of an answer if the text has one behind a separator.
+
+    A source that leaves less than MIN_ANSWER tokens of the context to the answer is cut.
+    """
+    separator = separator_of(tokenizer)
+    source, _, begun = text.partition(separator)
+    room = max(1, block_size - 1 - min(MIN_ANSWER, block_size // 2))
+    ids = tokenizer.encode(one_line(source))[:room]
+    return [*ids, tokenizer.specials[separator], *tokenizer.encode(begun.strip())]
+
+
+def longest_answer(prompt_tokens: int, block_size: int) -> int:
+    """The maximum length of an answer in tokens: one and a half times the prompt, plus a margin, if there is room.
+
+    The prompt's length is rounded up to a multiple of eight, so that prompts of similar length can share a batch.
+
+    >>> longest_answer(1, 256), longest_answer(10, 256), longest_answer(224, 256), longest_answer(300, 256)
+    (28, 40, 33, 1)
+    """
+    tokens = 8 * -(-prompt_tokens // 8)
+    return max(1, min(16 + 3 * tokens // 2, block_size - tokens + 1))
+
+
+def answer(
+    model: GPT, tokenizer: Tokenizer, sources: Sequence[str], beam: int = 1, length_penalty: float = LENGTH_PENALTY
+) -> list[str]:
+    """The best answer to each source that a beam search finds; with a beam of 1 it is greedy."""
+    block_size, end = model.config.block_size, end_of(tokenizer)
+    prompts = [prompt_ids(tokenizer, source, block_size) for source in sources]
+    found = search_in_batches(
+        model,
+        prompts,
+        [longest_answer(len(prompt), block_size) for prompt in prompts],
+        beam=beam,
+        length_penalty=length_penalty,
+        stop_token=end,
+        forbidden=[token for token in tokenizer.textless if token != end],
+    )
+    return [tokenizer.decode(best.tokens).strip() for best, *_ in found]
+
+
+def prepare_prompt(
+    options: SampleOptions, given: Collection[str], tokenizer: Tokenizer, text: str, block_size: int
+) -> tuple[str, list[int]]:
+    """The prompt of sample.py with a separator, which may be omitted, and its tokens.
+
+    Unless options say otherwise, answers are found greedily and are at most as long as `longest_answer`.
+
+    Raises: OptionError if there is no source, or for an option that continues texts.
+    """
+    separator = separator_of(tokenizer)
+    if other := [name for name in ("interactive", "chat", "explain") if name in given]:
+        raise OptionError(f'--{other[0]} is for models that continue a text; this one answers: --start "a text"')
+    source, _, begun = text.partition(separator)
+    if not source.strip():
+        raise OptionError(f'give the text that stands before {separator}: --start "a text"')
+    if not {*SAMPLING} & {*given}:
+        options.greedy = True
+    ids = prompt_ids(tokenizer, text, block_size)
+    if "max_new_tokens" not in given:
+        options.max_new_tokens = longest_answer(len(ids), block_size)
+    begun = f"{begun.strip()} " if begun.strip() else ""
+    return f"{one_line(source)} {separator} {begun}", ids

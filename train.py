@@ -12,9 +12,8 @@ Generated text goes to stdout, everything else to stderr.
 """
 
 import sys
-import time
-from dataclasses import replace
 from importlib.util import find_spec
+from pkgutil import resolve_name
 
 if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_lite".split() if not find_spec(name)]:
     sys.exit(f"train.py: {missing[0]} is not installed: run pip install -e . in the folder of this file")
@@ -23,26 +22,22 @@ import numpy as np
 
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.console import quoted, run_command, say
-from tinygrad_lite.debug.profiler import Profile
-from tinygrad_lite.device import device_of, random_key
+from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import PRECISIONS, set_precision
 from tinygrad_lite.training.adapters import in_words
-from tinygrad_lite.training.costs import dry_run
-from tinygrad_lite.training.estimate import is_shortage, size_of, too_little_to_train
+from tinygrad_lite.training.estimate import is_shortage, too_little_to_train
 from tinygrad_lite.training.family import Task
 from tinygrad_lite.training.log import RunLog
 from tinygrad_lite.training.mpirun import on_all_ranks
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import Numbers, OneProcess
-from tinygrad_lite.training.run_folder import StopRequest, matmul_rate, tune_memory
+from tinygrad_lite.training.run_folder import StopRequest, tune_memory
 from tinygrad_lite.training.setup import RunSetup, read_setup
 from tinygrad_lite.training.workers import start_processes
-
-PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
 
 
 def main(argv: list[str]) -> int:
@@ -54,7 +49,9 @@ def main(argv: list[str]) -> int:
     if setup.options.dtype in PRECISIONS:
         set_precision(setup.options.dtype)
     try:
-        return dry_run(setup, measure) if setup.options.dry_run else run(setup)
+        if setup.options.dry_run or setup.options.profile:
+            return resolve_name("tinygrad_lite.training.trials:instead")(setup, train, evaluate)
+        return run(setup)
     except (MemoryError, RuntimeError, OSError) as error:
         if not is_shortage(error):
             raise
@@ -66,8 +63,6 @@ def run(setup: RunSetup) -> int:
     """Make data, model and optimizer, then train; returns the exit status."""
     options, folder = setup.options, setup.folder
     task = setup.make_task()
-    if options.profile:
-        return show_profile(setup, task)
     with folder.locked():
         model = setup.make_model(task.tokenizer)
         optimizer = options.make_optimizer(model)
@@ -169,51 +164,6 @@ def check_finite(numbers: Numbers | None, comm: OneProcess, log: RunLog | None) 
     """Raise a UserError that says where the first NaN or infinity arose, if the loss or the norm is not finite."""
     if numbers and not numbers.are_finite:
         raise UserError(log.explain(numbers, comm.size) if log else "see the message of process 0")
-
-
-# --- instead of training ------------------------------------------------------------------------------------------
-
-
-def profile(
-    options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
-) -> tuple[float, str]:
-    """Time the operations of a training step; returns its seconds, and tables of the operations in process 0."""
-    with Profile() as first:  # this step warms up: only its shapes count
-        train(replace(options, max_iters=1), task, model, optimizer, comm)
-    with Profile(device_of(optimizer.values.data).synchronize) as measured:
-        train(replace(options, max_iters=1 + PROFILED), task, model, optimizer, comm)
-    tables = f"{measured.table(PROFILED)}\n\n{first.shapes()}"
-    return max(comm.gather(measured.seconds)) / PROFILED, tables
-
-
-def measure(
-    options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
-) -> tuple[float, float]:
-    """Seconds per training step, averaged over a few steps, and seconds per evaluation, without its samples."""
-    options = replace(options, profile=True)
-    train(replace(options, max_iters=1), task, model, optimizer, comm)  # only warms up
-    began = time.perf_counter()
-    train(replace(options, max_iters=1 + MEASURED), task, model, optimizer, comm)
-    evaluated = time.perf_counter()
-    evaluate(task, model, comm)
-    return (evaluated - began) / MEASURED, time.perf_counter() - evaluated
-
-
-def show_profile(setup: RunSetup, task: Task) -> int:
-    """Print the time and memory of each operation of a training step, without training."""
-    options, model = setup.options, setup.make_model(task.tokenizer)
-    optimizer, rate = options.make_optimizer(model), matmul_rate(options.device, options.dtype)
-    with start_processes(profile, options, task, model, optimizer) as comm:
-        seconds, table = profile(options, task, model, optimizer, comm)
-    size = size_of(setup)
-    count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
-    print(f"operations of one training step in process 0 of {comm.size}:\n\n{table}\n")
-    print(
-        f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP, would take "
-        f"{operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches here: "
-        f"{operations / rate / seconds:.0%} of the step"
-    )
-    return 0
 
 
 if __name__ == "__main__":

@@ -25,27 +25,31 @@ from tests.test_imports import FILES, ROOT, own_imports
 RINGS = {
     "tinygrad_lite": 1,
     **{f"tinygrad_lite.{name}": 2 for name in ("cli", "corpora", "tokenizers", "decoding", "training")},
-    **{f"tinygrad_lite.{name}": 4 for name in ("viz", "explorer", "training.costs", "tokenizers.compare")},
+    **{
+        f"tinygrad_lite.{name}": 4
+        for name in ("viz", "explorer", "training.costs", "training.trials", "tokenizers.compare")
+    },
     "tinygrad_lite.tokenizers.coverage": 4,
     **dict.fromkeys(("gpt", "seq2seq", "encoder"), 3),
     **dict.fromkeys(("gpt.explorer", "gpt.draw", "gpt.pictures", "gpt.baselines", "gpt.damage", "gpt.few_shot"), 4),
     **dict.fromkeys(("gpt.update", "gpt.quantized", "gpt.answers", "gpt.inside", "gpt.interactive"), 4),
     **dict.fromkeys(("seq2seq.explorer", "seq2seq.draw", "seq2seq.evaluate", "seq2seq.attention"), 4),
-    **dict.fromkeys(("encoder.explorer", "encoder.compare", "encoder.evaluate"), 4),
+    **dict.fromkeys(("encoder.explorer", "encoder.compare", "encoder.evaluate", "encoder.inside"), 4),
     **dict.fromkeys(("train", "sample"), 5),
     "benchmarks": 0,  # may import anything
 }
-LINES = {1: 5874, 2: 6972, 3: 3998, 4: 3611, 5: 483}  # of code, in each ring
-PRODUCT = 20938  # all of them
-OUTWARDS = 7  # imports of a ring further out
+LINES = {1: 5875, 2: 7242, 3: 3981, 4: 3768, 5: 221}  # of code, in each ring
+PRODUCT = 21087  # all of them
+OUTWARDS = 6  # imports of a ring further out
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 LOADED = {  # modules of the project behind an import, without the __init__ files of packages
     "import tinygrad_lite": 37,
     "from gpt.model import GPT": 44,
-    "import gpt.task": 100,
-    "import seq2seq.task": 77,
-    "import train": 139,
-    "import sample": 156,
+    "import gpt.family": 64,
+    "import gpt.task": 78,
+    "import seq2seq.task": 78,
+    "import train": 68,
+    "import sample": 61,
 }
 TOP = sorted({module.split(".")[0] for module in FILES})
 

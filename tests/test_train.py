@@ -26,7 +26,7 @@ from tinygrad_lite.decoding.sample_options import HINTS, SampleOptions
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training import costs, log
+from tinygrad_lite.training import costs, log, trials
 from tinygrad_lite.training import setup as start
 from tinygrad_lite.training.checkpoint import load_checkpoint
 from tinygrad_lite.training.families import FAMILIES, load_family
@@ -574,7 +574,7 @@ def test_a_dry_run_reports_an_unusable_text(workplace):
 
 
 def test_a_dry_run_measures_no_step_that_takes_too_long_or_too_much_memory(capsys, monkeypatch):
-    monkeypatch.setattr(train, "measure", lambda *_: pytest.fail("measured"))
+    monkeypatch.setattr(trials, "measure", lambda *_: pytest.fail("measured"))
     for name, value, reason in (
         ("TOO_LONG", 0.0, r"a step takes 0\.0 s or more"),
         ("free_memory", lambda device: 1 << 20, r"only 1\.05 MB of memory is free"),

@@ -13,6 +13,7 @@ what for.
 
 import ast
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -132,3 +133,27 @@ print(json.dumps(loaded))
 def test_an_import_loads_no_more_modules(statement, loaded):
     ours = [name for name in loaded[statement] if name in FILES and FILES[name].name != "__init__.py"]
     assert 0 < len(ours) <= LOADED[statement], f"{len(ours)}: {' '.join(sorted(ours))}"
+
+
+# A run of each script, and the modules of the project that are loaded at its end, without __init__ files.
+RUNS = {
+    "train.py goethe-char --text=text.txt --out_dir=run --max_iters=1 --n_layer=1 --n_embd=12 --block_size=8": 94,
+    "sample.py run --max_new_tokens=5": 80,
+}
+
+
+def test_a_run_loads_no_more_modules(tmp_path):
+    (tmp_path / "text.txt").write_text("Es irrt der Mensch, solang er strebt.\n" * 9, encoding="utf-8")
+    for command, most in RUNS.items():
+        script, *words = command.split()
+        program = f"import sys, {script[:-3]} as s; s.main({words}); print(*sys.modules, file=sys.stderr)"
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr
+        names = done.stderr.decode("utf-8").splitlines()[-1].split()
+        ours = [name for name in names if name in FILES and FILES[name].name != "__init__.py"]
+        assert 0 < len(ours) <= most, f"{command} loads {len(ours)}: {' '.join(sorted(ours))}"

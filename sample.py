@@ -124,9 +124,8 @@ def find_model(path: Path) -> tuple[Family, Path]:
     """
     if path.suffix == ".gguf":
         raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by convert of gpt/gguf_file.py")
-    is_fetched = any(names_fetched(path, name) for name in FAMILIES)
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
-    if named and not is_fetched and not os.path.exists(path):
+    if named and not os.path.exists(path) and not any(names_fetched(path, name) for name in FAMILIES):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'
         raise CheckpointError(f"there is no checkpoint {path}; did you mean: python sample.py {meant}")
     if (name := family_of_weights(path)) is None:

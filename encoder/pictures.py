@@ -12,7 +12,8 @@ import numpy as np
 from encoder.vit import PictureBatch
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.corpora.pictures import PICTURES, LabelledPictures, are_cached, load_pictures
+from tinygrad_lite.corpora.names import PICTURES
+from tinygrad_lite.corpora.pictures import LabelledPictures, are_cached, load_pictures
 from tinygrad_lite.decoding.scores import with_interval
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError
@@ -30,7 +31,7 @@ from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES,
 class PictureOptions(TrainOptions, ModelOptions):
     """The options of `train.py` that all models of pictures have."""
 
-    dataset: str = option("digits", "pictures to learn from", choices=tuple(PICTURES), group="data")
+    dataset: str = option("digits", "pictures to learn from", choices=PICTURES, group="data")
     tokenizer: str = option("labels", "what is predicted: the class of a picture", choices=("labels",), group="data")
     vocab_size: int = option(10, "classes, for --dry_run; the data decide", low=2, high=1_000_000, group="data")
     batch_size: int = option(64, "pictures per micro-step", unit="pictures", low=1, high=1_000_000, group="training")

@@ -210,9 +210,8 @@ def replies(chat: ChatFormat, model: GPT) -> Any:
 
 def show_chat(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, question: str) -> None:
     """Answer one question, or talk with a user who types messages."""
-    tokenizer = trained.tokenizer
-    chat = Chat(options, [], replies(ChatFormat.from_folder(trained.path, tokenizer), model))
+    chat = Chat(options, [], replies(ChatFormat.from_folder(trained.path, trained.tokenizer), model))
     if "start" in given:
         chat.take(" " + question)  # with a blank, so that a / is text
     else:
-        converse(chat, tokenizer.prepare, "type a message; an empty one or /quit ends, /help explains more")
+        converse(chat, trained.tokenizer.prepare, "type a message; an empty one or /quit ends, /help explains more")

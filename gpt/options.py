@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import ClassVar
 
 from gpt.config import GPTConfig
 from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.corpora import pairs as parallel
-from tinygrad_lite.corpora.pictures import PICTURES, are_cached
+from tinygrad_lite.corpora.names import PARALLEL_CORPORA, PICTURES
 from tinygrad_lite.corpora.texts import CORPORA, is_at_hand
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers import LEARNED
@@ -29,7 +29,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         + "; or pictures: "
         + ", ".join(PICTURES)
         + "; or, with separator, pairs: "
-        + ", ".join(parallel.PARALLEL_CORPORA),
+        + ", ".join(PARALLEL_CORPORA),
         group="data",
     )
     pairs: str = option(
@@ -89,7 +89,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         200, "of pairs: how many to translate at each evaluation", unit="pairs", low=0, group="evaluation"
     )
 
-    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *parallel.PARALLEL_CORPORA)
+    DATASETS: ClassVar[tuple[str, ...]] = (*CORPORA, *PICTURES, *PARALLEL_CORPORA)
     FILES: ClassVar[tuple[str, ...]] = ("text", "pairs")  # options that are paths, which no checkpoint holds
     HINTS: ClassVar[dict[str, str]] = OTHER_NAMES | answers(
         {
@@ -114,7 +114,7 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
         Raises: OptionError.
         """
         named = f"--pairs {self.pairs}" if self.pairs else f"--dataset {self.dataset}"
-        has_pairs = bool(self.pairs) or (not self.text and self.dataset in parallel.PARALLEL_CORPORA)
+        has_pairs = bool(self.pairs) or (not self.text and self.dataset in PARALLEL_CORPORA)
         if self.pairs and self.text:
             raise OptionError("--pairs and --text cannot be combined: a GPT learns from pairs, or from a text")
         if has_pairs and not self.separator:
@@ -156,7 +156,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     def is_at_hand(self) -> bool:
         """Whether the text can be read, or be refused, without a network."""
         if self.separator:
-            return bool(self.pairs) or parallel.from_cache(self.dataset, say=lambda line: None) is not None
+            kept = resolve_name("tinygrad_lite.corpora.pairs:from_cache")
+            return bool(self.pairs or kept(self.dataset, say=lambda line: None))
         if self.dataset in PICTURES and not self.text:
-            return are_cached(self.dataset)
+            return resolve_name("tinygrad_lite.corpora.pictures:are_cached")(self.dataset)
         return (bool(self.text) or is_at_hand(self.dataset)) and (not self.replay or is_at_hand(self.replay))

@@ -27,7 +27,8 @@ from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.task import TextTask
 from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.corpora.pictures import PICTURES, LabelledPictures, load_pictures, named_picture
+from tinygrad_lite.corpora.names import PICTURES
+from tinygrad_lite.corpora.pictures import LabelledPictures, load_pictures, named_picture
 from tinygrad_lite.corpora.texts import Corpus
 from tinygrad_lite.decoding.sample_options import refuse_others
 from tinygrad_lite.decoding.sampling import generate

@@ -118,6 +118,7 @@ def write_continuation(
         step,
         log_probs,
         state,
+        max_new_tokens=options.max_new_tokens,
         **options.sampling(),
         prompt=np.array([ids[-model.config.block_size :]]),  # the part of it that the model reads
         first_row=number,  # each continuation has its own random numbers

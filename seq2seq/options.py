@@ -8,7 +8,8 @@ from typing import ClassVar
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
 from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.corpora.pairs import PARALLEL_CORPORA, from_cache
+from tinygrad_lite.corpora.names import PARALLEL_CORPORA
+from tinygrad_lite.corpora.pairs import from_cache
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tokenizers import LEARNED
 from tinygrad_lite.training.model_config import model_options

@@ -67,10 +67,8 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2S
 
 def sample_lines(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
     """Write num_samples random translations of each line."""
-    settings = options.sampling()
-    del settings["max_new_tokens"]  # which depends on the source
     for number, sentence in enumerate(sentences_in(lines, model, tokenizer)):
-        found = draw(model, tokenizer, sentence, first_row=number * options.num_samples, **settings)
+        found = draw(model, tokenizer, sentence, first_row=number * options.num_samples, **options.sampling())
         for text in itertools.islice(found, options.num_samples):
             write(text.replace("\n", " ") + "\n")
 

@@ -37,7 +37,6 @@ from tinygrad_lite.corpora import fetch, minilm, reviews, texts, wheel
 from tinygrad_lite.corpora.pair_sources import Found
 from tinygrad_lite.corpora.pairs import RULES, to_table
 from tinygrad_lite.corpora.pictures import RECIPES, Pictures
-from tinygrad_lite.corpora.works import HELD_OUT
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.tokenizers.bpe import BPETokenizer
@@ -89,7 +88,8 @@ def newcomer(tmp_path, monkeypatch):
     """A folder with the files that the README mentions, and a cache with a text called goethe."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
-    works, imdb = (f"{TEXT}\n\n{first}\n\n{TEXT}" for first in (HELD_OUT, reviews.HELD_OUT))
+    firsts = [texts.RECIPES[name].held_out for name in ("goethe-works", "imdb")]
+    works, imdb = (f"{TEXT}\n\n{first}\n\n{TEXT}" for first in firsts)
     for name, text in (("goethe", TEXT), ("goethe-works", works), ("imdb", imdb)):
         fetch.store(name, text, {"source": "this test", "licence": "none"})
     labelled = [(f"{word} film {number}", number % 2) for number, word in enumerate(["bad", "good"] * 20)]

@@ -39,16 +39,16 @@ RINGS = {
     **dict.fromkeys(("train", "sample"), 5),
     "benchmarks": 0,  # may import anything
 }
-LINES = {1: 5875, 2: 7242, 3: 3981, 4: 3768, 5: 221}  # of code, in each ring
-PRODUCT = 21087  # all of them
+LINES = {1: 5875, 2: 7242, 3: 3982, 4: 3769, 5: 220}  # of code, in each ring
+PRODUCT = 21088  # all of them
 OUTWARDS = 6  # imports of a ring further out
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 LOADED = {  # modules of the project behind an import, without the __init__ files of packages
     "import tinygrad_lite": 37,
     "from gpt.model import GPT": 44,
     "import gpt.family": 64,
-    "import gpt.task": 78,
-    "import seq2seq.task": 78,
+    "import gpt.task": 69,
+    "import seq2seq.task": 79,
     "import train": 68,
     "import sample": 61,
 }
@@ -137,7 +137,7 @@ def test_an_import_loads_no_more_modules(statement, loaded):
 
 # A run of each script, and the modules of the project that are loaded at its end, without __init__ files.
 RUNS = {
-    "train.py goethe-char --text=text.txt --out_dir=run --max_iters=1 --n_layer=1 --n_embd=12 --block_size=8": 94,
+    "train.py goethe-char --text=text.txt --out_dir=run --max_iters=1 --n_layer=1 --n_embd=12 --block_size=8": 85,
     "sample.py run --max_new_tokens=5": 80,
 }
 

@@ -9,7 +9,7 @@ import pytest
 from tests.reliability.tiny_models import KINDS, TEXT, available_kinds, guard, random_text
 from tinygrad_lite.corpora import fetch
 from tinygrad_lite.corpora.cleaning import normalise
-from tinygrad_lite.corpora.pairs import PARALLEL_CORPORA
+from tinygrad_lite.corpora.names import PARALLEL_CORPORA
 from tinygrad_lite.corpora.texts import CORPORA
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer

@@ -17,7 +17,6 @@ from tinygrad_lite.corpora.pair_cleaning import Pair
 from tinygrad_lite.corpora.pair_sources import RECIPES, Found
 from tinygrad_lite.errors import CorpusError
 
-PARALLEL_CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}
 RULES = "1"  # stored in the cache; change it when the cleaning changes, so that every corpus is made again
 
 
@@ -39,7 +38,7 @@ def load_parallel(name: str, say: Callable[[str], None] = console.say) -> Parall
     """Load a parallel corpus by name, or fetch it, and print its size, source and licence.
 
     Args:
-        name: one of `PARALLEL_CORPORA`.
+        name: one of `RECIPES`.
         say: takes each line meant for the user.
     Raises: CorpusError for an unknown name, or if neither the cache nor the source provides the pairs.
     """

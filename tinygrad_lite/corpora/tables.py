@@ -28,6 +28,7 @@ from tinygrad_lite.corpora import fetch, reviews
 from tinygrad_lite.corpora.cleaning import normalise
 from tinygrad_lite.corpora.parts import stratified
 from tinygrad_lite.corpora.reviews import Labelled
+from tinygrad_lite.corpora.texts import RECIPES
 from tinygrad_lite.errors import CorpusError
 
 TABLES = {"reviews": "8,530 sentences from reviews of films in English, half of them positive"}
@@ -98,7 +99,8 @@ def load_labelled(name: str, say: Callable[[str], None] = console.say) -> Labell
             raise CorpusError(
                 f"{name} is unavailable ({error}); `--table FILE.csv` takes your own texts and labels"
             ) from error
-        found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=reviews.SOURCE, licence=reviews.LICENCE)
+        recipe = RECIPES["imdb"]  # the same file
+        found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=recipe.source, licence=recipe.licence)
     sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"
     say(f"{found.name}: {found.noun} with {len(found.labels)} labels, {sizes}, from {found.source}")
     say(f"licence: {found.licence}")

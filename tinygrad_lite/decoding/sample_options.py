@@ -144,8 +144,8 @@ class SampleOptions:
         return [prepare(text.replace(r"\n", "\n")) for text in self.stop]
 
     def sampling(self) -> dict[str, Any]:
-        """The settings of `generate`."""
-        settings = {name: getattr(self, name) for name in (*RANDOM, *REPETITION, "seed", "max_new_tokens")}
+        """The settings of `generate` but the length."""
+        settings = {name: getattr(self, name) for name in (*RANDOM, *REPETITION, "seed")}
         return settings | ({"temperature": 0.0} if self.greedy else {})
 
 

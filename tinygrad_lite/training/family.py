@@ -137,10 +137,6 @@ class Family:
         """
         return resolve_name(self.speak_at)
 
-    def is_fetched(self, path: Path) -> bool:
-        """Whether this is the name of a model that is fetched, and of nothing that exists."""
-        return names_fetched(path, self.name)
-
     def read(self, path: Path, adapter: Path | None = None, beside: bool = False) -> Trained:
         """Read a trained model, as `load` does, or fetch it first.
 
@@ -151,7 +147,7 @@ class Family:
             beside: do not fold the changes of matrices in: they are to stand beside quantized ones (`Trained.changes`).
         Raises: CheckpointError if one of them cannot be used, or if they do not belong together.
         """
-        if adapter is None and not self.is_fetched(path) and not is_pretrained_folder(path):
+        if adapter is None and not names_fetched(path, self.name) and not is_pretrained_folder(path):
             if (path / PEFT_CONFIG).is_file():
                 raise CheckpointError(f"{path} is an adapter: name its base too, as in {BASE_FIRST} {path}")
             file = newest_checkpoint(path) if path.is_dir() else path
@@ -167,7 +163,7 @@ class Family:
         """
         named = base_of(path, facts)["path"]
         place = Path(named)
-        if self.is_fetched(place):
+        if names_fetched(place, self.name):
             place = cache_folder() / import_module(FAMILIES[self.name].fetched[str(place)]).FOLDER
             if not place.is_dir():
                 raise CheckpointError(
@@ -249,7 +245,7 @@ class Family:
             of fetching.
         """
         known = FAMILIES[self.name]
-        if self.is_fetched(path):
+        if names_fetched(path, self.name):
             path = import_module(known.fetched[str(path)]).fetched_folder()
         if known.layouts and is_pretrained_folder(path):
             return read_folder(path, self.name, self.model)

@@ -16,7 +16,7 @@ from tinygrad_lite.cli.options import build, difference
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tokenizers import tokenizer_from_json
 from tinygrad_lite.training.checkpoint import Checkpoint, load_checkpoint
-from tinygrad_lite.training.family import Family, Trained, check_specials
+from tinygrad_lite.training.family import Family, Trained, check_specials, names_fetched
 from tinygrad_lite.training.options import NOT_SAVED, TrainOptions
 from tinygrad_lite.training.run_folder import RunFolder
 
@@ -119,14 +119,14 @@ def load_origin(family: Family, origin: str) -> Trained:
     Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
     """
     path = Path(origin)
-    if not path.exists() and not family.is_fetched(path):
+    if not path.exists() and not names_fetched(path, family.name):
         raise OptionError(
             f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
             "folder of a run, or a folder in Hugging Face's layout"
         )
     trained = family.read(path)
     say(trained.about)
-    return replace(trained, path=path) if family.is_fetched(path) else trained
+    return replace(trained, path=path) if names_fetched(path, family.name) else trained
 
 
 def adapted_options(

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_lite.corpora import fetch, pairs
+from tinygrad_lite.corpora.names import PARALLEL_CORPORA
 from tinygrad_lite.corpora.pair_cleaning import one_line
 from tinygrad_lite.corpora.pair_sources import RECIPES, Found
-from tinygrad_lite.corpora.pairs import PARALLEL_CORPORA, RULES, from_table, load_parallel, make_corpus, to_table
+from tinygrad_lite.corpora.pairs import RULES, from_table, load_parallel, make_corpus, to_table
 from tinygrad_lite.errors import CorpusError
 
 FOUND = Found(
@@ -240,9 +241,9 @@ def test_what_is_said_goes_to_stderr(monkeypatch, capsys):
     assert "parallel corpus tatoeba: 3 pairs" in err
 
 
-def test_every_corpus_has_a_description():
+def test_every_corpus_has_a_name_and_a_description():
     assert list(PARALLEL_CORPORA) == list(RECIPES)
-    assert all(PARALLEL_CORPORA.values())
+    assert all(recipe.description for recipe in RECIPES.values())
 
 
 # ------------------------------------------------------------------------------------------------- the table

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.tinygrad_lite.corpora.test_fetch import make_deb
-from tinygrad_lite.corpora import fetch, pictures, pinned
+from tinygrad_lite.corpora import fetch, names, pictures, pinned
 from tinygrad_lite.corpora.pictures import idx_array, load_pictures, read_picture, table_pictures
 from tinygrad_lite.errors import CorpusError, UserError
 
@@ -266,3 +266,7 @@ def test_without_pillow_or_a_file_one_sentence_says_so(monkeypatch, tmp_path):
     (tmp_path / "a.png").write_bytes(b"1234")
     with pytest.raises(CorpusError, match="has more than 3 bytes"):
         read_picture(str(tmp_path / "a.png"), 8, 8)
+
+
+def test_the_names_for_options_are_those_of_the_recipes():
+    assert tuple(pictures.RECIPES) == names.PICTURES

@@ -158,6 +158,7 @@ def test_prose_loses_what_its_editors_put_in():
 def test_the_held_out_works_are_among_the_works():
     assert {*works.HELD_OUT_FILES} < {*PROSE, *PLAYS}
     assert {*works.WERTHER_AND_FAUST} < {*PROSE, *PLAYS}
+    assert texts.RECIPES["goethe-works"].held_out == PROSE[works.HELD_OUT_FILES[0]].title
     assert len(PROSE) == 6
     assert len(PLAYS) == 23
     hashes = [*PLAYS.values(), *(about.sha256 for about in PROSE.values())]

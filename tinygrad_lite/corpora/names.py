@@ -1,0 +1,7 @@
+"""The names of pictures and of parallel corpora. Options need them without what makes these data sets."""
+
+PICTURES = ("digits", "mnist-5k", "fashion-mnist")
+PARALLEL_CORPORA = (
+    *("everyday", "auf-deutsch", "ding-sentences", "ding", "libreoffice-help", "debian-descriptions"),
+    *("debian-descriptions-fr", "debian-summaries", "multi30k", "tatoeba"),
+)

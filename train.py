@@ -62,7 +62,7 @@ def main(argv: list[str]) -> int:
 def run(setup: RunSetup) -> int:
     """Make data, model and optimizer, then train; returns the exit status."""
     options, folder = setup.options, setup.folder
-    task = setup.make_task()
+    task = setup.make_task()  # the data, as tokens in batches: task.py in the folder of the family
     with folder.locked():
         model = setup.make_model(task.tokenizer)
         optimizer = options.make_optimizer(model)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.shapes import SHAPES, MadeUpTask, Shape
+from gpt import fast_step, fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
 from gpt.model import GPT
 from seq2seq.toys import german_number
 from tinygrad_lite.cli.console import say

@@ -109,6 +109,10 @@ def test_families_import_each_other_in_one_direction_only():
     assert not {(one, other) for one, other in pairs if one != other and (other, one) in pairs}
 
 
+def test_the_scripts_import_no_family_and_no_study():
+    assert not [f"{s} -> {target}" for s in ("train", "sample") for target in own_imports(s) if ring(target) > 2]
+
+
 def test_the_table_names_only_what_exists():
     assert not [name for name in RINGS if not any(f"{module}.".startswith(f"{name}.") for module in FILES)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gpt.model import GPT
-from tinygrad_lite.corpora.pair_cleaning import one_line
+from tinygrad_lite.corpora.cleaning import one_line
 from tinygrad_lite.decoding.batches import search_in_batches
 from tinygrad_lite.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
 from tinygrad_lite.errors import OptionError

@@ -21,9 +21,9 @@ from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd
 from tests.tiny_runs import ROOT, arguments, made_up_text
 from tests.tinygrad_lite.tokenizers.test_huggingface import gpt2_files
 from tinygrad_lite.cli.options import MAX_PRESET, build, read_preset
+from tinygrad_lite.corpora.cleaning import one_line
 from tinygrad_lite.corpora.divided_pairs import read_table
 from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text, old_encoding
-from tinygrad_lite.corpora.pair_cleaning import one_line
 from tinygrad_lite.corpora.texts import load_corpus, load_files
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
 from tinygrad_lite.tokenizers import compare, tokenizer_from_json

@@ -36,6 +36,15 @@ def normal_form(text: str, form: str = "NFC") -> str:
     return "".join(unicodedata.normalize(form, part) for part in LETTERS_AND_MARKS.findall(text))
 
 
+def one_line(text: str) -> str:
+    """The text in form NFC, with every sequence of white space, including line ends and tabs, replaced by one space.
+
+    >>> one_line(" ein\\tschöner \\u00a0 Tag\\n")
+    'ein schöner Tag'
+    """
+    return " ".join(normal_form(text.removeprefix("\ufeff")).split())
+
+
 # The characters of clean German text; text with others is foreign, corrupted or an editor's remark.
 GERMAN = frozenset(string.ascii_letters + "ÄÖÜäöüß" + string.digits + " \n.,;:!?'\"()-")
 ATTRIBUTION = re.compile(r"^[ \t]*--[ \t]*(?P<author>.*)", re.MULTILINE | re.DOTALL)

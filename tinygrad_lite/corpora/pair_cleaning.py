@@ -11,21 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from tinygrad_lite.corpora.cleaning import normal_form
+from tinygrad_lite.corpora.cleaning import one_line
 from tinygrad_lite.errors import CorpusError
 
 Pair = tuple[str, str]
 
 QUOTES = str.maketrans({"’": "'", "‘": "'", "„": '"', "“": '"', "”": '"'})
-
-
-def one_line(text: str) -> str:
-    """The text in form NFC, with every sequence of white space, including line ends and tabs, replaced by one space.
-
-    >>> one_line(" ein\\tschöner \\u00a0 Tag\\n")
-    'ein schöner Tag'
-    """
-    return " ".join(normal_form(text.removeprefix("\ufeff")).split())
 
 
 def words(text: str) -> list[str]:

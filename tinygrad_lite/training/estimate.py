@@ -13,7 +13,6 @@ from tinygrad_lite.errors import TooLittleMemory
 from tinygrad_lite.nn import Module, shapes_only
 from tinygrad_lite.training.family import Trained
 from tinygrad_lite.training.model_config import ModelConfig
-from tinygrad_lite.training.options import OPTIMIZERS
 
 if TYPE_CHECKING:
     from tinygrad_lite.training.setup import RunSetup
@@ -67,7 +66,7 @@ def size_of(setup: RunSetup) -> Size:
         model = setup.family.model(config)
         setup.adapt(model)
     (learned, parameters), bytes_each = counts(model), options.weight_dtype.itemsize
-    moments, workers = len(OPTIMIZERS[options.optimizer][0].state_names), options.workers
+    moments, workers = options.moments, options.workers
     kept_moments = "one moment" if moments == 1 else "two moments"
     gradients = "gradients" if workers == 1 else f"gradients of {workers} workers"
     learns = "" if learned == parameters else " of what learns"

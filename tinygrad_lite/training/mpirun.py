@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from tinygrad_lite.cli.console import say
 from tinygrad_lite.errors import UserError
-from tinygrad_lite.training.mpi import serve, wait_for_all
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -57,6 +56,8 @@ def on_all_ranks(main: Callable[[list[str]], int]) -> Callable[[list[str]], int]
     """
 
     def run(argv: list[str]) -> int:
+        from tinygrad_lite.training.mpi import serve, wait_for_all  # which only mpirun needs
+
         world = connect()
         hosts = world.allgather(platform.node())
         with Watchdog(world.Dup(), hosts) as watchdog:

@@ -261,6 +261,11 @@ class TrainOptions:
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
     COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
 
+    @property
+    def moments(self) -> int:
+        """How many numbers the optimizer keeps for each one that learns."""
+        return len(OPTIMIZERS[self.optimizer][0].state_names)
+
     def take_path(self) -> None:
         """Move a path from --dataset to --text, which keeps it out of the checkpoint: that may be given away."""
         named = Path(self.dataset)

@@ -44,7 +44,6 @@ from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import AdamW, Muon, Optimizer
 from tinygrad_lite.training.family import Task
-from tinygrad_lite.training.mpi import start_ranks
 from tinygrad_lite.training.mpirun import launched
 from tinygrad_lite.training.options import TrainOptions
 from tinygrad_lite.training.processes import Gone, Job, OneGPU, OneProcess, Program, SeveralProcesses, fixed
@@ -139,6 +138,8 @@ def start_processes(
     this process must call it too. If mpirun has started this process, the others are there already.
     """
     if launched()[1] > 1:
+        from tinygrad_lite.training.mpi import start_ranks  # which only mpirun needs
+
         with start_ranks(Job.of(program, options, task, model, optimizer), model, optimizer, stop) as comm:
             yield comm
         return

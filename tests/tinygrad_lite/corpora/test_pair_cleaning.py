@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tinygrad_lite.corpora.cleaning import one_line
 from tinygrad_lite.corpora.pair_cleaning import (
     aligned_pairs,
     alternatives,
@@ -16,7 +17,6 @@ from tinygrad_lite.corpora.pair_cleaning import (
     first_wording,
     help_pairs,
     lines_of,
-    one_line,
     tabbed_pairs,
     tidy,
     useful_pairs,

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tinygrad_lite.corpora import fetch, pairs
+from tinygrad_lite.corpora.cleaning import one_line
 from tinygrad_lite.corpora.names import PARALLEL_CORPORA
-from tinygrad_lite.corpora.pair_cleaning import one_line
 from tinygrad_lite.corpora.pair_sources import RECIPES, Found
 from tinygrad_lite.corpora.pairs import RULES, from_table, load_parallel, make_corpus, to_table
 from tinygrad_lite.errors import CorpusError

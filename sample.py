@@ -30,20 +30,20 @@ if missing := [name for name in ("numpy", "safetensors", "tqdm", "tinygrad_lite"
 
 import numpy as np
 
-from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.console import quoted, run_command, say
-from tinygrad_lite.cli.options import build
-from tinygrad_lite.decoding.sample_options import HINTS, SampleOptions, check_beam, check_combination
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import check_precision, set_precision
 from tinygrad_lite.quantize import quantize
-from tinygrad_lite.training.checkpoint import fact_in
-from tinygrad_lite.training.estimate import is_shortage, too_little_to_sample
-from tinygrad_lite.training.families import DEFAULT, FAMILIES, load_family
-from tinygrad_lite.training.family import PEFT_CONFIG, Family, Trained, family_of_weights, names_fetched
-from tinygrad_lite.training.run_folder import newest_checkpoint, release_memory, tune_memory
+from workshop.cli.command_line import parse_command_line
+from workshop.cli.console import quoted, run_command, say
+from workshop.cli.options import build
+from workshop.decoding.sample_options import HINTS, SampleOptions, check_beam, check_combination
+from workshop.run.checkpoint import fact_in
+from workshop.run.estimate import is_shortage, too_little_to_sample
+from workshop.run.families import DEFAULT, FAMILIES, load_family
+from workshop.run.family import PEFT_CONFIG, Family, Trained, family_of_weights, names_fetched
+from workshop.run.run_folder import newest_checkpoint, release_memory, tune_memory
 
 OUT = Path("out")
 EXAMPLES = {
@@ -123,7 +123,9 @@ def find_model(path: Path) -> tuple[Family, Path]:
         path: the same, or a folder whose newest checkpoint is meant.
     """
     if path.suffix == ".gguf":
-        raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by convert of gpt/gguf_file.py")
+        raise CheckpointError(
+            f"{path} is a GGUF file: make a folder of it first, by convert of gpt/formats/gguf_file.py"
+        )
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
     if named and not os.path.exists(path) and not any(names_fetched(path, name) for name in FAMILIES):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'

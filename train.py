@@ -21,23 +21,23 @@ if missing := [name for name in "numpy safetensors threadpoolctl tqdm tinygrad_l
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.console import quoted, run_command, say
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import PRECISIONS, set_precision
-from tinygrad_lite.training.adapters import in_words
-from tinygrad_lite.training.estimate import is_shortage, too_little_to_train
-from tinygrad_lite.training.family import Task
-from tinygrad_lite.training.log import RunLog
-from tinygrad_lite.training.mpirun import on_all_ranks
-from tinygrad_lite.training.options import TrainOptions
-from tinygrad_lite.training.processes import Numbers, OneProcess
-from tinygrad_lite.training.run_folder import StopRequest, tune_memory
-from tinygrad_lite.training.setup import RunSetup, read_setup
-from tinygrad_lite.training.workers import start_processes
+from workshop.adapters import in_words
+from workshop.cli.console import quoted, run_command, say
+from workshop.processes.mpirun import on_all_ranks
+from workshop.processes.processes import Numbers, OneProcess
+from workshop.processes.workers import start_processes
+from workshop.run.estimate import is_shortage, too_little_to_train
+from workshop.run.family import Task
+from workshop.run.log import RunLog
+from workshop.run.options import TrainOptions
+from workshop.run.run_folder import StopRequest, tune_memory
+from workshop.run.setup import RunSetup, read_setup
 
 
 def main(argv: list[str]) -> int:
@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
         set_precision(setup.options.dtype)
     try:
         if setup.options.dry_run or setup.options.profile:
-            return resolve_name("tinygrad_lite.training.trials:instead")(setup, train, evaluate)
+            return resolve_name("studies.trials:instead")(setup, train, evaluate)
         return run(setup)
     except (MemoryError, RuntimeError, OSError) as error:
         if not is_shortage(error):
@@ -95,7 +95,8 @@ def train(
 
     Args:
         task: the data: batches to learn from, batches to evaluate on, and the tokenizer.
-        comm: the communication with other processes; with one process it does almost nothing (training/processes.py).
+        comm: the communication with other processes; with one process it does almost nothing
+            (workshop/processes/processes.py).
         log: the files and the progress bar of the run; None in all processes but process 0.
     """
     rounds = options.max_iters + (0 if options.profile else 1)  # the last one only checks and evaluates

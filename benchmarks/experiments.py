@@ -58,19 +58,19 @@ from pathlib import Path
 import train
 from benchmarks.machine import cpu_model, gpu_model
 from benchmarks.results import Row, grouped, plot, read_rows, table, write_rows
-from encoder.evaluate import accuracy
 from encoder.labels import LabelsTask
 from encoder.pictures import PicturesTask
-from tinygrad_lite.cli.command_line import read_command
-from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import build, find_preset, list_presets, nearest, option, read_preset, whole_numbers
+from studies.accuracy import accuracy
 from tinygrad_lite.errors import OptionError, UserError
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.family import Task
-from tinygrad_lite.training.options import TrainOptions
-from tinygrad_lite.training.processes import OneProcess
-from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.setup import RunSetup, read_setup
+from workshop.cli.command_line import read_command
+from workshop.cli.console import run_command, say
+from workshop.cli.options import build, find_preset, list_presets, nearest, option, read_preset, whole_numbers
+from workshop.processes.processes import OneProcess
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.family import Task
+from workshop.run.options import TrainOptions
+from workshop.run.run_folder import RunFolder
+from workshop.run.setup import RunSetup, read_setup
 
 ROOT = Path(__file__).parents[1]
 EXPERIMENTS = ROOT / "benchmarks" / "experiments"

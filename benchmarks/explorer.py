@@ -20,14 +20,14 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from gpt.explorer.build import page
 from gpt.trained import load_trained
-from tinygrad_lite.cli.command_line import read_command
-from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import option
-from tinygrad_lite.decoding.sample_options import SampleOptions
+from studies.explorer.gpt import page
+from studies.explorer.page import write_page
 from tinygrad_lite.errors import UserError
-from tinygrad_lite.explorer.page import write_page
+from workshop.cli.command_line import read_command
+from workshop.cli.console import run_command, say
+from workshop.cli.options import option
+from workshop.decoding.sample_options import SampleOptions
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 TOKENS = 40  # per turn

@@ -30,14 +30,14 @@ from benchmarks.steps import Step, time_group, trainer, warm_up
 from gpt.options import GPTOptions
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.console import run_command, say
 from tinygrad_lite.cuda import gemm as products
 from tinygrad_lite.cuda.gemm import as_bfloat16, gemm
 from tinygrad_lite.cuda.launch import kernel, launch
 from tinygrad_lite.device import Array, get_device, keyed_rng
 from tinygrad_lite.precision import precision
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.run_folder import tune_memory
+from workshop.cli.console import run_command, say
+from workshop.run.run_folder import tune_memory
 
 WIDTHS = (32, 64, 128, 256, 512, 1024)  # of the models with which GPU and CPU are compared
 FIRST_TOKENS = 32  # of a text, on whose log-probabilities the sides must agree

@@ -30,19 +30,19 @@ from benchmarks.machine import cpu_model, load, numpy_blas
 from benchmarks.scaling import line
 from benchmarks.shapes import GOETHE, made_up_ids
 from benchmarks.table import quartiles
-from gpt import fast_step  # noqa: F401 (which registers itself as a fast version of a GPT)
+from gpt.fast import step as fast_step  # noqa: F401 (which registers itself as a fast version of a GPT)
 from gpt.model import GPT
-from tinygrad_lite.cli.command_line import read_command
-from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import option
+from studies.costs import free_memory, quantity
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.checkpoint import write_atomically
-from tinygrad_lite.training.costs import free_memory, quantity
-from tinygrad_lite.training.estimate import cache_bytes
-from tinygrad_lite.training.run_folder import tune_memory
-from tinygrad_lite.viz.figure import COLOURS, check_plot, new_figure, own_style, save, write_out
+from workshop.cli.command_line import read_command
+from workshop.cli.console import run_command, say
+from workshop.cli.options import option
+from workshop.figure import COLOURS, check_plot, new_figure, own_style, save, write_out
+from workshop.run.checkpoint import write_atomically
+from workshop.run.estimate import cache_bytes
+from workshop.run.run_folder import tune_memory
 
 WORKS = {
     "training": "forward pass in training, which keeps all that the backward pass needs",

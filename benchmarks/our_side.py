@@ -20,23 +20,24 @@ from typing import Any
 import numpy as np
 
 from benchmarks.shapes import SHAPES, MadeUpTask, Shape
-from gpt import fast_step, fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
+from gpt.fast import step as fast_step  # noqa: F401 (which register themselves as fast versions of a GPT)
+from gpt.fast import step_cuda as fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
 from gpt.model import GPT
 from seq2seq.toys import german_number
-from tinygrad_lite.cli.console import say
-from tinygrad_lite.corpora.texts import from_cache
-from tinygrad_lite.decoding.sample_options import SampleOptions
-from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import UserError
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
-from tinygrad_lite.training.processes import OneProcess
-from tinygrad_lite.training.run_folder import tune_memory
-from tinygrad_lite.training.setup import number_of_workers
-from tinygrad_lite.training.workers import start_processes
 from train import train
+from workshop.cli.console import say
+from workshop.corpora.texts import from_cache
+from workshop.decoding.sample_options import SampleOptions
+from workshop.decoding.sampling import generate
+from workshop.processes.processes import OneProcess
+from workshop.processes.workers import start_processes
+from workshop.run.checkpoint import Checkpoint, save_checkpoint
+from workshop.run.run_folder import tune_memory
+from workshop.run.setup import number_of_workers
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.char import CharTokenizer
 
 ROOT = Path(__file__).parent.parent
 MEGABYTE = 1_000_000  # bytes

@@ -43,14 +43,14 @@ import numpy as np
 
 from benchmarks.results import Row, read_rows
 from gpt.model import GPT
-from tinygrad_lite.cli.command_line import read_command
-from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Embedding, shapes_only
-from tinygrad_lite.training.setup import read_setup
-from tinygrad_lite.viz.figure import COLOURS, Picture, check_plot, plain_axes, write, write_out
+from workshop.cli.command_line import read_command
+from workshop.cli.console import run_command, say
+from workshop.cli.options import option
+from workshop.figure import COLOURS, Picture, check_plot, plain_axes, write, write_out
+from workshop.run.setup import read_setup
 
 DRAWS = 1000  # of the bootstrap
 EXPONENTS = (0.005, 5.0)  # between which b is searched

@@ -11,10 +11,10 @@ import statistics
 from collections.abc import Sequence
 from pathlib import Path
 
-from tinygrad_lite.cli.console import say
 from tinygrad_lite.errors import OptionError, UserError
-from tinygrad_lite.training.checkpoint import write_atomically
-from tinygrad_lite.viz.figure import COLOURS, check_file, new_figure, own_style, save
+from workshop.cli.console import say
+from workshop.figure import COLOURS, check_file, new_figure, own_style, save
+from workshop.run.checkpoint import write_atomically
 
 COLUMNS = (
     *("name", "seed", "options", "commit", "processor", "workers", "steps", "seconds", "seconds_per_step"),

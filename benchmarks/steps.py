@@ -15,7 +15,7 @@ from tinygrad_lite.device import random_key
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.options import TrainOptions
+from workshop.run.options import TrainOptions
 
 MAX_REPEATS = 200  # a GPU queues about 1,000 kernels; then Python waits
 

@@ -33,19 +33,19 @@ from benchmarks.machine import cpu_model, load
 from benchmarks.our_side import make_model
 from benchmarks.shapes import BATCHES, SHAPES, MadeUpTask
 from gpt.data import Batch
-from tinygrad_lite.cli.command_line import read_command
-from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.cli.options import option
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.mpi import Ranks
-from tinygrad_lite.training.mpirun import launched, on_all_ranks
-from tinygrad_lite.training.options import TrainOptions
-from tinygrad_lite.training.run_folder import tune_memory
-from tinygrad_lite.training.workers import start_processes
 from train import train
+from workshop.cli.command_line import read_command
+from workshop.cli.console import run_command, say
+from workshop.cli.options import option
+from workshop.processes.mpi import Ranks
+from workshop.processes.mpirun import launched, on_all_ranks
+from workshop.processes.workers import start_processes
+from workshop.run.options import TrainOptions
+from workshop.run.run_folder import tune_memory
 
 ROOT = Path(__file__).parent.parent
 HOSTS = {"hostA": "10.77.0.1", "hostB": "10.77.0.2"}

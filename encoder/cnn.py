@@ -20,11 +20,11 @@ import numpy as np
 
 from encoder.vit import PictureBatch, PictureConfig
 from tinygrad_lite import functional as F
-from tinygrad_lite.cli.options import option
 from tinygrad_lite.convolution import Conv2d
 from tinygrad_lite.device import next_rng
 from tinygrad_lite.nn import Dropout, Linear, Module
 from tinygrad_lite.tensor import Tensor
+from workshop.cli.options import option
 
 
 @dataclass(frozen=True)

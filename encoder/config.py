@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass
 from typing import Any, ClassVar
 
-from tinygrad_lite.cli.options import option
-from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 from tinygrad_lite.transformer import ACTIVATIONS
+from workshop.cli.options import option
+from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 
 OBJECTIVES = ("words", "labels", "features")
 MASK_SHARE = 0.15  # of the tokens are to be predicted
@@ -16,7 +16,7 @@ LABEL_MARK = "|"  # between the names of labels
 
 @dataclass(frozen=True)
 class BertConfig(ModelConfig):
-    """The settings of an encoder for text. A new setting needs only a field here: see `training/model_config.py`.
+    """The settings of an encoder for text. A new setting needs only a field here: see `workshop/run/model_config.py`.
 
     `bert_base` and `bert_large` have the settings of Devlin et al. 2018, section 3.
     """

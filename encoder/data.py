@@ -23,14 +23,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from encoder.bert import MaskedBatch
-from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.tokenizers.wordpiece import CLASS as CLS
-from tinygrad_lite.tokenizers.wordpiece import MASK, UNKNOWN
-from tinygrad_lite.tokenizers.wordpiece import PADDING as PAD
-from tinygrad_lite.tokenizers.wordpiece import SEPARATOR as SEP
+from workshop.decoding.state import pad_rows
+from workshop.tokenizers.base import Tokenizer
+from workshop.tokenizers.wordpiece import CLASS as CLS
+from workshop.tokenizers.wordpiece import MASK, UNKNOWN
+from workshop.tokenizers.wordpiece import PADDING as PAD
+from workshop.tokenizers.wordpiece import SEPARATOR as SEP
 
 SPECIALS = (PAD, CLS, SEP, MASK, UNKNOWN)  # in this order after the byte pairs; WordPiece has its own
 HIDDEN, REPLACED = 0.8, 0.1  # of the tokens to predict: those that become [MASK], and those that become another token

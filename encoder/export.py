@@ -6,7 +6,7 @@
 The folder then holds
 
     config.json                       the settings, under that model's names; for pictures, the names of the classes
-    model.safetensors                 the weights, under its names (`encoder/bert_layout.py`, `encoder/vit_layout.py`)
+    model.safetensors                 the weights, under its names (`encoder/formats/bert.py`, `encoder/formats/vit.py`)
     tinygrad_lite_tokenizer.json      our tokenizer, or the names of the classes
     tokenizer.json, vocab.txt, ...    the same for other programs, if it is WordPiece
 
@@ -21,12 +21,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from encoder import bert_layout, vit_layout
+from encoder.formats import bert as bert_layout
+from encoder.formats import vit as vit_layout
 from encoder.vit import ViT
-from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.training.export import export_command, write_pretrained
-from tinygrad_lite.training.family import Trained, read_any
-from tinygrad_lite.training.layout import label_settings
+from workshop.cli.console import run_command
+from workshop.formats.export import export_command, write_pretrained
+from workshop.formats.layout import label_settings
+from workshop.run.family import Trained, read_any
 
 
 def main(argv: list[str]) -> int:

@@ -20,14 +20,14 @@ from encoder.data import CLS, PAD, SEP
 from encoder.options import BertOptions
 from encoder.words import learn_tokenizer
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.corpora.tables import Labelled, load_labelled
-from tinygrad_lite.decoding.scores import with_interval
-from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.errors import CorpusError, OptionError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.epochs import items_in_epochs
-from tinygrad_lite.training.family import Report
+from workshop.corpora.tables import Labelled, load_labelled
+from workshop.decoding.scores import with_interval
+from workshop.decoding.state import pad_rows
+from workshop.run.epochs import items_in_epochs
+from workshop.run.family import Report
+from workshop.tokenizers.base import Tokenizer
 
 PAIR_MARK = "|||"  # between the two texts of a pair, as a user writes them
 

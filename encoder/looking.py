@@ -21,20 +21,20 @@ from typing import Any
 
 import numpy as np
 
+from encoder.formats.vit import resampling
 from encoder.vit import ViT
-from encoder.vit_layout import resampling
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.console import say
-from tinygrad_lite.corpora.pictures import named_picture
-from tinygrad_lite.decoding.sample_options import refuse_others
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.tokenizers.pixels import PixelTokenizer
-from tinygrad_lite.training.family import Trained
-from tinygrad_lite.viz.figure import Picture, write
-from tinygrad_lite.viz.inside import look_inside
+from workshop.cli.console import say
+from workshop.corpora.pictures import named_picture
+from workshop.decoding.sample_options import refuse_others
+from workshop.figure import Picture, write
+from workshop.inside import look_inside
+from workshop.run.family import Trained
+from workshop.tokenizers.base import Tokenizer
+from workshop.tokenizers.pixels import PixelTokenizer
 
 KNOWN = {*"image attention explain answers out_dir device quantize adapter dtype".split()}
 SHADES = PixelTokenizer(17)  # for printing
@@ -52,7 +52,7 @@ def speak(options: Any, given: Collection[str], trained: Trained, model: Module)
     if "image" not in given:
         raise OptionError("give a picture: --image FILE.png, or --image test:17 for number 17 of the test pictures")
     if options.explain:
-        resolve_name("encoder.explorer:explain_picture")(options, trained, model)
+        resolve_name("studies.explorer.encoders:explain_picture")(options, trained, model)
         return
     picture, about = asked_picture(options, trained)
     with no_grad():

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from encoder.config import MASK_SHARE, BertConfig
-from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.corpora.texts import CORPORA, is_at_hand
-from tinygrad_lite.training.model_config import model_options
-from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.cli.options import answers, option
+from workshop.corpora.texts import CORPORA, is_at_hand
+from workshop.run.model_config import model_options
+from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
 
 
 @dataclass

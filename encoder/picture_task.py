@@ -8,9 +8,9 @@ from typing import ClassVar
 from encoder.cnn import CNN, CNNConfig
 from encoder.pictures import PictureOptions
 from encoder.vit import ViT, ViTConfig
-from tinygrad_lite.cli.options import answers
-from tinygrad_lite.training.family import Family
-from tinygrad_lite.training.model_config import model_options
+from workshop.cli.options import answers
+from workshop.run.family import Family
+from workshop.run.model_config import model_options
 
 
 @dataclass

@@ -11,20 +11,20 @@ import numpy as np
 
 from encoder.vit import PictureBatch
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.corpora.names import PICTURES
-from tinygrad_lite.corpora.pictures import LabelledPictures, are_cached, load_pictures
-from tinygrad_lite.decoding.scores import with_interval
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.tokenizers.labels import LabelTokenizer
-from tinygrad_lite.training.epochs import items_in_epochs
-from tinygrad_lite.training.family import Report
-from tinygrad_lite.training.model_config import ModelOptions
-from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.cli.options import answers, option
+from workshop.corpora.names import PICTURES
+from workshop.corpora.pictures import LabelledPictures, are_cached, load_pictures
+from workshop.decoding.scores import with_interval
+from workshop.run.epochs import items_in_epochs
+from workshop.run.family import Report
+from workshop.run.model_config import ModelOptions
+from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.tokenizers.base import Tokenizer
+from workshop.tokenizers.labels import LabelTokenizer
 
 
 @dataclass

@@ -15,17 +15,17 @@ from encoder.data import MASK, PAD
 from encoder.labels import sequence, texts_of
 from encoder.words import guesses
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.console import write
-from tinygrad_lite.cli.prompt import read_prompt
-from tinygrad_lite.corpora.cleaning import normalise
-from tinygrad_lite.corpora.texts import load_files
-from tinygrad_lite.decoding.sample_options import refuse_others
-from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.family import Trained
-from tinygrad_lite.training.pretrained import read_json
+from workshop.cli.console import write
+from workshop.cli.prompt import read_prompt
+from workshop.corpora.cleaning import normalise
+from workshop.corpora.texts import load_files
+from workshop.decoding.sample_options import refuse_others
+from workshop.decoding.state import pad_rows
+from workshop.formats.pretrained import read_json
+from workshop.run.family import Trained
+from workshop.tokenizers.base import Tokenizer
 
 KNOWN = {*"start similar explain answers out_dir device quantize adapter dtype".split()}
 # The ways of pooling in the layout of sentence-transformers.
@@ -47,7 +47,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert)
     text = tokenizer.prepare(read_prompt(options.start))
     lines = text.removesuffix("\n").split("\n")
     if options.explain:
-        resolve_name("encoder.explorer:explain_text")(options, trained, model, text)
+        resolve_name("studies.explorer.encoders:explain_text")(options, trained, model, text)
     elif options.similar:
         found = load_files([options.similar], as_is=tokenizer.is_foreign).text.splitlines()
         others = [line for line in found if line.strip()]

@@ -7,8 +7,8 @@ from encoder.config import BertConfig
 from encoder.labels import LabelsTask
 from encoder.options import BertOptions
 from encoder.words import WordsTask
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.family import Family, Task
+from workshop.run.family import Family, Task
+from workshop.tokenizers.base import Tokenizer
 
 
 def make_task(options: BertOptions, tokenizer: Tokenizer | None = None) -> Task:

@@ -19,13 +19,13 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from tinygrad_lite import functional as F
-from tinygrad_lite.cli.options import option
 from tinygrad_lite.device import next_rng
 from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, Parameter
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention, init_gpt2
+from workshop.cli.options import option
+from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 
 
 class PictureBatch(NamedTuple):
@@ -49,7 +49,7 @@ class PictureConfig(ModelConfig):
 
 @dataclass(frozen=True)
 class ViTConfig(PictureConfig):
-    """The settings of a Vision Transformer. A new setting needs only a field here: see `training/model_config.py`."""
+    """The settings of a Vision Transformer. A new setting is a field here: see `workshop/run/model_config.py`."""
 
     patch_size: int = option(4, "P, height and width of a patch", unit="pixels", low=1, high=10_000, group="model")
     n_layer: int = option(4, "blocks", low=1, high=1000, group="model")

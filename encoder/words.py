@@ -11,16 +11,16 @@ from encoder.bert import Bert, MaskedBatch
 from encoder.data import CLS, MASK, SEP, SPECIALS, MaskedSequence, MaskedText, TokenizedText
 from encoder.options import BertOptions
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.console import is_plain
-from tinygrad_lite.corpora.texts import load_text
-from tinygrad_lite.decoding.scores import with_interval
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers import learn
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
-from tinygrad_lite.training.family import Report
+from workshop.cli.console import is_plain
+from workshop.corpora.texts import load_text
+from workshop.decoding.scores import with_interval
+from workshop.run.family import Report
+from workshop.tokenizers import learn
+from workshop.tokenizers.base import Tokenizer
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 
 class WordsTask:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from gpt.model import GPT
-from tinygrad_lite.corpora.cleaning import one_line
-from tinygrad_lite.decoding.batches import search_in_batches
-from tinygrad_lite.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
+from workshop.corpora.cleaning import one_line
+from workshop.decoding.batches import search_in_batches
+from workshop.decoding.sample_options import LENGTH_PENALTY, SAMPLING, SampleOptions
+from workshop.tokenizers.base import UNKNOWN, Tokenizer
 
 END = "<end>"
 MIN_ANSWER = 32  # tokens of the context that are free for an answer, however long the source is

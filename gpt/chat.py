@@ -30,13 +30,13 @@ from gpt import chat_template
 from gpt.interactive import Conversation, converse
 from gpt.model import GPT
 from gpt.speaking import write_continuation
-from tinygrad_lite.cli.files import MAX_SETTINGS, text_of
-from tinygrad_lite.decoding.sample_options import SampleOptions
-from tinygrad_lite.decoding.state import GenerationState
 from tinygrad_lite.errors import CheckpointError, UserError
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.family import Trained
-from tinygrad_lite.training.pretrained import read_json
+from workshop.cli.files import MAX_SETTINGS, text_of
+from workshop.decoding.sample_options import SampleOptions
+from workshop.decoding.state import GenerationState
+from workshop.formats.pretrained import read_json
+from workshop.run.family import Trained
+from workshop.tokenizers.base import Tokenizer
 
 Message = dict[str, str]  # "role" (system, user, assistant) and "content"
 

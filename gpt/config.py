@@ -6,15 +6,15 @@ import math
 from dataclasses import MISSING, dataclass
 from typing import ClassVar
 
-from tinygrad_lite.cli.options import option
 from tinygrad_lite.functional.attention import ROW_BLOCK
-from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 from tinygrad_lite.transformer import ACTIVATIONS, rotary_frequencies
+from workshop.cli.options import option
+from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 
 
 @dataclass(frozen=True)
 class GPTConfig(ModelConfig):
-    """The settings of a GPT. A new setting needs only a field here: see `training/model_config.py`."""
+    """The settings of a GPT. A new setting needs only a field here: see `workshop/run/model_config.py`."""
 
     vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
     block_size: int = option(64, "longest context", unit="tokens", low=1, high=10_000_000, group="model")

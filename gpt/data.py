@@ -21,13 +21,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gpt.options import GPTOptions
-from tinygrad_lite.corpora.texts import HELD_OUT, Corpus, load_corpus, load_text
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import CorpusError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers import learn
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.epochs import items_in_epochs
+from workshop.corpora.texts import HELD_OUT, Corpus, load_corpus, load_text
+from workshop.run.epochs import items_in_epochs
+from workshop.tokenizers import learn
+from workshop.tokenizers.base import Tokenizer
 
 Batch = tuple[Tensor, Tensor]  # ids and targets, both (B, T)
 

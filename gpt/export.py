@@ -5,7 +5,7 @@
 The folder then holds
 
     config.json                       the settings, under that model's names
-    model.safetensors                 the weights, under its names (`gpt/gpt2_layout.py`, `gpt/llama_layout.py`)
+    model.safetensors                 the weights, under its names (`gpt/formats/gpt2.py`, `gpt/formats/llama.py`)
     tinygrad_lite_tokenizer.json      our tokenizer
     tokenizer.json                    only if the model was fine-tuned from one that has it
 
@@ -19,7 +19,7 @@ Our own byte-level BPE is not written as a `tokenizer.json`: the two programs wo
 expressions whose classes of Unicode characters differ slightly, so some text would get different tokens. Encode with
 our tokenizer and pass ids, as with the other kinds.
 
-An adapter, the checkpoint of a run with `--lora_rank`, is written in the layout of peft instead (`gpt/peft_layout.py`):
+An adapter, the checkpoint of a run with `--lora_rank`, is written in peft's layout instead (`gpt/formats/peft.py`):
 
     python -m gpt.export out/goethe-char-finetuned goethe-adapter
 
@@ -31,15 +31,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpt.config import GPTConfig
-from gpt.peft_layout import peft_files
+from gpt.formats.peft import peft_files
 from gpt.trained import layout_of, load_trained
-from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.tokenizers.huggingface import GPT2_SPECIAL
-from tinygrad_lite.training.checkpoint import describe, fact_in, load_checkpoint
-from tinygrad_lite.training.export import checked_settings, export_command, write_files, write_pretrained
-from tinygrad_lite.training.family import Trained, check_family
-from tinygrad_lite.training.pretrained import is_pretrained_folder
-from tinygrad_lite.training.run_folder import newest_checkpoint
+from workshop.cli.console import run_command
+from workshop.formats.export import checked_settings, export_command, write_files, write_pretrained
+from workshop.formats.pretrained import is_pretrained_folder
+from workshop.run.checkpoint import describe, fact_in, load_checkpoint
+from workshop.run.family import Trained, check_family
+from workshop.run.run_folder import newest_checkpoint
+from workshop.tokenizers.huggingface import GPT2_SPECIAL
 
 
 def main(argv: list[str]) -> int:

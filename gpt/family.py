@@ -1,9 +1,10 @@
 """The GPT as a family of models, for train.py and sample.py."""
 
-from gpt import fast_step, fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
 from gpt.config import GPTConfig
+from gpt.fast import step as fast_step  # noqa: F401 (which register themselves as fast versions of a GPT)
+from gpt.fast import step_cuda as fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
 from gpt.model import GPT
-from tinygrad_lite.training.family import Family
+from workshop.run.family import Family
 
 FAMILY = Family(
     name="gpt",
@@ -20,5 +21,5 @@ FAMILY = Family(
     options_at="gpt.options:GPTOptions",
     task_at="gpt.task:make_task",
     speak_at="gpt.speaking:speak",
-    peft_at="gpt.peft_layout:read_peft",
+    peft_at="gpt.formats.peft:read_peft",
 )

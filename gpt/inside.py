@@ -20,13 +20,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpt.model import GPT
+from studies.pictures.attention import Attention, pieces
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import get_device
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.viz import inside
-from tinygrad_lite.viz.attention import Attention, pieces
-from tinygrad_lite.viz.inside import Inside
+from workshop import inside
+from workshop.inside import Inside
+from workshop.tokenizers.base import Tokenizer
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from typing import Any
 
 from gpt.model import GPT
 from gpt.speaking import encode, ends_of, write_continuation
-from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.console import say, typed_lines, write
-from tinygrad_lite.cli.prompt import warn_of_unknown
-from tinygrad_lite.decoding.sample_options import RANDOM, REPETITION, SampleOptions
 from tinygrad_lite.errors import OptionError, UserError
-from tinygrad_lite.training.family import Trained
+from workshop.cli.command_line import parse_command_line
+from workshop.cli.console import say, typed_lines, write
+from workshop.cli.prompt import warn_of_unknown
+from workshop.decoding.sample_options import RANDOM, REPETITION, SampleOptions
+from workshop.run.family import Trained
 
 SETTINGS = (*RANDOM, "greedy", *REPETITION, "max_new_tokens", "seed", "stop")
 COMMANDS = f"""/NAME VALUE  change a setting: {", ".join(SETTINGS)}

@@ -13,9 +13,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpt.family import FAMILY
-from tinygrad_lite.cli.console import quoted, run_command, say
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
+from workshop.cli.console import quoted, run_command, say
+from workshop.run.checkpoint import Checkpoint, save_checkpoint
 
 USAGE = "usage: python -m gpt.merge BASE ADAPTER OUT.safetensors"
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from gpt.config import GPTConfig
 from tinygrad_lite import functional as F
-from tinygrad_lite.decoding.state import GenerationState, Generator
 from tinygrad_lite.flops import attention_flops, training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, RMSNorm
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, init_gpt2
+from workshop.decoding.state import GenerationState, Generator
 
 
 class GPT(Generator):
@@ -128,7 +128,7 @@ class GPT(Generator):
         return training_flops(self, attention_flops(self.config))
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
-        """The logits after each of ids (B, n): see `decoding/state.py`."""
+        """The logits after each of ids (B, n): see `workshop/decoding/state.py`."""
         return self(ids, state.caches, state.padding)
 
 

@@ -8,14 +8,14 @@ from pkgutil import resolve_name
 from typing import ClassVar
 
 from gpt.config import GPTConfig
-from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.corpora.names import PARALLEL_CORPORA, PICTURES
-from tinygrad_lite.corpora.texts import CORPORA, is_at_hand
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.tokenizers import LEARNED
-from tinygrad_lite.tokenizers.base import UNKNOWN
-from tinygrad_lite.training.model_config import model_options
-from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.cli.options import answers, option
+from workshop.corpora.names import PARALLEL_CORPORA, PICTURES
+from workshop.corpora.texts import CORPORA, is_at_hand
+from workshop.run.model_config import model_options
+from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.tokenizers import LEARNED
+from workshop.tokenizers.base import UNKNOWN
 
 
 @dataclass
@@ -156,8 +156,8 @@ class GPTOptions(model_options(GPTConfig), TrainOptions):
     def is_at_hand(self) -> bool:
         """Whether the text can be read, or be refused, without a network."""
         if self.separator:
-            kept = resolve_name("tinygrad_lite.corpora.pairs:from_cache")
+            kept = resolve_name("workshop.corpora.pairs:from_cache")
             return bool(self.pairs or kept(self.dataset, say=lambda line: None))
         if self.dataset in PICTURES and not self.text:
-            return resolve_name("tinygrad_lite.corpora.pictures:are_cached")(self.dataset)
+            return resolve_name("workshop.corpora.pictures:are_cached")(self.dataset)
         return (bool(self.text) or is_at_hand(self.dataset)) and (not self.replay or is_at_hand(self.replay))

@@ -24,14 +24,14 @@ import numpy as np
 from gpt.answering import END, answer
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from tinygrad_lite.corpora.divided_pairs import PairCorpus, divide, read_table
-from tinygrad_lite.corpora.pairs import load_parallel
-from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.pair_data import Batch, Pair, PairData
-from tinygrad_lite.training.pair_task import PairTask
+from workshop.corpora.divided_pairs import PairCorpus, divide, read_table
+from workshop.corpora.pairs import load_parallel
+from workshop.decoding.state import pad_rows
+from workshop.run.pair_data import Batch, Pair, PairData
+from workshop.run.pair_task import PairTask
+from workshop.tokenizers.base import Tokenizer
 
 IGNORED = -100  # the target that the loss does not count
 

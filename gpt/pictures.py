@@ -26,16 +26,16 @@ from gpt.data import TextData
 from gpt.model import GPT
 from gpt.options import GPTOptions
 from gpt.task import TextTask
-from tinygrad_lite.cli.console import run_command, say
-from tinygrad_lite.corpora.names import PICTURES
-from tinygrad_lite.corpora.pictures import LabelledPictures, load_pictures, named_picture
-from tinygrad_lite.corpora.texts import Corpus
-from tinygrad_lite.decoding.sample_options import refuse_others
-from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.tokenizers.pixels import START, PixelTokenizer
-from tinygrad_lite.training.family import Report, Trained
-from tinygrad_lite.viz.figure import Picture, write
+from workshop.cli.console import run_command, say
+from workshop.corpora.names import PICTURES
+from workshop.corpora.pictures import LabelledPictures, load_pictures, named_picture
+from workshop.corpora.texts import Corpus
+from workshop.decoding.sample_options import refuse_others
+from workshop.decoding.sampling import generate
+from workshop.figure import Picture, write
+from workshop.run.family import Report, Trained
+from workshop.tokenizers.pixels import START, PixelTokenizer
 
 # Options of sample.py for these models.
 KNOWN = {*"image keep_rows out num_samples temperature greedy seed out_dir device quantize adapter dtype".split()}

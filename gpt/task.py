@@ -12,11 +12,11 @@ import numpy as np
 from gpt.data import Batch, prepare
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from tinygrad_lite.cli.console import is_plain
-from tinygrad_lite.corpora.names import PICTURES
-from tinygrad_lite.decoding.sampling import generate
-from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
-from tinygrad_lite.training.family import Report, Task
+from workshop.cli.console import is_plain
+from workshop.corpora.names import PICTURES
+from workshop.decoding.sampling import generate
+from workshop.run.family import Report, Task
+from workshop.tokenizers.base import StreamDecoder, Tokenizer
 
 
 class TextTask:

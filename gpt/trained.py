@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
-from gpt import gpt2_layout, llama_layout
 from gpt.config import GPTConfig
 from gpt.family import FAMILY
-from tinygrad_lite.training.family import Trained
+from gpt.formats import gpt2 as gpt2_layout
+from gpt.formats import llama as llama_layout
+from workshop.run.family import Trained
 
 
 def layout_of(config: GPTConfig) -> ModuleType:

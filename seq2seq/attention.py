@@ -1,4 +1,4 @@
-"""What do encoder and decoder attend to? The weights of their attention as numbers; `seq2seq.draw` makes pictures.
+"""What do encoder and decoder attend to? The weights of attention as numbers; `studies.draw_translation` draws them.
 
 For every target token, each head of each decoder layer has weights over the source tokens, which sum to 1: which
 German word corresponds to which English one, and where the word order changes. In self-attention, source tokens attend
@@ -18,13 +18,13 @@ import numpy as np
 
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
+from studies.pictures.attention import Attention, pieces
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.nn import recorded
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import Tokenizer
 from tinygrad_lite.transformer import MultiHeadAttention
-from tinygrad_lite.viz.attention import Attention, pieces
-from tinygrad_lite.viz.inside import weights_of
+from workshop.inside import weights_of
+from workshop.tokenizers.base import Tokenizer
 
 PARTS = {
     "cross": "cross-attention",

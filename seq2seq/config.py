@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import MISSING, dataclass, replace
 from typing import ClassVar
 
-from tinygrad_lite.cli.options import option
-from tinygrad_lite.training.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 from tinygrad_lite.transformer import ACTIVATIONS
+from workshop.cli.options import option
+from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 
 
 @dataclass(frozen=True)
 class Seq2SeqConfig(ModelConfig):
-    """The settings of an encoder-decoder. A new setting needs only a field here: see `training/model_config.py`.
+    """The settings of an encoder-decoder. A new setting needs only a field here: see `workshop/run/model_config.py`.
 
     `transformer_base` and `transformer_big` have the settings of Vaswani et al. 2017, table 3.
     """

@@ -1,6 +1,6 @@
 """The pairs of sentences that a run of the translation model learns from, and those that it holds out.
 
-The pairs come from a named corpus (tinygrad_lite/corpora/pairs.py), from files, or from a toy task.
+The pairs come from a named corpus (workshop/corpora/pairs.py), from files, or from a toy task.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from pathlib import Path
 
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.toys import TOYS, toy_pairs
-from tinygrad_lite.corpora.divided_pairs import PairCorpus, divide, read_table, read_two
-from tinygrad_lite.corpora.pair_cleaning import Pair
-from tinygrad_lite.corpora.pairs import load_parallel
+from workshop.corpora.divided_pairs import PairCorpus, divide, read_table, read_two
+from workshop.corpora.pair_cleaning import Pair
+from workshop.corpora.pairs import load_parallel
 
 
 def load_pairs(options: Seq2SeqOptions) -> PairCorpus:

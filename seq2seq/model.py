@@ -22,12 +22,12 @@ import numpy as np
 from seq2seq.config import Seq2SeqConfig
 from tinygrad_lite import functional as F
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.decoding.state import GenerationState, Generator, pad_rows, select_caches
 from tinygrad_lite.device import get_device
 from tinygrad_lite.flops import training_flops
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import Block, FeedForward, KVCache, MultiHeadAttention, init_gpt2
+from workshop.decoding.state import GenerationState, Generator, pad_rows, select_caches
 
 Batch = tuple[Tensor, Tensor]  # source (B, S), and target (B, T + 1) from <bos> to <eos>; padded at the end
 
@@ -159,6 +159,6 @@ class Seq2Seq(Generator):
         return self._read([np.array([self.config.bos])] * len(sources), use_cache, memory)
 
     def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
-        """The logits after each of ids (B, n): see `decoding/state.py`."""
+        """The logits after each of ids (B, n): see `workshop/decoding/state.py`."""
         memory = state.memory
         return self.decode(ids, memory.values, memory.mask, state.caches, memory.caches)

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.toys import TOYS
-from tinygrad_lite.cli.options import answers, option
-from tinygrad_lite.corpora.names import PARALLEL_CORPORA
-from tinygrad_lite.corpora.pairs import from_cache
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.tokenizers import LEARNED
-from tinygrad_lite.training.model_config import model_options
-from tinygrad_lite.training.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.cli.options import answers, option
+from workshop.corpora.names import PARALLEL_CORPORA
+from workshop.corpora.pairs import from_cache
+from workshop.run.model_config import model_options
+from workshop.run.options import BATCH_NAMES, DATA_NAMES, OTHER_NAMES, TrainOptions
+from workshop.tokenizers import LEARNED
 
 DATASETS = (*PARALLEL_CORPORA, *TOYS)
 

@@ -14,14 +14,14 @@ from typing import Any
 from seq2seq.attention import PARTS, attention_weights
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, penalty_of, translate
-from tinygrad_lite.cli.console import say, typed_lines, write
-from tinygrad_lite.cli.prompt import read_prompt, warn_of_unknown
-from tinygrad_lite.corpora.cleaning import normalise
-from tinygrad_lite.decoding.sample_options import RANDOM, REPETITION, refuse_others
+from studies.pictures.attention import plot_attention
 from tinygrad_lite.errors import OptionError
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.family import Trained
-from tinygrad_lite.viz.attention import plot_attention
+from workshop.cli.console import say, typed_lines, write
+from workshop.cli.prompt import read_prompt, warn_of_unknown
+from workshop.corpora.cleaning import normalise
+from workshop.decoding.sample_options import RANDOM, REPETITION, refuse_others
+from workshop.run.family import Trained
+from workshop.tokenizers.base import Tokenizer
 
 # Options that make a translation a random sample.
 SAMPLING = {*RANDOM, *REPETITION, "seed", "num_samples"}
@@ -37,7 +37,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2S
     Raises: OptionError if the options do not apply to translations, or cannot be used together.
     """
     if "score" in given:
-        raise OptionError("--score is for models that continue a text: python -m seq2seq.evaluate scores translations")
+        raise OptionError("--score is for models that continue a text: python -m studies.scores scores translations")
     refuse_others(given, KNOWN, "is for models that continue a text; a translation takes")
     if not given.keys() & {"start", "interactive"}:
         raise OptionError('give a sentence: --start "Der Mann liest ein Buch.", --start - for stdin, or --interactive')
@@ -48,7 +48,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2S
     text = "" if options.interactive else tokenizer.prepare(read_prompt(options.start))
     warn_of_unknown(tokenizer, text.replace("\n", ""))
     if options.explain:
-        resolve_name("seq2seq.explorer:explain")(options, given, trained, model, text)
+        resolve_name("studies.explorer.translation:explain")(options, given, trained, model, text)
         return
     write_lines = sample_lines if SAMPLING & set(given) else search_lines
     if not options.interactive:

@@ -8,10 +8,10 @@ from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.translate import translate
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.family import Family
-from tinygrad_lite.training.pair_data import Pair
-from tinygrad_lite.training.pair_task import PairTask
+from workshop.run.family import Family
+from workshop.run.pair_data import Pair
+from workshop.run.pair_task import PairTask
+from workshop.tokenizers.base import Tokenizer
 
 
 class TranslationTask(PairTask):

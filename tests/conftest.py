@@ -20,7 +20,7 @@ from tests.emulator.cupy_on_cpu import COMPILER, emulated_cuda
 from tests.standin import standin_device
 from tests.tiny_runs import made_up_text, run_training, undone
 from tinygrad_lite.device import get_device, why_no_cuda
-from tinygrad_lite.training import setup as start
+from workshop.run import setup as start
 
 sys.dont_write_bytecode = False  # in this process as well
 WHY_NO_GPU = why_no_cuda()  # empty if there is one

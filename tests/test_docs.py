@@ -29,8 +29,8 @@ from gpt.config import GPTConfig
 from tests.test_imports import FILES
 from tests.tiny_runs import undone
 from tinygrad_lite import Tensor, adapt, functional, nn, optim, quantize
-from tinygrad_lite.corpora.texts import load_files
 from tinygrad_lite.device import random_key
+from workshop.corpora.texts import load_files
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))

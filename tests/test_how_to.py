@@ -17,8 +17,8 @@ import pytest
 
 from tests.test_readme import commands
 from tests.tiny_runs import arguments, losses, made_up_text
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 PAGE = (ROOT / "docs" / "how-to.md").read_text(encoding="utf-8")

@@ -22,16 +22,16 @@ import pytest
 import train
 from tests.test_imports import FILES, calls, tree
 from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
-from tinygrad_lite.cli import console
-from tinygrad_lite.cli.console import wants_colour
-from tinygrad_lite.cli.options import list_presets, read_preset
-from tinygrad_lite.corpora import fetch
-from tinygrad_lite.corpora import texts as corpora
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
-from tinygrad_lite.training import checkpoint
-from tinygrad_lite.training import run_folder as run
-from tinygrad_lite.training.checkpoint import write_atomically
-from tinygrad_lite.training.run_folder import RunFolder, tune_memory
+from workshop.cli import console
+from workshop.cli.console import wants_colour
+from workshop.cli.options import list_presets, read_preset
+from workshop.corpora import fetch
+from workshop.corpora import texts as corpora
+from workshop.run import checkpoint
+from workshop.run import run_folder as run
+from workshop.run.checkpoint import write_atomically
+from workshop.run.run_folder import RunFolder, tune_memory
 
 # --- what no file may use -------------------------------------------------------------------------------------
 
@@ -333,9 +333,9 @@ def trained(tmp_path_factory):
         ("sample.py run --start FILE:prompt.txt --max_new_tokens 5", "", PROMPT),
         pytest.param("sample.py run --start - --beam 2 --max_new_tokens 5", PROMPT, PROMPT, marks=pytest.mark.slow),
         ("sample.py run --interactive --max_new_tokens 5", f"{PROMPT}\r\n", ""),
-        pytest.param("-m gpt.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
+        pytest.param("-m studies.baselines --text text.txt --orders 1-2", "", "2-gram", marks=pytest.mark.slow),
         ("-m gpt.export run exported", "", ""),
-        ("-m tinygrad_lite.tokenizers.compare text.txt --vocab_size 300", "", "ü"),
+        ("-m studies.compare_tokenizers text.txt --vocab_size 300", "", "ü"),
     ],
 )
 def test_commands_read_and_write_utf8_in_any_locale(trained, command, typed, written):

@@ -22,27 +22,28 @@ import pytest
 import sample
 import tinygrad_lite
 import train
+from encoder import minilm
 from encoder.export import export as export_bert
 from gpt import chat, smollm2
 from seq2seq.toys import toy_pairs
-from tests.encoder.test_bert_layout import made as made_bert
+from tests.encoder.formats.test_bert import made as made_bert
+from tests.gpt.formats.test_llama import LLAMA, QWEN3
+from tests.gpt.formats.test_llama import random_weights as llama_weights
+from tests.gpt.formats.test_llama import write_folder as write_llama
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
-from tests.gpt.test_llama_layout import LLAMA, QWEN3
-from tests.gpt.test_llama_layout import random_weights as llama_weights
-from tests.gpt.test_llama_layout import write_folder as write_llama
 from tests.test_imports import FOLDERS
 from tests.tiny_runs import undone
-from tinygrad_lite.cli.options import find_preset, list_presets, read_preset
-from tinygrad_lite.corpora import fetch, minilm, reviews, texts, wheel
-from tinygrad_lite.corpora.pair_sources import Found
-from tinygrad_lite.corpora.pairs import RULES, to_table
-from tinygrad_lite.corpora.pictures import RECIPES, Pictures
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import UserError
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.training.setup import PRESETS
-from tinygrad_lite.training.sizes import SIZES
+from workshop.cli.options import find_preset, list_presets, read_preset
+from workshop.corpora import fetch, reviews, texts, wheel
+from workshop.corpora.pair_sources import Found
+from workshop.corpora.pairs import RULES, to_table
+from workshop.corpora.pictures import RECIPES, Pictures
+from workshop.run.setup import PRESETS
+from workshop.run.sizes import SIZES
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -231,14 +232,14 @@ def run_module(name: str, *arguments: str) -> int:
     """Run a command that is a module; 1 if it worked, 0 if it could not be run."""
     if name.split(".")[0] in ("benchmarks", "timeit"):  # these take too long here, need PyTorch, or a quiet machine
         return 0
-    extra = {"seq2seq.evaluate": "sacrebleu", "gpt.answers": "rouge_score"}.get(name, "numpy")
+    extra = {"studies.scores": "sacrebleu", "studies.answers": "rouge_score"}.get(name, "numpy")
     if not importlib.util.find_spec(extra):
         return 0
     if any(word.startswith("out/experiments/") for word in arguments):  # runs of benchmarks.experiments
         return 0
     if arguments[0] == "graph" and "--out" in arguments and not shutil.which("dot"):
         return 0  # which is not installed
-    cut = ["--questions", "2"] if name == "gpt.few_shot" else []
+    cut = ["--questions", "2"] if name == "studies.few_shot" else []
     try:
         return importlib.import_module(name).main([*arguments, *cut]) == 0
     except UserError as error:

@@ -17,17 +17,17 @@ from gpt import speaking
 from gpt.config import GPTConfig
 from gpt.options import GPTOptions
 from gpt.task import TextTask
-from tests.gpt import test_llama_layout
+from tests.gpt.formats import test_llama as test_llama_layout
 from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, script
-from tests.tinygrad_lite.tokenizers import test_huggingface
-from tinygrad_lite.cli.command_line import split_command_line
-from tinygrad_lite.decoding.sample_options import SampleOptions
+from tests.workshop.tokenizers import test_huggingface
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
-from tinygrad_lite.training.checkpoint import load_checkpoint, save_checkpoint
+from workshop.cli.command_line import split_command_line
+from workshop.decoding.sample_options import SampleOptions
+from workshop.run.checkpoint import load_checkpoint, save_checkpoint
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.huggingface import HFTokenizer, gpt2_definition
 
 pytestmark = pytest.mark.every_device
 

@@ -9,11 +9,11 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from tests.standin import StandInArray, standin_device
 from tinygrad_lite import Tensor, manual_seed
-from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import DeviceError, add_rows, device_of, get_device, random_key, scatter_add
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.nn import Linear
 from tinygrad_lite.optim import SGD, Adam, AdamW, decay_groups
+from workshop.decoding.sampling import generate
 
 rng = np.random.default_rng(10)
 

@@ -16,22 +16,23 @@ from gpt.config import GPTConfig
 from gpt.family import FAMILY
 from gpt.model import GPT
 from gpt.options import GPTOptions
+from studies import costs, trials
 from tests.places import here
 from tests.tiny_runs import arguments, contents, finish, losses, made_up_text, rows, run_training, script
 from tinygrad_lite import Tensor, manual_seed
-from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.options import build
-from tinygrad_lite.corpora import fetch
-from tinygrad_lite.decoding.sample_options import HINTS, SampleOptions
 from tinygrad_lite.device import DeviceError, why_no_cuda
 from tinygrad_lite.errors import CorpusError, OptionError, UserError
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training import costs, log, trials
-from tinygrad_lite.training import setup as start
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.families import FAMILIES, load_family
-from tinygrad_lite.training.processes import OneProcess
-from tinygrad_lite.training.run_folder import METRICS, RunFolder
+from workshop.cli.command_line import parse_command_line
+from workshop.cli.options import build
+from workshop.corpora import fetch
+from workshop.decoding.sample_options import HINTS, SampleOptions
+from workshop.processes.processes import OneProcess
+from workshop.run import log
+from workshop.run import setup as start
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.families import FAMILIES, load_family
+from workshop.run.run_folder import METRICS, RunFolder
 
 DEFAULT_VAL_LOSS = 3.618  # nats per token, as in the README, for the default run
 CACHE = os.environ.get("TINYGRAD_LITE_CACHE", "")  # the user's own, for the real corpus

@@ -18,11 +18,11 @@ from tinygrad_lite.adapt import LoRA
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import QuantizedLinear, quantize, weight_bytes
-from tinygrad_lite.training import setup
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.processes import OneProcess
-from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.setup import read_setup
+from workshop.processes.processes import OneProcess
+from workshop.run import setup
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
+from workshop.run.setup import read_setup
 
 BASE = "base/best.safetensors"
 IDS = np.arange(8)[None] % 20

@@ -13,10 +13,10 @@ from gpt.trained import load_trained
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import arguments, losses, made_up_text, run_training
 from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.origin import name_of
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.origin import name_of
+from workshop.run.run_folder import RunFolder
+from workshop.tokenizers.byte import ByteTokenizer
 
 pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 

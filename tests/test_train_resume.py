@@ -16,9 +16,9 @@ from tests.gpt.combined_settings import COMBINED
 from tests.tiny_runs import ROOT, arguments, contents, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from tinygrad_lite.training.log import RunLog
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.run.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from workshop.run.log import RunLog
+from workshop.run.run_folder import RunFolder
 
 RESUME = ["--resume", "--out_dir=run"]
 

@@ -14,23 +14,23 @@ import pytest
 
 import sample
 import train
-from seq2seq import evaluate
 from seq2seq.data import SPECIALS
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import FAMILY, TranslationTask
 from seq2seq.toys import toy_pairs
 from seq2seq.translate import text_of
+from studies import scores as evaluate
 from tests.test_train_resume import stop_after
 from tests.tiny_runs import losses, rows, same, undone
-from tinygrad_lite.cli.options import build
-from tinygrad_lite.decoding.scores import scores
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.tokenizers.word import WordTokenizer
-from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
-from tinygrad_lite.training.checkpoint import load_checkpoint, mean_weights
-from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.setup import warn_of_unknown
+from workshop.cli.options import build
+from workshop.decoding.scores import scores
+from workshop.run.checkpoint import load_checkpoint, mean_weights
+from workshop.run.run_folder import RunFolder
+from workshop.run.setup import warn_of_unknown
+from workshop.tokenizers.char import CharTokenizer
+from workshop.tokenizers.word import WordTokenizer
+from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 TINY = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 64, "batch_tokens": 200, "toy_size": 300}
@@ -326,7 +326,7 @@ def test_the_attention_is_plotted(trained, capsys):
         (["--start", "", "--attention", "a.svg"], "needs exactly one line"),
         (["--start", "a", "--attention", "a.svg", "--temperature", "1"], "so omit --temperature"),
         (["--interactive", "--attention", "a.svg"], "so omit --interactive"),
-        (["--score", "a.txt"], "python -m seq2seq.evaluate"),
+        (["--score", "a.txt"], "python -m studies.scores"),
         (["--stop", "."], "--stop is for models that continue a text"),
         ([], "give a sentence"),
         (["--start", "a", "--n_best", "2"], "--n_best is an option of beam search"),
@@ -388,7 +388,7 @@ def test_length_penalties_are_compared(trained, capsys):
 def test_mistakes_in_scoring_are_reported(trained):
     Path("empty.tsv").write_text("", encoding="utf-8")
     for words, reason in (
-        ([], "the checkpoint is missing: python -m seq2seq.evaluate out/translate-de-en"),
+        ([], "the checkpoint is missing: python -m studies.scores out/translate-de-en"),
         (["run", "--compare", "0,x"], "--compare 0,x: write numbers from 0 to 10"),
         (["run", "--compare", "11"], "--compare 11: write numbers from 0 to 10"),
         (["run", "--compare", "1", "--beam", "1"], "cannot be combined with --beam 1"),

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from tests.data.versions.make import RESUMED, RUNS, STORED, data_of, extract, generated, resumed
-from tinygrad_lite.cli.options import list_presets
 from tinygrad_lite.nn import Module
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.estimate import size_of
-from tinygrad_lite.training.family import read_any
-from tinygrad_lite.training.setup import PRESETS, read_setup
+from workshop.cli.options import list_presets
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.estimate import size_of
+from workshop.run.family import read_any
+from workshop.run.setup import PRESETS, read_setup
 
 LAST = Path("run/last.safetensors")
 # By run: what sample.py writes, and the validation loss at step RESUMED, in nats.

@@ -14,7 +14,7 @@ import numpy as np
 import train
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.precision import set_precision
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.run.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 WORDS = "Es irrt der Mensch, so lang er strebt.\n Grün ist nur des Lebens goldner Baum; süß ruht die Höh".split(" ")

@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from tinygrad_lite.cli.command_line import read_command
-from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.cli.options import nearest, option
 from tinygrad_lite.errors import OptionError, UserError
+from workshop.cli.command_line import read_command
+from workshop.cli.console import run_command
+from workshop.cli.options import nearest, option
 
 COURSE = Path(__file__).parent
 

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from tinygrad_lite.cli.console import run_command
 from tinygrad_lite.errors import OptionError, UserError
+from workshop.cli.console import run_command
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]

@@ -21,9 +21,9 @@ from benchmarks.shapes import BATCHES, SHAPES, SPECIALS, MadeUpTask
 from encoder.vit import ViT
 from gpt.model import GPT
 from gpt.trained import load_trained
-from tinygrad_lite.corpora import fetch
 from tinygrad_lite.errors import UserError
-from tinygrad_lite.training.checkpoint import save_checkpoint
+from workshop.corpora import fetch
+from workshop.run.checkpoint import save_checkpoint
 
 # --- the command line -----------------------------------------------------------------------------------------
 

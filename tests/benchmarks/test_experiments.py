@@ -12,10 +12,10 @@ from benchmarks.results import COLUMNS, read_rows
 from gpt import data
 from gpt.model import GPT
 from tests.tiny_runs import arguments, made_up_text, rows, run_training
-from tinygrad_lite.corpora import texts
 from tinygrad_lite.errors import OptionError, UserError
-from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.setup import read_setup
+from workshop.corpora import texts
+from workshop.run.run_folder import RunFolder
+from workshop.run.setup import read_setup
 
 OURS = experiments.EXPERIMENTS  # the fixture `place` below is also conftest's, so all tests of this file have another
 TINY = " ".join(arguments(out_dir=None, max_iters=2, text="text.txt"))

@@ -13,10 +13,10 @@ from tests.emulator.cupy_on_cpu import KERNEL
 from tests.tiny_runs import ROOT, arguments, made_up_text, run_training
 from tests.tinygrad_lite.cuda.every_kernel import call_every_kernel
 from tests.tinygrad_lite.cuda.launches import counting
-from tinygrad_lite.cli.command_line import parse_command_line
-from tinygrad_lite.cli.options import build
 from tinygrad_lite.cuda import launch
 from tinygrad_lite.errors import OptionError, UserError
+from workshop.cli.command_line import parse_command_line
+from workshop.cli.options import build
 
 EVERY_PART = {f"{number}-{part.name}": part for number, run in RUNS.items() for part in run(Path("out"), "")}
 

@@ -9,9 +9,9 @@ import sample
 from encoder.looking import as_input, rollout
 from encoder.picture_task import VIT_FAMILY
 from encoder.task import FAMILY
-from tests.encoder.test_explorer import PICTURE, TEXT, saved_bert, saved_vit, with_picture
+from tests.studies.explorer.test_encoders import PICTURE, TEXT, saved_bert, saved_vit, with_picture
 from tinygrad_lite import Tensor
-from tinygrad_lite.viz.inside import look_inside
+from workshop.inside import look_inside
 
 pytestmark = pytest.mark.e2e
 LOOKS = [(1100, "light"), (390, "dark")]

@@ -12,20 +12,20 @@ import pytest
 
 import sample
 from benchmarks import explorer as benchmark
-from gpt.baselines import KneserNey
 from gpt.inside import look_inside, without_heads
 from gpt.score import token_log_probs
 from gpt.trained import load_trained
+from studies.baselines import KneserNey
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import made_up_text
-from tinygrad_lite.decoding.sample_options import SampleOptions
-from tinygrad_lite.decoding.sampling import draw, filter_tokens
-from tinygrad_lite.tokenizers.base import UNKNOWN
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.tokenizers.word import WordTokenizer
+from workshop.decoding.sample_options import SampleOptions
+from workshop.decoding.sampling import draw, filter_tokens
+from workshop.tokenizers.base import UNKNOWN
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.char import CharTokenizer
+from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+from workshop.tokenizers.word import WordTokenizer
 
 pytestmark = pytest.mark.e2e
 
@@ -353,7 +353,7 @@ def test_a_slider_shows_all_ages_of_a_run(explained):
 
 
 def test_a_recording_is_shown_as_the_model_computed_it(explained, monkeypatch):
-    monkeypatch.setattr("gpt.explorer.build.MAX_LIVE", 10)
+    monkeypatch.setattr("studies.explorer.gpt.MAX_LIVE", 10)
     page, model = explained()
     assert page.get_by_role("textbox").count() == 0
     page.locator("#text .token").nth(3).click()

@@ -8,7 +8,7 @@ import pytest
 import sample
 from seq2seq.attention import attention_weights
 from seq2seq.task import FAMILY
-from tests.seq2seq.test_explorer import saved_translator
+from tests.studies.explorer.test_translation import saved_translator
 
 pytestmark = pytest.mark.e2e
 

@@ -22,7 +22,7 @@ import numpy as np
 from tests.standin import StandInArray, StandInModule
 from tinygrad_lite import device
 from tinygrad_lite.cuda import gemm, launch
-from tinygrad_lite.training import run_folder as run
+from workshop.run import run_folder as run
 
 COMPILER = shutil.which("g++")
 SHIM = Path(__file__).with_name("cuda_on_cpu.h")

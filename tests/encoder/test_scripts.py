@@ -10,19 +10,21 @@ import pytest
 
 import sample
 import train
-from encoder import compare, evaluate, export
+from encoder import export
 from encoder.data import SPECIALS
 from encoder.task import FAMILY as BERT
 from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
+from studies import accuracy as evaluate
+from studies import compare_encoders as compare
 from tests.tiny_runs import rows, same
-from tinygrad_lite.corpora import pictures
-from tinygrad_lite.corpora.pictures import Pictures
 from tinygrad_lite.errors import CorpusError, OptionError
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.wordpiece import WordPieceTokenizer
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.corpora import pictures
+from workshop.corpora.pictures import Pictures
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 pytestmark = pytest.mark.usefixtures("workplace")
 TINY = [

@@ -13,9 +13,9 @@ from safetensors.numpy import save_file
 
 from gpt.config import GPTConfig
 from gpt.model import GPT
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.training.family import Trained
+from workshop.run.family import Trained
+from workshop.tokenizers.base import Tokenizer
+from workshop.tokenizers.byte import ByteTokenizer
 
 SETTINGS = {
     "model_type": "gpt2",

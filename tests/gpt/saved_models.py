@@ -7,8 +7,8 @@ import numpy as np
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from tinygrad_lite.device import random_key
-from tinygrad_lite.tokenizers.base import Tokenizer
-from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
+from workshop.run.checkpoint import Checkpoint, save_checkpoint
+from workshop.tokenizers.base import Tokenizer
 
 TEXT = "Es irrt der Mensch, so lang er strebt.\nGrün ist nur des Lebens goldner Baum; süß ruht die Höh. </script>"
 

@@ -14,10 +14,10 @@ from gpt.config import GPTConfig
 from gpt.interactive import converse
 from gpt.model import GPT
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
-from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from workshop.decoding.sample_options import SampleOptions
+from workshop.tokenizers.byte import ByteTokenizer
 
 TOKENIZER = ByteTokenizer(["<start>", "<end>"])  # ids 256 and 257
 TEMPLATE = (

@@ -10,12 +10,12 @@ import pytest
 from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.options import GPTOptions
-from tinygrad_lite.cli.options import build, list_presets, read_preset
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.nn import RMSNorm
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.families import load_family
-from tinygrad_lite.training.setup import family_of
+from workshop.cli.options import build, list_presets, read_preset
+from workshop.run.families import load_family
+from workshop.run.setup import family_of
 
 PRESETS = Path(__file__).parent.parent.parent / "presets"
 SMALL = GPTConfig(vocab_size=11, block_size=7, n_layer=2, n_head=2, n_embd=6, dropout=0.1)

@@ -8,18 +8,18 @@ from safetensors import safe_open
 
 from gpt.config import GPTConfig
 from gpt.export import export, main
-from gpt.gpt2_layout import their_config, to_theirs
+from gpt.formats.gpt2 import their_config, to_theirs
 from gpt.model import GPT
 from tests.gpt.gpt2_folders import as_trained, forward, greedy
 from tests.places import here
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, OptionError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
-from tinygrad_lite.training.pretrained import OWN_TOKENIZER, load_pretrained
+from workshop.formats.pretrained import OWN_TOKENIZER, load_pretrained
+from workshop.run.checkpoint import Checkpoint, save_checkpoint
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.char import CharTokenizer
 
 pytestmark = pytest.mark.every_device
 
@@ -155,7 +155,7 @@ def test_our_other_tokenizers_are_exported_with_the_model(tmp_path, tokenizer):
 
 def test_the_tokenizer_of_a_pretrained_model_is_exported_unchanged(tmp_path):
     pytest.importorskip("tokenizers")
-    from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
+    from workshop.tokenizers.huggingface import HFTokenizer, gpt2_definition
 
     tokenizer = HFTokenizer(gpt2_definition('{"a": 0, "b": 1, "ab": 2, "<|endoftext|>": 3}', "a b\n"), 12)
     export(make_trained(tokenizer=tokenizer), tmp_path / "folder")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from gpt.interactive import SETTINGS, Conversation, converse
-from tinygrad_lite.corpora.cleaning import normalise
-from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.errors import DecodingError, OptionError
+from workshop.corpora.cleaning import normalise
+from workshop.decoding.sample_options import SampleOptions
 
 
 class Parrot:

@@ -9,11 +9,11 @@ from gpt.model import GPT
 from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.optim import AdamW, decay_groups
+from workshop.decoding.sampling import generate
 
 pytestmark = pytest.mark.every_device
 

@@ -7,7 +7,6 @@ import pytest
 
 import sample
 import train
-from gpt import answers, few_shot
 from gpt.answering import END, answer, end_of, prompt_ids
 from gpt.chat import RememberingModel
 from gpt.config import GPTConfig
@@ -16,15 +15,16 @@ from gpt.options import GPTOptions
 from gpt.pairs import IGNORED, AnswerData, AnswerTask
 from gpt.score import token_log_probs
 from seq2seq.toys import toy_pairs
+from studies import answers, few_shot
 from tests.gpt.saved_models import saved_gpt
 from tests.tiny_runs import undone
-from tinygrad_lite.corpora import reviews
-from tinygrad_lite.decoding.scores import rouge
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError, UserError
-from tinygrad_lite.tokenizers import tokenizer_from_json
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.training.pair_data import encode_pairs
+from workshop.corpora import reviews
+from workshop.decoding.scores import rouge
+from workshop.run.pair_data import encode_pairs
+from workshop.tokenizers import tokenizer_from_json
+from workshop.tokenizers.byte import ByteTokenizer
 
 TO = "<to-en>"
 TOKENIZER = ByteTokenizer((TO, END))

@@ -11,10 +11,10 @@ from tests.gpt.combined_settings import COMBINED, LLAMA, QWEN, SPEED_RUN
 from tests.places import fill, here
 from tinygrad_lite import Tensor, manual_seed, no_grad
 from tinygrad_lite.debug.gradcheck import gradcheck
-from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.transformer import MultiHeadAttention
+from workshop.decoding.sampling import generate
 
 rng = np.random.default_rng(12)
 combined = pytest.mark.parametrize("settings", COMBINED.values(), ids=COMBINED)

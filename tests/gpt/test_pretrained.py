@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from gpt.gpt2_layout import shapes
+from gpt.formats.gpt2 import shapes
 from gpt.model import GPT
 from tests.gpt.gpt2_folders import SETTINGS, forward, greedy, random_weights, write_folder
 from tests.places import here
 from tinygrad_lite.errors import CheckpointError, TokenizerError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.training.pretrained import OWN_TOKENIZER, load_pretrained, read_config
+from workshop.formats.pretrained import OWN_TOKENIZER, load_pretrained, read_config
+from workshop.tokenizers.char import CharTokenizer
 
 pytestmark = pytest.mark.every_device
 

@@ -9,10 +9,10 @@ from gpt.config import GPTConfig
 from gpt.model import GPT
 from gpt.score import score, token_log_probs
 from tests.places import here
-from tinygrad_lite.corpora.texts import Corpus
 from tinygrad_lite.errors import CorpusError, OptionError
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
+from workshop.corpora.texts import Corpus
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.char import CharTokenizer
 
 pytestmark = pytest.mark.every_device
 

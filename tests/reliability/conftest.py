@@ -3,8 +3,8 @@
 import pytest
 
 from tests.reliability.tiny_models import available_kinds, make_model
-from tinygrad_lite.corpora import fetch
 from tinygrad_lite.errors import CorpusError
+from workshop.corpora import fetch
 
 
 @pytest.fixture

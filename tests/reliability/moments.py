@@ -7,8 +7,8 @@ from typing import Any
 
 import train
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training import checkpoint
-from tinygrad_lite.training import run_folder as run
+from workshop.run import checkpoint
+from workshop.run import run_folder as run
 
 
 class Moments:

@@ -26,9 +26,9 @@ import train
 from benchmarks.two_hosts import TwoHosts
 from tests.tiny_runs import arguments, made_up_text, same
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.mpirun import on_all_ranks
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.processes.mpirun import on_all_ranks
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
 KINDS = {  # the exit status of mpirun
@@ -204,7 +204,7 @@ def main(argv: list[str]) -> int:
 if __name__ == "__main__":
     if "PMI_RANK" not in os.environ:
         sys.exit(main(sys.argv[1:]))
-    from tinygrad_lite.cli.console import run_command
+    from workshop.cli.console import run_command
 
     if "FAIL" in os.environ:
         fail_as_asked()

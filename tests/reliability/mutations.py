@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tinygrad_lite.errors import UserError
-from tinygrad_lite.training.checkpoint import KEY
+from workshop.run.checkpoint import KEY
 
 MINUTES = 10  # a test that takes longer hangs on a file
 NESTED = "[" * 900 + "]" * 900

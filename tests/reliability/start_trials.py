@@ -23,8 +23,8 @@ from collections import Counter
 from pathlib import Path
 
 from tests.tiny_runs import ROOT, arguments, made_up_text, same, script
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
 
 IN_TIME = 10.0  # seconds from the failure to the end
 FIRST = 5.0  # seconds after the start in which something goes wrong

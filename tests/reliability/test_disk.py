@@ -17,8 +17,8 @@ from tests.reliability.moments import Moments
 from tests.tiny_runs import ROOT, arguments, finish, rows, run_training, same
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 SEED = 20261

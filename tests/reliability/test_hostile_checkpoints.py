@@ -25,13 +25,13 @@ import train
 from encoder.task import FAMILY as BERT
 from gpt import export, speaking
 from gpt.family import FAMILY as GPT
-from seq2seq import evaluate
 from seq2seq.task import FAMILY as SEQ2SEQ
 from seq2seq.translate import translate
+from studies import scores as evaluate
+from tests.gpt.formats.test_llama import LLAMA3, QWEN3
+from tests.gpt.formats.test_llama import random_weights as llama_weights
+from tests.gpt.formats.test_llama import write_folder as write_llama
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
-from tests.gpt.test_llama_layout import LLAMA3, QWEN3
-from tests.gpt.test_llama_layout import random_weights as llama_weights
-from tests.gpt.test_llama_layout import write_folder as write_llama
 from tests.reliability.mutations import (
     Outcomes,
     harmless,
@@ -44,16 +44,16 @@ from tests.reliability.mutations import (
 )
 from tests.test_translation_scripts import run_training as train_pairs
 from tests.tiny_runs import ROOT, contents, made_up_text, run_training, undone
-from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.decoding.sample_options import SampleOptions
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.quantize import quantize
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.training.checkpoint import KEY, load_checkpoint, save_checkpoint
-from tinygrad_lite.training.families import FAMILIES
-from tinygrad_lite.training.family import Trained
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.cli.console import run_command
+from workshop.decoding.sample_options import SampleOptions
+from workshop.run.checkpoint import KEY, load_checkpoint, save_checkpoint
+from workshop.run.families import FAMILIES
+from workshop.run.family import Trained
+from workshop.run.run_folder import RunFolder
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.char import CharTokenizer
 
 pytestmark = pytest.mark.usefixtures("no_network")
 
@@ -369,15 +369,15 @@ class Evil:
         return (open, ("unpickled", "w"))
 
 
-@pytest.mark.parametrize("command", ["sample.py", "train.py", "gpt.export", "seq2seq.evaluate", "gpt.baselines"])
+@pytest.mark.parametrize("command", ["sample.py", "train.py", "gpt.export", "studies.scores", "studies.baselines"])
 def test_a_pickle_named_like_a_checkpoint_is_not_unpickled(command, run, workplace):
     path = run("gpt", pickle.dumps(Evil()))
     calls = {
         "sample.py": lambda: sample.main([str(path)]),
         "train.py": lambda: train.main([f"--init_from={path}", "--out_dir=new", "--text=text.txt"]),
         "gpt.export": lambda: export.main([str(path), "exported"]),
-        "seq2seq.evaluate": lambda: evaluate.main([str(path)]),
-        "gpt.baselines": lambda: sampled(path.parent),
+        "studies.scores": lambda: evaluate.main([str(path)]),
+        "studies.baselines": lambda: sampled(path.parent),
     }
     with harmless(workplace), pytest.raises(CheckpointError, match="not a readable checkpoint"):
         calls[command]()

@@ -22,17 +22,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpt.gguf_file import convert
+from gpt.formats.gguf_file import convert
 from gpt.trained import load_trained
-from tests.gpt.test_gguf_file import write_gguf
+from tests.gpt.formats.test_gguf_file import write_gguf
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes
-from tests.tinygrad_lite.corpora.test_fetch import MEMBER, make_ar, make_tar, refuse_to_run
-from tests.tinygrad_lite.corpora.test_wheel import Pip
-from tests.tinygrad_lite.corpora.test_wheel import fetch as fetch_wheel
-from tests.tinygrad_lite.corpora.test_works import PLAY
-from tinygrad_lite.corpora import fetch, pair_sources
-from tinygrad_lite.corpora.tei import play_text
+from tests.workshop.corpora.test_fetch import MEMBER, make_ar, make_tar, refuse_to_run
+from tests.workshop.corpora.test_wheel import Pip
+from tests.workshop.corpora.test_wheel import fetch as fetch_wheel
+from tests.workshop.corpora.test_works import PLAY
 from tinygrad_lite.errors import CorpusError, UserError
+from workshop.corpora import fetch, pair_sources
+from workshop.corpora.tei import play_text
 
 SEED = 20240713
 WHERE = "https://example.org/packed"

@@ -11,32 +11,33 @@ from pathlib import Path
 import pytest
 
 import train
-from gpt import baselines
 from gpt.options import GPTOptions
-from seq2seq import evaluate
 from seq2seq.corpus import load_pairs
 from seq2seq.options import Seq2SeqOptions
 from seq2seq.task import FAMILY as SEQ2SEQ
+from studies import baselines
+from studies import compare_tokenizers as compare
+from studies import scores as evaluate
+from studies.pictures import loss
 from tests.reliability.mutations import Outcomes, harmless, many, odd_bytes, odd_json, odd_text
 from tests.tiny_runs import ROOT, arguments, made_up_text
-from tests.tinygrad_lite.tokenizers.test_huggingface import gpt2_files
-from tinygrad_lite.cli.options import MAX_PRESET, build, read_preset
-from tinygrad_lite.corpora.cleaning import one_line
-from tinygrad_lite.corpora.divided_pairs import read_table
-from tinygrad_lite.corpora.gutenberg import gutenberg_books, gutenberg_text, old_encoding
-from tinygrad_lite.corpora.texts import load_corpus, load_files
+from tests.workshop.tokenizers.test_huggingface import gpt2_files
 from tinygrad_lite.errors import CorpusError, OptionError, TokenizerError, UserError
-from tinygrad_lite.tokenizers import compare, tokenizer_from_json
-from tinygrad_lite.tokenizers.base import StreamDecoder
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.tokenizers.huggingface import gpt2_definition
-from tinygrad_lite.tokenizers.word import WordTokenizer
-from tinygrad_lite.training import setup as start
-from tinygrad_lite.training.families import load_family
-from tinygrad_lite.viz import loss
+from workshop.cli.options import MAX_PRESET, build, read_preset
+from workshop.corpora.cleaning import one_line
+from workshop.corpora.divided_pairs import read_table
+from workshop.corpora.gutenberg import gutenberg_books, gutenberg_text, old_encoding
+from workshop.corpora.texts import load_corpus, load_files
+from workshop.run import setup as start
+from workshop.run.families import load_family
+from workshop.tokenizers import tokenizer_from_json
+from workshop.tokenizers.base import StreamDecoder
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.char import CharTokenizer
+from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+from workshop.tokenizers.huggingface import gpt2_definition
+from workshop.tokenizers.word import WordTokenizer
 
 SEED = 20240712
 TEXT = made_up_text(60)
@@ -103,7 +104,7 @@ PACKAGED = """
 import collections, json, random, sys
 from tests.reliability.mutations import Outcomes, odd_json
 from tinygrad_lite.errors import TokenizerError
-from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
+from workshop.tokenizers.huggingface import HFTokenizer, gpt2_definition
 
 count, seed, vocab, merges = json.load(sys.stdin)
 good = json.loads(gpt2_definition(vocab, merges))

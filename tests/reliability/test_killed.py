@@ -10,8 +10,8 @@ import pytest
 
 from tests import test_translation_scripts as translation
 from tests.tiny_runs import arguments, finish, same, script
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
 
 pytestmark = [
     pytest.mark.usefixtures("workplace"),

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.tiny_runs import arguments, rows, run_training, script
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.run.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 

@@ -17,12 +17,12 @@ import train
 from gpt.options import GPTOptions
 from tests.reliability import mpi_trials
 from tests.tiny_runs import ROOT, arguments, losses, run_training, same
-from tinygrad_lite.cli.options import build
 from tinygrad_lite.errors import OptionError, UserError
-from tinygrad_lite.training import mpi, mpirun
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.setup import number_of_workers
+from workshop.cli.options import build
+from workshop.processes import mpi, mpirun
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
+from workshop.run.setup import number_of_workers
 
 pytestmark = pytest.mark.usefixtures("workplace")
 MPIRUN = Path(sys.prefix, "bin", "mpirun")
@@ -185,7 +185,7 @@ def test_the_launcher_is_known_by_its_variables(variables, expected, monkeypatch
 
 
 def test_ranks_replace_workers(monkeypatch, capsys):
-    monkeypatch.setattr("tinygrad_lite.training.setup.launched", lambda: (0, 3))
+    monkeypatch.setattr("workshop.run.setup.launched", lambda: (0, 3))
     assert number_of_workers(build(GPTOptions, ("test", {"workers": 2}))) == 3
     assert "the 3 processes that mpirun started replace --workers 2" in capsys.readouterr().err
     with pytest.raises(OptionError, match="mpirun -n 3: each needs a part of the batch; use at most 2"):
@@ -280,9 +280,7 @@ def test_a_launcher_that_python_does_not_know_is_refused(launcher, variables, ad
 @STARTS
 def test_no_message_is_left_over_for_mpi_to_complain_about():
     """Between machines; here two ranks are told that they share no memory."""
-    wait = (
-        "from tinygrad_lite.training import mpirun; import time; mpirun.on_all_ranks(lambda argv: time.sleep(2.5))([])"
-    )
+    wait = "from workshop import mpirun; import time; mpirun.on_all_ranks(lambda argv: time.sleep(2.5))([])"
     settings = {"PYTHONPATH": str(ROOT), "MPIR_CVAR_NOLOCAL": "1"}
     words = [MPIRUN, "-n", "2", sys.executable, "-c", wait]
     done = subprocess.run(words, env=os.environ | settings, capture_output=True, text=True)

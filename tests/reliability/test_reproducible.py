@@ -17,11 +17,11 @@ from gpt.options import GPTOptions
 from tests import test_translation_scripts as translation
 from tests.tiny_runs import ROOT, arguments, finish, losses, made_up_text, run_training, same, script
 from tinygrad_lite import manual_seed
-from tinygrad_lite.cli.options import build
 from tinygrad_lite.device import random_key
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.setup import RunSetup
+from workshop.cli.options import build
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder
+from workshop.run.setup import RunSetup
 
 pytestmark = pytest.mark.usefixtures("workplace")
 ALL = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 20, "keep": 1, "average": 2, "out_dir": None}

@@ -7,13 +7,13 @@ import unicodedata
 import pytest
 
 from tests.reliability.tiny_models import KINDS, TEXT, available_kinds, guard, random_text
-from tinygrad_lite.corpora import fetch
-from tinygrad_lite.corpora.cleaning import normalise
-from tinygrad_lite.corpora.names import PARALLEL_CORPORA
-from tinygrad_lite.corpora.texts import CORPORA
-from tinygrad_lite.tokenizers import tokenizer_from_json
-from tinygrad_lite.tokenizers.base import StreamDecoder, Tokenizer
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
+from workshop.corpora import fetch
+from workshop.corpora.cleaning import normalise
+from workshop.corpora.names import PARALLEL_CORPORA
+from workshop.corpora.texts import CORPORA
+from workshop.tokenizers import tokenizer_from_json
+from workshop.tokenizers.base import StreamDecoder, Tokenizer
+from workshop.tokenizers.bpe import BPETokenizer
 
 BYTE_LEVEL = [kind for kind in ("byte", "bpe", "hf") if kind in available_kinds()]
 LOSSLESS = [*BYTE_LEVEL, "pairs-byte", "pairs-bpe"]

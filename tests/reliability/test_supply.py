@@ -11,8 +11,8 @@ import pytest
 
 from tests.test_imports import FOLDERS
 from tests.tiny_runs import ROOT
-from tinygrad_lite.corpora import pair_sources
-from tinygrad_lite.corpora import texts as corpora
+from workshop.corpora import pair_sources
+from workshop.corpora import texts as corpora
 
 SELF = Path("tests/reliability/test_supply.py")
 # One test pickles a hostile file, one a model and its optimizer; one uses a console, one runs the cells of a notebook
@@ -69,7 +69,7 @@ def dangers(tree: ast.Module, allowed: set[str] = frozenset()) -> Iterator[str]:
 
 def test_no_code_is_made_from_data_and_no_shell_is_used(report):
     files = sources()
-    assert {Path("train.py"), Path("sample.py"), Path("tinygrad_lite/training/checkpoint.py"), SELF} <= set(files)
+    assert {Path("train.py"), Path("sample.py"), Path("workshop/run/checkpoint.py"), SELF} <= set(files)
     found = [f"{path}: {danger}" for path in files for danger in dangers(tree_of(path), TESTS_MAY.get(path, set()))]
     assert not found
     report(f"supply: {len(files)} Python files without eval, exec, pickle, marshal, shelve, a shell, or allow_pickle")
@@ -138,9 +138,9 @@ def test_one_file_opens_connections_and_few_start_programs():
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
                 for name in {name.split(".")[0] for name in names} & (connect | start):
                     found.setdefault(name, set()).add(path.as_posix())
-    fetching = {"tinygrad_lite/corpora/fetch.py"}
-    sources = {"tinygrad_lite/corpora/wheel.py", "tinygrad_lite/corpora/pair_sources.py"}
-    others = {"gpt/chat.py", "docs/site/build.py", "tinygrad_lite/viz/expression.py"}
+    fetching = {"workshop/corpora/fetch.py"}
+    sources = {"workshop/corpora/wheel.py", "workshop/corpora/pair_sources.py"}
+    others = {"gpt/chat.py", "docs/site/build.py", "studies/pictures/expression.py"}
     assert found.pop("subprocess") == fetching | sources | others
     assert found.pop("urllib") == fetching | {"docs/site/build.py"}  # which only takes addresses apart
     assert all(files == fetching for files in found.values())
@@ -160,7 +160,7 @@ def test_every_corpus_has_a_hash_or_says_that_its_first_download_is_trusted(modu
 
 @pytest.mark.parametrize("module", [corpora, pair_sources], ids=["corpora", "pair_sources"])
 def test_a_download_without_a_known_hash_prints_its_own(module, monkeypatch, workplace):
-    from tinygrad_lite.corpora import pairs
+    from workshop.corpora import pairs
 
     said: list[str] = []
     for name, recipe in module.RECIPES.items():

@@ -11,13 +11,13 @@ import pytest
 
 import train
 from tests.tiny_runs import arguments, losses, made_up_text, rows, run_training, same
-from tinygrad_lite.corpora import fetch
-from tinygrad_lite.corpora import texts as corpora
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
 from tinygrad_lite.optim import Optimizer
-from tinygrad_lite.training import log
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.run_folder import RunFolder, newest_checkpoint
+from workshop.corpora import fetch
+from workshop.corpora import texts as corpora
+from workshop.run import log
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.run_folder import RunFolder, newest_checkpoint
 
 SETTINGS = {"dropout": 0.2, "keep": 2, "average": 2, "workers": 1}
 HOUR = 3600.0

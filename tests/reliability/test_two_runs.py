@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.tiny_runs import arguments, finish, run_training, same, script
-from tinygrad_lite.training.run_folder import RunFolder
+from workshop.run.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 SEED = 20262

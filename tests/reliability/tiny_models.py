@@ -23,16 +23,16 @@ from seq2seq.data import BOS, EOS, PAD, SPECIALS
 from seq2seq.model import Seq2Seq
 from tests.gpt.gpt2_folders import SETTINGS, random_weights, write_folder
 from tests.tiny_runs import made_up_text, undone
-from tests.tinygrad_lite.tokenizers.test_huggingface import gpt2_files
-from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.tokenizers.base import UNKNOWN, Tokenizer
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
-from tinygrad_lite.tokenizers.huggingface import HFTokenizer, gpt2_definition
-from tinygrad_lite.tokenizers.word import WordTokenizer
-from tinygrad_lite.training.checkpoint import Checkpoint, save_checkpoint
+from tests.workshop.tokenizers.test_huggingface import gpt2_files
+from workshop.cli.console import run_command
+from workshop.run.checkpoint import Checkpoint, save_checkpoint
+from workshop.tokenizers.base import UNKNOWN, Tokenizer
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.char import CharTokenizer
+from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+from workshop.tokenizers.huggingface import HFTokenizer, gpt2_definition
+from workshop.tokenizers.word import WordTokenizer
 
 END_OF_TEXT = "<|endoftext|>"
 TEXT = made_up_text() + "<eos> <pad> <bos> <unk> <|endoftext|> </w>\n"  # so that no letter of a special is unknown

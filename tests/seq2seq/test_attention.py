@@ -7,20 +7,20 @@ import numpy as np
 import pytest
 
 import train
-from seq2seq import draw
 from seq2seq.attention import attention_weights
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import translate
+from studies import draw_translation as draw
 from tests.tiny_runs import undone
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import random_key
 from tinygrad_lite.errors import UserError
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.tokenizers.base import UNKNOWN
-from tinygrad_lite.tokenizers.char import CharTokenizer
 from tinygrad_lite.transformer import MultiHeadAttention
+from workshop.tokenizers.base import UNKNOWN
+from workshop.tokenizers.char import CharTokenizer
 
 pytestmark = pytest.mark.every_device
 

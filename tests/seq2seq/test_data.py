@@ -7,8 +7,8 @@ from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
 from tinygrad_lite.device import random_key
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.training.pair_data import area, batches_of, encode_pairs
+from workshop.run.pair_data import area, batches_of, encode_pairs
+from workshop.tokenizers.byte import ByteTokenizer
 
 pytestmark = pytest.mark.every_device
 

@@ -12,13 +12,13 @@ from seq2seq.model import Seq2Seq
 from tests.places import fill, here
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.decoding.beam import beam_search
-from tinygrad_lite.decoding.sampling import generate
-from tinygrad_lite.decoding.state import pad_rows
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import CheckpointError
 from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.transformer import sinusoidal_positions
+from workshop.decoding.beam import beam_search
+from workshop.decoding.sampling import generate
+from workshop.decoding.state import pad_rows
 
 pytestmark = pytest.mark.every_device
 

@@ -8,11 +8,11 @@ from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
 from seq2seq.toys import TOYS, english_number, german_number, toy_pairs
 from tests.places import here
-from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import random_key
 from tinygrad_lite.optim import AdamW, cosine, decay_groups
-from tinygrad_lite.tokenizers.char import CharTokenizer
-from tinygrad_lite.training.pair_data import encode_pairs
+from workshop.decoding.sampling import generate
+from workshop.run.pair_data import encode_pairs
+from workshop.tokenizers.char import CharTokenizer
 
 pytestmark = pytest.mark.every_device
 

@@ -12,10 +12,10 @@ from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, longest_translation, translate
 from tests.gpt.gpt2_folders import padded
 from tests.places import fill, here
-from tinygrad_lite.decoding.batches import same_limit
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import DecodingError
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
+from workshop.decoding.batches import same_limit
+from workshop.tokenizers.byte import ByteTokenizer
 
 pytestmark = pytest.mark.every_device
 

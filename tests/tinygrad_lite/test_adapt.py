@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from gpt.config import GPTConfig
-from gpt.fast_step import FastStep
+from gpt.fast.step import FastStep
 from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq

@@ -13,7 +13,7 @@ from encoder.bert import Bert
 from encoder.cnn import CNN, CNNConfig
 from encoder.config import BertConfig
 from gpt.config import GPTConfig
-from gpt.fast_step import FastStep
+from gpt.fast.step import FastStep
 from gpt.model import GPT
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.model import Seq2Seq

@@ -23,7 +23,7 @@ reads a value: that blocks until all queued work is done. So nothing here reads 
     columns.py      what is the same for all rows: sums of columns, which are the gradients of biases and gains
     residual.py     the sum of a residual connection, which the norm behind it computes
     tensor_cores.cuh    the instructions of the matrix units
-    decode.py       the kernels of a single position, for generating text (gpt/fast_step_cuda.py)
+    decode.py       the kernels of a single position, for generating text (gpt/fast/step_cuda.py)
     *_naive.cu      the simplest kernel for layer norm, softmax and attention, to read first; only tests launch it
     *.cu, *.py      one operation each; the derivations are in the files of the same names in functional/
 

@@ -1,5 +1,5 @@
 // One position of a Transformer for each of B texts, as generation computes it for every token: the embedding, the
-// linear maps with what stands before and after them, and the log-probabilities. gpt/fast_step_cuda.py combines them;
+// linear maps with what stands before and after them, and the log-probabilities. gpt/fast/step_cuda.py combines them;
 // attention is in decode_attention.cu.
 //
 // The time of a linear map here is that of fetching its matrix, because each weight is multiplied by only B numbers: the

@@ -13,7 +13,7 @@ Attention exists six times. The first four are versions of `scaled_dot_product_a
     blocks of queries          cuda/attention.py         on a GPU, where the next one cannot
     without the (T, S) array   cuda/flash_attention.py   on a GPU in bfloat16, if D is 32, 64 or 128 and a mask, if any,
                                                          is the same for all heads and queries of a sequence
-    one query                  gpt/fast_step.py          when a small GPT generates on the CPU, token by token
+    one query                  gpt/fast/step.py          when a small GPT generates on the CPU, token by token
     only the weights P         transformer.py            in MultiHeadAttention.weights, to show them
 """
 

@@ -7,9 +7,9 @@ from letters import HELD_OUT, TRAIN
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.tokenizers.bpe import BPETokenizer
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.tokenizers.char import CharTokenizer
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.char import CharTokenizer
 
 
 def _count(ids, vocab_size):

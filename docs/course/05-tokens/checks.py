@@ -4,8 +4,8 @@ import random
 from collections import Counter
 from itertools import pairwise
 
-from tinygrad_lite.tokenizers.bpe import BPETokenizer, reference_merges
-from tinygrad_lite.tokenizers.end_of_word import EndOfWordTokenizer
+from workshop.tokenizers.bpe import BPETokenizer, reference_merges
+from workshop.tokenizers.end_of_word import EndOfWordTokenizer
 
 
 def LOWNESS(exercise):

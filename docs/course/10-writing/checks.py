@@ -4,7 +4,7 @@ import numpy as np
 
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
-from tinygrad_lite.decoding.sampling import filter_tokens
+from workshop.decoding.sampling import filter_tokens
 
 
 def _compare(answer, about, probs, right):

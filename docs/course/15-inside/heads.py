@@ -14,8 +14,8 @@ import numpy as np
 from gpt.inside import look_inside, without_heads
 from gpt.score import score
 from gpt.trained import load_trained
-from tinygrad_lite.cli.console import run_command
-from tinygrad_lite.corpora.texts import load_corpus
+from workshop.cli.console import run_command
+from workshop.corpora.texts import load_corpus
 
 CHARACTERS, WINDOWS = 20_000, 20
 COLUMNS = ("layer, head", "itself", "one before", "after the same", "lost")

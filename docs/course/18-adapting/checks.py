@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from gpt.update import Update
+from studies.update import Update
 from tinygrad_lite import Tensor, manual_seed, nn
 from tinygrad_lite.adapt import LoRA, low_rank_change
 from tinygrad_lite.quantize import Kind, rounded_composed

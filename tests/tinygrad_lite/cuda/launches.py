@@ -38,8 +38,8 @@ from tests.emulator import cupy_on_cpu
 from tests.standin import StandInArray
 from tinygrad_lite.precision import precision
 from tinygrad_lite.tensor import Tensor
-from tinygrad_lite.training.workers import start_processes
 from train import train
+from workshop.processes.workers import start_processes
 
 STEPS = 5  # of which the fastest counts for the time
 BATCH, TOKENS = 4, 64  # enough rows for sums of columns to need two kernels

@@ -11,13 +11,13 @@ import gpt.family
 import train
 from gpt.model import GPT
 from tests.tiny_runs import arguments, losses, run_training
-from tests.tinygrad_lite.training.test_workers import parts, train_on
+from tests.workshop.processes.test_workers import parts, train_on
 from tinygrad_lite import Tensor, device
 from tinygrad_lite.cuda.guard import Guard
 from tinygrad_lite.errors import UserError
-from tinygrad_lite.training.processes import OneGPU, OneProcess
-from tinygrad_lite.training.run_folder import RunFolder
-from tinygrad_lite.training.workers import start_processes
+from workshop.processes.processes import OneGPU, OneProcess
+from workshop.processes.workers import start_processes
+from workshop.run.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 

@@ -16,15 +16,15 @@ from tests.gpt.combined_settings import COMBINED
 from tests.places import fill
 from tests.tiny_runs import ROOT, losses, run_training, same
 from tests.tinygrad_lite.cuda.tiny_training import tiny_gpt, tiny_seq2seq, train
-from tinygrad_lite.corpora.texts import load_files
-from tinygrad_lite.decoding.beam import beam_search
-from tinygrad_lite.decoding.sampling import generate
 from tinygrad_lite.device import get_device, keyed_rng
 from tinygrad_lite.precision import precision
-from tinygrad_lite.tokenizers.byte import ByteTokenizer
-from tinygrad_lite.training.checkpoint import load_checkpoint
-from tinygrad_lite.training.family import read_any
-from tinygrad_lite.training.pair_data import encode_pairs
+from workshop.corpora.texts import load_files
+from workshop.decoding.beam import beam_search
+from workshop.decoding.sampling import generate
+from workshop.run.checkpoint import load_checkpoint
+from workshop.run.family import read_any
+from workshop.run.pair_data import encode_pairs
+from workshop.tokenizers.byte import ByteTokenizer
 
 both = pytest.mark.parametrize("make", [tiny_gpt, tiny_seq2seq])
 

@@ -1,0 +1,175 @@
+"""One token through the GPT on a GPU: the computation of `GPT.forward` in five kernels a layer.
+
+A token is a pass of its own, and its arrays are tiny. `GPT.forward` would launch about 28 kernels a layer, and a launch
+takes Python longer than the GPU takes for the kernel; and if the precision is bfloat16, it would round all weights
+again for every token. Here the weights are laid out and rounded once, and a layer computes, for x (B, C),
+
+    q, k, v = norm(x) W_qkv^T + b_qkv                                     one product for all three
+    x = x + attention(q, all k, all v) W_o^T + b_o                        attention also norms and turns q and k
+    x = x + activation(norm(x) W_up^T + b_up) W_down^T + b_down           W_up has the gate too, if there is one
+
+where each product is a kernel, and attention is one. As in `fast_weights.py`, gain and shift of a norm are part of the
+product that follows; and where norms are layer norms, the mean is subtracted in advance from everything that is added
+to x, so that of the norm there remains a division by the root mean square. The product behind it computes that from the
+numbers that it reads anyway.
+
+In bfloat16, only the weights and the cache have that type: x, and all that is between two products, stays float32.
+
+`GPT.forward` is the definition, and tests compare the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from gpt.fast.step import WeightsAsTheyAre, has_known_parts
+from gpt.model import GPT
+from tinygrad_lite.device import Array, device_of, get_device, xp_of
+from tinygrad_lite.functional.rotary import rotary_factors
+from tinygrad_lite.nn import LayerNorm, Linear, Module, RMSNorm
+from tinygrad_lite.precision import activation_type
+from tinygrad_lite.transformer import Block, KVCache, sinusoidal_positions
+
+MEMORY_SHARE = 0.25  # of the GPU's memory, which a copy of the weights may take
+
+Affine = tuple[Array, Array | None]  # matrix (out, in) and shift (out,): x -> x @ matrix.T + shift
+
+
+class FastStepCuda(WeightsAsTheyAre):
+    """The weights of a GPT, laid out for single steps on a GPU, in the type of the precision in use."""
+
+    def __init__(self, model: Module) -> None:
+        super().__init__(model)
+        config, table = model.config, model.token_embedding.weight
+        self.device, self.dtype = device_of(table.data), activation_type(table.dtype)
+        xp, from_host = self.device.xp, self.device.from_host
+        self.block_size, self.eps, self.centred = config.block_size, config.norm_eps, config.norm == "layernorm"
+        self.tokens, self.factor, self.positions, self.turns = xp.ascontiguousarray(table.data), 1.0, None, None
+        if config.positions == "learned":
+            self.positions = xp.ascontiguousarray(model.position_embedding.weight.data)
+        elif config.positions == "sinusoidal":
+            self.factor = config.n_embd**0.5
+            codes = sinusoidal_positions(config.block_size, config.n_embd)
+            self.positions = from_host(codes.astype(table.dtype))
+        elif config.positions == "rotary":
+            factors = rotary_factors(config.block_size, model.blocks[0].mixer.frequencies, table.dtype)
+            self.turns = from_host(np.ascontiguousarray(factors.swapaxes(0, 1)))  # (T, 2, D)
+        self.layers = [Layer(block, self.dtype) for block in model.blocks]
+        self.head = folded(model.final_norm, [model.lm_head], self.dtype)
+        self.prepared_for: tuple | None = None
+
+    @staticmethod
+    def fits(model: Module) -> bool:
+        """Whether these formulas are the model's, on a GPU that has memory for a copy of the weights."""
+        weight = model.token_embedding.weight
+        if weight.device != "cuda" or weight.dtype not in (np.float32, np.float64) or not has_known_parts(model):
+            return False
+        gpu, copy = get_device("cuda"), model.num_parameters() * activation_type(weight.dtype).itemsize
+        is_narrow = model.config.head_width <= gpu.module("decode").MAX_HEAD_WIDTH
+        return is_narrow and copy <= MEMORY_SHARE * gpu.memory()[1]
+
+    def is_up_to_date(self, model: Module) -> bool:
+        """Whether the model still has the weights that this was made of, and the precision is the same."""
+        return self.dtype == activation_type(self.tokens.dtype) and super().is_up_to_date(model)
+
+    def prepare(self, batch: int, cache: KVCache) -> None:
+        """Prepare the launches of all kernels, for this number of rows and caches like this one.
+
+        The arrays between the kernels are the same in all layers, since each is done before the next begins.
+        """
+        first, xp, decode = self.layers[0], self.device.xp, self.device.module("decode")
+        layout = cache.both.dtype, cache.both.shape
+        self.prepared_for = batch, *layout
+
+        def room(width: int) -> Array:
+            return xp.empty((batch, width), self.tokens.dtype)
+
+        x, logits = room(self.tokens.shape[1]), room(len(self.head[0]))
+        joint, mixed, hidden = room(len(first.joint[0])), room(first.output[0].shape[1]), room(first.down[0].shape[1])
+        queries, heads = (y.reshape(batch, -1, first.width) for y in (joint, mixed))
+        self.embed = decode.embedding(self.tokens, self.factor, self.positions, self.centred, x)
+        self.launches = [
+            (
+                decode.linear(x, *layer.joint, joint, self.eps),
+                decode.attention(queries, layer.scale, layer.gains, layer.eps, self.turns, heads, *layout),
+                decode.linear(mixed, *layer.output, x, add=True),
+                decode.linear(x, *layer.up, hidden, self.eps, layer.activation),
+                decode.linear(hidden, *layer.down, x, add=True),
+            )
+            for layer in self.layers
+        ]
+        self.last = decode.linear(x, *self.head, logits, self.eps), decode.log_softmax(logits)
+        self.logits = logits
+
+    def __call__(self, tokens: np.ndarray, caches: list[KVCache]) -> np.ndarray:
+        """Append a token per row (B,) to the caches: log-probabilities (B, V) of what follows.
+
+        Raises: ValueError if there is no room for it in the context or the caches.
+        """
+        now, batch, room = caches[0].length, len(tokens), min(caches[0].capacity, self.block_size)
+        if now >= room:
+            raise ValueError(f"GPT: {now + 1} positions do not fit into {room}")
+        for layer, cache in zip(self.layers, caches, strict=True):
+            if cache.both is None:
+                cache.make_room(layer.output[0], batch, layer.kv_heads, layer.width)
+        if self.prepared_for != (batch, caches[0].both.dtype, caches[0].both.shape):
+            self.prepare(batch, caches[0])
+        self.embed(now, self.device.from_host(np.asarray(tokens, np.int64)))
+        for (project, attend, put_out, widen, narrow), cache in zip(self.launches, caches, strict=True):
+            project()
+            attend(now, cache.both)
+            put_out()
+            widen()
+            narrow()
+            cache.length = now + 1
+        for launch in self.last:
+            launch()
+        return self.device.to_host(self.logits)  # only this waits for the GPU
+
+
+GPT.fast_versions += (FastStepCuda,)
+
+
+class Layer:
+    """The matrices of one block, and what attention needs beside them."""
+
+    def __init__(self, block: Block, dtype: np.dtype) -> None:
+        attention, mlp = block.mixer, block.mlp
+        self.kv_heads, self.width = attention.n_kv_head, attention.head_dim
+        self.scale = self.width**-0.5 if attention.scale is None else attention.scale
+        self.gains, self.eps = None, 0.0  # of the norms of queries and keys
+        if attention.query_norm is not None:
+            xp, kind = xp_of(attention.query.weight.data), attention.query.weight.dtype
+            norms = (attention.query_norm, attention.key_norm)
+            gains = [xp.ones(self.width, kind) if norm.weight is None else norm.weight.data for norm in norms]
+            self.gains, self.eps = xp.stack(gains), attention.query_norm.eps
+        self.joint = folded(block.mixer_norm, [attention.query, attention.key, attention.value], dtype)
+        self.output = balanced(attention.output, block.mixer_norm, dtype)
+        self.activation = mlp.activation
+        self.up = folded(block.mlp_norm, [mlp.gate, mlp.up] if mlp.activation == "swiglu" else [mlp.up], dtype)
+        self.down = balanced(mlp.down, block.mlp_norm, dtype)
+
+
+def folded(norm: LayerNorm | RMSNorm, linears: Sequence[Linear], dtype: np.dtype) -> Affine:
+    """Linear maps side by side, behind a norm: with its gain, and its shift if it has one."""
+    xp = xp_of(linears[0].weight.data)
+    matrix, shift = xp.concatenate([linear.weight.data for linear in linears]), None
+    if linears[0].bias is not None:
+        shift = xp.concatenate([linear.bias.data for linear in linears])
+    if isinstance(norm, LayerNorm) and norm.bias is not None:
+        moved = matrix @ norm.bias.data
+        shift = moved if shift is None else shift + moved
+    if norm.weight is not None:
+        matrix *= norm.weight.data
+    return matrix.astype(dtype, copy=False), shift
+
+
+def balanced(linear: Linear, norm: LayerNorm | RMSNorm, dtype: np.dtype) -> Affine:
+    """A linear map whose results are added to x: of mean 0 if the norms are layer norms."""
+    matrix, shift = linear.weight.data, None if linear.bias is None else linear.bias.data
+    if isinstance(norm, LayerNorm):
+        matrix = matrix - matrix.mean(0)
+        shift = None if shift is None else shift - shift.mean()
+    return matrix.astype(dtype), shift  # a copy, so it begins at a multiple of 16 bytes

@@ -1,0 +1,1 @@
+"""GPTs of other programs: the names of their settings and weights, and ours."""

@@ -1,0 +1,100 @@
+"""How many hidden words does BERT guess, and how many a GPT that sees only what stands before them?
+
+    python -m studies.compare_encoders out/bert-goethe out/gpt        the same hidden tokens of the same held-out text
+    python -m studies.compare_encoders out/bert-goethe                beside counting only
+
+Of the tokens 15 % are hidden, whatever share was hidden in training. Both must have the same tokens: BPE learned from
+the same text, with a vocabulary that is smaller by BERT's five specials for the GPT. The GPT reads the true tokens
+before the hidden one, where BERT reads [MASK] or a wrong token for some of them. Counting always guesses the most
+frequent token. The standard error of a difference is that of the pairs: each hidden token gives one answer of either
+model.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from encoder.bert import Bert
+from encoder.data import MaskedSequence
+from encoder.options import BertOptions
+from encoder.task import FAMILY
+from encoder.words import WordsTask, are_guessed
+from gpt.model import GPT
+from gpt.trained import load_trained as load_gpt
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.tensor import Tensor
+from workshop.cli.console import run_command, say
+from workshop.run.checkpoint import load_checkpoint
+
+USAGE = "usage: python -m studies.compare_encoders BERT [GPT]    (checkpoints or folders of runs)"
+
+
+def main(argv: list[str]) -> int:
+    """Print the table; returns the exit status."""
+    if argv in (["--help"], ["-h"]):
+        print(__doc__)
+        return 0
+    if not 1 <= len(argv) <= 2 or any(word.startswith("-") for word in argv):
+        raise OptionError(f"one or two arguments are needed; {USAGE}")
+    trained = FAMILY.load(Path(argv[0]))
+    if trained.config.objective != "words":
+        raise OptionError(f"{argv[0]} does not predict words: its objective is {trained.config.objective}")
+    say(trained.about)
+    saved = load_checkpoint(trained.path).training
+    options = BertOptions(**{name: saved[name] for name in ("dataset", "seed", "block_size")})
+    task = WordsTask(options, trained.tokenizer)
+    if task.corpus_sha256 != trained.corpus_sha256:
+        raise OptionError(f"{argv[0]} learned from another text than {options.dataset}")
+    sequences = task.held_out
+    common = int(np.bincount(task.data.train.tokens).argmax())
+    answers = {
+        "BERT": bert_answers(trained.make_model(), task, sequences),
+        "counting": np.concatenate([one.targets == common for one in sequences]),
+    }
+    if len(argv) == 2:
+        gpt = load_gpt(Path(argv[1]))
+        say(gpt.about)
+        if getattr(gpt.tokenizer, "merges", None) != getattr(trained.tokenizer, "merges", ()):
+            size = trained.tokenizer.vocab_size - len(trained.tokenizer.specials)
+            raise OptionError(f"{argv[1]} has other tokens: train it with --tokenizer bpe --vocab_size {size}")
+        answers["GPT"] = gpt_answers(gpt.make_model(), sequences)
+    # The first token of a sequence has nothing before it, so nobody is asked for it.
+    asked = np.concatenate([one.places > 1 for one in sequences])
+    answers = {name: right[asked] for name, right in answers.items()}
+    print(f"{len(answers['BERT']):,} hidden tokens of the held-out part of {options.dataset}\n")
+    print("| | guessed | BERT guesses more by |\n|---|---|---|")
+    for name, right in answers.items():
+        gap = answers["BERT"].astype(float) - right
+        error = gap.std() / math.sqrt(len(gap))
+        print(f"| {name} | {right.mean():.1%} | " + (" |" if name == "BERT" else f"{gap.mean():.1%} ± {error:.1%} |"))
+    return 0
+
+
+def bert_answers(model: Bert, task: WordsTask, sequences: list[MaskedSequence]) -> np.ndarray:
+    """Whether each hidden token is guessed: (N,) truth values."""
+    right = []
+    for first in range(0, len(sequences), task.options.batch_size):
+        batch = task.data.batch(sequences[first : first + task.options.batch_size])
+        with no_grad():
+            right.append(are_guessed(model, model(batch.ids, batch.segments), batch))
+    return np.concatenate(right)
+
+
+def gpt_answers(model: GPT, sequences: list[MaskedSequence]) -> np.ndarray:
+    """The same for a GPT, which reads what stands before each hidden token."""
+    right = []
+    for one in sequences:
+        text = one.ids.copy()
+        text[one.places] = one.targets
+        with no_grad():  # the logits at t are those of the token at t + 1; [CLS] and [SEP] are not read
+            logits = model(Tensor(text[None, 1:-1][:, -model.config.block_size :])).numpy()[0]
+        right.append(logits[np.maximum(one.places - 2, 0)].argmax(-1) == one.targets)
+    return np.concatenate(right)
+
+
+if __name__ == "__main__":
+    run_command("studies.compare_encoders", main)

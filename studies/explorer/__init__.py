@@ -1,0 +1,10 @@
+"""Pages that show a model from inside: one HTML file each, without a framework or a network.
+
+    python sample.py out/goethe --start "Habe nun, ach!" --explain page.html
+
+`page.py` puts a page together. `gpt.py` hands over a GPT, `translation.py` a translation, `encoders.py` what BERT or a
+Vision Transformer reads. In the page of a GPT, which runs in JavaScript, `panels.py` says what is shown, `recorded.py`
+what a model computed that is too large for the page; `model.js` is the forward pass, `tokenizer.js` cuts text,
+`sampling.js` filters and draws, `counting.js` is the n-gram model, and `session.js` holds what all panels look at; each
+other file is a panel.
+"""

@@ -1,0 +1,256 @@
+"""The page of an encoder: one recorded walk through what it computed for a text or a picture.
+
+    python sample.py out/bert-goethe --start "Der [MASK] ist ein Künstler." --explain page.html
+    python sample.py out/vit-digits --image test:17 --explain page.html
+
+All numbers are computed here, while the page is written; the `explorer*.js` beside this file show them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from encoder.bert import Bert
+from encoder.data import MASK
+from encoder.labels import sequence, texts_of
+from encoder.looking import as_input, asked_picture, gray, rollout
+from encoder.vit import ViT
+from encoder.words import predictions, whole_sequence
+from studies.explorer.page import Panel, assemble, write_page
+from studies.pictures.attention import pieces
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.nn import Module
+from tinygrad_lite.tensor import Tensor
+from workshop.cli.console import say
+from workshop.inside import Inside, look_inside
+from workshop.run.family import Trained
+
+SCRIPTS = [Path(__file__).with_name(f"{name}.js") for name in ("encoder_text", "encoder_picture", "encoder")]
+MAX_TOKENS = 128  # of a text; more would be unreadable
+MAX_NUMBERS = 20_000_000  # attention weights in a page: 40 MB as float16, 53 MB in base64
+MOST = 10  # words or classes that are listed
+BATCH = 32  # texts that are read at once
+FAMILIES = {"bert": "a BERT", "BERT": "a BERT", "vit": "a Vision Transformer", "ViT": "a Vision Transformer"}
+
+TOKENS = Panel(
+    "tokens",
+    "The text",
+    "The model reads tokens, all at once. Choose one, with the mouse or with Tab and the arrow keys: the other panels "
+    "show what was computed there.",
+    "[CLS] text [SEP] -> ids;   x = token[id] + position[t] + segment[s]",
+    (("encoder/words.py", "whole_sequence"), ("encoder/labels.py", "sequence"), ("encoder/bert.py", "Bert.embed")),
+)
+WORDS = Panel(
+    "words",
+    "The hidden words",
+    "What stands behind each [MASK]? The most probable tokens of the vocabulary, judged from the text on both sides.",
+    "p = softmax(norm(f(x W)) E^T + b),   f the activation,   x at the [MASK],   E the table of token embeddings",
+    (("encoder/words.py", "predictions"), ("encoder/bert.py", "Bert.words")),
+)
+LABELS = Panel(
+    "labels",
+    "The label",
+    "The probability of each label, and what every token has to do with it. Choose a label, then point at a token or "
+    "move there with the arrow keys: blue tokens speak for the label, orange ones against it.",
+    "change at t = p(label | text) - p(label | text with [MASK] instead of token t)",
+    (("encoder/bert.py", "Bert.label_logits"), ("studies/explorer/encoders.py", "occlusion")),
+)
+ATTENTION = Panel(
+    "attention",
+    "Where it looks",
+    "In every layer, each head lets every token attend to all others, before and after it. Choose a head, then point "
+    "at a token or move there with the arrow keys: blue arcs above lead to what it attends to, orange arcs below come "
+    "from the tokens that attend to it.",
+    "P = softmax(Q K^T / sqrt(D));   head = P V;   y = (head_1, .., head_H) W;   every row of P sums to 1",
+    (("tinygrad_lite/transformer.py", "MultiHeadAttention.weights"), ("workshop/inside.py", "look_inside")),
+)
+STREAM = Panel(
+    "stream",
+    "The stream",
+    "One vector for each position runs through all layers, and each part adds to it: long bars in colour change it "
+    "much, short ones little.",
+    "",
+    (("tinygrad_lite/transformer.py", "Block.forward"), ("workshop/inside.py", "look_inside")),
+)
+PICTURE = Panel(
+    "picture",
+    "The picture",
+    "The picture is cut into patches, which the model reads as a text's tokens. Choose one, with the mouse or with Tab "
+    "and the arrow keys: the other panels show what was computed there.",
+    "x = patch W + b + position;   p = softmax(norm(x) W),   x of the class token, or the mean of all patches",
+    (("encoder/vit.py", "patches"), ("encoder/vit.py", "ViT.embed"), ("encoder/vit.py", "ViT.forward")),
+)
+LOOKS = replace(
+    ATTENTION,
+    name="looks",
+    lead="In every layer, each head lets every position attend to all patches. Choose a head; the stronger the orange "
+    "over a patch, the more weight it has for the position that is chosen.",
+)
+ROLLOUT = Panel(
+    "rollout",
+    "Through all layers",
+    "What a layer reads at a patch has come there from other patches, through the layers below. Followed through all "
+    "layers, with half of every vector staying what it is: how much of each patch is in the chosen position's vector "
+    "at the end.",
+    "R = (A_L + I) / 2 ... (A_2 + I) / 2 (A_1 + I) / 2,   A_l the mean of the heads of layer l",
+    (("encoder/looking.py", "rollout"),),
+)
+
+
+def explain_text(options: Any, trained: Trained, model: Bert, text: str) -> None:
+    """Write the page of a text to the file that --explain names.
+
+    Raises: OptionError if the text is not one line of a length that can be shown, or if the file cannot be written.
+    """
+    lines = text.removesuffix("\n").split("\n")
+    if len(lines) != 1 or not lines[0].strip():
+        raise OptionError(f"--explain needs exactly one line of text; lines given: {len(lines)}")
+    tokenizer, size = trained.tokenizer, min(model.config.block_size, MAX_TOKENS)
+    asks_label = model.config.objective == "labels"
+    if asks_label:
+        ids, segments = sequence(tokenizer, texts_of(lines[0], model.config.segments), len(text) + size)
+    else:
+        ids = whole_sequence(tokenizer, lines[0])
+        segments = np.zeros_like(ids)
+    if len(ids) > size:
+        raise OptionError(f"--explain: the page shows at most {size} tokens of this model, and the text has {len(ids)}")
+    inputs = [Tensor(array[None], dtype=np.int64, device=model.device) for array in (ids, segments)]
+    found = look_inside(model, *inputs)
+    data = recording(found) | {
+        "tokens": pieces(tokenizer, ids.tolist()),
+        "ids": ids.tolist(),
+        "segments": segments.tolist(),
+        "start": 0,
+    }
+    panels = [TOKENS, ATTENTION, stream_panel(model.config.norm_first)]
+    if asks_label:
+        shown = data["labels"] = labels_of(model, ids, segments)
+        changes = [abs(shown["probabilities"][0] - row[0]) if row else 0 for row in shown["hidden"]]
+        data["start"] = int(np.argmax(changes))
+        panels.insert(1, LABELS)
+    elif (places := np.flatnonzero(ids == model.config.mask)).size and model.config.objective == "words":
+        words = predictions(model, tokenizer, lines[0], MOST)
+        data["masks"] = [
+            {"position": int(place), "words": [[pieces(tokenizer, [token])[0], p] for token, p in best]}
+            for place, best in zip(places, words, strict=True)
+        ]
+        data["start"] = int(places[0])
+        panels.insert(1, WORDS)
+    else:
+        say(f"note: the page shows no hidden words: there is no {MASK} in the text, or the model gives features only")
+    intro = f"This is your model: {about(trained)}. It read one text while this page was written."
+    write(options, "Inside your encoder", intro, panels, data, found, {})
+
+
+def labels_of(model: Bert, ids: np.ndarray, segments: np.ndarray) -> dict[str, Any]:
+    """The most probable labels, best first, and their probabilities with each token hidden (None: a special token)."""
+    probabilities, hidden = occlusion(model, ids, segments)
+    order = np.argsort(-probabilities, kind="stable")[:MOST]
+    return {
+        "names": [model.config.label_names[number] for number in order],
+        "probabilities": probabilities[order].tolist(),
+        "hidden": [None if np.isnan(row).any() else row[order].tolist() for row in hidden],
+    }
+
+
+def occlusion(model: Bert, ids: np.ndarray, segments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """What hiding each token of a text changes in the probabilities of the labels.
+
+    Args:
+        ids, segments: (T,), of one text.
+    Returns: the probabilities with all tokens, (labels,), and with each token alone replaced by [MASK], (T, labels);
+        [CLS] and [SEP] are never hidden: their rows are NaN.
+    Reference: Zeiler, Fergus 2014 (arXiv:1311.2901), section 4.2, on pictures.
+    """
+    places = np.flatnonzero((ids != model.config.cls) & (ids != model.config.sep))
+    texts = np.repeat(ids[None], 1 + len(places), axis=0)
+    texts[1 + np.arange(len(places)), places] = model.config.mask
+    found = []
+    model.eval()
+    for first in range(0, len(texts), BATCH):
+        part = texts[first : first + BATCH]
+        pair = (part, np.broadcast_to(segments, part.shape))
+        with no_grad():
+            logits = model.label_logits(*(Tensor(array, dtype=np.int64, device=model.device) for array in pair))
+            found.append(logits.softmax().numpy())
+    probabilities = np.concatenate(found)
+    hidden = np.full((len(ids), probabilities.shape[1]), np.nan)
+    hidden[places] = probabilities[1:]
+    return probabilities[0], hidden
+
+
+def explain_picture(options: Any, trained: Trained, model: Module) -> None:
+    """Write the page of a picture to the file that --explain names.
+
+    Raises: OptionError if the model has no attention, or too much of it, or if the file cannot be written.
+    """
+    if not isinstance(model, ViT):
+        raise OptionError("--explain shows attention, which a convolutional network lacks: take a Vision Transformer")
+    config = model.config
+    numbers = config.n_layer * config.n_head * config.block_size**2
+    if numbers > MAX_NUMBERS:
+        raise OptionError(f"--explain: this model has {numbers:,} attention weights; a page holds {MAX_NUMBERS:,}")
+    picture, name = asked_picture(options, trained)
+    pictures = as_input(model, picture)
+    found = look_inside(model, pictures)
+    with no_grad():
+        probabilities = model(pictures).softmax().numpy()[0]
+    order = np.argsort(-probabilities, kind="stable")[:MOST]
+    data = recording(found) | {
+        "about": name,
+        "size": config.image_size,
+        "rows": config.rows,
+        "start": 0 if config.pooling == "cls" else None,  # None: the mean of all patches
+        "classes": [[trained.tokenizer.decode([int(n)]), float(probabilities[n])] for n in order],
+    }
+    blobs = {
+        "recorded-picture": gray(picture).astype(np.uint8).tobytes(),
+        "recorded-rollout": rollout(found.attention).astype("<f2").tobytes(),
+    }
+    intro = f"This is your model: {about(trained)}. It looked at one picture while this page was written."
+    panels = [PICTURE, LOOKS, ROLLOUT, stream_panel()]
+    write(options, "Inside your Vision Transformer", intro, panels, data, found, blobs)
+
+
+def recording(found: Inside) -> dict[str, Any]:
+    """The sizes of the attention, (L, H, T), and the lengths of all vectors: (L + 1, T) and (L, 2, T)."""
+    return {
+        "shape": found.attention.shape[:3],
+        "stream": np.linalg.norm(found.stream, axis=-1).tolist(),
+        "added": np.linalg.norm(found.added, axis=-1).tolist(),
+    }
+
+
+def stream_panel(norm_first: bool = True) -> Panel:
+    """The panel of the stream, with the formula of this model's blocks."""
+    line = "x = x + {}(norm(x))" if norm_first else "x = norm(x + {}(x))"
+    parts = ";   ".join(line.format(part) for part in ("attention", "feedForward"))
+    return replace(STREAM, formula=f"{parts};   length |x| = sqrt(x_1^2 + x_2^2 + ...)")
+
+
+def about(trained: Trained) -> str:
+    """Which model this is, without its path."""
+    family, _, more = trained.about.partition(": ")[2].partition(" ")
+    return f"{FAMILIES.get(family, family)} {more}"
+
+
+def write(
+    options: Any,
+    title: str,
+    intro: str,
+    panels: list[Panel],
+    data: dict[str, Any],
+    found: Inside,
+    blobs: dict[str, bytes],
+) -> None:
+    """Write a page of these panels."""
+    more = "Everything below was recorded then. The page has no connection, and works from a file, without a network."
+    data["panels"] = [panel.name for panel in panels]
+    blobs["recorded-attention"] = found.attention.astype("<f2").tobytes()
+    write_page(options.explain, assemble(title, [intro, more], panels, data, blobs, SCRIPTS))
+    say(f"wrote {options.explain}; open it in a browser")

@@ -1,0 +1,208 @@
+"""Write the page of a GPT: its settings, weights and tokenizer as data, and the scripts that compute with them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpt.model import GPT
+from studies.explorer import panels
+from studies.explorer.page import assemble, write_page
+from studies.explorer.recorded import MAX_RECORDED, record
+from tinygrad_lite.errors import OptionError
+from workshop.cli.console import say
+from workshop.corpora.texts import CORPORA, Corpus, load_corpus
+from workshop.decoding.sample_options import SampleOptions
+from workshop.run.checkpoint import Checkpoint, load_checkpoint
+from workshop.run.family import Trained
+from workshop.run.run_folder import RunFolder
+
+FOLDER = Path(__file__).parent
+SCRIPTS = "model tokenizer sampling counting session text next attention stream surprise growing main".split()
+MAX_LIVE = 5_000_000  # parameters that a page computes with
+MAX_CONTEXT = 128  # tokens that the page reads at once, so that a phone keeps up
+MAX_CHECKPOINTS = 12  # of one run, in one page
+MAX_NUMBERS = 20_000_000  # in all of them together: 40 MB as float16, 53 MB in base64
+MAX_COUNTED = 2_000_000  # characters of the text that the page counts
+ORDER = 6  # of the n-gram model
+MAX_HALF = float(np.finfo(np.float16).max)  # 65,504
+EXAMPLE = "Habe nun, ach! Philosophie,"
+
+# The settings that model.js computes, with those that do not matter without training.
+COMPUTED = frozenset(
+    "vocab_size block_size n_layer n_head n_embd bias positions activation norm_eps n_inner norm norm_weight "
+    "rope_theta rope_scaling qk_norm attention_scale n_kv_head head_dim norm_first residual tie_weights "
+    "dropout zero_init".split()
+)
+# Those of them that it reads by name, rather than from the weights.
+PASSED_ON = "vocab_size n_layer n_head n_embd positions activation norm norm_eps norm_first residual qk_norm".split()
+
+
+def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, model: GPT, prompt: str) -> None:
+    """Write the page of a trained GPT to the file that --explain names.
+
+    Raises: OptionError if the file cannot be written.
+    """
+    if beam := [f"--{name}" for name in ("beam", "n_best", "length_penalty") if name in given]:
+        raise OptionError(f"{beam[0]} is for the page of a translation model: omit it")
+    why = why_recorded(trained)
+    if why:
+        say(f"note: {why}")
+    if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
+        prompt = EXAMPLE
+    html = page(options, trained, prompt, compared(options, trained), (model, why) if why else None)
+    write_page(options.explain, html)
+    say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
+
+
+def why_recorded(trained: Trained) -> str:
+    """Why a page cannot compute with this model, in a sentence; empty if it can."""
+    config, numbers = trained.config, sum(array.size for array in trained.weights.values())
+    others = {name: field.default for name, field in config.chosen().items() if name not in COMPUTED}
+    changed = [name for name, default in others.items() if getattr(config, name) != default]
+    largest = max((float(np.abs(array).max(initial=0)) for array in trained.weights.values()), default=0.0)
+    if numbers > MAX_LIVE:
+        return (
+            f"this model has {numbers:,} parameters, more than the {MAX_LIVE:,} that a page computes with, so the page "
+            f"shows a recording of its first {MAX_RECORDED} tokens"
+        )
+    if trained.tokenizer.kind == "hf":
+        return f"the page lacks this model's tokenizer, so it shows a recording of its first {MAX_RECORDED} tokens"
+    if changed:
+        return f"the page does not compute {changed[0]}, so it shows a recording of the first {MAX_RECORDED} tokens"
+    if largest > MAX_HALF:
+        return (
+            f"a weight of {largest:g} is no float16, so the page shows a recording of its first {MAX_RECORDED} tokens"
+        )
+    return ""
+
+
+def page(
+    options: SampleOptions,
+    trained: Trained,
+    prompt: str,
+    compare: dict[str, Any] | None = None,
+    recorded: tuple[GPT, str] | None = None,
+) -> str:
+    """The page as HTML.
+
+    Args:
+        compare: the text to count, see `compared`.
+        recorded: if the page cannot compute, the model to record and why, as `why_recorded` says.
+    """
+    config, tokenizer = trained.config, trained.tokenizer
+    data: dict[str, Any] = {
+        "config": settings(config),
+        "context": min(config.block_size, MAX_CONTEXT),
+        "specials": list(tokenizer.specials),
+        "textless": list(tokenizer.textless),
+        "sampling": sampling(options),
+        "compare": compare,
+    }
+    shown = [panels.TEXT, panels.NEXT, panels.ATTENTION, panels.stream(config), panels.SURPRISE]
+    if recorded:
+        shown = [replace(panel, lead=panels.RECORDED.get(panel.name, panel.lead)) for panel in shown]
+    about = trained.about.partition(": ")[2].replace("gpt with", "a GPT with", 1)
+    intro = [f"This is your model: {about}. Everything below is computed from its weights."]
+    if recorded:
+        model, why = recorded
+        recording, blobs = record(model, tokenizer, prompt)
+        data["recording"] = recording
+        intro = [f"This is your model: {about}.", f"{why[0].upper()}{why[1:]}: choose tokens to walk through them."]
+    else:
+        run = checkpoints_of(trained)
+        names = list(trained.weights)
+        data |= {
+            "tokenizer": tokenizer.to_json(),
+            "prompt": prompt,
+            "tensors": [[name, list(trained.weights[name].shape)] for name in names],
+            "checkpoints": [step for step, _ in run],
+            "selected": next(i for i, (_, weights) in enumerate(run) if weights is trained.weights),
+        }
+        blobs = {f"weights-{i}": halves([w[name] for name in names]) for i, (_, w) in enumerate(run)}
+        intro.append(
+            "The page has no connection: your text stays in it, and it works from a file, without a network. Its "
+            "scripts can be read in its source, or in the browser's debugger; model.js is the forward pass."
+        )
+        if config.block_size > MAX_CONTEXT:
+            intro.append(f"The model reads up to {config.block_size} tokens; this page the last {MAX_CONTEXT}.")
+        if len(run) > 1:
+            shown.append(panels.GROWING)
+    data["panels"] = [panel.name for panel in shown]
+    return assemble("Inside your GPT", intro, shown, data, blobs, [FOLDER / f"{name}.js" for name in SCRIPTS])
+
+
+def settings(config: Any) -> dict[str, Any]:
+    """The settings that model.js reads, with every None resolved."""
+    scale = config.attention_scale
+    return {name: getattr(config, name) for name in PASSED_ON} | {
+        "n_kv_head": config.n_kv_head or config.n_head,
+        "head_dim": config.head_width,
+        "scale": config.head_width**-0.5 if scale is None else scale,
+        "frequencies": config.frequencies if config.positions == "rotary" else [],
+    }
+
+
+def sampling(options: SampleOptions) -> dict[str, float]:
+    """Where the sliders begin."""
+    temperature = 0.0 if options.greedy else options.temperature
+    return {"temperature": temperature, "topK": options.top_k, "topP": options.top_p, "minP": options.min_p}
+
+
+def halves(arrays: Sequence[np.ndarray]) -> bytes:
+    """All numbers as float16, one array after the other."""
+    return b"".join(np.ascontiguousarray(array, "<f2").tobytes() for array in arrays)
+
+
+def checkpoints_of(trained: Trained) -> list[tuple[int, dict[str, np.ndarray]]]:
+    """The step and weights of this checkpoint and of those that its run kept beside it, oldest first.
+
+    If there are more than a page can hold, some are left out, evenly over the run.
+    """
+    if trained.adapter or trained.path.suffix != ".safetensors":
+        return [(0, trained.weights)]
+    own = load_checkpoint(trained.path)
+    own_shapes = {name: array.shape for name, array in own.weights.items()}
+    found: dict[int, Checkpoint] = {}
+    for path in RunFolder(trained.path.parent).kept():
+        other = load_checkpoint(path)
+        shapes = {name: array.shape for name, array in other.weights.items()}
+        same = (other.model, other.tokenizer, shapes) == (own.model, own.tokenizer, own_shapes)
+        if same and other.step != own.step:
+            found[other.step] = other
+    size = max(1, sum(array.size for array in trained.weights.values()))
+    room = max(0, min(MAX_CHECKPOINTS, MAX_NUMBERS // size) - 1)
+    steps = sorted(found)
+    if len(steps) > room:
+        places = np.linspace(0, len(steps) - 1, room).round().astype(int)
+        say(f"note: of {len(steps)} kept checkpoints, the page holds {room}")
+        steps = [steps[i] for i in places]
+    run = [(step, found[step].weights) for step in steps] + [(own.step, trained.weights)]
+    return sorted(run, key=lambda one: one[0])
+
+
+def compared(options: SampleOptions, trained: Trained) -> dict[str, Any] | None:
+    """The text whose n-grams the page counts: the part to learn from of the one that --compare names.
+
+    Raises: OptionError if there is no such text.
+    """
+    if not options.compare:
+        return None
+    if options.compare not in CORPORA and not Path(options.compare).exists():
+        raise OptionError(f"--compare {options.compare}: name an existing file, or one of {', '.join(CORPORA)}")
+    corpus: Corpus = load_corpus(options.compare)
+    text = corpus.split()[0]
+    is_own = corpus.sha256 == trained.corpus_sha256
+    if len(text) > MAX_COUNTED:
+        say(f"note: the page counts the first {MAX_COUNTED:,} of {len(text):,} characters of {corpus.name}")
+    return {
+        "name": corpus.name,
+        "isOwn": is_own,
+        "text": text[:MAX_COUNTED],
+        "order": ORDER,
+        "vocabSize": len(set(corpus.text)),
+    }

@@ -1,0 +1,232 @@
+"""The page of a translation model: one recorded walk through a translation, its attention and its beam search.
+
+    python sample.py out/translate-de-en --start "Der Mann liest ein Buch." --beam 4 --explain page.html
+
+`watched_search` translates with a model that notes every step of the search (`WatchedModel`). From these notes `tree`
+lists all hypotheses that were considered: those that were continued, those that ended, and those that were dropped,
+each with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seq2seq.attention import attention_weights
+from seq2seq.data import EOS
+from seq2seq.model import Seq2Seq
+from seq2seq.speaking import only_sentence
+from seq2seq.translate import Translation, longest_translation, penalty_of, translate
+from studies.explorer.page import Panel, assemble, write_page
+from studies.pictures.attention import pieces
+from tinygrad_lite.errors import OptionError
+from workshop.cli.console import say
+from workshop.decoding.beam import length_factor
+from workshop.decoding.sampling import permitted
+from workshop.decoding.state import GenerationState
+from workshop.run.family import Trained
+from workshop.tokenizers.base import Tokenizer
+
+SCRIPT = Path(__file__).with_suffix(".js")
+BEAM, MAX_BEAM = 4, 16  # hypotheses, unless --beam says otherwise; a wider tree would be unreadable
+
+SENTENCES = Panel(
+    "sentences",
+    "Two sentences",
+    "The encoder reads the upper sentence at once; the decoder writes the lower one token by token. Move the slider to "
+    "walk through the translation: the other panels follow.",
+    "p(target | source) = product over t of p(token t | tokens before it, source)",
+    (("seq2seq/model.py", "Seq2Seq.encode"), ("seq2seq/model.py", "Seq2Seq.decode")),
+)
+CROSS = Panel(
+    "cross",
+    "Where it looks in the source",
+    "For every token that it writes, each head of the decoder looks at the source. Choose a head, then point at a "
+    "token of either sentence, or move there with the arrow keys: the thicker a line, the more attention.",
+    "P = softmax(Q K^T / sqrt(D)),  Q of the target, K of the source;   every row of P sums to 1",
+    (("seq2seq/attention.py", "attention_weights"), ("tinygrad_lite/transformer.py", "MultiHeadAttention.weights")),
+)
+BEAM_TREE = Panel(
+    "beam",
+    "The beam",
+    "The search keeps a few hypotheses at a time. Every column is a step; choose a hypothesis to see why it was "
+    "continued, ended or dropped. The translation that won is blue.",
+    "score = log p / lp(n),   lp(n) = ((5 + n) / 6)^length_penalty,   n tokens",
+    (("workshop/decoding/beam.py", "beam_search"), ("workshop/decoding/beam.py", "length_factor")),
+)
+
+
+class WatchedModel:
+    """A model that notes, while `translate` uses it, what each step of the search saw and chose.
+
+    Attributes:
+        log_probs: of each step, those of the tokens that may follow each open hypothesis: (K, V).
+        parents, tokens: of each step but the last, which hypothesis each kept one continues, and by which token: (K',).
+    """
+
+    def __init__(self, model: Seq2Seq) -> None:
+        self.model, self.config = model, model.config
+        self.log_probs: list[np.ndarray] = []
+        self.parents: list[np.ndarray] = []
+        self.tokens: list[np.ndarray] = []
+
+    def start(self, sources: Sequence[Sequence[int]]) -> tuple[np.ndarray, WatchedState]:
+        """As the model's `start`."""
+        return self._noted(*self.model.start(sources))
+
+    def step(self, tokens: np.ndarray, state: WatchedState) -> tuple[np.ndarray, WatchedState]:
+        """As the model's `step`."""
+        self.parents.append(state.rows)
+        self.tokens.append(tokens)
+        return self._noted(*self.model.step(tokens, state.inner))
+
+    def _noted(self, log_probs: np.ndarray, state: GenerationState) -> tuple[np.ndarray, WatchedState]:
+        self.log_probs.append(log_probs)
+        return log_probs, WatchedState(state, np.arange(len(log_probs)))
+
+
+class WatchedState:
+    """A model's state, and which rows of the one before it were selected."""
+
+    def __init__(self, inner: GenerationState, rows: np.ndarray) -> None:
+        self.inner, self.rows = inner, rows
+
+    def select(self, rows: np.ndarray) -> WatchedState:
+        """The state of these rows."""
+        return WatchedState(self.inner.select(rows), rows)
+
+
+def tree(
+    watched: WatchedModel,
+    found: Sequence[Translation],
+    tokenizer: Tokenizer,
+    beam: int,
+    length_penalty: float,
+    limit: int,
+) -> list[dict[str, Any]]:
+    """All hypotheses that a search considered: at each step the 2 beam best continuations.
+
+    Args:
+        found: the result of the search, best first.
+        limit: the maximum length in tokens.
+    Returns: for each its step, its parent (the index of an earlier one, or None), token, log_prob (of the token), total
+        (of the hypothesis), fate ("continued", "ended", "dropped" or "cut off"), whether it is part of the translation
+        that won, and why.
+    """
+    eos = tokenizer.specials[EOS]
+    forbidden = [token for token in tokenizer.textless if token != eos]
+    nodes: list[dict[str, Any]] = []
+    open_ones: list[dict[str, Any]] = [{"index": None, "total": 0.0, "tokens": []}]
+    for step, log_probs in enumerate(watched.log_probs):
+        totals = np.array([one["total"] for one in open_ones])[:, None] + permitted(log_probs, forbidden)
+        is_last = step == len(watched.tokens)
+        kept = [] if is_last else list(zip(watched.parents[step].tolist(), watched.tokens[step].tolist(), strict=True))
+        order = np.argsort(-totals, axis=None, kind="stable")[: 2 * beam]
+        grown: dict[tuple[int, int], dict[str, Any]] = {}
+        for rank, (row, token) in enumerate(zip(*np.unravel_index(order, totals.shape), strict=True)):
+            parent, total = open_ones[row], float(totals[row, token])
+            if total == -np.inf:
+                break
+            node = {
+                "index": len(nodes),
+                "step": step,
+                "parent": parent["index"],
+                "token": pieces(tokenizer, [int(token)])[0] or EOS,
+                "tokens": [*parent["tokens"], int(token)],
+                "log_prob": total - parent["total"],
+                "total": total,
+            }
+            if token == eos and rank < beam:
+                node["fate"] = "ended"
+            elif (row, token) in kept:
+                node["fate"] = "continued"
+            elif is_last and token != eos and len([1 for one in grown.values() if one["fate"] == "cut off"]) < beam:
+                node["fate"] = "cut off"
+            else:
+                node["fate"] = "dropped"
+            grown[row, token] = node
+            nodes.append(node)
+        explain_fates(list(grown.values()), found, beam, length_penalty, limit)
+        open_ones = [grown[one] for one in kept]
+    winner = found[0].tokens if found else []
+    for node in nodes:
+        node["won"] = node["tokens"] == winner[: len(node["tokens"])]
+        node["text"] = "".join(pieces(tokenizer, node.pop("tokens")))
+    return nodes
+
+
+def explain_fates(
+    nodes: Sequence[dict[str, Any]], found: Sequence[Translation], beam: int, length_penalty: float, limit: int
+) -> None:
+    """Say for the hypotheses of one step why each was continued, ended or dropped."""
+    kept = [node["total"] for node in nodes if node["fate"] in ("continued", "cut off")]
+    for node in nodes:
+        score = node["total"] / length_factor(len(node["tokens"]), length_penalty)
+        if node["fate"] == "continued":
+            node["why"] = f"continued: one of the {beam} best that have not ended"
+        elif node["fate"] == "cut off":
+            bound = node["total"] / length_factor(limit, length_penalty)
+            node["why"] = (
+                f"cut off at the maximum length of {limit} tokens, with score {score:.4f}"
+                if len(node["tokens"]) == limit
+                else f"given up when the search ended: however it continued, its score could not exceed {bound:.4f}, "
+                f"and the result has {found[-1].score:.4f}"
+            )
+        elif node["fate"] == "ended":
+            rank = next((i for i, one in enumerate(found) if one.tokens == node["tokens"]), None)
+            node["why"] = f"ended with score {score:.4f}, " + (
+                "the best of all: this is the translation"
+                if rank == 0
+                else f"number {rank + 1} of the result"
+                if rank
+                else f"below the {found[-1].score:.4f} of the result"
+            )
+        elif node["token"] == EOS:
+            node["why"] = f"dropped: it ended, but was not among the {beam} best of this step"
+        else:
+            last = f", the last of which has {min(kept):.4f}" if kept else ""
+            node["why"] = f"dropped: with log p {node['total']:.4f} it is not among the {beam} best{last}"
+
+
+def explain(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2Seq, text: str) -> None:
+    """Write the page of a translation to the file that --explain names.
+
+    Args:
+        text: a sentence; a line break may follow it.
+    Raises: OptionError if there is not exactly one sentence, if an option does not apply, or if the file cannot be
+        written.
+    """
+    if others := [f"--{name}" for name in given if name in ("greedy", "temperature", "top_k", "top_p", "min_p")]:
+        raise OptionError(f"--explain shows the beam search of a translation, so omit {others[0]}")
+    if options.beam > MAX_BEAM:
+        raise OptionError(f"--beam {options.beam}: the page shows a tree of at most {MAX_BEAM} hypotheses per step")
+    sentence = only_sentence(text.removesuffix("\n").split("\n"), "--explain")
+    tokenizer, about = trained.tokenizer, trained.about.partition(": ")[2].replace("seq2seq", "an encoder-decoder", 1)
+    beam = options.beam or BEAM
+    penalty = penalty_of(model, options.length_penalty)
+    watched = WatchedModel(model)
+    settings = {"beam": beam, "n_best": options.n_best, "length_penalty": penalty}
+    (found,) = translate(watched, tokenizer, [sentence], **settings)
+    shown = attention_weights(model, tokenizer, sentence, found[0].tokens)
+    source = tokenizer.encode(sentence)[: model.config.block_size]
+    data = {
+        "source": shown.keys,
+        "target": shown.queries,
+        "translation": found[0].text,
+        "shape": list(shown.weights.shape),
+        "beam": beam,
+        "nodes": tree(
+            watched, found, tokenizer, beam, penalty, longest_translation(len(source), model.config.block_size)
+        ),
+    }
+    intro = [
+        f"This is your model: {about}. It translated one sentence while this page was written; everything below was "
+        "recorded then. The page has no connection, and works from a file, without a network."
+    ]
+    panels = [SENTENCES, CROSS, BEAM_TREE]
+    blobs = {"recorded-attention": shown.weights.astype("<f2").tobytes()}
+    write_page(options.explain, assemble("Inside your translation model", intro, panels, data, blobs, [SCRIPT]))
+    say(f"wrote {options.explain}; open it in a browser")

@@ -1,0 +1,238 @@
+"""Text cut into tokens, as rows of boxes: one text cut by several tokenizers, and byte-pair encoding step by step."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from studies.compare_tokenizers import COMPARED, first_words, read_corpus, split
+from studies.pictures.attention import pieces
+from studies.pictures.command import DrawOptions
+from tinygrad_lite.errors import OptionError
+from workshop.cli.options import option
+from workshop.corpora.cleaning import normalise
+from workshop.corpora.texts import CORPORA
+from workshop.figure import Picture
+from workshop.tokenizers import learn
+from workshop.tokenizers.base import UNKNOWN, Tokenizer
+from workshop.tokenizers.bpe import BPETokenizer, MergeStep, merge_steps
+from workshop.tokenizers.end_of_word import END_OF_WORD, EndOfWordTokenizer
+from workshop.tokenizers.wordpiece import WordPieceTokenizer
+
+TEXT_SIZE = 8  # points
+LETTER = 0.64 * TEXT_SIZE / 72  # the width of a letter of the typewriter font, in inches
+LINE = 0.24  # inches from one line of boxes to the next
+WIDTH = 100  # letters
+MAX_TEXT = 1000  # characters
+FILLS = ("#d3e8f5", "#fdefc3")  # of neighbouring tokens, in turn
+CHOSEN, LOST = "#f7c59f", "#c9c9c9"
+
+
+class Box(NamedTuple):
+    """A token in its box."""
+
+    text: str
+    fill: str
+
+
+class Line(NamedTuple):
+    """A line of the picture: words in front, and boxes; several lines if they do not fit into one."""
+
+    words: str
+    boxes: Sequence[Box] = ()
+    is_heading: bool = False
+
+
+@dataclass
+class TokenOptions(DrawOptions):
+    """The options of `tokens`."""
+
+    text: str = option("", "the text to cut; empty: the first words of the text's held-out tenth")
+    vocab_size: int = option(2048, "of bpe, bpe-w and word; less if the text is short", unit="tokens", low=257)
+
+
+@dataclass
+class MergeOptions(DrawOptions):
+    """The options of `merges`."""
+
+    steps: int = option(8, "merges to show", unit="merges", low=1, high=100)
+    kind: str = option(
+        BPETokenizer.kind,
+        "bpe: on bytes, as in GPT-2; bpe-w: on characters with a mark at the end of a word, as in 2016",
+        choices=(BPETokenizer.kind, EndOfWordTokenizer.kind),
+    )
+
+
+# --- one text, several tokenizers -----------------------------------------------------------------------------
+
+
+def draw_tokens(names: Sequence[str], options: TokenOptions, load: Callable[[Path], Tokenizer]) -> Picture:
+    """One text cut by the tokenizers of checkpoints, and by every kind of tokenizer learned from a text.
+
+    Args:
+        names: checkpoints, text files, or corpora by name.
+        load: reads the tokenizer of a checkpoint.
+    Raises: OptionError if there is no text to cut, or too much of it.
+    """
+    text, tokenizers = normalise(options.text), []
+    for name in names:
+        if name not in CORPORA and (not Path(name).is_file() or Path(name).suffix == ".safetensors"):
+            tokenizers.append((name, load(Path(name))))
+            continue
+        learned, held_out = split(read_corpus(name))
+        text = text or first_words(held_out, 80)
+        tokenizers += [(f"{kind}, learned from {name}", learn(kind, learned, options.vocab_size)) for kind in COMPARED]
+    if not text.strip():
+        raise OptionError('give a text to cut: --text "Es irrt der Mensch"')
+    if len(text) > MAX_TEXT:
+        raise OptionError(f"--text has {len(text):,} characters: at most {MAX_TEXT} can be drawn")
+    lines, rows = [], [("tokenizer", "number", "id", "token")]
+    for name, tokenizer in tokenizers:
+        ids = tokenizer.encode(text)
+        shown = pieces(tokenizer, ids)
+        rows += [(name, number, token, piece) for number, (token, piece) in enumerate(zip(ids, shown, strict=True))]
+        count = (
+            f"{len(ids)} tokens of a vocabulary of {tokenizer.vocab_size:,}; {len(text) / len(ids):.1f} characters each"
+        )
+        lines += [Line(f"{name}: {count}", is_heading=True), Line("", boxes(shown)), Line("")]
+    caption = (
+        "Each box is a token: what the model reads, and predicts, at once. · is a space, \\n a line break, \\x.. a "
+        "byte that is only part of a character; grey: unknown to the vocabulary, so the model cannot tell what stood "
+        "there. Fewer tokens mean fewer steps, but each is a choice among more."
+    )
+    return picture(f"{len(text)} characters as tokens", caption, lines, rows)
+
+
+def boxes(shown: Sequence[str]) -> list[Box]:
+    """Tokens in two alternating colours; unknown ones in grey."""
+    unknown = (UNKNOWN, WordPieceTokenizer.unknown_name)
+    return [Box(piece, LOST if piece in unknown else FILLS[i % 2]) for i, piece in enumerate(shown)]
+
+
+# --- byte-pair encoding ---------------------------------------------------------------------------------------
+
+
+def draw_merges(names: Sequence[str], options: MergeOptions) -> Picture:
+    """The first merges learned from a text: how often each pair occurs, and what the text becomes.
+
+    Raises: OptionError if no pair occurs twice, or if the text is too long.
+    """
+    text = normalise(" ".join(names))
+    if not text.strip():
+        raise OptionError('the text is empty: python -m studies.draw merges "Fischers Fritz fischt frische Fische"')
+    if len(text) > MAX_TEXT:
+        raise OptionError(f"the text has {len(text):,} characters: at most {MAX_TEXT} can be drawn")
+    if options.kind == BPETokenizer.kind:
+        untrained, lengths = BPETokenizer([]), [1] * 256
+    else:
+        characters = sorted(character for character in set(text) if not character.isspace())
+        untrained, lengths = EndOfWordTokenizer(characters, []), [1] * len(characters) + [len(END_OF_WORD)]
+    words = Counter(untrained.split(text))
+    steps = list(islice(merge_steps(words, untrained.spell, lengths), options.steps))
+    if not steps:
+        raise OptionError("no pair of neighbours occurs twice in this text, so there is nothing to merge")
+    merges = [step.pair for step in steps]
+    trained = BPETokenizer(merges) if options.kind == BPETokenizer.kind else EndOfWordTokenizer(characters, merges)
+
+    start = [(untrained.spell(word), count) for word, count in words.items()]
+    lines = [
+        Line("the words of the text, and how often each occurs", is_heading=True),
+        word_line(trained, start),
+        Line(""),
+    ]
+    for number, step in enumerate(steps, start=1):
+        left, right, merged = pieces(trained, [*step.pair, len(lengths) + number - 1])
+        heading = f"step {number}: {left} + {right} becomes {merged}, {step.counts[step.pair]} times"
+        lines += [Line(heading, is_heading=True), pair_line(trained, step)]
+        lines += [word_line(trained, step.words, mark=len(lengths) + number - 1), Line("")]
+    caption = (
+        "Byte-pair encoding counts how often each two neighbours occur within words, here the most frequent pairs of "
+        "each step (orange: the winner; of equals the shortest, then the first), and merges the winner everywhere into "
+        "a new token. Pairs across two words do not count. · is a space, </w> the end of a word, × how often a word "
+        "occurs."
+    )
+    return picture(
+        "Byte-pair encoding, merge by merge",
+        caption,
+        lines,
+        list(merge_table(trained, steps, len(lengths))),
+        has_text=True,
+    )
+
+
+def word_line(tokenizer: Tokenizer, words: Sequence[tuple[list[int], int]], mark: int | None = None) -> Line:
+    """The words as tokens, each with how often it occurs; a new token in orange."""
+    shown: list[Box] = []
+    for ids, count in words:
+        for i, token in enumerate(ids):
+            shown.append(Box(*pieces(tokenizer, [token]), CHOSEN if token == mark else FILLS[i % 2]))
+        shown.append(Box(f"×{count} " if count > 1 else " ", ""))
+    return Line("words", shown)
+
+
+def pair_line(tokenizer: Tokenizer, step: MergeStep, top: int = 10) -> Line:
+    """The most frequent pairs of a step with their numbers, the winner first."""
+    others = [pair for pair, _ in step.counts.most_common(top) if pair != step.pair]
+    shown = [
+        Box(f"{'+'.join(pieces(tokenizer, pair))}: {step.counts[pair]}", CHOSEN if pair == step.pair else "#eeeeee")
+        for pair in (step.pair, *others[: top - 1])
+    ]
+    return Line("pairs", shown)
+
+
+def merge_table(tokenizer: Tokenizer, steps: Sequence[MergeStep], first: int) -> Iterator[Sequence[Any]]:
+    """A row for each pair of each step, the most frequent first."""
+    yield "step", "left", "right", "count", "is_merged", "token"
+    for number, step in enumerate(steps):
+        for pair, count in step.counts.most_common():
+            is_merged = pair == step.pair
+            yield number + 1, *pieces(tokenizer, pair), count, int(is_merged), first + number if is_merged else ""
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+def picture(title: str, caption: str, lines: Sequence[Line], rows: Sequence, has_text: bool = False) -> Picture:
+    """The picture of lines of boxes."""
+    placed = list(lay_out(lines))
+    height = max(row for row, *_ in placed) + 1.2
+    widest = max([column + len(text) + 1 for _, column, text, _, _ in placed])
+
+    def draw(figure) -> None:
+        axes = figure.add_subplot()
+        axes.set_axis_off()
+        axes.set_xlim(0, widest)
+        axes.set_ylim(height, 0)
+        for row, column, text, fill, is_heading in placed:
+            if fill:
+                axes.barh(row + 0.5, len(text) + 0.9, 0.8, column, color=fill, edgecolor="#888888", linewidth=0.4)
+            weight, family = ("bold", "sans-serif") if is_heading else ("normal", "monospace")
+            place = column + (len(text) / 2 + 0.45 if fill else 0)
+            axes.text(
+                place, row + 0.52, text, ha="center" if fill else "left", va="center", fontsize=TEXT_SIZE,
+                fontweight=weight, family=family,
+            )  # fmt: skip
+
+    text = "\n".join(
+        (f"{line.words}: " if line.boxes else line.words) + "|".join(box.text for box in line.boxes) for line in lines
+    )
+    return Picture(title, caption, (widest * LETTER, height * LINE), draw, table=rows, text=text if has_text else "")
+
+
+def lay_out(lines: Sequence[Line]) -> Iterator[tuple[float, float, str, str, bool]]:
+    """Where everything stands: (row, column, text, colour of the box, whether it is a heading)."""
+    row = 0.0
+    for words, boxes, is_heading in lines:
+        if words:
+            yield row, 0, words, "", is_heading
+        indent = column = len(words) + 1 if words and boxes else 0
+        for text, fill in boxes:
+            if column + len(text) + 1 > WIDTH and column > indent:
+                row, column = row + 1, indent
+            yield row, column, text, fill, False
+            column += len(text) + 1
+        row += 1 if words or boxes else 0.5

@@ -1,0 +1,111 @@
+"""The command line of pictures: `python -m studies.draw WHAT ... --out FILE`, and likewise for other families.
+
+Each kind of picture has its own options, a dataclass, and a function that makes a `Picture`. Which file a picture is
+written to decides its form: .svg, .png and .pdf are images, .csv and .npz the numbers in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.errors import OptionError
+from workshop.cli.command_line import read_command
+from workshop.cli.console import say, shown
+from workshop.cli.options import answers, nearest, option
+from workshop.figure import METADATA, Picture, check_file, write
+
+HINTS = answers(
+    {
+        "--out": "o output output_file save file attention svg png",
+        "--text": "start prompt sentence input source",
+        "is not needed: name it without an option, as in attention out/goethe": "checkpoint ckpt model out_dir run",
+    }
+)
+
+
+@dataclass
+class DrawOptions:
+    """The option of all pictures."""
+
+    out: list[str] = option(
+        [],
+        "files to write: the picture as .svg, .png or .pdf, its numbers as .csv (tables) or .npz (arrays)",
+        is_path=True,
+    )
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of picture.
+
+    Attributes:
+        about: what it shows, for --help.
+        make: makes the picture of what is named on the command line, with the options.
+        options: the dataclass of its options.
+        named: what is named before the options, such as CHECKPOINT, with ... if there may be more.
+        about_named: what that is.
+        example: such a name.
+        is_needed: whether something must be named.
+    """
+
+    about: str
+    make: Callable[[Sequence[str], Any], Picture]
+    options: type[DrawOptions]
+    named: str
+    about_named: str
+    example: str
+    is_needed: bool = True
+
+
+def draw(prog: str, kinds: Mapping[str, Kind], argv: Sequence[str]) -> int:
+    """Run the command line and return the exit status.
+
+    Args:
+        prog: the command, such as python -m studies.draw.
+        kinds: the pictures by name.
+    Raises: UserError with one sentence if a picture cannot be made.
+    """
+    what, *rest = argv or ["--help"]
+    if what in ("-h", "--help"):
+        print(overview(prog, kinds))
+        return 0
+    if what not in kinds:
+        near = nearest(what, kinds)
+        hint = f"did you mean {near}? " if near else ""
+        raise OptionError(f"there is no picture {what}: {hint}There are {', '.join(kinds)}")
+    kind = kinds[what]
+    options, names = read_command(
+        kind.options,
+        rest,
+        f"{prog} {what}",
+        f"Draw {kind.about}.",
+        kind.named,
+        kind.example if kind.is_needed else "",
+        about_positional=kind.about_named,
+        common=("out",),
+        hints=HINTS,
+    )
+    for name in options.out:
+        check_file(name, "--out", ".csv", ".npz")
+    with np.errstate(all="ignore"):  # numbers that are not finite are refused when they are drawn
+        picture = kind.make(names, options)
+    if picture.text:
+        print(shown(picture.text))
+    for path in map(Path, options.out or ([] if picture.text else [picture.default or f"{what}.svg"])):
+        write(picture, path)
+        say(f"wrote {path}")
+    return 0
+
+
+def overview(prog: str, kinds: Mapping[str, Kind]) -> str:
+    """The page of --help that lists the pictures."""
+    lines = [f"usage: {prog} WHAT ... --out FILE", "", "The pictures, each with its own --help:"]
+    lines += [f"  {name:<12} {kind.about}" for name, kind in kinds.items()]
+    files = ", ".join(METADATA)
+    lines += ["", f"FILE ends with {files} for the picture, .csv or .npz for the numbers in it; there may be several."]
+    return "\n".join(lines)

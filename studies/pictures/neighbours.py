@@ -1,0 +1,245 @@
+"""Which tokens are close to each other: nearest neighbours by cosine, a map in two dimensions, files for a projector.
+
+The vector of a token is its row of the embedding, which is all that the model knows of it without its context. Tokens
+that occur in the same contexts get similar vectors, so their cosine is large.
+
+References: Mikolov et al. 2013 (arXiv:1301.3781) on similar vectors; https://projector.tensorflow.org for the files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from studies.pictures.attention import pieces
+from studies.pictures.command import DrawOptions
+from tinygrad_lite.errors import OptionError
+from workshop.cli.console import say
+from workshop.cli.options import option
+from workshop.figure import COLOURS, MARKERS, Picture, cannot_write, check_finite
+from workshop.tokenizers.base import Tokenizer
+
+DEFAULT_TOKENS = 6
+MAX_SHOWN = 300  # tokens with names on the map
+MAX_GREY = 2000  # others
+
+
+@dataclass
+class NeighbourOptions(DrawOptions):
+    """The options of `neighbours`."""
+
+    tokens: list[str] = option([], f"tokens whose neighbours to show; none: {DEFAULT_TOKENS} of the vocabulary")
+    top: int = option(8, "neighbours of each", unit="tokens", low=1, high=100)
+    projector: str = option(
+        "", "folder for vectors.tsv and metadata.tsv, which projector.tensorflow.org loads", is_path=True
+    )
+
+
+@dataclass(frozen=True)
+class Neighbours:
+    """A token and those nearest to it, by id, with their cosines in descending order."""
+
+    token: int
+    nearest: np.ndarray
+    cosines: np.ndarray
+
+
+def draw_neighbours(tokenizer: Tokenizer, vectors: np.ndarray, what: str, options: NeighbourOptions) -> Picture:
+    """The neighbours of the tokens that the options name, as a list and as a map.
+
+    Args:
+        vectors: (V, C), the row of every token.
+        what: names the model in the title.
+    Raises: OptionError if a token is not in the vocabulary, or if the projector's files cannot be written.
+    """
+    check_finite(vectors, what)
+    vectors = vectors.astype(np.float64)
+    names = pieces(tokenizer, range(len(vectors)))
+    if options.projector:
+        write_projector(vectors, names, Path(options.projector))
+    chosen = [find(name, names) for name in options.tokens] or typical(names)
+    if len(chosen) * (options.top + 1) > MAX_SHOWN:
+        raise OptionError(f"{len(chosen)} tokens with {options.top} neighbours each are too many: at most {MAX_SHOWN}")
+    found = [nearest(vectors, token, options.top, tokenizer.textless) for token in chosen]
+    shown = sorted({token for one in found for token in (one.token, *one.nearest)})
+    places, share = principal_components(vectors, vectors[shown])
+    caption = (
+        "Left: the tokens whose vectors point in the most similar direction, with the cosine of the angle: 1 is the "
+        "same direction, 0 a right angle; · is a space. Right: the same tokens on the two directions in which they "
+        f"vary most; grey: the rest of the vocabulary. The map holds {share.sum():.0%} of their variance, so points "
+        "that are close on it may be far apart; the list is what counts."
+    )
+    height = max(4.2, 0.2 * sum(len(one.nearest) + 1.6 for one in found[::2]) + 0.5)
+    return Picture(
+        title=f"Nearest tokens by their embeddings: {what}",
+        caption=caption,
+        size=(11, height),
+        draw=lambda figure: draw_list_and_map(figure, names, found, places, share),
+        table=list(table(names, found, places)),
+        text="\n".join(
+            f"{names[one.token]:<14} "
+            + "  ".join(f"{names[token]} {cosine:.2f}" for token, cosine in zip(one.nearest, one.cosines, strict=True))
+            for one in found
+        ),
+    )
+
+
+def find(name: str, names: Sequence[str]) -> int:
+    """The id of a token by its text: with the space that begins a word, if there is such a token, else without.
+
+    Raises: OptionError if there is none.
+    """
+    wanted = name.replace(" ", "·")
+    for spelled in (f"·{wanted}", wanted, f"{wanted}</w>"):
+        if spelled in names:
+            return names.index(spelled)
+    longer = [piece.strip("·") for piece in names if wanted.strip("·").lower()[:3] in piece.lower()]
+    hint = f"; similar ones are {', '.join(longer[:8])}" if longer else ""
+    raise OptionError(f"--tokens {name}: this is not one token of the vocabulary{hint}")
+
+
+def typical(names: Sequence[str]) -> list[int]:
+    """The first words of the vocabulary: of byte-pair encoding the most frequent ones; else its first letters."""
+    words = [i for i, name in enumerate(names) if name[0] == "·" and len(name) > 4 and name[1:].isalpha()]
+    others = [i for i, name in enumerate(names) if len(name) > 3 and name.removesuffix("</w>").isalpha()]
+    letters = [i for i, name in enumerate(names) if len(name) == 1 and name.isalpha() and name.islower()]
+    return next((kind for kind in (words, others, letters) if len(kind) >= DEFAULT_TOKENS), range(len(names)))[
+        :DEFAULT_TOKENS
+    ]
+
+
+def nearest(vectors: np.ndarray, token: int, top: int, without: Sequence[int] = ()) -> Neighbours:
+    """The tokens with the largest cosines to one of them: (V, C) vectors.
+
+    Args:
+        without: tokens that are no neighbours, such as specials.
+
+    >>> nearest(np.array([[1.0, 0.0], [0.0, 1.0], [2.0, 1.0]]), 0, top=1).nearest
+    array([2])
+    """
+    lengths = np.linalg.norm(vectors, axis=1)
+    near = vectors @ vectors[token] / np.where(lengths > 0, lengths, 1) / (lengths[token] or 1)
+    near[[token, *without]] = -np.inf
+    order = np.argsort(-near, kind="stable")[: min(top, int(np.isfinite(near).sum()))]
+    return Neighbours(token, order, near[order])
+
+
+def principal_components(vectors: np.ndarray, among: np.ndarray, count: int = 2) -> tuple[np.ndarray, np.ndarray]:
+    """Vectors on the directions in which some of them vary most: (V, C), (N, C) -> (V, count), and shares of variance.
+
+    The directions are the eigenvectors of the covariance matrix with the largest eigenvalues. The sign of each, which
+    is arbitrary, is chosen so that its largest coordinate is positive.
+
+    >>> vectors = np.array([[0.0, 1.0], [3.0, 1.0], [6.0, 1.0]])
+    >>> places, share = principal_components(vectors, vectors)
+    >>> places[:, 0].tolist(), share.tolist()
+    ([-3.0, 0.0, 3.0], [1.0, 0.0])
+    """
+    centre = among.mean(0)
+    values, directions = np.linalg.eigh((among - centre).T @ (among - centre))  # ascending
+    values, directions = np.clip(values[::-1], 0, None), directions[:, ::-1][:, :count]
+    missing = max(0, count - len(values))  # of a width below `count`
+    values, directions = np.pad(values, (0, missing)), np.pad(directions, ((0, 0), (0, missing)))
+    directions = directions * np.sign(directions[np.abs(directions).argmax(0), np.arange(directions.shape[1])])
+    return (vectors - centre) @ directions, values[:count] / (values.sum() or 1)
+
+
+def write_projector(vectors: np.ndarray, names: Sequence[str], folder: Path) -> None:
+    """Write vectors.tsv, a row of numbers for every token, and metadata.tsv, its text.
+
+    Raises: OptionError if they cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / "vectors.tsv", "w", encoding="utf-8", newline="\n") as file:
+            np.savetxt(file, vectors, fmt="%.6g", delimiter="\t")
+        # With a single column there is no header.
+        (folder / "metadata.tsv").write_text("".join(f"{name}\n" for name in names), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    say(f"wrote {folder / 'vectors.tsv'} and metadata.tsv: load both at https://projector.tensorflow.org")
+
+
+def table(names: Sequence[str], found: Sequence[Neighbours], places: np.ndarray) -> Iterator[Sequence[Any]]:
+    """A row for each neighbour; rank 0 is the token itself."""
+    yield "token", "rank", "neighbour", "cosine", "x", "y"
+    for one in found:
+        yield names[one.token], 0, names[one.token], 1.0, *places[one.token]
+        for rank, (token, cosine) in enumerate(zip(one.nearest, one.cosines, strict=True), start=1):
+            yield names[one.token], rank, names[token], cosine, *places[token]
+
+
+# --- drawing --------------------------------------------------------------------------------------------------
+
+
+def draw_list_and_map(figure, names, found: Sequence[Neighbours], places: np.ndarray, share: np.ndarray) -> None:
+    """Fill the figure: the neighbours of each token as bars, and the map."""
+    left, right = figure.subfigures(1, 2, width_ratios=(5, 6))
+    charts = left.subplots((len(found) + 1) // 2, min(2, len(found)), squeeze=False)
+    for number, axes in enumerate(charts.flat):
+        if number >= len(found):
+            axes.set_axis_off()
+            continue
+        one, colour = found[number], COLOURS[number % len(COLOURS)]
+        axes.barh(range(len(one.nearest)), one.cosines, color=colour, alpha=0.75)
+        axes.set_yticks(range(len(one.nearest)), [names[token] for token in one.nearest], fontsize=7)
+        axes.invert_yaxis()
+        axes.set_xlim(min([0, *one.cosines]), 1)
+        axes.tick_params(axis="x", labelsize=7)
+        axes.tick_params(axis="y", length=0)
+        axes.set_title(names[one.token], fontsize=9, color=colour, fontweight="bold", loc="left")
+        axes.spines[["top", "right"]].set_visible(False)
+    left.supxlabel("cosine", fontsize=8)
+
+    axes = right.subplots()
+    entries = []  # (place, name, colour, whether it was asked for)
+    for number, one in enumerate(found):
+        colour, marker = COLOURS[number % len(COLOURS)], MARKERS[number % len(MARKERS)]
+        axes.plot(*places[one.nearest].T, marker, color=colour, markersize=4, alpha=0.8)
+        axes.plot(*places[one.token], marker, color=colour, markersize=8, markeredgecolor="black")
+        entries += [(places[one.token], names[one.token], colour, True)]
+        entries += [(places[token], names[token], colour, False) for token in one.nearest]
+    axes.margins(0.12)
+    axes.set(xlim=axes.get_xlim(), ylim=axes.get_ylim())  # the others do not widen the map
+    some = places[:: -(-len(places) // MAX_GREY)]
+    axes.plot(*some.T, ".", color="#dddddd", markersize=3, zorder=1, rasterized=True)
+    axes.set_xlabel(f"first principal component ({share[0]:.0%} of the variance shown)", fontsize=8)
+    axes.set_ylabel(f"second ({share[1]:.0%})", fontsize=8)
+    axes.tick_params(labelsize=7)
+    axes.spines[["top", "right"]].set_visible(False)
+    place_labels(axes, entries)
+
+
+def place_labels(axes, entries: Sequence[tuple[np.ndarray, str, str, bool]]) -> None:
+    """Write names beside their points, where no other name is; a name without room is left out.
+
+    The tokens asked for come first. Around each point eight places are tried.
+    """
+    low, high = np.array([axes.get_xlim(), axes.get_ylim()]).T
+    inches = np.array([5.2, 3.6])  # of the map, roughly: only the room for labels depends on it
+    taken: list[tuple[np.ndarray, np.ndarray]] = []
+    seen = set()
+    for place, name, colour, asked in sorted(entries, key=lambda entry: not entry[3]):
+        if name in seen:
+            continue
+        centre = (place - low) / (high - low) * inches
+        size = np.array([0.075 * len(name) + 0.04, 0.14]) * (1.25 if asked else 1)
+        for way in ((1, 0), (0, 1), (0, -1), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1)):
+            middle = centre + np.array(way) * (size / 2 + 0.06)
+            if all((np.abs(middle - other) > (size + extent) / 2).any() for other, extent in taken):
+                taken.append((middle, size))
+                seen.add(name)
+                axes.text(
+                    *(low + middle / inches * (high - low)),
+                    name,
+                    ha="center",
+                    va="center",
+                    fontsize=9 if asked else 7,
+                    color=colour,
+                    fontweight="bold" if asked else "normal",
+                )
+                break

@@ -1,0 +1,90 @@
+"""The learning rate over the steps of a run, for presets and for options of train.py."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from studies.pictures.command import DrawOptions
+from workshop.cli.options import build, fields_of, find_preset, read_preset
+from workshop.figure import COLOURS, Picture, count_steps, plain_axes
+from workshop.run.options import TrainOptions
+from workshop.run.setup import PRESETS
+
+MAX_POINTS = 5000
+
+
+def of_training(name: str):
+    """An option of train.py, which is None unless it is given: as the preset says."""
+    return dataclasses.field(default=None, metadata=fields_of(TrainOptions)[0][name].metadata)
+
+
+@dataclasses.dataclass
+class ScheduleOptions(DrawOptions):
+    """The options of `schedule`: those of train.py that say how the learning rate changes."""
+
+    max_iters: int | None = of_training("max_iters")
+    learning_rate: float | None = of_training("learning_rate")
+    schedule: str | None = of_training("schedule")
+    decay_lr: bool | None = of_training("decay_lr")
+    warmup_iters: int | None = of_training("warmup_iters")
+    lr_decay_iters: int | None = of_training("lr_decay_iters")
+    min_lr: float | None = of_training("min_lr")
+    plateau: float | None = of_training("plateau")
+
+
+NAMES = fields_of(ScheduleOptions)[0].keys() - {"out"}
+STYLES = ("-", "--", ":", "-.")
+
+
+def draw_schedule(presets: Sequence[str], options: ScheduleOptions) -> Picture:
+    """The learning rate of each preset, changed by the options; without a preset, of train.py's own defaults.
+
+    Raises: OptionError if there is no such preset.
+    """
+    given = {name: getattr(options, name) for name in NAMES if getattr(options, name) is not None}
+    curves = {}
+    for name in presets or ["train.py's defaults"]:
+        known = read_preset(find_preset(PRESETS, name)) if presets else {}
+        known = {key: value for key, value in known.items() if key in NAMES}
+        chosen = build(TrainOptions, (f"preset {name}", known), ("command line", given))
+        steps = np.unique(np.linspace(0, max(chosen.max_iters - 1, 0), MAX_POINTS).astype(int))
+        rates = np.array([chosen.learning_rate_at(int(step)) for step in steps])
+        kind = chosen.schedule.replace("_", " ") if chosen.decay_lr else "constant"
+        curves[name] = (f"{name}: {kind}, {chosen.max_iters:,} steps", steps, rates)
+
+    def draw(figure) -> None:
+        axes = figure.add_subplot()
+        for number, (label, steps, rates) in enumerate(curves.values()):
+            axes.plot(
+                steps, rates, STYLES[number % 4], color=COLOURS[number % len(COLOURS)], linewidth=1.8, label=label
+            )
+        axes.set_xlabel("step (updates of the weights)")
+        axes.set_ylabel("learning rate")
+        axes.set_ylim(bottom=0)
+        count_steps(axes.xaxis)
+        plain_axes(axes)
+        axes.legend(frameon=False)
+
+    caption = (
+        "By how much an update follows the gradient. It rises from 0 during the warm-up, while the optimizer's means "
+        "are still rough; a large rate then learns fast, and the fall at the end lets the weights settle. Muon "
+        "multiplies the rate of the matrices by a factor of its own."
+    )
+    return Picture(
+        title="Learning rate over training: " + ", ".join(curves),
+        caption=caption,
+        size=(7.2, 3.6),
+        draw=draw,
+        table=list(table(curves)),
+    )
+
+
+def table(curves: dict) -> Iterator[tuple]:
+    """A row for each step that is drawn."""
+    yield "preset", "step", "learning_rate"
+    for name, (_, steps, rates) in curves.items():
+        for step, rate in zip(steps, rates, strict=True):
+            yield name, int(step), float(rate)

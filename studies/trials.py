@@ -1,0 +1,74 @@
+"""What train.py does instead of training: time the operations of a step (--profile), or estimate a run (--dry_run)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from studies.costs import dry_run
+from tinygrad_lite.debug.profiler import Profile
+from tinygrad_lite.device import device_of
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import Optimizer
+from workshop.processes.processes import OneProcess, Program
+from workshop.processes.workers import start_processes
+from workshop.run.estimate import size_of
+from workshop.run.family import Task
+from workshop.run.options import TrainOptions
+from workshop.run.run_folder import matmul_rate
+from workshop.run.setup import RunSetup
+
+PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
+
+
+def instead(setup: RunSetup, train: Program, evaluate: Callable) -> int:
+    """Estimate the run or profile it, with the loop and the evaluation of train.py; returns the exit status."""
+    return dry_run(setup, partial(measure, train, evaluate)) if setup.options.dry_run else show_profile(setup, train)
+
+
+def measure(train: Program, evaluate: Callable, options: TrainOptions, *run: Any) -> tuple[float, float]:
+    """Seconds per training step, averaged over a few steps, and seconds per evaluation, without its samples.
+
+    Args:
+        run: task, model, optimizer and communication, as `train` takes them.
+    """
+    options, (task, model, _, comm) = replace(options, profile=True), run
+    train(replace(options, max_iters=1), *run)  # only warms up
+    began = time.perf_counter()
+    train(replace(options, max_iters=1 + MEASURED), *run)
+    evaluated = time.perf_counter()
+    evaluate(task, model, comm)
+    return (evaluated - began) / MEASURED, time.perf_counter() - evaluated
+
+
+def profile(
+    train: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
+) -> tuple[float, str]:
+    """Time the operations of a training step; returns its seconds, and tables of the operations in process 0."""
+    with Profile() as first:  # this step warms up: only its shapes count
+        train(replace(options, max_iters=1), task, model, optimizer, comm)
+    with Profile(device_of(optimizer.values.data).synchronize) as measured:
+        train(replace(options, max_iters=1 + PROFILED), task, model, optimizer, comm)
+    tables = f"{measured.table(PROFILED)}\n\n{first.shapes()}"
+    return max(comm.gather(measured.seconds)) / PROFILED, tables
+
+
+def show_profile(setup: RunSetup, train: Program) -> int:
+    """Print the time and memory of each operation of a training step, without training."""
+    options, task, program = setup.options, setup.make_task(), partial(profile, train)
+    model = setup.make_model(task.tokenizer)
+    optimizer, rate = options.make_optimizer(model), matmul_rate(options.device, options.dtype)
+    with start_processes(program, options, task, model, optimizer) as comm:
+        seconds, table = program(options, task, model, optimizer, comm)
+    size = size_of(setup)
+    count, operations = f"{size.tokens[0]:,} {options.COUNTED[1].split()[-1]}s", size.products
+    print(f"operations of one training step in process 0 of {comm.size}:\n\n{table}\n")
+    print(
+        f"{seconds * 1e3:.1f} ms for {count}; its matrix products, {operations / 1e9:.2f} GFLOP, would take "
+        f"{operations / rate * 1e3:.1f} ms at the {rate / 1e9:.0f} GFLOP/s that one large product reaches here: "
+        f"{operations / rate / seconds:.0%} of the step"
+    )
+    return 0

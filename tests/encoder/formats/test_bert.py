@@ -1,0 +1,311 @@
+"""BERT in Hugging Face's layout, in both directions: equal to transformers, and refused where it is another model."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import sample
+from encoder.bert import Bert
+from encoder.config import BertConfig
+from encoder.export import export, main
+from encoder.formats.bert import ARCHITECTURES, own_config, their_config
+from encoder.reading import sentence_settings
+from encoder.task import FAMILY
+from tinygrad_lite import Tensor
+from tinygrad_lite.errors import CheckpointError
+from workshop.run.family import Trained
+from workshop.tokenizers.wordpiece import WordPieceTokenizer
+
+WORDS = ["[PAD]", "[UNK]", "[SEP]", "[MASK]", "[CLS]", *(f"w{n}" for n in range(94))]  # not in the usual order
+SETTINGS = {
+    **{"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40},
+    **{"max_position_embeddings": 20, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1},
+}
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("architecture", "activation"),
+    [*((name, "gelu") for name in ARCHITECTURES), *(("BertForMaskedLM", name) for name in ("relu", "gelu_new"))],
+)
+def test_transformers_computes_the_same(architecture, activation, tmp_path):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    settings = SETTINGS | {"id2label": {0: "bad", 1: "fair", 2: "good"}, "hidden_act": activation}
+    config = transformers.BertConfig(**settings)
+    theirs = getattr(transformers, architecture)(config).eval()
+    for number, parameter in enumerate(theirs.parameters()):
+        torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    trained = FAMILY.load(tmp_path)
+    assert (trained.config.cls, trained.config.sep) == (4, 2)
+    assert trained.config.label_names == (["bad", "fair", "good"] if architecture.endswith("Classification") else [])
+    assert_same(trained.make_model(), theirs)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_bias_of_the_decoder_that_differs_has_precedence_as_in_transformers(tied, tmp_path):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    made = transformers.BertForMaskedLM(transformers.BertConfig(**SETTINGS, tie_word_embeddings=tied))
+    weights = {name: weight.numpy() for name, weight in made.state_dict().items()}
+    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].copy()
+    for number, name in enumerate(("cls.predictions.bias", "cls.predictions.decoder.bias")):
+        weights[name] = torch.full((99,), 1.0 + number).numpy() * np.arange(99, dtype="float32")
+    folder_with(tmp_path, architectures=["BertForMaskedLM"], tie_word_embeddings=tied)
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path).eval()
+    assert_same(FAMILY.load(tmp_path).make_model(), theirs)
+
+
+def assert_same(model: Bert, theirs) -> None:
+    """The hidden states and the results of all heads are equal for a pair of texts and a shorter text."""
+    torch = pytest.importorskip("torch")
+    ids = np.random.default_rng(1).integers(5, 99, (2, 9))
+    ids[1, 6:] = 0
+    real, segments = ids != 0, np.arange(9)[None].repeat(2, 0) // 5
+    given = {"input_ids": ids, "token_type_ids": segments, "attention_mask": real.astype(int)}
+    with torch.no_grad():
+        found = theirs(**{name: torch.tensor(array) for name, array in given.items()}, output_hidden_states=True)
+    x = model(Tensor(ids), Tensor(segments))
+    pairs = [(x.numpy()[real], found.hidden_states[-1].numpy()[real])]
+    if model.config.objective == "features":
+        pairs.append((model.pooled(x, Tensor(ids)).numpy(), found.pooler_output.numpy()))
+    elif model.config.objective == "labels":
+        pairs.append((model.label_logits(Tensor(ids), Tensor(segments)).numpy(), found.logits.numpy()))
+    else:
+        logits = found.prediction_logits if model.config.next_sentence else found.logits
+        pairs.append((model.words(x).numpy()[real], logits.numpy()[real]))
+        if model.config.next_sentence:
+            pairs.append((model.next_head(model.pooled(x, Tensor(ids))).numpy(), found.seq_relationship_logits.numpy()))
+    for ours, reference in pairs:
+        np.testing.assert_allclose(ours, reference, atol=2e-5)
+
+
+def folder_with(path, **changes):
+    settings = {**SETTINGS, "model_type": "bert", "architectures": ["BertModel"]} | changes
+    (path / "config.json").write_text(json.dumps({k: v for k, v in settings.items() if v is not None}))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"architectures": ["BertForQuestionAnswering"]}, "supports only BertModel"),
+        ({"position_embedding_type": "relative_key"}, "supports only 'absolute'"),
+        ({"is_decoder": True}, "supports only False"),
+        ({"hidden_act": "silu"}, "hidden_act is 'silu'"),
+        ({"type_vocab_size": None}, "type_vocab_size is missing"),
+        ({"num_attention_heads": 5}, "no multiple of"),
+        ({"hidden_size": -1}, "n_embd cannot be -1"),
+        ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": ["a"]}, "id2label is .* not name the labels"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": 5}, "id2label is"),
+        (
+            {"architectures": ["BertForSequenceClassification"], "problem_type": "multi_label_classification"},
+            "problem_type is 'multi_label_classification', but this program supports only 'single_label_class",
+        ),
+        ({"pruned_heads": {"1": [0]}}, "pruned_heads is .*, a setting that this program does not know"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
+    ],
+)
+def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
+    with pytest.raises(CheckpointError, match=sentence):
+        FAMILY.load(folder_with(tmp_path, **changes))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("architecture", ["BertForMaskedLM", "BertModel"])
+def test_the_first_berts_files_are_read_as_transformers_reads_them(architecture, tmp_path):
+    """They have the names gamma and beta, and all heads of the pretraining; a model of features may lack the pooler."""
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(3)
+    made = transformers.BertForPreTraining(transformers.BertConfig(**SETTINGS, initializer_range=0.3))
+    weights = {}
+    for name, weight in made.state_dict().items():
+        if "pooler" not in name or architecture != "BertModel":
+            old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
+            weights[old] = weight.numpy() + np.float32(0.01)
+    weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].copy()
+    folder_with(tmp_path, architectures=[architecture])
+    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    theirs = getattr(transformers, architecture).from_pretrained(tmp_path).eval()
+    model = FAMILY.load(tmp_path).make_model()
+    if architecture == "BertModel":
+        with torch.no_grad():
+            theirs.pooler.dense.weight[:] = torch.tensor(model.pooler.weight.numpy())
+            theirs.pooler.dense.bias[:] = torch.tensor(model.pooler.bias.numpy())
+    assert_same(model, theirs)
+
+
+def test_settings_that_change_no_result_pass():
+    more = {"pruned_heads": {}, "output_past": True, "auto_map": {"AutoModel": "a.B"}, "unsloth_fixed": True}
+    more |= {"problem_type": "multi_label_classification", "task_specific_params": {"x": 1}, "max_length": 20}
+    assert own_config(SETTINGS | more) == own_config(SETTINGS)
+
+
+@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
+def test_settings_survive_both_directions(architecture):
+    config = own_config({**SETTINGS, "architectures": [architecture], "id2label": {"1": "good", "0": "bad"}})
+    assert config.label_names in ([], ["bad", "good"])
+    assert own_config(json.loads(json.dumps(their_config(config)))) == config
+    assert Bert.blueprint(config).num_parameters() > 0
+
+
+# --- export -----------------------------------------------------------------------------------------------------------
+
+
+def made(architecture: str = "BertModel", **changes) -> Trained:
+    """A BERT of ours in which every number matters: no bias is 0 and no gain is 1."""
+    tokenizer = WordPieceTokenizer(WORDS, WORDS[:5])
+    specials = {name: tokenizer.specials[BertConfig.special_token(name)] for name in BertConfig.special_fields()}
+    theirs = {**SETTINGS, "architectures": [architecture], "id2label": {"0": "bad", "1": "good"}}
+    config = replace(own_config(theirs), **specials | changes)
+    rng = np.random.default_rng(2)
+    shapes = {name: weight.shape for name, weight in Bert.blueprint(config).named_parameters()}
+    weights = {name: (0.3 * rng.standard_normal(shape)).astype("float32") for name, shape in shapes.items()}
+    return Trained(Path("file"), "a BERT", Bert, config, tokenizer, weights)
+
+
+@pytest.mark.parametrize("architecture", list(ARCHITECTURES))
+def test_an_exported_model_is_read_back_unchanged(architecture, tmp_path, capsys):
+    trained = made(architecture)
+    assert export(trained, tmp_path / "first") == architecture
+    assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 0
+    assert f"in the layout of {architecture} to" in capsys.readouterr().err
+    found = FAMILY.load(tmp_path / "second")
+    assert (found.config, found.tokenizer.to_json()) == (trained.config, trained.tokenizer.to_json())
+    assert found.weights.keys() == trained.weights.keys()
+    assert all((found.weights[name] == array).all() for name, array in trained.weights.items())
+    assert "vocab.txt" in {path.name for path in (tmp_path / "second").iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "setting", "allowed"),
+    [
+        ("BertModel", {"norm_first": True}, "false"),
+        ("BertForMaskedLM", {"activation": "relu2"}, "gelu"),
+        ("BertForSequenceClassification", {"pooling": "mean"}, "cls"),
+    ],
+)
+def test_a_setting_that_bert_lacks_is_named(architecture, setting, allowed, tmp_path):
+    (name, value), *_ = setting.items()
+    message = f"the model has {name} {value}, but the layout of {architecture} allows only .*: train one with --{name} "
+    with pytest.raises(CheckpointError, match=message + allowed):
+        export(made(architecture, **setting), tmp_path / "folder")
+    assert not (tmp_path / "folder").exists()
+
+
+@pytest.mark.parametrize("setting", [{"objective": "labels", "next_sentence": True}, {"pooling": "mean"}])
+def test_settings_of_a_head_that_is_absent_do_not_matter(setting, tmp_path):
+    export(made("BertForMaskedLM", **setting), tmp_path / "folder")
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize(
+    ("architecture", "activation"),
+    [*((name, "gelu") for name in ARCHITECTURES), *(("BertForMaskedLM", name) for name in ("relu", "gelu_tanh"))],
+)
+def test_transformers_computes_the_same_for_an_exported_model(architecture, activation, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    trained = made(architecture, activation=activation)
+    export(trained, tmp_path / "folder")
+    theirs, report = getattr(transformers, architecture).from_pretrained(tmp_path / "folder", output_loading_info=True)
+    assert not report["unexpected_keys"]
+    assert set(report["missing_keys"]) <= {"cls.predictions.decoder.weight", "cls.predictions.decoder.bias"}
+    assert_same(trained.make_model(), theirs.eval())
+
+
+# --- vectors of sentences, in the layout of sentence-transformers -----------------------------------------------------
+
+
+def sentence_folder(folder, pooling=None, **limits):
+    trained = made("BertModel")
+    for name, array in trained.weights.items():  # so that texts have vectors in different directions
+        array *= 0 if name.endswith("norm.bias") else 10 if name.startswith("token_embedding") else 2
+    export(trained, folder)
+    (folder / "1_Pooling").mkdir()
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32} | (pooling or {})))
+    (folder / "sentence_bert_config.json").write_text(json.dumps(limits))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("pooling", "longest", "cls"),
+    [
+        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, None, True),
+        (
+            {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False},
+            5,
+            False,
+        ),
+        ({}, 7, False),
+        ({"pooling_mode": "cls"}, 5, True),
+    ],
+)
+def test_sentences_are_pooled_and_cut_as_the_folder_says(pooling, longest, cls, tmp_path, capsys):
+    folder = sentence_folder(tmp_path / "model", pooling, max_seq_length=longest)
+    (tmp_path / "lines.txt").write_text("w1 w2 w3 w4 w5 w6\nw9 w8\n", encoding="utf-8")
+    question = "w7 w1 w2 w3 w4 w5"
+    assert sample.main([str(folder), "--similar", str(tmp_path / "lines.txt"), "--start", question]) == 0
+    printed = {line.split("  ")[2]: float(line.split()[0]) for line in capsys.readouterr().out.splitlines()[1:]}
+    trained = FAMILY.load(folder)
+
+    def vector(text):
+        inside = trained.tokenizer.encode(text)[: (longest or 20) - 2]
+        ids = Tensor(np.array([[trained.config.cls, *inside, trained.config.sep]]))
+        x = trained.make_model()(ids).numpy()[0]
+        whole = x[0] if cls else x.mean(axis=0)
+        return whole / np.sqrt(whole @ whole)
+
+    assert printed.keys() == {"w1 w2 w3 w4 w5 w6", "w9 w8"}
+    assert max(printed.values()) < 0.99
+    for text, cosine in printed.items():
+        assert cosine == pytest.approx(vector(text) @ vector(question), abs=6e-4)
+
+
+@pytest.mark.torch
+def test_a_single_label_gives_a_score(tmp_path, capsys):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    torch.manual_seed(4)
+    config = transformers.BertConfig(**SETTINGS, num_labels=1, initializer_range=0.5)
+    theirs = transformers.BertForSequenceClassification(config).eval()
+    theirs.save_pretrained(tmp_path)
+    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    assert sample.main([str(tmp_path), "--start", "w1 w2 ||| w3"]) == 0
+    ids = [4, 6, 7, 2, 8, 2]
+    with torch.no_grad():
+        found = theirs(input_ids=torch.tensor([ids]), token_type_ids=torch.tensor([[0] * 4 + [1] * 2])).logits
+    assert capsys.readouterr().out == f"{found.item():.4f}\tsigmoid {found.sigmoid().item():.1%}\n"
+
+
+def test_small_letters_that_the_tokenizer_keeps_apart_are_refused(tmp_path):
+    folder = sentence_folder(tmp_path / "model", {}, do_lower_case=True)
+    tokenizer = FAMILY.load(folder).tokenizer
+    tokenizer.lowercase = True  # then it makes no difference
+    sentence_settings(folder, tokenizer)
+    tokenizer.lowercase = False
+    with pytest.raises(CheckpointError, match="has do_lower_case, but the tokenizer beside it keeps capitals"):
+        sentence_settings(folder, tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("pooling", "module", "reason"),
+    [
+        ({"pooling_mode_max_tokens": True}, "1_Pooling", "has pooling_mode_max_tokens, but this program supports only"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "1_Pooling", "has mean and cls, but"),
+        ({"pooling_mode": "max"}, "1_Pooling", "has max, but this program supports only cls or mean"),
+        ({}, "2_Dense", "2_Dense is a part of the model that this program does not know"),
+    ],
+)
+def test_another_pooling_is_refused_by_name(pooling, module, reason, tmp_path):
+    folder = sentence_folder(tmp_path / "model", pooling)
+    (folder / module).mkdir(exist_ok=True)
+    with pytest.raises(CheckpointError, match=reason):
+        sentence_settings(folder, FAMILY.load(folder).tokenizer)

@@ -1,0 +1,188 @@
+"""ViT in Hugging Face's layout, in both directions: equal to transformers, and refused where it is another model."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+import sample
+from encoder.export import export, main
+from encoder.formats.vit import own_config, shapes
+from encoder.looking import as_input, asked_picture, small
+from encoder.picture_task import VIT_FAMILY
+from encoder.vit import ViT, ViTConfig
+from tinygrad_lite import Tensor
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from workshop.run.family import Trained
+from workshop.tokenizers.labels import LabelTokenizer
+
+SETTINGS = {
+    **{"hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 20, "image_size": 8},
+    **{"patch_size": 4, "num_channels": 3, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1},
+}
+NAMES = {"0": "cat", "1": "crane", "2": "dog", "3": "crane"}
+KINDS = [{}, {"num_channels": 1, "patch_size": 2, "layer_norm_eps": 0.1}, {"patch_size": 8, "num_attention_heads": 1}]
+
+
+def folder_with(path: Path, **changes) -> Path:
+    """A folder with random weights, in which every number matters; None omits a setting."""
+    settings = {**SETTINGS, "model_type": "vit", "architectures": ["ViTForImageClassification"], "id2label": NAMES}
+    (path / "config.json").write_text(json.dumps({k: v for k, v in (settings | changes).items() if v is not None}))
+    rng, weights = np.random.default_rng(1), {}
+    for name, shape in shapes(own_config(settings)).items():
+        prefix = "" if name.startswith("classifier") else "vit."
+        weights[prefix + name] = (0.3 * rng.standard_normal(shape)).astype("float32")
+    save_file(weights, path / "model.safetensors")
+    return path
+
+
+def made(**settings) -> Trained:
+    """A ViT of ours with random weights."""
+    config = ViTConfig(
+        **{"vocab_size": 3, "image_size": 8, "channels": 3, "n_layer": 2, "n_head": 2, "n_embd": 12} | settings
+    )
+    rng = np.random.default_rng(2)
+    shapes = {name: weight.shape for name, weight in ViT.blueprint(config).named_parameters()}
+    weights = {name: (0.3 * rng.standard_normal(shape)).astype("float32") for name, shape in shapes.items()}
+    return Trained(Path("file"), "a ViT", ViT, config, LabelTokenizer(["cat", "dog", "newt"]), weights)
+
+
+def assert_same(model: ViT, theirs) -> None:
+    torch = pytest.importorskip("torch")
+    pictures = np.random.default_rng(3).uniform(-1, 1, (2, 8, 8, model.config.channels)).astype("float32")
+    with torch.no_grad():
+        expected = theirs(torch.tensor(pictures.transpose(0, 3, 1, 2))).logits.numpy()
+    np.testing.assert_allclose(model(Tensor(pictures)).numpy(), expected, atol=2e-5)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("changes", KINDS)
+def test_transformers_computes_the_same(changes, tmp_path):
+    torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    pytest.importorskip("PIL")  # which ViTImageProcessor needs
+    config = transformers.ViTConfig(**SETTINGS | changes, id2label=NAMES)
+    theirs = transformers.ViTForImageClassification(config).eval()
+    for number, parameter in enumerate(theirs.parameters()):
+        torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
+    theirs.save_pretrained(tmp_path)
+    transformers.ViTImageProcessor(size={"height": 8, "width": 8}).save_pretrained(tmp_path)
+    trained = VIT_FAMILY.load(tmp_path)
+    assert trained.tokenizer.labels == ["cat", "crane (1)", "dog", "crane (3)"]
+    assert_same(trained.make_model(), theirs)
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("settings", [{}, {"channels": 1, "patch_size": 2, "n_inner": 20, "norm_eps": 1e-3}])
+def test_transformers_computes_the_same_for_an_exported_model(settings, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    trained = made(**settings)
+    assert export(trained, tmp_path / "folder") == "ViTForImageClassification"
+    kind = transformers.ViTForImageClassification
+    theirs, report = kind.from_pretrained(tmp_path / "folder", output_loading_info=True)
+    assert not report["unexpected_keys"]
+    assert not report["missing_keys"]
+    assert theirs.config.id2label == {0: "cat", 1: "dog", 2: "newt"}
+    assert theirs.config.label2id == {"cat": 0, "dog": 1, "newt": 2}
+    assert_same(trained.make_model(), theirs.eval())
+
+
+def test_an_exported_model_is_read_back_unchanged(tmp_path):
+    trained = made(n_inner=20)
+    export(trained, tmp_path / "first")
+    assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 0
+    found = VIT_FAMILY.load(tmp_path / "second")
+    assert (found.config, found.tokenizer.to_json()) == (trained.config, trained.tokenizer.to_json())
+    assert found.weights.keys() == trained.weights.keys()
+    assert all((found.weights[name] == array).all() for name, array in trained.weights.items())
+
+
+@pytest.mark.parametrize(("setting", "allowed"), [({"positions": "2d"}, "1d"), ({"pooling": "mean"}, "cls")])
+def test_a_setting_that_the_layout_lacks_is_named(setting, allowed, tmp_path):
+    (name, value), *_ = setting.items()
+    message = f"the model has {name} {value}, but .* allows only {allowed}: train one with --{name} {allowed}"
+    with pytest.raises(CheckpointError, match=message):
+        export(made(**setting), tmp_path / "folder")
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"architectures": ["ViTForMaskedImageModeling"]}, "supports only ViTForImageClassification"),
+        ({"hidden_act": "gelu_new"}, "hidden_act is 'gelu_new', but this program supports only 'gelu'"),
+        ({"qkv_bias": False}, "qkv_bias is False, but this program supports only True"),
+        ({"layerscale_value": 1.0}, "layerscale_value is 1.0, a setting that this program does not know"),
+        ({"problem_type": "multi_label_classification"}, "problem_type is 'multi_label_classification', but this"),
+        ({"patch_size": None}, "patch_size is missing, which a vit needs"),
+        ({"image_size": [8, 8]}, "image_size cannot be"),
+        ({"patch_size": 3}, "image_size 8 is no multiple of patch_size 3"),
+        ({"id2label": {"0": "cat"}}, r"classifier\.weight has the shape \(4, 12\), config\.json says \(1, 12\)"),
+    ],
+)
+def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
+    with pytest.raises(CheckpointError, match=sentence):
+        VIT_FAMILY.load(folder_with(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(
+    "scaling", [{"image_mean": [0.485, 0.456, 0.406]}, {"image_std": 0.2}, {"do_normalize": False}, {"image_mean": {}}]
+)
+def test_pixels_that_are_scaled_otherwise_are_refused(scaling, tmp_path):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(scaling | {"size": 8}))
+    with pytest.raises(CheckpointError, match=rf"preprocessor_config\.json: {next(iter(scaling))} is .* supports only"):
+        VIT_FAMILY.load(folder_with(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "preparation",
+    [{"do_center_crop": True}, {"do_resize": False}, {"size": {"shortest_edge": 8}}, {"size": 9}, {"resample": 9}, {}],
+)
+def test_pictures_that_are_prepared_in_another_way_are_refused(preparation, tmp_path):
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": 8} | preparation if preparation else {}))
+    with pytest.raises(CheckpointError, match=rf"preprocessor_config\.json: {next(iter(preparation), 'size')} is "):
+        VIT_FAMILY.load(folder_with(tmp_path))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("settings", [{}, {"resample": 0}, {"resample": 3, "do_center_crop": None}])
+def test_a_picture_is_scaled_as_in_transformers(settings, tmp_path):
+    transformers, image = pytest.importorskip("transformers"), pytest.importorskip("PIL.Image")
+    size = {"size": {"height": 8, "width": 8}, "image_mean": [0.5] * 3, "image_std": [0.5] * 3}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(settings | size))
+    pixels = np.random.default_rng(5).integers(0, 256, (30, 50, 3), np.uint8)
+    image.fromarray(pixels).save(tmp_path / "wide.png")
+    trained = VIT_FAMILY.load(folder_with(tmp_path))
+    ours, _ = asked_picture(SimpleNamespace(image=str(tmp_path / "wide.png")), trained)
+    theirs = transformers.ViTImageProcessorPil.from_pretrained(tmp_path)(image.fromarray(pixels), return_tensors="np")
+    expected = theirs["pixel_values"][0].transpose(1, 2, 0)
+    np.testing.assert_allclose(as_input(trained.make_model(), ours).numpy()[0], expected, atol=1e-5)
+
+
+def test_sample_looks_at_a_picture_in_colour(tmp_path, monkeypatch, capsys):
+    image = pytest.importorskip("PIL.Image")
+    monkeypatch.chdir(tmp_path)
+    pixels = np.random.default_rng(4).integers(0, 256, (8, 8, 3), np.uint8)
+    image.fromarray(pixels).save("picture.png")
+    Path("model").mkdir()
+    trained = VIT_FAMILY.load(folder_with(Path("model")))
+    logits = trained.make_model()(Tensor(pixels[None].astype("float32") / 127.5 - 1)).numpy()[0]
+    assert sample.main(["model", "--image", "picture.png", "--answers", "1"]) == 0
+    assert capsys.readouterr().out.split(maxsplit=1)[1] == trained.tokenizer.labels[logits.argmax()] + "\n"
+    assert sample.main(["model", "--image", "picture.png", "--explain", "page.html"]) == 0
+    with pytest.raises(CorpusError, match="test:1: this model has no test pictures here: name a PNG or JPEG file"):
+        sample.main(["model", "--image", "test:1"])
+
+
+def test_a_large_picture_is_printed_small():
+    picture = np.kron(np.arange(9).reshape(3, 3), np.ones((30, 30)))[..., None].repeat(3, axis=-1)
+    np.testing.assert_array_equal(small(picture), np.kron(np.arange(9).reshape(3, 3), np.ones((10, 10))))
+    assert small(np.zeros((28, 28))).shape == (28, 28)
+
+
+def test_a_model_of_five_colours_has_no_picture(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    export(made(channels=5), Path("model"))
+    with pytest.raises(OptionError, match="has 1 or 3 numbers for each pixel, this model needs 5"):
+        sample.main(["model", "--image", "picture.png"])

@@ -1,0 +1,205 @@
+"""The fast step: the same log-probabilities as the general step, for all settings."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gpt.config import GPTConfig
+from gpt.fast.step import ACTIVATIONS, FastStep
+from gpt.model import GPT
+from tests.gpt.combined_settings import COMBINED
+from tinygrad_lite.device import random_key
+from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.optim import AdamW
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.transformer import MultiHeadAttention
+from workshop.decoding.beam import beam_search
+from workshop.decoding.sampling import generate
+
+TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
+
+
+def make_model(dtype="float64", **changes):
+    """A model with weights so large that every part of it affects the result."""
+    settings = {"n_layer": 2, "n_head": 2, "n_embd": 16, "block_size": 12, "dropout": 0.2} | changes
+    with random_key(5):
+        model = GPT(GPTConfig(23, **settings)).to("cpu", dtype)
+    rng = np.random.default_rng(1)
+    for parameter in model.parameters():
+        parameter.data += 0.3 * rng.standard_normal(parameter.shape).astype(dtype)
+    model.eval()
+    return model
+
+
+def steps(model, prompt, tokens):
+    """The log-probabilities after each of these tokens, and whether the fast step was used."""
+    _, state = model.start(prompt)
+    found = []
+    for column in tokens.T:
+        log_probs, state = model.step(column, state)
+        found.append(log_probs)
+    return np.array(found), state.fast is not None
+
+
+def test_a_model_knows_the_fast_steps_that_were_imported():
+    program = """
+from gpt.model import GPT
+print(*GPT.fast_versions)
+import gpt.family
+print(*(version.__name__ for version in GPT.fast_versions))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
+    assert done.stdout.splitlines() == ["", "FastStep FastStepCuda"]
+
+
+# Every other choice of every setting: new ones are compared too, or `FastStep.fits` must refuse them.
+EVERY_CHOICE = (
+    {name: choice}
+    for name, field in GPTConfig.chosen().items()
+    for choice in field.metadata["choices"] or ((False, True) if isinstance(field.default, bool) else ())
+    if choice != field.default
+)
+CHOICES = [choice for choice in EVERY_CHOICE if not GPTConfig(23, **choice).misfit()]
+SETTINGS = [
+    *CHOICES,
+    *COMBINED.values(),
+    {},
+    {"activation": "gelu_tanh", "bias": True, "norm_eps": 1e-3},
+    {"activation": "relu", "n_inner": 20},
+    {"n_head": 1, "n_layer": 3},
+    {"positions": "rotary", "rope_scaling": "8,1,4,10"},
+]
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [
+        *((settings, "float64") for settings in SETTINGS),
+        *((settings, "float32") for settings in ({}, {"activation": "gelu_tanh"}, *COMBINED.values())),
+        *(pytest.param(choice, "float32", marks=pytest.mark.slow) for choice in CHOICES),
+    ],
+    ids=str,
+)
+def test_the_fast_step_equals_the_general_one(settings, dtype, monkeypatch):
+    """With several rows, and beyond the end of the context, where it starts again."""
+    monkeypatch.setattr("gpt.fast.weights.ROWS", 5)  # so that matrices are stored in several pieces, as large ones are
+    model = make_model(dtype, **settings)
+    rng = np.random.default_rng(2)
+    prompt, tokens = rng.integers(0, 23, (3, 4)), rng.integers(0, 23, (3, 20))
+    fast, is_fast = steps(model, prompt, tokens)
+    with composed():
+        general, is_general_fast = steps(model, prompt, tokens)
+    config = model.config
+    is_known = config.norm_first and config.residual and config.activation in ACTIVATIONS
+    assert (is_fast, is_general_fast) == (is_known, False)
+    assert fast.dtype == general.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(fast, general, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * 10)
+
+
+@pytest.mark.parametrize("settings", [{}, COMBINED["speed run"]], ids=["gpt-2", "speed run"])
+def test_the_generated_texts_are_the_same(settings):
+    model = make_model(**settings)
+    texts = []
+    for run in (lambda: None, composed):
+        with run() or composed() if run is composed else random_key(0):
+            log_probs, state = model.start(np.array([[3, 1]]))
+            rows = generate(model.step, log_probs, state, max_new_tokens=30, temperature=0.9, seed=4)
+            (hypotheses,) = beam_search(model.step, *model.start(np.array([[3, 1]])), beam=3, max_new_tokens=8)
+            texts.append(([int(row[0]) for row in rows], [h.tokens for h in hypotheses]))
+    assert texts[0] == texts[1]
+
+
+def test_the_fast_step_is_not_used_where_it_does_not_apply(monkeypatch):
+    model, tokens = make_model(), np.ones((2, 2), int)
+    prompts = np.ones((2, 3), int)
+    assert steps(model, prompts, tokens)[1]
+    assert not steps(model, [[1, 2, 3], [4]], tokens)[1]  # rows of different lengths
+    _, state = model.start(prompts, use_cache=False)
+    assert model.step(tokens[:, 0], state)[1].fast is None
+    model.train()
+    assert not steps(model, prompts, tokens)[1]  # dropout
+    model.eval()
+    monkeypatch.setattr("gpt.fast.step.MAX_PARAMETERS", 100)
+    assert not steps(model, prompts, tokens)[1]
+
+
+def test_the_fast_step_is_not_used_for_an_unknown_block():
+    model, tokens = make_model(), np.ones((2, 2), int)
+    model.blocks[1].norm_first = False
+    assert not steps(model, np.ones((2, 3), int), tokens)[1]
+    model.blocks[1].norm_first = True
+
+    class Mixer(MultiHeadAttention):
+        """Another mixer, which may compute something else."""
+
+    model.blocks[0].mixer.__class__ = Mixer
+    assert not steps(model, np.ones((2, 3), int), tokens)[1]
+
+
+def test_a_prompt_of_one_token_uses_the_fast_step_too():
+    model = make_model()
+    fast, state = model.start(np.array([[3], [7]]))
+    assert state.fast is not None
+    assert [cache.length for cache in state.caches] == [1, 1]
+    with composed():
+        general, _ = model.start(np.array([[3], [7]]))
+    np.testing.assert_allclose(fast, general, rtol=1e-12, atol=1e-11)
+
+
+def test_weights_are_laid_out_once_and_again_after_every_change():
+    model, prompt, token = make_model(), np.array([[3, 1]]), np.array([2])
+
+    def write():
+        log_probs, state = model.step(token, model.start(prompt)[1])
+        with composed():
+            general, _ = model.step(token, model.start(prompt)[1])
+        np.testing.assert_allclose(log_probs, general, rtol=1e-4, atol=1e-5)
+        return state.fast
+
+    first = write()
+    assert write() is first
+    optimizer = AdamW(model.named_parameters(), lr=0.1)
+    second = write()
+    assert second is not first  # the weights have moved
+    for parameter in model.parameters():
+        parameter.grad = parameter.ones_like()
+    optimizer.step()
+    third = write()
+    assert third is not second
+    model.load_state_dict({name: array * 1.5 for name, array in model.state_dict().items()})
+    fourth = write()
+    assert fourth is not third
+    model.lm_head.weight.data = model.lm_head.weight.data * 2
+    assert write() is not fourth
+    model.train()
+    assert model._fast is None
+
+
+@pytest.mark.parametrize("factor", [1e3, -1e3], ids=["overflow", "underflow"])
+@pytest.mark.parametrize("place", ["attention", "logits"])
+def test_large_scores_are_exact_too(place, factor):
+    """Where exponentials overflow, or all become 0, the token is computed again, in its place in the caches."""
+    model = make_model("float32", bias=True)
+    mixer = model.blocks[1].mixer
+    if place == "attention":  # the first numbers of queries and keys, whose product dominates the scores
+        mixer.query.bias.data[0], mixer.key.bias.data[0] = 1.0, factor
+    else:  # the same number is added to all logits
+        model.lm_head.weight.data[:, 0], model.final_norm.bias.data[0] = 1.0, factor
+    fast = FastStep(model)
+    caches, tokens = model.new_caches(), np.random.default_rng(2).integers(0, 23, (6, 2))
+    found = np.array([fast(column, caches) for column in tokens])
+    assert fast.subtracts
+    assert [cache.length for cache in caches] == [6, 6]
+    general = model(Tensor(tokens.T)).log_softmax().numpy().transpose(1, 0, 2)
+    np.testing.assert_allclose(found, general, rtol=1e-4, atol=1e-2)
+
+
+def test_the_model_is_not_changed():
+    model = make_model()
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    FastStep(model)
+    steps(model, np.ones((1, 2), int), np.ones((1, 3), int))
+    for name, array in model.state_dict().items():
+        np.testing.assert_array_equal(array, before[name])

@@ -1,0 +1,256 @@
+"""The fast step on a GPU: the same log-probabilities as the general step on the CPU, for all settings."""
+
+import collections
+import dataclasses
+
+import numpy as np
+import pytest
+
+from gpt.fast.step import FastStep, has_known_parts
+from gpt.fast.step_cuda import FastStepCuda
+from tests.gpt.combined_settings import COMBINED
+from tests.gpt.fast.test_step import CHOICES, SETTINGS, make_model, steps
+from tinygrad_lite.adapt import add_lora
+from tinygrad_lite.cuda import decode
+from tinygrad_lite.functional.registry import composed
+from tinygrad_lite.optim import AdamW
+from tinygrad_lite.precision import bfloat16, precision
+from workshop.decoding.beam import beam_search
+
+TOLERANCE = {"float32": 2e-5, "float64": 1e-12}
+GPT2 = {"bias": True, "activation": "gelu_tanh"}
+FITTING = {"gpt-2": GPT2} | COMBINED
+FITTING = {name: settings for name, settings in FITTING.items() if has_known_parts(make_model(**settings))}
+rng = np.random.default_rng(2)
+PROMPT, TOKENS = rng.integers(0, 23, (3, 4)), rng.integers(0, 23, (3, 10))
+
+
+in_bfloat16 = pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(settings, marks=() if name in ("gpt-2", "speed run") else pytest.mark.slow, id=name)
+        for name, settings in FITTING.items()
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("settings", "dtype"),
+    [
+        *((settings, "float64") for settings in FITTING.values()),
+        (GPT2, "float32"),
+        *(pytest.param(settings, "float64", marks=pytest.mark.slow) for settings in SETTINGS),
+        *(pytest.param(settings, "float32", marks=pytest.mark.slow) for settings in (*FITTING.values(), *CHOICES)),
+    ],
+    ids=str,
+)
+def test_the_fast_step_equals_the_general_one(settings, dtype, cuda):
+    """With several rows, and beyond the end of the context, where it starts again."""
+    model = make_model(**settings)
+    is_fast_on_cpu = FastStep.fits(model)
+    with composed():
+        expected, _ = steps(model, PROMPT, TOKENS)
+    found, is_fast = steps(model.to(cuda, dtype), PROMPT, TOKENS)
+    assert is_fast == is_fast_on_cpu
+    assert found.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(found, expected, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype])
+
+
+@in_bfloat16
+def test_in_bfloat16_only_weights_and_caches_are_rounded(settings, cuda):
+    """So the step equals that of float32 with these weights, rounded, and a cache that rounds."""
+    model = make_model("float32", **settings).to(cuda)
+    rounding = FastStepCuda(model)
+
+    def rounded(affine):
+        return affine[0].astype(bfloat16()).astype(np.float32), affine[1]
+
+    rounding.head = rounded(rounding.head)
+    for layer in rounding.layers:
+        for name in ("joint", "output", "up", "down"):
+            setattr(layer, name, rounded(getattr(layer, name)))
+    with precision("bfloat16"):
+        fast = FastStepCuda(model)
+    caches, found = model.new_caches(), []
+    rounding_caches, expected = model.new_caches(), []
+    for cache in rounding_caches:
+        cache.make_room(fast.head[0], 3, model.config.n_kv_head or model.config.n_head, model.config.head_width)
+    for column in TOKENS.T[:5]:
+        found.append(fast(column, caches))
+        expected.append(rounding(column, rounding_caches))
+    assert {cache.both.dtype for cache in [*caches, *rounding_caches]} == {bfloat16()}
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+
+
+@in_bfloat16
+def test_bfloat16_is_closer_to_the_exact_result_than_the_general_step(settings, cuda, monkeypatch):
+    """Which rounds what is between two products, too. A rounding error is 2^-9 of a number; logits go down to -9."""
+    model = make_model(**settings)
+    with composed():
+        exact, _ = steps(model, PROMPT, TOKENS[:, :5])
+    model.to(cuda, "float32")
+    with precision("bfloat16"):
+        found, is_fast = steps(model, PROMPT, TOKENS[:, :5])
+        assert is_fast
+        monkeypatch.setattr(type(model), "fast_versions", ())
+        general, is_fast = steps(model, PROMPT, TOKENS[:, :5])
+        assert not is_fast
+    error, of_general = (np.abs(np.array(results) - exact).mean() for results in (found, general))
+    assert 1e-4 < error < of_general  # it did compute in bfloat16
+    assert error < 0.012
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """How often each kernel of decode.py was launched."""
+    counts, kernel = collections.Counter(), decode.kernel
+
+    def counting(file, name, **types):
+        function = kernel(file, name, **types)
+
+        def launch(*arguments):
+            counts[name] += 1
+            function.run(*arguments)
+
+        return dataclasses.replace(function, run=launch)
+
+    monkeypatch.setattr(decode, "kernel", counting)
+    return counts
+
+
+@pytest.mark.parametrize("settings", [GPT2, COMBINED["qwen"]], ids=["gpt-2", "qwen"])
+@pytest.mark.parametrize("rows", [1, 6])
+def test_a_layer_is_five_kernels_and_a_token_one_transfer(settings, rows, cuda, launched, monkeypatch):
+    model, transfers = make_model("float32", n_layer=3, **settings).to(cuda), []
+    _, state = model.start(TOKENS[:1, :1].repeat(rows, 0))
+    device = state.fast.device
+
+    def to_host(array):
+        transfers.append(array.shape)
+        return device.to_host(array)
+
+    state.fast.device = dataclasses.replace(device, to_host=to_host)
+    launched.clear()
+    # Neither a product of cuBLAS nor an operation of CuPy: nothing but the kernels, and the tokens.
+    monkeypatch.setattr("tinygrad_lite.cuda.gemm.cublas", lambda: pytest.fail("a product by cuBLAS"))
+    for token in (3, 4):
+        _, state = model.step(np.full(rows, token), state)
+    layers = {"decode_linear": 4 * 3 + 1, "decode_attention": 3}
+    ends = {"decode_embedding": 1, "decode_log_softmax": 1}
+    assert launched == {name: 2 * count for name, count in (layers | ends).items()}
+    assert sum(launched.values()) / 2 == 5 * 3 + 3
+    assert transfers == [(rows, 23)] * 2
+
+
+def test_beam_search_finds_the_same(cuda):
+    """Its states are rows of others, of which it has 6 here: more than one warp computes together."""
+    found = []
+    for device in ("cpu", cuda):
+        model = make_model("float32", **COMBINED["llama"]).to(device)
+        log_probs, state = model.start(PROMPT[:2])
+        rows = beam_search(model.step, log_probs, state, beam=3, max_new_tokens=4)
+        found.append([[(h.tokens, h.log_prob) for h in row] for row in rows])
+    for here, there in zip(*found, strict=True):
+        assert [tokens for tokens, _ in here] == [tokens for tokens, _ in there]
+        np.testing.assert_allclose([p for _, p in there], [p for _, p in here], rtol=1e-5)
+
+
+def test_a_conversation_is_resumed(cuda):
+    """The general step reads more tokens after those of the fast one, from the same caches."""
+    model, text = make_model("float32", **COMBINED["qwen"]).to(cuda), TOKENS[0]
+    _, state = model.start(text[None, :3])
+    for token in text[3:6]:
+        _, state = model.step(np.array([token]), state)
+    assert type(state.fast) is FastStepCuda
+    found, state = model.resume(text[:9], state)
+    following, _ = model.step(text[9:10], state)
+    for log_probs, length in ((found, 9), (following, 10)):
+        with composed():
+            expected, _ = model.start(text[None, :length])
+        np.testing.assert_allclose(log_probs, expected, rtol=0, atol=2e-5)
+
+
+def test_weights_are_laid_out_again_after_every_change(cuda):
+    model, prompt, token = make_model("float32").to(cuda), np.array([[3, 1]]), np.array([2])
+
+    def write():
+        log_probs, state = model.step(token, model.start(prompt)[1])
+        with composed():
+            general, _ = model.step(token, model.start(prompt)[1])
+        np.testing.assert_allclose(log_probs, general, rtol=1e-4, atol=1e-5)
+        return state.fast
+
+    first = write()
+    assert write() is first
+    optimizer = AdamW(model.named_parameters(), lr=0.1)
+    for parameter in model.parameters():
+        parameter.grad = parameter.ones_like()
+    optimizer.step()
+    second = write()
+    assert second is not first
+    with precision("tf32"):
+        assert model.start(prompt[:, :1])[1].fast is second  # the same arrays
+    with precision("bfloat16"):
+        third = model.start(prompt[:, :1])[1].fast
+    assert third.dtype == bfloat16()
+    fourth = write()
+    assert fourth.dtype == np.float32
+    model.to("cpu")
+    assert type(write()) is FastStep
+
+
+def test_the_fast_step_is_not_used_where_it_does_not_apply(cuda, monkeypatch):
+    model = make_model("float32").to(cuda)
+    assert steps(model, PROMPT, TOKENS[:, :1])[1]
+    assert FastStepCuda.fits(model)
+    assert not FastStep.fits(model)
+    assert not steps(model, [[1, 2, 3], [4]], TOKENS[:2, :1])[1]  # rows of different lengths
+    with composed():
+        assert not steps(model, PROMPT, TOKENS[:, :1])[1]
+    assert not FastStepCuda.fits(make_model("float32"))  # on the CPU
+    assert not FastStepCuda.fits(make_model("float32", norm_first=False).to(cuda))
+    assert not FastStepCuda.fits(make_model("float32", head_dim=decode.MAX_HEAD_WIDTH + 2).to(cuda))
+    memory = model.num_parameters() * 4
+    for share, fits in ((0.9, False), (1.1, True)):
+        available = dataclasses.replace(FastStepCuda(model).device, memory=lambda share=share: (0, memory * share))
+        monkeypatch.setattr("gpt.fast.step_cuda.get_device", lambda name, available=available: available)
+        monkeypatch.setattr("gpt.fast.step_cuda.MEMORY_SHARE", 1.0)
+        assert FastStepCuda.fits(model) == fits
+
+
+def test_an_adapter_is_not_part_of_the_fast_step(cuda):
+    model = make_model("float32")
+    add_lora(model, rank=2, alpha=1.0)
+    assert not FastStepCuda.fits(model.to(cuda))
+
+
+def test_more_positions_than_there_is_room_for_are_refused(cuda):
+    model = make_model("float32").to(cuda)
+    fast, caches = FastStepCuda(model), model.new_caches(3)
+    for token in range(3):
+        fast(np.array([token]), caches)
+    with pytest.raises(ValueError, match="GPT: 4 positions do not fit into 3"):
+        fast(np.array([3]), caches)
+    caches = model.new_caches(100)
+    caches[0].length = 12
+    with pytest.raises(ValueError, match="GPT: 13 positions do not fit into 12"):
+        fast(np.array([3]), caches)
+    caches = model.new_caches()
+    fast(np.array([3]), caches)
+    with pytest.raises(ValueError, match="2 rows, but the cache has 1"):
+        fast(np.array([3, 4]), caches)
+
+
+def test_the_model_is_not_changed_and_the_step_repeats_its_bytes(cuda):
+    model = make_model("float32", **COMBINED["qwen"]).to(cuda)
+    before = {name: array.tobytes() for name, array in model.state_dict().items()}
+    texts = [steps(model, PROMPT, TOKENS[:, :5])[0].tobytes() for _ in range(2)]
+    assert texts[0] == texts[1]
+    assert {name: array.tobytes() for name, array in model.state_dict().items()} == before
+
+
+def test_a_token_outside_the_table_gives_nan(cuda):
+    fast, model = FastStepCuda(make_model("float32").to(cuda)), make_model("float32")
+    found = fast(np.array([3, 23, -1]), model.new_caches())
+    assert np.isfinite(found[0]).all()
+    assert np.isnan(found[1:]).all()

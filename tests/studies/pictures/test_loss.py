@@ -1,0 +1,268 @@
+"""Loss curves: reading metrics.csv, and plotting."""
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from studies.pictures.command import draw
+from studies.pictures.kinds import shared_kinds
+from studies.pictures.loss import Curve, LossOptions, draw_loss, names, read_run, smoothed
+from tinygrad_lite.errors import OptionError, UserError
+from workshop.figure import compose, own_style
+from workshop.run.run_folder import METRICS, RunFolder
+
+
+def main(words):
+    return draw("python -m studies.draw", shared_kinds(lambda path: None), ["loss", *words])
+
+
+def plotted(*paths, **settings):
+    """The axes of the figure."""
+    with own_style():
+        return compose(draw_loss(paths, LossOptions(**settings))).axes[0]
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """Two runs, the second of which has not been evaluated yet."""
+    one, two = RunFolder(tmp_path / "one"), RunFolder(tmp_path / "two")
+    for run in (one, two):
+        with run.locked():
+            run.begin({})
+        for step in range(1, 31):
+            run.log(step=step, loss=4 / step + 1, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=10.0)
+    for step in (0, 10, 20, 30):
+        one.log(step=step, val_loss=2 - step / 40, bits_per_char=3 - step * 3 / 80)
+    return one.path, two.path
+
+
+# --- reading ---------------------------------------------------------------------------------------------------
+
+
+def test_a_run_is_read_from_its_folder_or_its_table(folders):
+    for path in (folders[0], folders[0] / "metrics.csv"):
+        run = read_run(path)
+        assert run.file == folders[0] / "metrics.csv"
+        assert (run.training.steps[0], run.training.losses[0], len(run.training.steps)) == (1, 5, 30)
+        assert run.validation.losses.tolist() == [2, 1.75, 1.5, 1.25]
+        assert run.bits_per_nat == pytest.approx(1.5)
+    assert read_run(folders[1]).bits_per_nat is None
+
+
+@pytest.mark.parametrize("half", ["3", "31", "31,", "31,1", "31,1.129", "31,1.129,0.001,1,10,,,", '"31'])
+def test_half_a_row_at_the_end_is_ignored(folders, half):
+    """Even one that looks complete, since 1.1 may be the start of 1.129."""
+    with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
+        file.write(half)
+    run = read_run(folders[0])
+    assert run.training.steps[-1] == 30
+    assert run.training.losses[-1] == pytest.approx(4 / 30 + 1, rel=1e-5)
+
+
+@pytest.mark.parametrize("damage", ["x,1,,,,,,", ",1,,,,,,", "6,rubbish,,,,,,", "6,,,,,,", "6,1.2,,,,,,,", "rubbish"])
+def test_a_damaged_row_is_reported_with_its_line(folders, damage):
+    file = folders[0] / "metrics.csv"
+    lines = file.read_text(encoding="utf-8").splitlines()
+    lines[6] = damage
+    file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"one.metrics\.csv, line 7 is damaged: correct it by hand, or remove"):
+        read_run(folders[0])
+
+
+def test_columns_are_read_by_name(tmp_path):
+    (tmp_path / "metrics.csv").write_text("\ufeffval_loss,new,step\r\n,?,0\r\n\r\n2.5,!,1\r\n", encoding="utf-8")
+    with pytest.raises(OptionError, match=r"not the table of a run, it has no column loss: name the folder"):
+        read_run(tmp_path)
+    (tmp_path / "metrics.csv").write_text("\ufeffval_loss,new,loss,step\r\n,?,,0\r\n\r\n2.5,!,,1\r\n", encoding="utf-8")
+    run = read_run(tmp_path)
+    assert (run.validation.steps.tolist(), run.validation.losses.tolist()) == ([1], [2.5])
+    assert (len(run.training.steps), run.bits_per_nat) == (0, None)
+
+
+def test_numbers_that_are_not_finite_are_left_out_with_a_note(folders, capsys):
+    with open(folders[0] / "metrics.csv", "a", encoding="utf-8") as file:
+        file.write("40,inf,,,,,,,,,,\n40,,,,,nan,nan,,,,,\n")
+    run = read_run(folders[0])
+    assert (run.training.steps[-1], run.validation.steps[-1]) == (30, 30)
+    assert run.bits_per_nat == pytest.approx(1.5)
+    said = capsys.readouterr().err
+    assert "line 36: loss is inf, which cannot be plotted" in said
+    assert "line 37: val_loss is nan, which cannot be plotted" in said
+
+
+def test_unreadable_tables_are_refused(tmp_path):
+    file = tmp_path / "metrics.csv"
+    for path in (tmp_path, tmp_path / "gone"):
+        with pytest.raises(OptionError, match=r"there is no .*: name the folder of a run"):
+            read_run(path)
+    for start in ("", "step,lo", ",".join(METRICS) + "\n"):
+        file.write_text(start, encoding="utf-8")
+        with pytest.raises(OptionError, match=r"metrics\.csv has no losses yet: plot it after"):
+            read_run(tmp_path)
+    file.write_text("epoch,train/loss\n1,2.5\n", encoding="utf-8")
+    with pytest.raises(OptionError, match="has no column step or loss or val_loss"):
+        read_run(tmp_path)
+    for binary in (b"\xff\xfe\x00step\n", b"x" * 200_000 + b"\n"):
+        file.write_bytes(binary)
+        with pytest.raises(OptionError, match="is not a table of numbers: name the folder of a run"):
+            read_run(file)
+    file.unlink()
+    file.mkdir()
+    with pytest.raises(OptionError, match=r"cannot be read \(.+\): name the folder of a run"):
+        read_run(tmp_path)
+
+
+def test_runs_get_names_that_distinguish_them():
+    assert names([Path("out/char/metrics.csv"), Path("out/bpe/metrics.csv")]) == ["char", "bpe"]
+    assert names([Path("a/run/metrics.csv"), Path("b/run/metrics.csv")]) == ["a/run", "b/run"]
+    assert names([Path("tables/first.csv"), Path("tables/second.csv")]) == ["first", "second"]
+    assert names([Path("a/run/metrics.csv")] * 2) == ["run", "run"]
+
+
+def test_smoothing_is_a_mean_over_neighbours():
+    losses = np.array([5.0, 3.0, 4.0, 2.0, 1.0])
+    curve = Curve(np.arange(5), losses)
+    assert smoothed(curve, 1).losses.tolist() == smoothed(curve, 2).losses.tolist() == losses.tolist()
+    assert smoothed(curve, 3).losses.tolist() == smoothed(curve, 4).losses.tolist() == [5, 4, 3, 7 / 3, 1.5]
+    assert smoothed(curve, 99).losses.tolist() == [5, 4, 3, 3, 3]
+    assert smoothed(Curve(np.zeros(0), np.zeros(0)), 10).losses.size == 0
+
+
+def test_smoothing_does_not_move_a_straight_line_at_its_start():
+    line = Curve(np.arange(20), np.arange(20.0)[::-1])
+    assert smoothed(line, 9).losses[:16].tolist() == line.losses[:16].tolist()
+
+
+# --- plotting --------------------------------------------------------------------------------------------------
+
+
+def texts(svg: str) -> str:
+    return " ".join(part.split("<")[0] for part in svg.split(">"))
+
+
+def test_one_run_is_plotted_beside_its_table(folders, capsys):
+    pytest.importorskip("matplotlib")
+    assert main([str(folders[0])]) == 0
+    shown = texts((folders[0] / "curves.svg").read_text(encoding="utf-8"))
+    for text in (
+        "loss, nats per token",
+        "Loss over training: one",
+        "mean of 9 rows",
+        "validation, best 1.250 at step 30",
+    ):
+        assert text in shown
+    assert "wrote" in capsys.readouterr().err
+
+
+def test_several_runs_are_compared_in_bits_per_character(folders, tmp_path, monkeypatch):
+    matplotlib = pytest.importorskip("matplotlib")
+    pictures = [tmp_path / "all.svg", tmp_path / "all.png", tmp_path / "all.PDF"]
+    command = [str(folders[0]), str(folders[0] / "metrics.csv"), "--out", *map(str, pictures), "--smooth", "1"]
+    assert main(command) == 0
+    shown = texts(pictures[0].read_text(encoding="utf-8"))
+    assert "loss, bits per character" in shown
+    assert "one, best 1.875 at step 30" in shown
+    assert pictures[1].read_bytes().startswith(b"\x89PNG")
+    before = [picture.read_bytes() for picture in pictures]
+    assert not any(matplotlib.__version__.encode() in data for data in before)  # nor the version of matplotlib
+    monkeypatch.setitem(matplotlib.rcParams, "font.size", 20)  # the user's own style is for the user's own pictures
+    monkeypatch.setitem(matplotlib.rcParams, "savefig.facecolor", "red")
+    assert main(command) == 0
+    assert matplotlib.rcParams["font.size"] == 20
+    assert [picture.read_bytes() for picture in pictures] == before  # they depend on the numbers only
+
+
+@pytest.mark.parametrize("more", [["--log"], ["--unit", "bits"], ["--log", "--unit", "nats", "--smooth", "100"]])
+def test_every_way_to_plot_works(folders, tmp_path, more):
+    pytest.importorskip("matplotlib")
+    assert main([str(folders[0]), "--out", str(tmp_path / "x.svg"), *more]) == 0
+
+
+def test_names_are_shown_unchanged(folders, tmp_path):
+    """matplotlib hides labels that begin with _, and sets what is between two $ as mathematics."""
+    pytest.importorskip("matplotlib")
+    runs = [folders[0].rename(tmp_path / "_$x^2$"), folders[1]]
+    picture = tmp_path / "x.svg"
+    assert main([*map(str, runs), "--unit", "nats", "--out", str(picture)]) == 0
+    shown = texts(picture.read_text(encoding="utf-8"))
+    assert "_$x^2$, best 1.250 at step 30" in shown
+    assert main([str(runs[0]), "--out", str(picture)]) == 0
+    assert "_$x^2$" in texts(picture.read_text(encoding="utf-8"))
+
+
+def test_the_training_loss_is_plotted_in_bits_per_character_too(folders):
+    pytest.importorskip("matplotlib")
+    thin, thick = plotted(folders[0], smooth=1, unit="bits").get_lines()
+    assert thin.get_ydata()[0] == pytest.approx(5 * 1.5)
+    assert thick.get_ydata().tolist() == pytest.approx([3, 2.625, 2.25, 1.875])
+    assert thin.get_color() == thick.get_color()
+
+
+def test_the_numbers_are_written_without_matplotlib(folders, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main([*map(str, folders), "--unit", "nats", "--out", str(tmp_path / "x.csv"), str(tmp_path / "y.csv")]) == 0
+    assert (tmp_path / "y.csv").read_bytes() == (tmp_path / "x.csv").read_bytes()
+    lines = (tmp_path / "x.csv").read_text(encoding="utf-8").splitlines()
+    assert lines[:2] == ["run,part,step,nats_per_token", "one,training,1,5.0"]
+    assert "one,validation,30,1.25" in lines
+    assert len(lines) == 1 + 30 + 4 + 30
+
+
+def test_many_runs_look_different(folders):
+    pytest.importorskip("matplotlib")
+    lines = plotted(*[folders[0]] * 35).get_lines()
+    assert len({(line.get_color(), line.get_marker()) for line in lines[1::2]}) == 35
+
+
+def test_logarithmic_axes_have_no_step_0(folders, tmp_path):
+    pytest.importorskip("matplotlib")
+    picture = tmp_path / "x.svg"
+    new = RunFolder(tmp_path / "new")
+    with new.locked():
+        new.begin({})
+    new.log(step=0, val_loss=1.0, bits_per_char=2.0)
+    with pytest.raises(OptionError, match="has nothing after step 0 yet: omit --log"):
+        main([str(new.path), "--log", "--out", str(picture)])
+    assert main([str(new.path), "--out", str(picture)]) == 0
+    new.log(step=10, loss=3.0, learning_rate=1e-3, grad_norm=1.0, tokens_per_second=1.0)
+    assert main([str(new.path), "--log", "--out", str(picture)]) == 0
+    assert "best 1.000 at step 0" in texts(picture.read_text(encoding="utf-8"))  # although it is not plotted
+
+
+def test_a_run_without_an_evaluation_can_be_plotted_in_nats_only(folders):
+    pytest.importorskip("matplotlib")
+    assert main([str(folders[1])]) == 0
+    with pytest.raises(OptionError, match=r"two.metrics\.csv: bits .* need an evaluation; use --unit nats"):
+        main([*map(str, folders)])
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "the run is missing: python -m studies.draw loss out/goethe"),
+        (["one", "--out", "x.bmp"], r"--out x\.bmp: must end with one of \.svg, \.png, \.pdf, \.csv, \.npz"),
+        (["one", "--out", "x.svg", "two"], r"--out two: must end with"),
+        (["one", "--unit", "bytes"], "must be one of auto, nats, bits"),
+        (["gone"], "there is no gone"),
+        (["one", "--out", "x.npz"], r"x\.npz: the numbers of this picture are written as \.csv"),
+        (["one", "--smooth", "0"], "--smooth 0"),
+    ],
+)
+def test_mistakes_give_one_sentence(folders, monkeypatch, words, reason):
+    monkeypatch.chdir(folders[0].parent)
+    with pytest.raises(OptionError, match=reason):
+        main(words)
+
+
+def test_a_plot_that_cannot_be_written_is_reported(folders, tmp_path):
+    pytest.importorskip("matplotlib")
+    with pytest.raises(OptionError, match=r"x.svg cannot be written"):
+        main([str(folders[0]), "--out", str(tmp_path / "no folder" / "x.svg")])
+
+
+def test_without_matplotlib_an_error_says_how_to_install_it(folders, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UserError, match=r'needs matplotlib, .*: pip install -e "\.\[viz\]"'):
+        main([str(folders[0])])

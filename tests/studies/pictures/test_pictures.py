@@ -1,0 +1,229 @@
+"""Pictures that need no model: position codes, neighbours among vectors, tokens, merges, schedules, expressions."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from studies.pictures import expression
+from studies.pictures.command import Kind, draw
+from studies.pictures.kinds import shared_kinds
+from studies.pictures.neighbours import NeighbourOptions, draw_neighbours
+from studies.pictures.positions import draw_learned, draw_rotary, draw_sinusoidal
+from tinygrad_lite.errors import OptionError, UserError
+from tinygrad_lite.optim import trapezoid
+from workshop.figure import write
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.char import CharTokenizer
+
+TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin, und leider auch Theologie durchaus studiert.\n" * 20
+PAPER = " ".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("my.txt").write_text(TEXT, encoding="utf-8")
+
+
+def run(*words):
+    """Run the command; the checkpoint of this test has a tokenizer of characters."""
+
+    def load(path):
+        if path != Path("model"):
+            raise UserError(f"there is no checkpoint {path}")
+        return CharTokenizer.train(TEXT)
+
+    return draw("python -m studies.draw", shared_kinds(load), list(words))
+
+
+def rows(name):
+    with open(name, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# --- positions and neighbours ---------------------------------------------------------------------------------
+
+
+def test_positions_are_as_similar_as_they_are_near():
+    """The cosine of two sinusoidal codes is the mean over the pairs of cos(f d), as that of a turned query and key."""
+    table, rotary = draw_sinusoidal(20, 8), draw_rotary([10000 ** (-2 * i / 8) for i in range(4)], 20, "x")
+    np.testing.assert_allclose(np.diag(table.arrays["cosines"]), 1, rtol=1e-6)
+    np.testing.assert_allclose(table.arrays["cosines"][0], rotary.arrays["mean"], atol=1e-6)
+    np.testing.assert_allclose(table.arrays["cosines"][5, 5:], rotary.arrays["mean"][:15], atol=1e-6)
+    learned = draw_learned(np.array([[1.0, 1.0], [0.0, 0.0], [-2.0, -2.0]]), "x")
+    np.testing.assert_allclose(learned.arrays["cosines"][0], [1, 0, -1], atol=1e-12)
+
+
+def test_neighbours_are_those_with_the_largest_cosines(tmp_path):
+    tokenizer = BPETokenizer.train("der die das der die das und und", 260)
+    vectors = np.random.default_rng(0).normal(size=(260, 6))
+    vectors[ord("b")] = 3 * vectors[ord("a")]  # the same direction
+    options = NeighbourOptions(tokens=["a", "c"], top=3, projector=str(tmp_path / "p"))
+    picture = draw_neighbours(tokenizer, vectors, "x", options)
+    assert picture.text.split()[:3] == ["a", "b", "1.00"]
+    header, *table = picture.table
+    assert header == ("token", "rank", "neighbour", "cosine", "x", "y")
+    assert [(row[0], row[1], row[2]) for row in table[:2]] == [("a", 0, "a"), ("a", 1, "b")]
+    assert [row[3] for row in table[1:4]] == sorted((row[3] for row in table[1:4]), reverse=True)
+    written = np.loadtxt(tmp_path / "p" / "vectors.tsv", delimiter="\t")
+    np.testing.assert_allclose(written, vectors, rtol=1e-5)
+    names = (tmp_path / "p" / "metadata.tsv").read_text(encoding="utf-8").split("\n")
+    assert (len(names), names[ord("a")], names[ord(" ")], names[10]) == (261, "a", "·", "\\n")
+    with pytest.raises(OptionError, match=r"--tokens xyz: this is not one token of the vocabulary"):
+        draw_neighbours(tokenizer, vectors, "x", NeighbourOptions(tokens=["xyz"]))
+    with pytest.raises(OptionError, match="are too many"):
+        draw_neighbours(tokenizer, vectors, "x", NeighbourOptions(tokens=["a"] * 4, top=100))
+    with pytest.raises(OptionError, match="cannot be written"):
+        draw_neighbours(tokenizer, vectors, "x", NeighbourOptions(projector=str(tmp_path / "p" / "vectors.tsv")))
+
+
+def test_a_vocabulary_without_neighbours_and_weights_that_are_not_finite(tmp_path):
+    tokenizer = CharTokenizer.train("a")  # and <unk>
+    picture = draw_neighbours(tokenizer, np.ones((2, 1)), "x", NeighbourOptions())
+    assert [row[:3] for row in picture.table][1:] == [("a", 0, "a"), ("<unk>", 0, "<unk>"), ("<unk>", 1, "a")]
+    for make in (
+        lambda bad: draw_neighbours(tokenizer, bad, "x", NeighbourOptions()),
+        lambda bad: draw_learned(bad, "x"),
+    ):
+        with pytest.raises(UserError, match="x contains NaN or infinity, which cannot be drawn"):
+            make(np.full((2, 2), np.nan))
+    pytest.importorskip("matplotlib")
+    write(picture, tmp_path / "n.svg")
+
+
+# --- tokens and merges ----------------------------------------------------------------------------------------
+
+
+def test_one_text_is_cut_by_every_kind_and_by_a_checkpoint(place):
+    assert run("tokens", "my.txt", "model", "--text", "und nün", "--vocab_size", "280", "--out", "t.csv") == 0
+    found = {}
+    for row in rows("t.csv"):
+        found.setdefault(row["tokenizer"], []).append(row["token"])
+    assert list(found)[::6] == ["char, learned from my.txt", "model"]
+    assert found["model"] == ["u", "n", "d", "·", "n", "<unk>", "n"]
+    assert found["byte, learned from my.txt"] == ["u", "n", "d", "·", "n", r"\xc3", r"\xbc", "n"]
+    assert "·n" in found["bpe, learned from my.txt"]
+    assert found["word, learned from my.txt"] == ["und", "·", "<unk>"]
+    assert found["wordpiece, learned from my.txt"] == ["und", "[UNK]"]
+    pytest.importorskip("matplotlib")
+    assert run("tokens", "my.txt", "--out", "t.svg") == 0
+    assert ">char, learned from my.txt: " in Path("t.svg").read_text(encoding="utf-8")
+
+
+def test_merges_are_those_of_the_paper_with_their_counts(place, capsys):
+    assert run("merges", PAPER, "--kind", "bpe-w", "--steps", "3", "--out", "m.csv") == 0
+    assert "step 3: est + </w> becomes est</w>, 9 times" in capsys.readouterr().out
+    merged = [row for row in rows("m.csv") if row["is_merged"] == "1"]
+    assert [(row["left"], row["right"], row["count"]) for row in merged] == [
+        ("e", "s", "9"),
+        ("es", "t", "9"),
+        ("est", "</w>", "9"),
+    ]
+    first = {(row["left"], row["right"]): int(row["count"]) for row in rows("m.csv") if row["step"] == "1"}
+    assert (first["l", "o"], first["w", "e"], first["w", "</w>"]) == (7, 8, 5)
+    assert run("merges", PAPER, "--steps", "2") == 0  # the same on bytes; the text alone
+    assert "step 1: e + s becomes es, 9 times" in capsys.readouterr().out
+    assert not Path("merges.svg").exists()
+    pytest.importorskip("matplotlib")
+    assert run("merges", PAPER, "--out", "m.svg") == 0
+    assert ">l+o: 7<" in Path("m.svg").read_text(encoding="utf-8")
+
+
+# --- schedules ------------------------------------------------------------------------------------------------
+
+
+def test_the_schedule_of_a_preset_and_of_options(place):
+    assert run("schedule", "goethe", "reverse", "--warmup_iters", "10", "--out", "s.csv") == 0
+    rates = {(row["preset"], int(row["step"])): float(row["learning_rate"]) for row in rows("s.csv")}
+    assert len([name for name, _ in rates if name == "goethe"]) == 1400
+    for step in (0, 5, 700, 1399):
+        assert rates["goethe", step] == trapezoid(step, 2e-3, 10, 1400, 0.0, 0.4)
+    assert ("reverse", 499) in rates
+    assert run("schedule", "--schedule", "constant", "--max_iters", "5", "--warmup_iters", "0", "--out", "c.csv") == 0
+    assert {row["learning_rate"] for row in rows("c.csv")} == {"0.001"}
+    pytest.importorskip("matplotlib")
+    assert run("schedule", "goethe") == 0
+    assert "trapezoid, 1,400 steps" in Path("schedule.svg").read_text(encoding="utf-8")
+
+
+# --- expressions ----------------------------------------------------------------------------------------------
+
+
+def test_an_expression_with_values_and_gradients(place, capsys):
+    assert run("graph", "(a * b + c).tanh() * a ** 2", "--values", "a=2", "b=-3", "c=5", "--out", "g.csv") == 0
+    slope = 1 - np.tanh(-1) ** 2
+    found = {row["name"]: row for row in rows("g.csv")}
+    assert float(found["a"]["gradient"]) == pytest.approx(slope * -3 * 4 + np.tanh(-1) * 4, rel=1e-4)
+    assert float(found["result"]["value"]) == pytest.approx(4 * np.tanh(-1), rel=1e-4)
+    assert found["#4"] == {
+        "name": "#4", "operation": "pow", "inputs": "a 2", "shape": "()", "value": "4", "gradient": "-0.761594",
+    }  # fmt: skip
+    assert "result = mul(#3, #4)" in capsys.readouterr().out
+    assert run("graph", "(x - x.mean()).exp().sum(0) / 2", "--values", "x=[1, 2.5]") == 0
+
+
+def test_graphviz_gets_the_graph_and_is_optional(place, monkeypatch):
+    monkeypatch.setattr(expression.shutil, "which", lambda name: None)
+    with pytest.raises(UserError, match=r"g\.svg: graphviz's program dot, which draws graphs, is not installed"):
+        run("graph", "a * a", "--values", "a=3", "--out", "g.svg")
+    sources = []
+    monkeypatch.setattr(expression, "run_dot", lambda source, path: sources.append(source))
+    assert run("graph", "a * 2 + a", "--values", "a=3", "--out", "g.svg") == 0
+    assert 'n0 [label="a\\nvalue 3\\ngradient 3", fillcolor="#d3e8f5"];' in sources[0]
+    assert 'n1_1 [label="2", fillcolor="white"]; n1_1 -> n1;' in sources[0]
+    assert expression.quote('a"\\\nb') == '"a\\"\\\\\\nb"'
+
+
+@pytest.mark.skipif(not shutil.which("dot"), reason="graphviz is not installed")
+def test_graphviz_draws(place):
+    assert run("graph", "a * a", "--values", "a=3", "--out", "g.svg", "g.png") == 0
+    assert "gradient 6" in Path("g.svg").read_text(encoding="utf-8")
+
+
+# --- the command ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["atention"], r"there is no picture atention: .*There are tokens, merges"),
+        (["tokens"], r"the source is missing: python -m studies\.draw tokens goethe"),
+        (["tokens", "model"], "give a text to cut: --text"),
+        (["tokens", "nowhere", "--text", "a"], "there is no checkpoint nowhere"),
+        (["tokens", "model", "--text", "a" * 1001], "1,001 characters: at most 1000"),
+        (["tokens", "model", "--text", "a", "--out", "a.gif"], r"--out a\.gif: must end with one of \.svg"),
+        (["tokens", "model", "--start", "a"], "it is called --text here"),
+        (["merges", "abc"], "no pair of neighbours occurs twice"),
+        (["merges", "a" * 1001], "1,001 characters: at most 1000"),
+        (["merges", "   ", "--kind", "bpe-w"], "the text is empty"),
+        (["schedule", "goeth"], "no preset goeth: did you mean goethe"),
+        (["schedule", "--learning_rate", "-1"], "--learning_rate -1: must be above 0, or none"),
+        (["graph", "a +"], r"a \+ is not an expression"),
+        (["graph", "a"], "a has no value: --values a=2"),
+        (["graph", "a", "--values", "a=x"], "--values a=x: write a name and its value"),
+        (["graph", "a", "--values", "a=[[1],[2,3]]"], "write a name and its value"),
+        (["graph", "2 * 3"], "nothing to differentiate"),
+        (["graph", "x * 2", "--values", "x=[1,2]"], r"has the shape \(2,\), but a gradient needs one number"),
+        (["graph", "x @ x @ x", "--values", "x=[1,2]"], "cannot be computed"),
+        (["graph", "10.0 ** 1000 * a", "--values", "a=1"], "cannot be computed"),
+        (["graph", "a.__class__", "--values", "a=1"], r"a\.__class__: only names, numbers"),
+        (["graph", "a.backward()", "--values", "a=1"], r"a\.backward\(\): only names, numbers"),
+        (["graph", "a" * 1001], "1,001 characters: at most 1000"),
+    ],
+)
+def test_mistakes_give_one_sentence(place, words, reason):
+    with pytest.raises(UserError, match=reason):
+        run(*words)
+
+
+def test_help_lists_the_pictures_and_the_options_of_each(capsys):
+    assert run() == run("--help") == 0
+    assert capsys.readouterr().out.count("  merges       byte-pair encoding step by step") == 2
+    for name, kind in shared_kinds(None).items():
+        assert isinstance(kind, Kind)
+        with pytest.raises(SystemExit):
+            run(name, "--help")
+        assert f"usage: python -m studies.draw {name}" in capsys.readouterr().out

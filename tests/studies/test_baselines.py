@@ -1,0 +1,373 @@
+"""The n-gram models against their definition, a text of known entropy, and the command that prints them."""
+
+import math
+import os
+import re
+from collections import Counter
+from dataclasses import asdict
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gpt.data import prepare
+from gpt.model import GPT
+from gpt.options import GPTOptions
+from studies import baselines
+from studies.baselines import KneserNey, Level, count_grams, estimate_discount
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from workshop.cli.console import run_command
+from workshop.corpora.texts import load_files
+from workshop.run.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+
+TEXT = "Habe nun, ach! Philosophie, Juristerei und Medizin,\nund leider auch Theologie durchaus studiert.\nDie " * 12
+OTHER = "Da steh ich nun, ich armer Tor! Und bin so klug als wie zuvor.\n" * 12
+
+
+def by_definition(text, order, vocab_size, character, context, highest=True):
+    """P(w | h) by the formula of the docstring, with fresh counts at every step.
+
+    Orders below the highest count predecessors; if a context is too short for an order, the next lower one is used.
+    """
+    if order == 0:
+        return 1 / vocab_size
+    shorter = by_definition(text, order - 1, vocab_size, character, context, highest=False)
+    if len(context) < order - 1:
+        return shorter
+    h = context[len(context) - (order - 1) :]
+    places = range(len(text) - order + 1)
+    if highest:
+        counts = Counter(text[i : i + order] for i in places)
+    else:
+        before = {(text[i - 1], text[i : i + order]) for i in places if i > 0}
+        counts = Counter(gram for _, gram in before)
+    n1, n2 = (list(counts.values()).count(n) for n in (1, 2))
+    d = n1 / (n1 + 2 * n2) if n1 and n2 else 0.5
+    of_h = {gram[-1]: count for gram, count in counts.items() if gram[:-1] == h}
+    if not of_h:
+        return shorter
+    kept = of_h[character] - d if character in of_h else 0.0
+    return (kept + d * len(of_h) * shorter) / sum(of_h.values())
+
+
+@settings(max_examples=40, deadline=None)
+@given(text=st.text("abc", min_size=1, max_size=30), context=st.text("abcd", max_size=6), order=st.integers(1, 4))
+def test_probabilities_follow_the_definition_and_sum_to_one(text, context, order):
+    model = KneserNey(text, order, vocab_size=4)
+    found = [model.probability(character, context) for character in "abcd"]
+    expected = [by_definition(text, order, 4, character, context) for character in "abcd"]
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+    assert min(found) > 0
+    assert math.fsum(found) == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("order", [1, 2, 4, 6])
+def test_every_context_of_a_real_text_sums_to_one(order):
+    vocabulary = sorted(set(TEXT)) + ["ß", "☃"]  # two characters that the model never saw
+    model = KneserNey(TEXT, order, len(vocabulary))
+    seen = [TEXT[start : start + order - 1] for start in range(0, 200, 7)]
+    for context in [*seen, "", "e", "ß", "☃☃☃☃☃☃", "und ☃", "☃und ", "n" * 9]:
+        total = math.fsum(model.probability(character, context) for character in vocabulary)
+        assert total == pytest.approx(1, abs=1e-12), context
+        assert model.probability("☃", context) > 0
+
+
+def test_order_1_equals_its_closed_form():
+    text, vocab_size = "aaaabbcdee f", 10
+    counts = Counter(text)
+    discount = 4 / (4 + 2 * 2)  # c, d, blank and f once; b and e twice
+    model = KneserNey(text, 1, vocab_size)
+    for character in "abcde fx":
+        kept = max(counts[character] - discount, 0)
+        expected = (kept + discount * len(counts) / vocab_size) / len(text)
+        assert model.probability(character, "whatever") == pytest.approx(expected, rel=1e-14)
+
+
+def test_shorter_contexts_count_predecessors():
+    # x is frequent, but only after q; a, b and c follow each other in all ways.
+    text = "qx" * 50 + "abcacbaabbcc" * 2
+    model = KneserNey(text, 2, 5)
+    assert Counter(text)["x"] > Counter(text)["a"]
+    assert model.probability("a", "z") > 2 * model.probability("x", "z")
+    assert KneserNey(text, 1, 5).probability("x", "z") > KneserNey(text, 1, 5).probability("a", "z")
+    assert model.probability("x", "q") > 0.9
+
+
+def test_only_the_last_characters_of_a_context_count():
+    model = KneserNey(TEXT, 3, 40)
+    for character in "aeh ":
+        assert model.probability(character, "Habe nun, ac") == model.probability(character, "ac")
+
+
+def test_a_text_shorter_than_the_order_uses_shorter_contexts():
+    model = KneserNey("ab", 6, 4)
+    assert model.probability("b", "aaaaa") == KneserNey("ab", 3, 4).probability("b", "aa")
+    assert math.fsum(model.probability(character, "aaaaa") for character in "abcd") == pytest.approx(1)
+
+
+def test_discounts_lie_strictly_between_0_and_1():
+    assert estimate_discount(Counter(a=1, b=1, c=2)) == 2 / 4
+    assert estimate_discount(Counter(a=1, b=2, c=2)) == 1 / 5
+    for counts in (Counter(), Counter(a=1), Counter(a=2), Counter(a=3, b=7)):
+        assert estimate_discount(counts) == 0.5
+
+
+def test_a_level_sums_the_counts_after_each_context():
+    level = Level(count_grams("abracadabra", 2))
+    assert level.totals == {"a": 4, "b": 2, "r": 2, "c": 1, "d": 1}
+    assert level.followers == {"a": 3, "b": 1, "r": 1, "c": 1, "d": 1}
+
+
+# --- bits per character ---------------------------------------------------------------------------------------
+
+
+def markov_text(length):
+    """Text over abcd in which a character depends on the two before it, and its entropy rate in bits.
+
+    Each character is the sum of the two before it (modulo 4) plus a number drawn from `noise`. So all pairs are
+    equally frequent, a single character has no information, and the entropy rate is that of `noise`.
+    """
+    noise = [0.85, 0.1, 0.04, 0.01]
+    drawn = np.random.default_rng(7).choice(4, length, p=noise)
+    places = [0, 1]
+    for extra in drawn:
+        places.append((places[-1] + places[-2] + int(extra)) % 4)
+    return "".join("abcd"[place] for place in places), -sum(p * math.log2(p) for p in noise)
+
+
+def test_the_right_order_approaches_the_entropy_rate():
+    text, entropy = markov_text(40_000)
+    train, held_out = text[:30_000], text[30_000:]
+    bits = {order: KneserNey(train, order, 4).bits_per_character(held_out) for order in range(1, 6)}
+    assert bits[1] == pytest.approx(2, abs=0.02)  # contexts of 0 or 1 characters have almost no information
+    assert bits[2] == pytest.approx(2, abs=0.02)
+    assert bits[3] == pytest.approx(entropy, abs=0.03)  # 10,000 draws vary by about 0.012 bits
+    assert bits[3] < bits[5] < bits[3] + 0.05  # longer contexts only make it worse
+
+
+def test_bits_are_the_mean_over_all_characters_but_the_first():
+    model, text = KneserNey(TEXT, 4, 40), "auch das"
+    expected = [model.probability(text[i], text[:i]) for i in range(1, len(text))]
+    assert model.bits_per_character(text) == pytest.approx(-np.log2(expected).mean())
+
+
+def test_the_start_of_a_text_has_short_contexts():
+    assert KneserNey(TEXT, 6, 40).bits_per_character("un") == pytest.approx(
+        -math.log2(KneserNey(TEXT, 3, 40).probability("n", "u"))
+    )
+
+
+# --- the GPT and the command ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder with two texts to work in."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "faust.txt").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "tor.txt").write_text(OTHER, encoding="utf-8")
+    return tmp_path
+
+
+def make_checkpoint(path, text, tokenizer="char", age=0):
+    """A tiny GPT with random weights, as if trained on this text `age` seconds ago; also its data."""
+    options = GPTOptions(text=[text], tokenizer=tokenizer, vocab_size=270, block_size=8, n_layer=1, n_head=2, n_embd=8)
+    data = prepare(options)
+    with random_key(3):
+        model = GPT(options.model_config(data.tokenizer.vocab_size))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    save_checkpoint(
+        path,
+        Checkpoint(
+            family="gpt",
+            model=asdict(model.config),
+            training={},
+            tokenizer=data.tokenizer.to_json(),
+            step=5,
+            best_loss=None,
+            best_step=None,
+            corpus_sha256=data.corpus.sha256,
+            weights=model.state_dict(),
+            optimizer={},
+        ),
+    )
+    os.utime(path, (1e9 - age, 1e9 - age))
+    return model, data
+
+
+def rows(printed):
+    """The table as a dictionary from model to bits per character."""
+    header, *lines = printed.splitlines()
+    assert header.split() == ["model", "context", "numbers", "bits", "per", "character"]
+    return {line.split()[0]: float(line.split()[-1]) for line in lines}
+
+
+def test_the_text_is_split_as_in_training(folder):
+    corpus = load_files(["faust.txt"])
+    train, held_out = baselines.cut(corpus)
+    data = prepare(GPTOptions(text=["faust.txt"]))
+    assert data.tokenizer.decode(data.train) == train
+    assert data.tokenizer.decode(data.held_out) == held_out
+
+
+def test_the_command_prints_all_orders(folder, capsys):
+    assert baselines.main(["--text", "faust.txt"]) == 0
+    out, err = capsys.readouterr()
+    found = rows(out)
+    assert list(found) == ["uniform", "1-gram", "2-gram", "3-gram", "4-gram", "5-gram", "6-gram"]
+    corpus = load_files(["faust.txt"])
+    vocab_size = len(set(corpus.text))
+    train, held_out = baselines.cut(corpus)
+    assert found["uniform"] == round(math.log2(vocab_size), 3)
+    assert found["4-gram"] == round(KneserNey(train, 4, vocab_size).bits_per_character(held_out), 3)
+    assert "no GPT under out/ learned from this text" in err
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "bpe"])
+def test_the_gpt_is_measured_as_in_training(folder, capsys, tokenizer):
+    model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
+    model.eval()
+    with no_grad():
+        losses = [(model.loss(batch).item(), batch[1].numel()) for batch in data.validation_batches(4, eval_iters=0)]
+    nats = sum(loss * count for loss, count in losses) / sum(count for _, count in losses)
+    baselines.main(["--text", "faust.txt", "--orders", "2", "--checkpoint", "some.safetensors"])
+    found = rows(capsys.readouterr().out)
+    assert list(found) == ["uniform", "2-gram", "GPT"]
+    assert found["GPT"] == pytest.approx(data.bits_per_character(nats), abs=6e-4)
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "bpe"])
+def test_every_distribution_of_a_mixture_sums_to_one(folder, tokenizer):
+    model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
+    counted = KneserNey(baselines.token_text(data.train), 3, data.tokenizer.vocab_size)
+    for place in (3, 30) if tokenizer == "char" else (5,):
+        sums = []
+        for token in range(data.tokenizer.vocab_size):  # the mixture's probability of every possible token
+            ids = np.array([*data.held_out[:place], token])
+            p_gpt = np.exp(baselines.token_log_probs(model, ids))[-1]
+            p_counts = counted.probabilities(baselines.token_text(ids))[-1]
+            sums.append((p_gpt, p_counts, baselines.mixed(0.3, p_gpt, p_counts)))
+        np.testing.assert_allclose(np.sum(sums, axis=0), 1, rtol=2e-6)  # the GPT computes in float32
+
+
+def test_the_weight_with_the_fewest_bits_is_found():
+    p, q = np.array([0.9, 0.1, 0.5]), np.array([0.2, 0.8, 0.5])
+    weight, bits = baselines.best_weight(p, q)
+    others = [-np.log2(baselines.mixed(w, p, q)).mean() for w in np.linspace(0, 1, 1001)]
+    assert bits == pytest.approx(min(others), abs=1e-4)
+    assert weight == pytest.approx(np.argmin(others) / 1000, abs=0.006)
+    assert baselines.best_weight(p, p**2)[0] == 1.0
+    assert baselines.best_weight(p**2, p)[0] == 0.0
+
+
+@pytest.mark.parametrize("tokenizer", ["char", "bpe"])
+def test_counts_and_gpt_are_mixed_over_the_gpts_own_tokens(folder, capsys, tokenizer):
+    model, data = make_checkpoint(folder / "some.safetensors", "faust.txt", tokenizer)
+    assert baselines.main(["--text", "faust.txt", "--orders", "1-2", "--mix", "some.safetensors", "--stride", "3"]) == 0
+    out, err = capsys.readouterr()
+    chosen = [(int(order), float(w)) for order, w in re.findall(r"(\d)-grams with w = (\d.\d\d)", err)]
+    found = rows(out)
+    assert list(found) == ["1-gram", "2-gram", "GPT", "mixture", "strided"]
+    p_counts = {
+        order: KneserNey(baselines.token_text(data.train), order, data.tokenizer.vocab_size).probabilities(
+            baselines.token_text(data.held_out)
+        )
+        for order in (1, 2)
+    }
+    p_gpt = np.exp(baselines.token_log_probs(model, data.held_out))
+    middle = len(p_gpt) // 2
+    (first, w1), (second, w2) = chosen
+    halves = [
+        baselines.mixed(w1, p_gpt, p_counts[first])[:middle],
+        baselines.mixed(w2, p_gpt, p_counts[second])[middle:],
+    ]
+    expected = {"1-gram": p_counts[1], "2-gram": p_counts[2], "GPT": p_gpt, "mixture": np.concatenate(halves)}
+    expected["strided"] = np.exp(baselines.token_log_probs(model, data.held_out, 3))
+    for name, p in expected.items():
+        assert found[name] == pytest.approx(data.bits_per_character(-np.log(p).mean()), abs=6e-4)
+
+
+def test_no_half_has_a_say_in_its_own_order_and_weight(folder, capsys):
+    make_checkpoint(folder / "some.safetensors", "faust.txt")
+    gpt, said = baselines.load_trained(folder / "some.safetensors"), []
+    for second in (OTHER[:90], ("Habe nun, ach! " * 9)[:90]):
+        baselines.print_mixture(gpt, range(1, 4), TEXT, "n" * 4 + TEXT[:87] + second)
+        said.append(re.findall(r"\d-grams with w = \d.\d\d", capsys.readouterr().err))
+    assert said[0][1] == said[1][1]  # the second half's, chosen on the first
+    assert said[0][0] != said[1][0]
+    with pytest.raises(CorpusError, match="the text is too short: 1 tokens are held out"):
+        baselines.print_mixture(gpt, range(1, 2), TEXT, "e")
+
+
+def test_the_newest_checkpoint_of_the_same_text_is_taken(folder, capsys):
+    make_checkpoint(folder / "out/old/best.safetensors", "faust.txt", age=30)
+    make_checkpoint(folder / "out/mine/best.safetensors", "faust.txt", age=20)
+    make_checkpoint(folder / "out/other/best.safetensors", "tor.txt", age=10)
+    (folder / "out/broken.safetensors").write_text("no checkpoint", encoding="utf-8")
+    baselines.main(["--text", "faust.txt", "--orders", "1"])
+    out, err = capsys.readouterr()
+    assert "GPT" in rows(out)
+    notes = [line for line in err.splitlines() if line.startswith("note: left out:")]
+    assert [bool(re.search(name, note)) for name, note in zip(["broken", "other"], notes, strict=True)] == [True, True]
+    assert f"GPT: {os.path.join('out', 'mine', 'best.safetensors')}: gpt with" in err
+
+
+def test_a_named_checkpoint_of_another_text_is_refused(folder):
+    make_checkpoint(folder / "run/best.safetensors", "tor.txt")
+    for name in ("run", "run/best.safetensors"):
+        with pytest.raises(
+            CheckpointError, match=r"best.safetensors learned from another text than faust.txt; its own"
+        ):
+            baselines.main(["--text", "faust.txt", "--checkpoint", name])
+
+
+def test_a_tokenizer_of_another_model_is_refused(folder):
+    path = folder / "odd.safetensors"
+    _, data = make_checkpoint(path, "faust.txt")
+    checkpoint = load_checkpoint(path)
+    checkpoint.tokenizer["characters"].pop()
+    save_checkpoint(path, checkpoint)
+    with pytest.raises(CheckpointError, match=r"odd.safetensors: its tokenizer has \d+ tokens, its model \d+"):
+        baselines.load_gpt(path, data.corpus)
+
+
+@pytest.mark.parametrize("orders", ["0", "0-3", "4-2", "11", "1-99", "six", "1,2", "-", "", "²"])
+def test_invalid_orders_are_refused(orders):
+    with pytest.raises(OptionError, match=r"--orders .*: write one order such as 6, or a range such as 1-6"):
+        baselines.read_orders(orders)
+
+
+def test_orders_are_one_or_a_range():
+    assert list(baselines.read_orders("6")) == [6]
+    assert list(baselines.read_orders("2-4")) == [2, 3, 4]
+
+
+def test_a_text_with_nothing_held_out_is_refused(folder):
+    (folder / "short.txt").write_text("Nun!", encoding="utf-8")
+    with pytest.raises(CorpusError, match="too short: of its 4 characters 0 are held out"):
+        baselines.main(["--text", "short.txt"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        (["--text", "missing.txt"], 1, "there is no file missing.txt"),
+        (["--text", "faust.txt", "--checkpoint", "gone.safetensors"], 1, "there is no checkpoint gone.safetensors"),
+        (["--text", "faust.txt", "--orders", "x"], 2, "--orders x"),
+        (["--order", "3"], 2, "did you mean --orders?"),
+    ],
+)
+def test_errors_give_one_sentence(folder, capsys, monkeypatch, arguments, status, sentence):
+    monkeypatch.setattr("sys.argv", ["baselines", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        run_command("studies.baselines", baselines.main)
+    out, err = capsys.readouterr()
+    assert stopped.value.code == status
+    assert out == ""
+    last = err.splitlines()[-1]
+    assert last.startswith("studies.baselines: ")
+    assert sentence in last
+    assert "Traceback" not in err

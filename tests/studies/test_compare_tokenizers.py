@@ -1,0 +1,245 @@
+import math
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from studies import compare_tokenizers as compare
+from studies import coverage
+from tinygrad_lite.errors import UserError
+from workshop.cli.console import run_command, wants_colour
+from workshop.tokenizers.bpe import BPETokenizer
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+from workshop.tokenizers.word import WordTokenizer, split_pieces
+from workshop.tokenizers.wordpiece import WordPieceTokenizer
+
+KINDS = ["char", "byte", "bpe", "bpe-w", "word", "wordpiece"]
+LINES = ["Der Geist der Größe spricht,", "die Seele schweigt und nicht", "der Tag, die Nacht, das Licht.", ""]
+
+
+@pytest.fixture
+def file(tmp_path):
+    """A text of 1,000 lines, in whose last tenth a few words and characters are new."""
+    path = tmp_path / "verse.txt"
+    path.write_text("\n".join(LINES * 240) + "\nQuark № 7\n" + "\n".join(LINES * 5), encoding="utf-8", newline="\n")
+    return str(path)
+
+
+def table(out: str) -> dict[str, list[str]]:
+    """The rows of the table by tokenizer, each as its words."""
+    rows = out.split("\n\n")[0].splitlines()
+    assert (
+        " ".join(rows[0].split()) == "tokenizer vocabulary characters per token unknown to restore learned in encodes"
+    )
+    return {row.split()[0]: row.split()[1:] for row in rows[1:]}
+
+
+def test_the_table_has_the_numbers_of_each_tokenizer(file, capsys):
+    assert compare.main([file, "--vocab_size", "300", "--sample", "0"]) == 0
+    captured = capsys.readouterr()
+    rows = table(captured.out)
+    assert list(rows) == KINDS
+    assert "verse.txt" in captured.err
+    assert captured.out.count("\n") == 7
+
+    text = Path(file).read_bytes().decode("utf-8")
+    cut = round(len(text) * 0.9)
+    bpe = BPETokenizer.train(text[:cut], 300)
+    words = WordTokenizer.train(text[:cut], 300)
+    held_out = text[cut:]
+    assert rows["byte"][:3] == ["256", f"{len(held_out) / len(held_out.encode()):.2f}", "0.00%"]
+    assert rows["bpe"][:3] == [str(bpe.vocab_size), f"{len(held_out) / len(bpe.encode(held_out)):.2f}", "0.00%"]
+    known = set(split_pieces(text[:cut]))
+    lost = sum(len(piece) for piece in split_pieces(held_out) if piece not in known)
+    assert lost >= len("Quark№7")
+    assert rows["word"][:3] == [
+        str(words.vocab_size),
+        f"{len(held_out) / len(words.encode(held_out)):.2f}",
+        f"{lost / len(held_out):.2%}",
+    ]
+    assert rows["char"][1:3] == ["1.00", f"{len('Qk№7') / len(held_out):.2%}"]
+    for row in rows.values():
+        assert re.fullmatch(r"\d\.\d\d bits \d+\.\d\d s \d+\.\d MB/s", " ".join(row[3:]))
+    assert [kind for kind, row in rows.items() if row[3] == "0.00"] == ["byte", "bpe"]  # which lose nothing
+
+
+def test_what_tokens_leave_out_is_counted_in_bits():
+    """By hand: the unknown words of the text learned from are ab and b, so a code has a 1, b 2, end 2 of 6 places."""
+    words = WordTokenizer.train("ja ja ja ab b ja", 3)  # ja, the blank, <unk>
+    assert words.unknown("ja ja ja ab b ja") == {"ab": 1, "b": 1}
+    bits = [math.log2(6 / n) for n in (1, 2, 2)]
+    assert compare.bits_to_restore(words, "ja ja ja ab b ja", "ja ab ja") == pytest.approx(sum(bits) / 8)
+    new = math.log2(6) + 21 + math.log2(6 / 2)  # ö and the end
+    assert compare.bits_to_restore(words, "ja ja ja ab b ja", "ö ja") == pytest.approx(new / 4)
+    assert compare.bits_to_restore(words, "ja ja ja ab b ja", "ja ja") == 0
+    marks = EndOfWordTokenizer.train("a b\na b a", 9)  # white space: 3 blanks, 1 newline, 1 place kept
+    spaces = math.log2(5 / 3) + math.log2(5) + math.log2(5) + 2 * 21
+    assert compare.bits_to_restore(marks, "a b\na b a", "a b\nb\n\na") == pytest.approx(spaces / 8)
+    pieces = WordPieceTokenizer.train("a, a, b a", 20)  # between words: 3 blanks, 2 times nothing, 1 place kept
+    spaces = math.log2(6 / 3) + 2 * math.log2(6 / 2)
+    assert compare.bits_to_restore(pieces, "a, a, b a", "a,b a") == pytest.approx(spaces / 5)
+
+
+# --- coverage -------------------------------------------------------------------------------------------------
+
+
+def test_the_coverage_of_the_most_frequent_words_is_counted(tmp_path, capsys):
+    path = tmp_path / "text.txt"
+    path.write_text("der " * 50 + "Tag " * 25 + "und, 1 " * 14 + "Licht. " + "der neue Tag 2", encoding="utf-8")
+    assert coverage.main([str(path), "--words", "2, 1,9"]) == 0
+    text, held_out = compare.split(compare.read_corpus(str(path)))
+    known, new = coverage.running_words(text), coverage.running_words(held_out)
+    first, _, _, *rows = capsys.readouterr().out.splitlines()
+    assert first == f"{len(known)} running words, {len(set(known))} different; {len(new)} running words held out"
+    numbers = [row.split() for row in rows]
+    assert [int(row[0]) for row in numbers] == [1, 2, len(set(known))]
+    assert numbers[0][1:] == [f"{known.count('der') / len(known):.2%}", f"{new.count('der') / len(new):.2%}"]
+    both = [sum(word in ("der", "Tag") for word in part) / len(part) for part in (known, new)]
+    assert numbers[1][1:] == [f"{share:.2%}" for share in both]
+    assert numbers[2][1] == "100.00%"
+    assert " ".join(numbers[2][3:]) == "all words"
+    assert float(numbers[2][2][:-1]) == pytest.approx(100 * sum(word in known for word in new) / len(new), abs=0.01)
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "the file is missing: python -m studies.coverage goethe"),
+        (["x", "--words", "10,0"], "--words 10,0: write whole numbers with commas between them"),
+        (["x", "--words", "1;2"], "write whole numbers"),
+        (["digits.txt"], "the text has no words in its first nine tenths, or none in its last"),
+    ],
+)
+def test_mistakes_about_coverage_give_one_sentence(words, reason, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "digits.txt").write_text("12 34 " * 50, encoding="utf-8")
+    with pytest.raises(UserError, match=reason):
+        coverage.main(words)
+
+
+def test_the_passage_is_shown_as_tokens_with_marks(file, capsys):
+    assert compare.main([file, "--vocab_size", "300", "--sample", "31"]) == 0
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    blocks = out.split("\n\n")[1:]
+    assert [block.split(":")[0] for block in blocks] == KINDS
+    char, byte, bpe, bpe_w, word, pieces = (block.splitlines() for block in blocks)
+    assert char[0] == "char: 30 characters, 30 tokens"
+    assert len(char[1].split("|")) == 30
+    assert byte[0].startswith("byte: 30 characters, ")
+    passage = "".join(char[1].split("|"))
+    assert "".join(bpe[1].split("|")) == "".join(word[1].split("|")) == passage
+    assert "".join(bpe_w[1].split("|")).replace("</w>", " ").rstrip() == passage.rstrip()
+    assert pieces[1].replace("|", "").replace("##", "") == "".join(passage.split())
+    assert len(bpe[1]) < len(char[1])
+
+
+def test_colours_alternate_and_add_nothing_else():
+    tokenizer = WordTokenizer.train("ein Tag\n", 20)
+    coloured = compare.show_tokens(tokenizer, "ein Tag\nein", colour=True)
+    first, second = compare.COLOURS
+    assert coloured == (f"{first}ein\x1b[0m{second} \x1b[0m{first}Tag\x1b[0m{second}\\n\x1b[0m\n{first}ein\x1b[0m")
+    assert compare.show_tokens(tokenizer, "", colour=True) == compare.show_tokens(tokenizer, "", colour=False) == ""
+
+
+def test_control_characters_are_escaped():
+    shown = compare.show_tokens(ByteTokenizer(), "\x1b[31m\r\x07", colour=False)
+    assert shown == "\\x1b|[|3|1|m|\\r|\\x07"
+
+
+class Terminal:
+    def __init__(self, is_terminal: bool):
+        self.is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self.is_terminal
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "no_color", "term", "expected"),
+    [
+        (True, None, "xterm", True),
+        (True, "", "xterm", True),  # by convention, an empty value does not count
+        (True, "1", "xterm", False),
+        (True, "0", "xterm", False),
+        (True, None, "dumb", False),
+        (False, None, "xterm", False),
+    ],
+)
+def test_colour_is_used_only_on_a_terminal_that_allows_it(monkeypatch, is_terminal, no_color, term, expected):
+    monkeypatch.setenv("TERM", term)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    if no_color is not None:
+        monkeypatch.setenv("NO_COLOR", no_color)
+    monkeypatch.setattr(sys, "stdout", Terminal(is_terminal))
+    assert wants_colour() is expected
+
+
+def test_colour_reaches_the_output(file, capsys, monkeypatch):
+    monkeypatch.setattr(compare, "wants_colour", lambda: True)
+    assert compare.main([file, "--vocab_size", "300", "--sample", "30"]) == 0
+    out = capsys.readouterr().out
+    assert out.count(compare.COLOURS[0]) >= 5
+    assert "|" not in out
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "expected"),
+    [
+        ("lf\nDer Tag, die Nacht", 9, "Der Tag,"),
+        ("lf\nDer Tag, die Nacht", 7, "Der Tag"),
+        ("lf\nDer Tag, die Nacht", 6, "Der"),
+        ("lf\nDer Tag\n", 10**30, "Der Tag"),
+        ("Der Tag", 5, "Der"),
+        ("lf\n", 5, "lf"),
+        ("Donaudampf", 5, "Donau"),
+    ],
+)
+def test_the_passage_ends_with_a_whole_word(text, length, expected):
+    assert compare.first_words(text, length) == expected
+
+
+def test_text_with_few_characters_or_lines_works(tmp_path, capsys):
+    path = tmp_path / "short.txt"
+    path.write_text("ab ab ab ab ab ab ab", encoding="utf-8")
+    assert compare.main([str(path)]) == 0
+    rows = table(capsys.readouterr().out)
+    assert [rows[kind][0] for kind in KINDS] == ["4", "256", "258", "6", "3", "10"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "sentence"),
+    [
+        ([], 2, "the file is missing: python -m studies.compare_tokenizers goethe"),
+        (["--vocab_size", "12"], 2, "--vocab_size 12: must be at least 257"),
+        (["FILE", "--vocabsize", "300"], 2, "did you mean --vocab_size?"),
+        (["no/such/file.txt"], 1, "there is no file no/such/file.txt"),
+        (["gothe.txt"], 1, "there is no file gothe.txt"),
+        (["SHORT"], 1, "the text is too short: its first 3 characters"),
+        (["MANY"], 1, "this text has 400 different characters, which with </w> and 1 special tokens make 402"),
+    ],
+)
+def test_mistakes_give_one_sentence_and_a_status(tmp_path, monkeypatch, capsys, arguments, status, sentence):
+    texts = {"SHORT": "abc", "MANY": "".join(map(chr, range(0x4E00, 0x4E00 + 400))) + "中" * 50}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    places = [str(tmp_path / word) if word in texts else word for word in arguments]
+    if arguments == ["MANY"]:
+        places += ["--vocab_size", "300"]
+    monkeypatch.setattr(sys, "argv", ["compare", *places])
+    with pytest.raises(SystemExit) as caught:
+        run_command("tokenizers.compare", compare.main)
+    assert caught.value.code == status
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last.startswith("tokenizers.compare: ")
+    assert sentence in last
+
+
+def test_the_module_runs_as_a_command():
+    command = [sys.executable, "-m", "studies.compare_tokenizers", "--help"]
+    page = subprocess.run(command, capture_output=True, check=True).stdout.decode()
+    assert "--vocab_size" in page
+    assert "goethe" in page

@@ -1,0 +1,140 @@
+"""What `python -m studies.damage` removes is exactly what it says, and comes back; the loss is that of what is left."""
+
+import csv
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gpt.family import FAMILY
+from gpt.inside import look_inside
+from gpt.score import score
+from studies.damage import WAYS, damaged, head_importance, linear_maps, main, smallest
+from tests.gpt.test_inside import IDS, make_model
+from tinygrad_lite import Tensor
+from tinygrad_lite.errors import CorpusError, OptionError
+from workshop.corpora.texts import load_files
+
+GROUPED = {"n_head": 4, "n_kv_head": 2, "head_dim": 8}  # two queries share a head of keys and values
+
+
+def removed(model, way, share, seed=0, importance=None):
+    """Where the weights of each linear map are 0 inside; nothing else is changed, and afterwards nothing is."""
+    before = {name: array.copy() for name, array in model.state_dict().items()}
+    with damaged(model, way, share, seed, importance):
+        zeros = {name: linear.weight.numpy() == 0 for name, linear in linear_maps(model)}
+        for name, array in model.state_dict().items():
+            gone = zeros.get(name.removesuffix(".weight"), np.zeros(array.shape, bool))
+            assert (array == np.where(gone, 0, before[name])).all()
+    assert all((before[name] == array).all() for name, array in model.state_dict().items())
+    return zeros
+
+
+@pytest.mark.parametrize("settings", [{}, GROUPED | {"activation": "swiglu"}])
+def test_the_share_is_exact_in_every_matrix_and_grows_with_the_same_seed(settings):
+    model = make_model(**settings)
+    assert len(linear_maps(model)) == 2 * (7 if settings else 6)
+    quarter, half, other = (removed(model, WAYS[0], share, seed) for share, seed in ((0.25, 1), (0.5, 1), (0.25, 2)))
+    for name, zeros in quarter.items():
+        assert zeros.sum() == zeros.size / 4
+        assert half[name].sum() == zeros.size / 2
+        assert (zeros <= half[name]).all()
+        assert (zeros != other[name]).any()
+    assert not (quarter["blocks.0.mlp.up"] == quarter["blocks.1.mlp.up"]).all()  # layers are drawn by themselves
+
+
+def test_by_size_exactly_the_smallest_go():
+    model = make_model()
+    zeros = removed(model, "smallest weights", 0.3)
+    for name, linear in linear_maps(model):
+        size, gone = np.abs(linear.weight.numpy()), zeros[name]
+        assert gone.sum() == round(0.3 * gone.size)
+        assert size[gone].max() < size[~gone].min()
+
+
+def test_heads_go_in_the_order_of_their_importance_and_without_all_attention_adds_nothing():
+    model = make_model(**GROUPED)
+    importance = np.array([[5, 1, 6, 7], [8, 4, 2, 3]])
+    zeros = removed(model, WAYS[3], 3 / 8, importance=importance)
+    heads = [zeros[f"blocks.{layer}.mixer.output"].all(0).reshape(4, 8) for layer in range(2)]
+    assert (np.stack(heads) == (importance < 4)[..., None]).all()
+    for way in WAYS[2:]:
+        with damaged(model, way, 1.0, 1, importance):
+            added = look_inside(model, IDS).added
+        assert not added[:, 0].any()
+        assert added[:, 1].any()
+    drawn = [removed(model, "random heads", 0.5, seed)["blocks.0.mixer.output"].all(0) for seed in (1, 1, 2, 3)]
+    assert (drawn[0] == drawn[1]).all()
+    assert any((one != drawn[0]).any() for one in drawn[2:])
+
+
+def test_nothing_is_removed_of_a_share_that_rounds_to_nothing():
+    assert smallest(np.array([3.0, 1.0, 2.0]), 0.1).tolist() == []
+    assert smallest(np.array([3.0, 1.0, 2.0]), 1.0).tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("settings", [{}, GROUPED])
+def test_the_importance_is_the_slope_of_the_loss(settings):
+    """Against a central difference, in float64: the columns of one head are multiplied by 1 + h and 1 - h."""
+    model = make_model(**settings)
+    model.to("cpu", np.float64)
+    tokens = np.random.default_rng(0).integers(0, 11, 26)
+    windows = [tokens[None, start : start + 9] for start in (0, 8, 17)]
+
+    def losses():
+        return np.array([float(model.loss((Tensor(window[:, :-1]), Tensor(window[:, 1:])))) for window in windows])
+
+    found = head_importance(model, tokens, windows=3)
+    assert all(parameter.grad is None for parameter in model.parameters())
+    for layer, head in np.ndindex(found.shape):
+        mixer = model.blocks[layer].mixer
+        columns = mixer.output.weight.data[:, head * mixer.head_dim : (head + 1) * mixer.head_dim]
+        kept, measured = columns.copy(), []
+        for factor in (1 + 1e-4, 1 - 1e-4):
+            columns[...] = kept * factor
+            measured.append(losses())
+        columns[...] = kept
+        assert found[layer, head] == pytest.approx(np.abs(measured[0] - measured[1]).mean() / 2e-4, rel=1e-5)
+    with pytest.raises(CorpusError, match="too few tokens"):
+        head_importance(model, tokens[:1])
+
+
+def test_the_command_writes_every_number(trained, tmp_path, capsys):
+    arguments = "out/goethe --text text.txt --characters 300 --shares 1,0.5 --seeds 1,2 --csv all.csv".split()
+    assert main(arguments) == 0
+    table = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert [row[0] for row in table] == ["0.00%", "50.00%", "100.00%"]
+    trained, corpus = FAMILY.read(Path("out/goethe")), load_files(["text.txt"])
+    held_out = replace(corpus, text=corpus.split()[1][:300])
+    undamaged = f"{score(trained.make_model(), trained.tokenizer, held_out).bits_per_character:.4f}"
+    assert table[0][1:] == [undamaged] * 4
+    with open("all.csv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    losses = {(row["removed"], row["share"], row["seed"]): row["bits_per_char"] for row in rows}
+    seeds = {way: ["1", "2"] if way.startswith("random") else [""] for way in WAYS}
+    assert list(losses) == [
+        *((way, "0", "") for way in WAYS),
+        *((way, share, seed) for share in ("0.5", "1") for way in WAYS for seed in seeds[way]),
+    ]
+    without_weights = {losses[way, "1", seed] for way in WAYS[:2] for seed in seeds[way]}
+    without_heads = {losses[way, "1", seed] for way in WAYS[2:] for seed in seeds[way]}
+    assert len(without_weights) == len(without_heads) == 1  # whatever the order was
+    assert len(without_weights | without_heads | {undamaged}) == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ([], "the checkpoint is missing: python -m studies.damage out/goethe"),
+        (["out/goethe", "--shares", "0.5,1.5"], "--shares 0.5,1.5: write numbers above 0 and at most 1"),
+        (["out/goethe", "--shares", "half"], "--shares half: write numbers"),
+        (["out/goethe", "--seeds", "a"], "--seeds"),
+        (["out/goethe", "--csv", "all.txt"], "must end with .csv"),
+        (["out/goethe", "--csv", "no/all.csv"], "there is no folder no; make it first"),
+        (["out/goethe", "--plot", "a.txt"], "--plot a.txt: must end with one of"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(arguments, sentence):
+    with pytest.raises(OptionError, match=sentence):
+        main(arguments)

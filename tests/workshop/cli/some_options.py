@@ -1,0 +1,37 @@
+"""Options of every kind, for the tests of declarations and of the command line."""
+
+from dataclasses import dataclass
+
+from hypothesis import strategies as st
+
+from tinygrad_lite.errors import OptionError
+from workshop.cli.options import option
+
+# With surrogates, as which bytes that are not UTF-8 arrive; without NUL, which ends every argument.
+TEXT = st.text(st.characters(exclude_categories=(), exclude_characters="\0"))
+
+
+@dataclass
+class Options:
+    max_iters: int = option(2000, "updates to make", unit="steps", low=0, group="training")
+    batch_size: int = option(12, "how many at once", unit="sequences per micro-step", low=1, high=4096)
+    temperature: float = option(0.8, "flatness of the distribution", low=0.0, group="sampling")
+    top_p: float = option(1.0, "mass to draw from", above=0.0, high=1.0, group="sampling")
+    beta2: float = option(0.99, "decay of an average", low=0.0, below=1.0, group="training")
+    bias: bool = option(False, "have one, as well-known-first-papers", group="model")
+    compile_cache: bool = option(True, "keep one", hidden=True)
+    out_dir: str = option("", "where to; empty: out", group="run")
+    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
+    init_from: str = option("scratch", "where to start", group="run")
+    text: list[str] = option([], "files to read", is_path=True, group="run")
+    decay_iters: int | None = option(None, "where it ends; none: at the end", unit="steps", low=1, group="training")
+    cutoff: float | None = option(0.5, "where it is cut", group="training")
+    name: str | None = option(None, "what to call it", group="run")
+
+
+def result_or_message(function, *args):
+    """What the function returns, or the message of its OptionError; every other exception fails the test."""
+    try:
+        return function(*args)
+    except OptionError as error:
+        return str(error)

@@ -1,0 +1,367 @@
+import re
+from dataclasses import dataclass, fields
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+import tinygrad_lite
+from tests.workshop.cli.some_options import TEXT, Options, result_or_message
+from tinygrad_lite.errors import OptionError
+from workshop.cli.command_line import parse_command_line, split_command_line
+from workshop.cli.options import answers, build, option
+
+SETTINGS = {
+    "prog": "train.py",
+    "description": "Train something.",
+    "examples": {"train.py": "what happens then", "train.py --text my.txt --max_iters 99": "a long command"},
+    "positional": "preset",
+    "about_positional": "what to train",
+    "common": ("text", "max_iters", "no_such"),
+    "hints": answers({"--beta2": "adam_beta2 b2", "--device cuda": "gpu", "is counted elsewhere": "epochs"}),
+    "ignored": {"compile": "nothing is compiled", "wandb_project": "nothing is sent anywhere"},
+}
+
+
+def parse(*argv: str, **settings):
+    return parse_command_line(Options, list(argv), **{**SETTINGS, **settings})
+
+
+def complaint(*argv: str, **settings) -> str:
+    """The message that a command line is refused with."""
+    with pytest.raises(OptionError) as caught:
+        parse(*argv, **settings)
+    return str(caught.value)
+
+
+# --- what is accepted -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "values"),
+    [
+        ([], {}),
+        (["--max_iters", "5"], {"max_iters": 5}),
+        (["--max_iters=5"], {"max_iters": 5}),
+        (
+            ["--max_iters", "0", "--batch_size", "4096", "--top_p", "1"],
+            {"max_iters": 0, "batch_size": 4096, "top_p": 1.0},
+        ),
+        (["--max-iters", "5"], {"max_iters": 5}),
+        (["--max_iters", "5", "--max-iters=6"], {"max_iters": 6}),
+        (["--max_iters", "1e3"], {"max_iters": 1000}),
+        (["--max_iters", "1_000"], {"max_iters": 1000}),
+        (["--max_iters", "12.0"], {"max_iters": 12}),
+        (["--max_iters", "1e23"], {"max_iters": 10**23}),  # as a float it would be 99999999999999991611392
+        (["--temperature", "3"], {"temperature": 3.0}),
+        (["--temperature", "1e-3"], {"temperature": 0.001}),
+        (["--cutoff", "-1.5"], {"cutoff": -1.5}),
+        (["--cutoff", "-1e3"], {"cutoff": -1000.0}),
+        (["--bias"], {"bias": True}),
+        (["--bias", "False"], {"bias": False}),
+        (["--bias=False"], {"bias": False}),
+        (["--bias", "--max_iters", "5"], {"bias": True, "max_iters": 5}),
+        (["--bias", "yes", "--compile-cache=0"], {"bias": True, "compile_cache": False}),
+        (["--out_dir="], {"out_dir": ""}),
+        (["--out_dir", ""], {"out_dir": ""}),
+        (["--out_dir=a=b"], {"out_dir": "a=b"}),
+        (["--out_dir", "-"], {"out_dir": "-"}),
+        (["--out_dir", "-- Goethe"], {"out_dir": "-- Goethe"}),
+        (["--out_dir=--bias"], {"out_dir": "--bias"}),
+        (["--out_dir", "none"], {"out_dir": "none"}),
+        (["--text", "a.txt", "b.txt", "--bias"], {"text": ["a.txt", "b.txt"], "bias": True}),
+        (["--text=a b.txt"], {"text": ["a b.txt"]}),
+        (["--text", "a", "--text", "b"], {"text": ["b"]}),
+        (["--decay_iters", "none"], {"decay_iters": None}),
+        (
+            ["--decay_iters=None", "--cutoff", "none", "--name=none"],
+            {"decay_iters": None, "cutoff": None, "name": None},
+        ),
+        (["--decay_iters", "7", "--name", "Faust"], {"decay_iters": 7, "name": "Faust"}),
+    ],
+)
+def test_the_parsed_values_are_exactly_those_given(argv, values):
+    parsed = parse(*argv)
+    assert parsed.values == values
+    assert {name: type(value) for name, value in parsed.values.items()} == {n: type(v) for n, v in values.items()}
+    assert parsed.positional is None
+    assert parsed.notes == []
+
+
+@pytest.mark.parametrize("argv", [["tiny", "--bias"], ["--bias", "tiny"], ["--bias", "True", "tiny"]])
+def test_the_positional_may_stand_anywhere_that_is_not_a_value(argv):
+    parsed = parse(*argv)
+    assert parsed.positional == "tiny"
+    assert parsed.values == {"bias": True}
+
+
+def test_a_command_line_is_split_before_it_is_checked():
+    argv = "tiny --bias tiny --bias=x --text a b --wandb-project owt --max_iters=1 end --out_dir --help x".split()
+    assert [(part.name, part.words) for part in split_command_line(argv, Options)] == [
+        ("", ["tiny"]),
+        ("bias", []),
+        ("", ["tiny"]),
+        ("bias", ["x"]),
+        ("text", ["a", "b"]),
+        ("wandb_project", ["owt"]),
+        ("max_iters", ["1"]),
+        ("", ["end"]),
+        ("out_dir", []),
+        ("help", []),
+        ("", ["x"]),
+    ]
+    assert " ".join(part.text for part in split_command_line(argv, Options)) == " ".join(argv)
+
+
+def test_only_a_list_takes_several_words():
+    assert parse("--max_iters", "5", "tiny").positional == "tiny"
+    assert parse("--out_dir", "out", "tiny").positional == "tiny"
+    assert parse("--text", "a.txt", "tiny").values == {"text": ["a.txt", "tiny"]}
+
+
+@pytest.mark.parametrize(
+    ("argv", "notes"),
+    [
+        (["--compile=False"], ["--compile=False does nothing here: nothing is compiled"]),
+        (["--compile"], ["--compile does nothing here: nothing is compiled"]),
+        (["--compile", "--bias"], ["--compile does nothing here: nothing is compiled"]),
+        (["--wandb-project", "owt"], ["--wandb-project owt does nothing here: nothing is sent anywhere"]),
+        (["--wandb_project=", "--compile=no"], ["--wandb_project=", "--compile=no"]),
+    ],
+)
+def test_ignored_options_are_accepted_with_a_note(argv, notes):
+    parsed = parse(*argv)
+    assert parsed.positional is None
+    assert set(parsed.values) <= {"bias"}
+    assert len(parsed.notes) == len(notes)
+    assert all(note.startswith(expected) for note, expected in zip(parsed.notes, notes, strict=True))
+
+
+# --- what is refused ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--max_iter", "5"], "unknown option --max_iter: did you mean --max_iters? (train.py --help lists all)"),
+        (["--Max_Iters=5"], "unknown option --Max_Iters: did you mean --max_iters? (train.py --help lists all)"),
+        (["--batchsize"], "unknown option --batchsize: did you mean --batch_size? (train.py --help lists all)"),
+        (["--b2", "0.9"], "unknown option --b2: it is called --beta2 here (train.py --help lists all)"),
+        (["--Adam-beta2=1"], "unknown option --Adam_beta2: it is called --beta2 here (train.py --help lists all)"),
+        (["--gpu"], "unknown option --gpu: it is called --device cuda here (train.py --help lists all)"),
+        (["--epochs", "3"], "--epochs is counted elsewhere"),
+        (["--max"], "unknown option --max: did you mean --max_iters? (train.py --help lists all)"),
+        (["--MAX-ITERS"], "unknown option --MAX_ITERS: did you mean --max_iters? (train.py --help lists all)"),
+        (["--zzz=1"], "unknown option --zzz: train.py --help lists all"),
+        (["--batch_size", "0"], "--batch_size 0: must be at least 1 and at most 4096 (sequences per micro-step)"),
+        (["--batch-size=5000"], "--batch_size 5000: must be at least 1 and at most 4096 (sequences per micro-step)"),
+        (["--temperature", "-1"], "--temperature -1: must be at least 0"),
+        (["--top_p", "0"], "--top_p 0: must be above 0 and at most 1"),
+        (["--beta2", "1.0"], "--beta2 1.0: must be at least 0 and below 1"),
+        (["--decay_iters", "0"], "--decay_iters 0: must be at least 1, or none (steps)"),
+        (["--device", "tpu"], "--device tpu: must be one of cpu, cuda, auto"),
+        (["--max_iters", "1.5"], "--max_iters 1.5: must be a whole number, at least 0 (steps)"),
+        (["--max_iters", "many"], "--max_iters many: must be a whole number, at least 0 (steps)"),
+        (["--max_iters", "none"], "--max_iters none: must be a whole number, at least 0 (steps)"),
+        (["--max_iters="], "--max_iters '': must be a whole number, at least 0 (steps)"),
+        (["--decay_iters", "x"], "--decay_iters x: must be a whole number, at least 1, or none (steps)"),
+        (["--max_iters", "1e999999999"], "--max_iters 1e999999999: must be a whole number, at least 0 (steps)"),
+        (["--max_iters", "1e-999999999"], "--max_iters 1e-999999999: must be a whole number, at least 0 (steps)"),
+        (["--max_iters", "inf"], "--max_iters inf: must be a whole number, at least 0 (steps)"),
+        (["--temperature", "nan"], "--temperature nan: must be a finite number, at least 0"),
+        (["--temperature", "1e999"], "--temperature 1e999: must be a finite number, at least 0"),
+        (["--cutoff", "-inf"], "--cutoff -inf: must be a finite number, or none"),
+        (["--bias=maybe"], "--bias maybe: must be true or false"),
+        (["--bias="], "--bias '': must be true or false"),
+        (["--max_iters"], "--max_iters needs a value: a whole number, at least 0 (steps)"),
+        (["--max_iters", "--bias"], "--max_iters needs a value: a whole number, at least 0 (steps)"),
+        (["--text"], "--text needs a value: a list of paths"),
+        (["--device"], "--device needs a value: one of cpu, cuda, auto"),
+        (
+            ["--out_dir", "--bias"],
+            "--out_dir needs a value: a text (write a value that begins with -- as --out_dir=...)",
+        ),
+        (["a", "b"], "unexpected argument 'b': write options as --name value (train.py --help lists all)"),
+        (["-bias"], "unexpected argument '-bias': write options as --name value (train.py --help lists all)"),
+        (["--"], "unexpected argument '--': write options as --name value (train.py --help lists all)"),
+        ([""], "unexpected argument '': write options as --name value (train.py --help lists all)"),
+        (["--max_iters=a\nb"], r"--max_iters 'a\nb': must be a whole number, at least 0 (steps)"),
+    ],
+)
+def test_a_mistake_gives_one_sentence(argv, message):
+    assert complaint(*argv) == message
+
+
+def test_several_positionals_may_be_allowed():
+    parsed = parse("one", "--max_iters", "5", "two", "three", positional="preset ...")
+    assert parsed.positionals == ["one", "two", "three"]
+    assert complaint("one", "two").startswith("unexpected argument 'two'")
+
+
+def test_without_a_positional_every_bare_word_is_refused():
+    assert complaint("tiny", positional=None).startswith("unexpected argument 'tiny'")
+
+
+def test_a_long_value_is_cut_short():
+    message = complaint("--max_iters", "9" * 5000 + "x")
+    assert re.match(r"--max_iters 9{57}\.\.\.: must be", message)
+
+
+def test_a_whole_number_too_large_for_a_float_is_accepted():
+    digits = "9" * 400
+    assert parse("--max_iters", digits).values == {"max_iters": int(digits)}
+    assert "must be a finite number" in complaint("--temperature", digits)
+
+
+# --- help -----------------------------------------------------------------------------------------------------
+
+
+def help_text(monkeypatch, capsys, columns: int, *argv: str, **settings) -> str:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    with pytest.raises(SystemExit) as caught:
+        parse(*(argv or ["--help"]), **settings)
+    captured = capsys.readouterr()
+    assert caught.value.code == 0
+    assert captured.err == ""
+    return captured.out
+
+
+def test_help_shows_every_option_with_type_unit_and_default(monkeypatch, capsys):
+    page = help_text(monkeypatch, capsys, 110)
+    lines = [line.strip() for line in page.splitlines()]
+    assert page.startswith("usage: train.py [preset] [--name value | --name=value ...]\n\nTrain something.\n")
+    headings = "examples:, most used:, options:, sampling:, training:, model:, run:, about:".split(", ")
+    assert [line for line in lines if line.endswith(":")] == headings
+    assert lines[lines.index("examples:") + 1 : lines.index("options:")] == [
+        "train.py                           what happens then",
+        "train.py --text my.txt --max_iters 99",
+        "a long command",
+        "",
+        "most used:",
+        "preset                             what to train",
+        "--text PATH ...                    files to read",
+        "--max_iters INT                    updates to make (steps, default 2000)",
+        "",
+    ]
+    rows = dict(re.split(r"  +", line, maxsplit=1) for line in lines if line.startswith("-"))
+    assert rows == {
+        "--max_iters INT": "updates to make (steps, default 2000)",
+        "--batch_size INT": "how many at once (sequences per micro-step, default 12)",
+        "--temperature FLOAT": "flatness of the distribution (default 0.8)",
+        "--top_p FLOAT": "mass to draw from (default 1.0)",
+        "--beta2 FLOAT": "decay of an average (default 0.99)",
+        "--bias [true|false]": "have one, as well-known-first-papers (default false)",
+        "--out_dir TEXT": "where to; empty: out",
+        "--device {cpu,cuda,auto}": "where to compute (default cpu)",
+        "--init_from TEXT": "where to start (default scratch)",
+        "--text PATH ...": "files to read",
+        "--decay_iters INT|none": "where it ends; none: at the end (steps, default none)",
+        "--cutoff FLOAT|none": "where it is cut (default 0.5)",
+        "--name TEXT|none": "what to call it (default none)",
+        "-h, --help": "show this page",
+        "--version": "show the version",
+    }
+    assert {field.name for field in fields(Options) if field.metadata["hidden"]} == {"compile_cache"}
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 100, 110, 300])
+def test_help_fits_the_terminal_and_omits_nothing(monkeypatch, capsys, columns):
+    epilog = "Presets:\n  tiny        " + "very " * 40 + "small\n\n  big         not at all"
+    settings = {"positional": None, "epilog": epilog, "description": "Train a model. " * 20}
+    page = help_text(monkeypatch, capsys, columns, **settings)
+    first, *lines = page.splitlines()
+    assert first == "usage: train.py [--name value | --name=value ...]"
+    assert max(len(line) for line in lines) <= min(columns, 110)
+    wide = help_text(monkeypatch, capsys, 300, **settings)
+    assert page.split() == wide.split()
+    assert ("\n  -h, --help\n" in page) == (columns < 80)  # on a narrow terminal the explanation is below the option
+    assert any(line.startswith(" " * 14 + "very") for line in lines)  # the second column of the epilog stays one
+
+
+@pytest.mark.parametrize("argv", [["-h"], ["--max_iters", "5", "--help", "--nonsense"]])
+def test_help_can_be_asked_for_anywhere(monkeypatch, capsys, argv):
+    assert help_text(monkeypatch, capsys, 80, *argv) == help_text(monkeypatch, capsys, 80)
+
+
+def test_the_version_can_be_asked_for(capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse("--bias", "--version")
+    assert (stop.value.code, capsys.readouterr().out) == (0, f"train.py of tinygrad_lite {tinygrad_lite.__version__}\n")
+
+
+def test_help_prints_on_a_terminal_without_umlauts(monkeypatch, tmp_path):
+    with open(tmp_path / "out", "w", encoding="ascii") as out:
+        monkeypatch.setattr("sys.stdout", out)
+        with pytest.raises(SystemExit):
+            parse("--help", epilog="für alle")
+    assert "f?r alle" in (tmp_path / "out").read_text(encoding="ascii")
+
+
+# --- anything at all ------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Free:
+    """Every type, without bounds."""
+
+    whole: int = option(0, "")
+    real: float = option(0.0, "")
+    truth: bool = option(False, "")
+    words: str = option("", "")
+    many: list[str] = option([], "")
+    whole_or_none: int | None = option(None, "")
+    real_or_none: float | None = option(None, "")
+    words_or_none: str | None = option(None, "")
+
+
+REAL = st.floats(allow_nan=False, allow_infinity=False)
+VALUES = st.fixed_dictionaries(
+    {},
+    optional={
+        "whole": st.integers(),
+        "real": REAL,
+        "truth": st.booleans(),
+        "words": TEXT,
+        "many": st.lists(TEXT, min_size=1, max_size=1),
+        "whole_or_none": st.none() | st.integers(),
+        "real_or_none": st.none() | REAL,
+        "words_or_none": st.none() | TEXT.filter(lambda text: text.lower() != "none"),
+    },
+)
+
+
+@given(values=VALUES, dashes=st.booleans())
+def test_every_value_survives_the_command_line(values, dashes):
+    argv = []
+    for name, value in values.items():
+        text = value[0] if isinstance(value, list) else str(value)
+        argv.append(f"--{name.replace('_', '-') if dashes else name}={text}")
+    parsed = parse_command_line(Free, argv, prog="p", description="")
+    assert parsed.values == values
+    assert build(Free, ("command line", parsed.values)) == Free(**values)
+
+
+@given(files=st.lists(TEXT.filter(lambda text: not text.startswith("--")), min_size=1), number=st.integers())
+def test_every_list_survives_the_command_line(files, number):
+    argv = ["--many", *files, "--whole", str(number)]
+    parsed = parse_command_line(Free, argv, prog="p", description="")
+    assert parsed.values == {"many": files, "whole": number}
+
+
+NAMES = st.sampled_from(
+    [*(field.name for field in fields(Options)), "version", "epochs", "compile", "max-iters", "no_such", ""]
+)
+WORDS = TEXT | st.sampled_from(["none", "true", "-1", "1e3", "nan", "--", "-h", "tiny", "1e9999999", "٣", "1__0"])
+ARGUMENTS = st.builds("--{}".format, NAMES) | st.builds("--{}={}".format, NAMES, WORDS) | WORDS
+
+
+@given(argv=st.lists(ARGUMENTS, max_size=6))
+@example(argv=["--max_iters", "9" * 5000])
+def test_any_command_line_is_parsed_or_refused_in_one_line(argv):
+    asks = ("-h", "--help", "--version")
+    parsed = result_or_message(parse, *(word for word in argv if word.partition("=")[0] not in asks))
+    if isinstance(parsed, str):
+        assert parsed.isprintable()
+    else:
+        assert all(note.isprintable() for note in parsed.notes)
+        build(Options, ("command line", parsed.values))  # what was accepted once is accepted again

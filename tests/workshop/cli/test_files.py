@@ -1,0 +1,81 @@
+"""Only regular files of a bearable size are read, by every reader."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpt.chat import ChatFormat
+from studies.pictures.loss import read_rows
+from tinygrad_lite.errors import UserError
+from workshop.cli import prompt
+from workshop.cli.files import read_file, text_of
+from workshop.corpora import divided_pairs, pictures, tables, texts
+from workshop.formats.pretrained import read_json
+from workshop.run.run_folder import RunFolder
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.huggingface import HFTokenizer
+from workshop.tokenizers.wordpiece import WordPieceTokenizer
+
+
+def picture(path):
+    pytest.importorskip("PIL")
+    pictures.read_picture(str(path), 8, 8)
+
+
+def run_file(path):
+    with RunFolder(path.parent).locked():
+        pytest.fail("the folder of a run is used")
+
+
+READERS = {  # each with the name of the file
+    "text": (lambda path: texts.load_files([str(path)]), "a.txt"),
+    "table": (lambda path: tables.read_table(str(path)), "a.csv"),
+    "pairs": (divided_pairs.contents, "a.tsv"),
+    "picture": (picture, "a.png"),
+    "prompt": (lambda path: prompt.read_prompt(f"FILE:{path}"), "a"),
+    "losses": (read_rows, "metrics.csv"),
+    "settings": (read_json, "config.json"),
+}
+SPECIAL = {"FIFO": os.mkfifo if hasattr(os, "mkfifo") else None, "folder": os.mkdir}
+SPECIAL |= {"device": lambda path: os.symlink("/dev/zero", path)}
+SPECIAL |= {"huge file": lambda path: (Path(path).touch(), os.truncate(path, 2**40))}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="FIFOs, devices and files with holes")
+@pytest.mark.parametrize("kind", SPECIAL)
+@pytest.mark.parametrize("reader", READERS)
+def test_what_is_no_regular_file_or_too_large_is_refused(reader, kind, tmp_path):
+    read, name = READERS[reader]
+    SPECIAL[kind](tmp_path / name)
+    with pytest.raises(UserError, match=r"not a regular file|is a folder|more than [\d,]+ bytes"):
+        read(tmp_path / name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+@pytest.mark.parametrize("name", ["lock", "metrics.csv", "samples.txt"])
+def test_a_run_waits_for_no_fifo_in_its_folder(name, tmp_path):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(UserError, match=f"{name} is not a regular file: remove it"):
+        run_file(tmp_path / name)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no FIFOs")
+def test_what_may_be_missing_is_not_waited_for(tmp_path):
+    for name in ("tokenizer.json", "vocab.txt", "chat_template.jinja", "options.json", "tokenizer_config.json"):
+        os.mkfifo(tmp_path / name)
+    assert HFTokenizer.from_folder(tmp_path) is WordPieceTokenizer.from_folder(tmp_path) is None
+    assert RunFolder(tmp_path).noted_options() == {}
+    with pytest.raises(UserError, match="has no chat template"):
+        ChatFormat.from_folder(tmp_path, ByteTokenizer())
+
+
+def test_a_regular_file_is_read(tmp_path):
+    (tmp_path / "a").write_bytes("ä\r\nb\rc\n".encode())
+    assert read_file(tmp_path / "a", 8) == "ä\r\nb\rc\n".encode()
+    assert text_of(tmp_path / "a") == "ä\nb\nc\n"
+    with pytest.raises(OSError, match="it has more than 7 bytes: use a smaller file"):
+        read_file(tmp_path / "a", 7)
+    with pytest.raises(OSError, match=r"its name cannot be used: .*null"):
+        read_file("a\0b")

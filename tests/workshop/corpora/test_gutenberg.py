@@ -1,0 +1,402 @@
+"""Files of Project Gutenberg, made up here in the forms that real ones have."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinygrad_lite.errors import CorpusError
+from workshop.corpora.gutenberg import gutenberg_books, gutenberg_text, old_encoding
+
+BOOK = (
+    "Das Stück\n\nvon Niemand\n\nERSTER AKT\n\n  Grün ist der Baum, die Straße weiß,\n  und spät wird's auch.\n\nENDE"
+)
+HEADER = """The Project Gutenberg EBook of Das Stück, by Niemand
+
+This eBook is for the use of anyone anywhere at no cost and with
+almost no restrictions whatsoever.
+
+Title: Das Stück
+
+Character set encoding: {encoding}
+"""
+NEWER = (
+    HEADER
+    + """
+*** START OF THIS PROJECT GUTENBERG EBOOK DAS STÜCK ***
+
+
+
+
+{book}
+
+
+
+
+*** END OF THIS PROJECT GUTENBERG EBOOK DAS STÜCK ***
+
+***** This file should be named 1-8.txt or 1-8.zip *****
+
+Produced by A Person
+
+Updated editions will replace the previous one--the old editions
+will be renamed.
+
+*** START: FULL LICENSE ***
+
+THE FULL PROJECT GUTENBERG LICENSE
+"""
+)
+OLDER = """The Project Gutenberg Etext of Das Stück
+#26 in our series by Niemand
+
+Copyright laws are changing all over the world, be sure to check
+the copyright laws for your country before posting these files!!
+
+******This file should be named 8stck10.txt or 8stck10.zip******
+
+***START**THE SMALL PRINT!**FOR PUBLIC DOMAIN ETEXTS**START***
+Why is this "Small Print!" statement here?  You know: lawyers.
+
+*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*
+
+
+
+
+
+{book}
+
+
+
+
+
+Ende dieses Projekt Gutenberg Etextes "Das Stück" von Niemand
+"""
+KINDS = {"newer": NEWER, "older": OLDER}
+
+
+def put_into(kind, book=BOOK, encoding="UTF-8"):
+    return KINDS[kind].replace("{book}", book).replace("{encoding}", encoding)
+
+
+def found_in(page):
+    """The only book in a whole file."""
+    books, whole = gutenberg_books(page)
+    assert whole
+    assert len(books) == 1
+    return books[0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_book_alone_is_taken_out_of_both_kinds(kind):
+    assert found_in(put_into(kind)) == BOOK
+    windows = "\ufeff" + put_into(kind).replace("\n", "  \r\n")
+    assert gutenberg_text(windows, "page") == BOOK
+
+
+RIGHTS = """[Portions of this header are copyright (C) 2001 by Michael S. Hart
+and may be reprinted only when these Etexts are free of all fees.]
+"""
+TRADEMARK = """[Project Gutenberg is a TradeMark and may not be used in any sales
+of Project Gutenberg Etexts without express permission.]
+"""
+
+
+@pytest.mark.parametrize("gap", ["", "\n", "\n\n\n"])
+@pytest.mark.parametrize("repeated", [False, True])
+def test_bracketed_lines_of_an_old_header_are_not_the_book(gap, repeated):
+    end = "*END*THE SMALL PRINT! FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*\n"
+    page = put_into("older").replace(end, f"{end}{gap}{RIGHTS}{gap}{TRADEMARK}" + (gap + end) * repeated)
+    assert found_in(page) == BOOK
+    own = "[Project Gutenbergs Garten]\n\n" + BOOK
+    assert found_in(put_into("older", own)) == own
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "*** START OF THE PROJECT GUTENBERG EBOOK X ***",
+        "***START OF THE PROJECT GUTENBERG EBOOK X***",
+        "*** START OF THE COPYRIGHTED PROJECT GUTENBERG EBOOK X ***",
+        "  *** START OF THIS PROJECT GUTENBERG EBOOK A*B ***",
+        "*** START OF THIS PROJECT GUTENBERG EBOOK EIN STÜCK\nIN VIELEN ZEILEN,\nVON NIEMAND ***",
+        "*** START OF THE PROJECT GUTENBERG EBOOK, X",
+        "*END*THE SMALL PRINT!  FOR PUBLIC DOMAIN ETEXTS*Ver.04.29.93*END*",
+        "*END THE SMALL PRINT! FOR PUBLIC DOMAIN EBOOKS*Ver.02/11/02*END*",
+        "*SMALL PRINT! Ver.03.17.02 FOR COPYRIGHT PROTECTED ETEXTS*END*",
+        '["Small Print" V.12.08.93]',
+    ],
+)
+def test_every_form_of_the_first_line(line):
+    end = "\n\n*** END OF THE PROJECT GUTENBERG EBOOK X ***"
+    assert found_in(f"{HEADER}\n{line}\n\n{BOOK}{end}") == BOOK
+    assert found_in(f"{HEADER}\n{line}\n{BOOK}{end}") == BOOK
+    assert found_in(f"{line}\n\n{BOOK}{end}") == BOOK  # the header was taken off
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        "*** END OF THE PROJECT GUTENBERG EBOOK DAS STÜCK ***",
+        "***END OF THE PROJECT GUTENBERG EBOOK DAS\nSTÜCK***",
+        "End of the Project Gutenberg EBook of Das Stück, by \nNiemand\n\n*** END OF THIS PROJECT GUTENBERG X ***",
+        "End of Project Gutenberg's Das Stück, by Niemand",
+        "END OF THE PROJECT GUTENBERG ETEXT OF DAS STÜCK",
+        "End of this Project Gutenberg Etext of Das Stück by Niemand",
+        "***End of this Project Gutenberg e-text***",
+        "*** START: FULL LICENSE ***\n\nTHE FULL PROJECT GUTENBERG LICENSE",
+        'Ende dieses Projekt Gutenberg Etexes "Das Stück\nin einem Akt" von Niemand.',
+        "Ende dieses Project Gutenberg Etextes Das Stück\n\nEnd of Project Gutenberg Etext Das Stück",
+        "Ende dieses Etextes",
+        "The End of Project Gutenberg Etext of Das Stück",
+        "**This is a COPYRIGHTED Project Gutenberg Etext, Details Above**",
+    ],
+)
+def test_every_form_of_the_end(closing):
+    start = f"{HEADER}\n*** START OF THE PROJECT GUTENBERG EBOOK DAS STÜCK ***\n\n"
+    assert found_in(f"{start}{BOOK}\n\n\n{closing}\n") == BOOK
+    assert found_in(f"{start}{BOOK}\n{closing}\n") == BOOK  # without a blank line
+
+
+NOTES = [
+    "Produced by Michael Person",
+    "Produced by A Person,\nand the Online Distributed Proofreading Team at http://www.pgdp.net",
+    "E-text prepared by A Person\nand Project Gutenberg Distributed Proofreaders",
+    "E-text prepared by A Person\n\nfrom page images made available by\nInternet Archive (https://archive.org)\n\n\n\n"
+    "Note: Images of the original pages are available through\n      Internet Archive. See https://archive.org/x",
+    "This etext was prepared by A Person, a@example.org\nwith proofreading by B Person, b@example.org.",
+    "This eBook was produced by A Person",
+    "Etext reformatted by A Person\na@example.org",
+    "Scanned and proofed by A Person (a@example.org)",
+    "Transcribed from the 1893 Macmillan edition by A Person, email a@example.org",
+    "[Etext produced by A Person.]",
+    "This Project Gutenberg Etext prepared by A Person",
+    "E-Text created by A Person",
+    "Credits: Produced by A Person",
+    "Thanks to Andrew Person.",
+    "Wir danken dem Projekt Gutenberg-DE für den Text dieses Buches.",
+    "Notes on the e-text\n\nWhat was odd was kept.",
+    "Anmerkung zum E-Text: Was seltsam war, blieb.",
+    "Note: Project Gutenberg also has an HTML version of this\n      file which includes the original illustration.\n"
+    "      See 1-h.htm or 1-h.zip:\n      (http://www.example.org/1-h.htm)",
+    "This file was produced from images generously made available by the\nBibliothèque nationale de France",
+    "The Project Gutenberg Etext of Das Stück, by Niemand",
+    "This Etext is in German.\n\nWe are releasing two versions of this Etext, one in 7-bit format,\n"
+    "known as Plain Vanilla ASCII, and one in 8-bit format.\n\nThis is the 8-bit version.\n\n"
+    "This book content was graciously contributed by the Gutenberg Projekt-DE.\n"
+    "That project is reachable at the web site http://gutenberg.example.de/.\n\n"
+    'Dieses Buch wurde uns freundlicherweise vom "Gutenberg Projekt-DE"\nzur Verfügung gestellt.\n\n'
+    "Das Projekt ist unter der Internet-Adresse\nhttp://gutenberg.example.de erreichbar.",
+    "This book was generously provided by the German Gutenberg Projekt,\nwhich can be found at http://example.de/.",
+    "This text was originally produced in HTML for Projekt-Gutenberg-DE by\na@example.org from pages 188 to 202",
+    "This work contains two 7 bit ASCII characters to represent\ncertain special German characters.",
+    "Dieser E-Text wurde von einer Person erstellt.",
+    "Erstellt von einer Person",
+    "Gescannt und korrekturgelesen von einer Person",
+    "Diese Datei wurde aus Bildern erstellt.",
+    "This electronic edition was made by A Person.",
+    "Transcriber's Note: Spelling was kept.",
+    "[Transcriber's Note: Spelling was\nkept.]",
+    "[Transcriber's Note:\n\nThe [sic] of the original was kept.\n\nSo was the rest.]",
+    "{Transcriber’s Note: braces.}",
+    "TRANSCRIBER'S NOTES\n\n\nWhat was odd was kept.\n\nObvious misprints were corrected.",
+    "+------------+\n| Transcriber's Note |\n|                    |\n| Odd.               |\n+------------+",
+    "[Anmerkungen zur Transkription: Der Text wurde\n\nnach der Ausgabe von 1808 erstellt.]",
+    "##########\n\n     Anmerkungen zur Transkription\n\n  Gesperrt: +so+\n\n  Alles andere blieb.\n\n##########",
+    "Hinweise zur Transkription\n\nOffensichtliche Druckfehler wurden korrigiert.",
+]
+
+
+@pytest.mark.parametrize("note", NOTES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_notes_at_the_beginning_go_and_the_title_stays(kind, note):
+    assert found_in(put_into(kind, f"{note}\n\n\n\n{BOOK}")) == BOOK
+    title, _, rest = BOOK.partition("\n\n")
+    if not note.startswith("E-text prepared by A Person\n\n"):  # whose later parts are known by the first one only
+        assert found_in(put_into(kind, f"{title}\n\n\n{note}\n\n\n{rest}")) == BOOK
+
+
+ENOUGH = "\n\n".join(f"{i}. Auftritt\n\nDer Wind weht, und der Tag Nr. {i} vergeht." for i in range(60))
+END_NOTES = [
+    "Produced by A Person",
+    "[Transcriber's Note: Spelling was kept.]",
+    "[Anmerkungen zur Transkription: Dieses Buch folgt der Ausgabe von 1808.\n\nSeite 3: Bäum]\n\n"
+    "[Transcriber's Note: This ebook follows the edition of 1808.\n\nPage 3: Bäum]",
+    "\n\nTranscriber's Notes\n\n\n- 004.png: Restored a letter.\n- 031.png: What was odd.\n\nPage 7: x is y.",
+    "##########\n\nAnmerkungen zur Transkription\n\nKorrekturen (vorher/nachher):\n\n- S. 12\n... alt ...\n... neu ...",
+    "[Im folgenden werden alle geänderten Textzeilen angeführt.\n\n alt\n neu\n]",
+]
+
+
+@pytest.mark.parametrize("note", END_NOTES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_notes_at_the_end_go_and_the_last_words_stay(kind, note):
+    assert found_in(put_into(kind, f"{ENOUGH}\n\n\n{note}")) == ENOUGH
+
+
+def test_a_note_in_the_middle_goes_alone():
+    first, second = ENOUGH[:1000], ENOUGH[1000:]
+    for note in ("[Transcriber's Note: torn.]", "Transcriber's Note: a page is missing."):
+        kept = found_in(put_into("newer", f"{first}\n\n{note}\n\n{second}"))
+        assert kept.split() == (first + "\n\n" + second).split()
+    assert found_in(put_into("newer", f"Ein [Transcriber's note: sic] Wort.\n\n{BOOK}")) == f"Ein  Wort.\n\n{BOOK}"
+    unclosed = found_in(put_into("newer", f"{first}\n\n[Transcriber's Note: torn\n\n{second}"))
+    assert unclosed.split() == (first + "\n\n" + second).split()
+
+
+AUTHORS = [  # what a book may begin or end with, or have anywhere
+    "Project Gutenberg is a fine thing, he said.",
+    "The Project Gutenberg was begun in 1971.",
+    "This book was printed by Johannes Gutenberg.",
+    "Dieses Buch wurde von Gutenberg in Mainz gedruckt.",
+    "The book was kept in the archive.",
+    "Prepared for battle, the knight was held by fear.",
+    "Produced, as it was, in haste, the play failed.",
+    "Note: the image of the king.",
+    "Thanks to the weather, we came home early.",
+    "Translated by A Person\n\nEdited by B Person",
+    "Herausgegeben von Niemand",
+    "Ende gut, alles gut.",
+    "THE END",
+    "End of the first act",
+    "* * * * *",
+    "[Illustration: Ein Baum]",
+    "[Anmerkung: Der Baum ist grün.]",
+    "*** Ende ***",
+    "Mail: you@example.org",
+]
+
+
+@pytest.mark.parametrize("words", AUTHORS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_authors_words_stay_wherever_they_stand(kind, words):
+    for book in (f"{words}\n\n{BOOK}", f"{BOOK}\n\n{words}", f"{BOOK}\n\n{words}\n\n{BOOK}"):
+        assert found_in(put_into(kind, book)) == book
+
+
+words = st.text("abcdeäöüßÄÖÜ ,.;*-'\"#[]", max_size=40).map(str.strip)
+
+
+@given(st.lists(words), st.sampled_from(sorted(KINDS)))
+def test_nothing_of_a_book_is_lost(lines, kind):
+    book = re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n")
+    if book:
+        assert found_in(put_into(kind, book)) == book
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "Habe nun, ach!\n\nProduced by nobody.\n",
+        "Project Gutenberg has it.\n\nEnd of the Project Gutenberg story.\n",
+        # Someone writes about the form of these files.
+        "How the files look\n\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nand then\n\n"
+        "*** END OF THE PROJECT GUTENBERG EBOOK X ***\n\nThat is all.\n",
+        "Title: is said first, and later\n\n"
+        + "so on\n" * 6000
+        + "*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\nZ\n",
+        "Erst\n\n*** START OF PART ONE ***\n\ndann\n\n*** END OF PART ONE ***\n",
+        "Erst\n\nTranscriber's Note: odd.\n\nTitle: x\n",
+        "Er las: *** START OF THE PROJECT GUTENBERG EBOOK X *** und schwieg.\n",
+    ],
+)
+def test_other_texts_are_no_such_file(text):
+    assert gutenberg_books(text) == ([], False)
+
+
+def test_several_files_in_one_are_several_books():
+    for first in KINDS:
+        for second in KINDS:
+            assert gutenberg_books(put_into(first) + put_into(second, ENOUGH)) == ([BOOK, ENOUGH], True)
+
+
+def test_a_file_with_lines_of_both_generations():
+    older, _, rest = OLDER.partition("{book}")
+    begins, ends = (
+        "*** START OF THE PROJECT GUTENBERG EBOOK X ***\n",
+        "\n*** END OF THE PROJECT GUTENBERG EBOOK X ***\n",
+    )
+    assert found_in(HEADER + begins + older + BOOK + rest + ends) == BOOK
+    assert found_in(HEADER + begins + BOOK + ends + older) == BOOK  # the small print at the end, as in 2003
+
+
+def test_a_book_in_parts_that_say_where_they_end():
+    parts = f"{BOOK}\n\nEnd of Project Gutenberg's Part 1\n\n{ENOUGH}"
+    assert found_in(put_into("newer", parts)) == f"{BOOK}\n\n{ENOUGH}"
+    assert found_in(put_into("older", parts)) == f"{BOOK}\n\n{ENOUGH}"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_half_a_file_is_cleaned_at_the_end_that_it_has(kind):
+    page = put_into(kind)
+    assert gutenberg_books(page[: page.index("ENDE")]) == ([BOOK.removesuffix("\n\nENDE")], False)
+    if kind == "newer":
+        assert gutenberg_books(page[page.index("Das Stück\n\nvon") :]) == ([BOOK], False)
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<html>Forbidden</html>",
+        "*** START OF THE PROJECT GUTENBERG X ***\nhalf a boo",
+        put_into("newer").partition("ENDE")[0],
+        put_into("older").partition("ENDE")[0],
+        put_into("newer", ""),
+        "",
+    ],
+)
+def test_a_download_that_is_not_whole_is_refused(page):
+    with pytest.raises(CorpusError, match="page 7 is not a whole book"):
+        gutenberg_text(page, "page 7")
+
+
+# ------------------------------------------------------------------------------------------------- encodings
+
+GERMAN = f"{BOOK}\n\nÜber die Maßen schön, für wahr! So weiß ich's; ja, äußerst müde."
+QUOTED = f"{BOOK}\n\n„Nun“, sagte er – “no”, it’s over…"
+
+
+@pytest.mark.parametrize(
+    ("encoding", "said", "book"),
+    [
+        ("ISO-8859-1", "ISO-8859-1", GERMAN),
+        ("ISO-8859-1", "ISO Latin-1", GERMAN),
+        ("ISO-8859-1", "US-ASCII", GERMAN),
+        ("ISO-8859-2", "ISO-8859-2", "Zażółć gęślą jaźń."),
+        ("cp1252", "Windows Code Page 1252", QUOTED),
+        ("cp1252", "ISO-8859-1", QUOTED),
+        ("cp1252", "ISO-8859-1", "“It’s the old King’s—“no”—‘yes’…”, he said – and “so on”."),
+        ("cp437", "CP437", GERMAN),
+        ("cp437", "ISO-8859-1", GERMAN),
+    ],
+)
+def test_the_encoding_that_the_header_says_is_taken(encoding, said, book):
+    page = put_into("newer", book, said).replace("STÜCK", "STUECK").replace("Das Stück", "Das Stueck")
+    data = page.encode(encoding)
+    assert data.decode(old_encoding(data)) == page
+
+
+@pytest.mark.parametrize("encoding", ["ISO-8859-1", "cp1252", "cp437", "cp850", "mac-roman"])
+def test_where_the_header_says_nothing_the_letters_do(encoding):
+    french = "Où est l'été, français? Là-bas." if encoding == "cp437" else "Où est l'été, français? À là-bas."
+    for book in (GERMAN, french):
+        page = put_into("older", book)
+        data = page.encode(encoding)
+        assert data.decode(old_encoding(data)) == page
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "schön".encode("latin-1"),
+        put_into("newer", encoding="UTF-8").encode("latin-1"),  # it says UTF-8 and is not
+        put_into("newer", encoding="Big5").encode("latin-1"),
+        put_into("newer", encoding="cp99999").encode("latin-1"),
+        put_into("newer", "Z\x81", encoding="cp1252").encode("latin-1"),  # a byte that cp1252 does not have
+        "schön".encode("utf-16"),
+    ],
+)
+def test_no_encoding_is_guessed_for_other_files(data):
+    assert old_encoding(data) is None

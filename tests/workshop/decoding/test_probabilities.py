@@ -1,0 +1,85 @@
+import re
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workshop.decoding.probabilities import COLOURS, Probabilities, entropy
+from workshop.decoding.sampling import generate
+from workshop.tokenizers.byte import ByteTokenizer
+from workshop.tokenizers.char import CharTokenizer
+
+GREEN, CYAN, YELLOW, RED = COLOURS.values()
+RESET = "\x1b[0m"
+TOKENIZER = CharTokenizer.train("ab\n ")  # ids: \n 0, blank 1, a 2, b 3, <unk> 4
+
+
+def noted(probabilities: list[float], text: str, colour: bool = True) -> Probabilities:
+    """A text whose tokens had these probabilities."""
+    watched = Probabilities(TOKENIZER, np.zeros((1, 5)), colour)
+    answers = iter(np.log(probabilities))
+    step = watched.watch(lambda tokens, state: (np.full((1, 5), next(answers)), state))
+    for character in text:
+        step(np.array([0]), None)
+        watched.note(TOKENIZER.encode(character)[0], character)
+    return watched
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=9).filter(any))
+def test_entropy_follows_its_definition(weights):
+    p = np.array(weights) / sum(weights)
+    with np.errstate(divide="ignore"):
+        bits = entropy(np.log(p)[None])
+    assert bits.shape == (1,)
+    assert bits[0] == pytest.approx(-sum(x * np.log2(x) for x in p if x), abs=1e-12)
+
+
+def test_colours_show_the_probability():
+    painted = noted([0.9, 0.5, 0.1, 0.01, 0.001], "abaab").paint("abaab")
+    assert painted == "".join(
+        colour + c + RESET for colour, c in zip([GREEN, GREEN, CYAN, YELLOW, RED], "abaab", strict=True)
+    )
+
+
+def test_text_may_be_coloured_later_and_in_other_pieces():
+    probabilities, text = [0.9, 0.2, 0.05, 0.001], "ab\na"
+    whole = noted(probabilities, text).paint(text)
+    watched = noted(probabilities, text)
+    assert watched.paint("") + watched.paint("ab") + watched.paint("\na") == whole
+    assert "\n" in re.split(r"\x1b\[[0-9;]*m", whole)  # a line break has no colour
+    assert re.sub(r"\x1b\[[0-9;]*m", "", whole) == text
+
+
+def test_unrecorded_text_is_not_coloured_nor_any_without_colour():
+    assert noted([], "").paint("ab") == "ab"
+    assert noted([0.9, 0.9], "ab", colour=False).paint("ab") == "ab"
+
+
+def test_probabilities_are_the_models_own_at_any_temperature():
+    table = np.log(np.random.default_rng(0).dirichlet(np.ones(5), 5))
+    watched = Probabilities(TOKENIZER, table[[0]], colour=False)
+    tokens = generate(
+        watched.watch(lambda t, state: (table[t], state)), table[[0]], None, max_new_tokens=9, temperature=3.0, top_k=4
+    )
+    for row in tokens:
+        watched.note(int(row[0]), "a")
+    before = [0, *watched.tokens[:-1]]
+    np.testing.assert_allclose(watched.probabilities, np.exp(table[before, watched.tokens]))
+    np.testing.assert_allclose(watched.entropies, entropy(table[before]))
+
+
+def test_a_table_has_a_line_for_each_position():
+    lines = noted([0.2, 0.2], "a\n").table().splitlines()
+    assert lines[1].split()[:4] == ["1", "a", "0.2000", "2.322"]
+    assert lines[2].split()[:4] == ["2", "\\n", "0.2000", "2.322"]
+    assert lines[3] == "mean entropy 2.322 bits"
+    assert len(noted([], "").table().splitlines()) == 1
+
+
+def test_a_character_of_several_tokens_has_the_colour_of_the_last():
+    watched = Probabilities(ByteTokenizer(), np.log(np.full((1, 300), 0.6)), colour=True)
+    watched.note(195, "")
+    watched.note(164, "ä")
+    assert watched.paint("ä") == GREEN + "ä" + RESET
+    assert "\\xc3" in watched.table()

@@ -1,0 +1,217 @@
+"""Checkpoints are restored bit for bit, contain nothing about the machine, and are never half-written."""
+
+import getpass
+import json
+import os
+import socket
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import safetensors
+
+from tinygrad_lite.device import keyed_rng
+from tinygrad_lite.errors import CheckpointError
+from workshop.run.checkpoint import KEY, Checkpoint, describe, load_checkpoint, save_checkpoint
+
+
+def example() -> Checkpoint:
+    rng = keyed_rng(0, "test")
+    return Checkpoint(
+        family="gpt",
+        model={"n_layer": 2},
+        training={"seed": 1, "batch_size": 3},
+        tokenizer={"kind": "char", "characters": ["a", "ß"], "specials": ["<unk>"]},
+        step=17,
+        best_loss=1.25,
+        best_step=3,
+        corpus_sha256="0" * 64,
+        weights={"b": rng.standard_normal((3, 4)).astype(np.float32), "a": np.array([-0.0, 1e-45], np.float32)},
+        optimizer={"exp_avg.b": rng.standard_normal((3, 4))},
+    )
+
+
+def header(path) -> dict:
+    """The JSON header of a safetensors file: its length in 8 bytes, then the text."""
+    data = path.read_bytes()
+    (length,) = struct.unpack("<Q", data[:8])
+    return json.loads(data[8 : 8 + length])
+
+
+def rewritten(path, **changes) -> None:
+    """Write the example with other values in its description."""
+    save_checkpoint(path, example())
+    with safetensors.safe_open(path, framework="numpy") as file:
+        tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        info = json.loads(file.metadata()[KEY])
+    for name, value in changes.items():
+        if value is None:
+            del info[name]
+        else:
+            info[name] = value
+    from safetensors.numpy import save_file
+
+    save_file(tensors, path, {KEY: json.dumps(info)})
+
+
+@pytest.mark.parametrize(
+    ("best_loss", "best_step", "words"),
+    [
+        (1.25, 17, ", validation loss 1.2500 nats"),
+        (1.25, 3, "; the best validation loss before was 1.2500 nats, at step 3"),
+        (None, None, ""),
+    ],
+)
+def test_a_loss_is_attributed_to_a_checkpoint_only_if_it_is_its_own(best_loss, best_step, words):
+    described = describe(replace(example(), best_loss=best_loss, best_step=best_step))
+    assert described == f"gpt with 14 parameters after 17 steps{words}"
+
+
+def test_everything_is_restored_bit_for_bit(tmp_path):
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, example())
+    loaded, original = load_checkpoint(path, optimizer=True), example()
+    assert load_checkpoint(path).optimizer == {}  # which only a run that continues needs
+    for name in ("family", "model", "training", "tokenizer", "step", "best_loss", "corpus_sha256"):
+        assert getattr(loaded, name) == getattr(original, name)
+    for part in ("weights", "optimizer"):
+        own, other = getattr(loaded, part), getattr(original, part)
+        assert own.keys() == other.keys()
+        for name in own:
+            assert own[name].dtype == other[name].dtype
+            assert own[name].tobytes() == other[name].tobytes()
+
+
+def test_the_same_state_gives_the_same_bytes_and_one_sorted_entry(tmp_path):
+    first, second = tmp_path / "a" / "x.safetensors", tmp_path / "b" / "y.safetensors"
+    for path in (first, second):
+        path.parent.mkdir()
+        save_checkpoint(path, example())
+    assert first.read_bytes() == second.read_bytes()
+    metadata = header(first)["__metadata__"]
+    assert list(metadata) == [KEY]
+    info = json.loads(metadata[KEY])
+    assert json.dumps(info, sort_keys=True) == metadata[KEY]
+    assert info["format_version"] == 1
+    assert set(info["versions"]) == {"numpy", "tinygrad_lite"}
+
+
+def test_a_checkpoint_contains_neither_host_nor_user_nor_path(tmp_path):
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, example())
+    data = path.read_bytes()
+    for secret in (str(tmp_path), socket.gethostname(), f'"{getpass.getuser()}"', os.getcwd()):
+        assert secret.encode() not in data
+
+
+def test_a_setting_that_was_removed_is_not_read(tmp_path):
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, replace(example(), training={"extra": "ding", "seed": 2}))
+    assert load_checkpoint(path).training == {"seed": 2}
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_temporary_file(tmp_path, monkeypatch):
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, example())
+    before = path.read_bytes()
+
+    def refuse(*args):
+        raise OSError(30, "Read-only file system")
+
+    for name in ("fsync", "replace"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, refuse)
+            with pytest.raises(CheckpointError, match="Read-only file system"):
+                save_checkpoint(path, example())
+        assert path.read_bytes() == before
+        assert [p.name for p in tmp_path.iterdir()] == ["last.safetensors"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"format_version": 2}, "format version 2"),
+        ({"format_version": None}, "format version None"),
+        ({"step": None}, "'step'"),
+        ({"step": -1}, "step is -1"),
+        ({"step": True}, "'step'"),
+        ({"step": "5"}, "'step'"),
+        ({"model": []}, "'model'"),
+        ({"best_loss": "low"}, "'best_loss'"),
+        ({"best_loss": 3}, "'best_loss'"),
+        ({"best_loss": float("nan")}, "best loss is nan"),
+        ({"best_loss": float("inf")}, "best loss is inf"),
+        ({"family": 7}, "'family'"),
+        ({"tokenizer": None}, "'tokenizer'"),
+    ],
+)
+def test_a_wrong_description_is_refused_by_its_field(tmp_path, changes, reason):
+    path = tmp_path / "last.safetensors"
+    rewritten(path, **changes)
+    with pytest.raises(CheckpointError, match=reason):
+        load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("tensors", "reason"),
+    [
+        ({"other.w": np.zeros(2, np.float32)}, "unexpected tensor 'other.w'"),
+        ({"model.w": np.zeros(2, np.int8)}, "of type int8"),
+        ({"model.w": np.array([np.inf], np.float32)}, "NaN or infinity"),
+    ],
+)
+def test_wrong_tensors_are_refused_by_their_name(tmp_path, tensors, reason):
+    from safetensors.numpy import save_file
+
+    path = tmp_path / "last.safetensors"
+    save_checkpoint(path, example())
+    info = header(path)["__metadata__"]
+    save_file(tensors, path, info)
+    with pytest.raises(CheckpointError, match=reason):
+        load_checkpoint(path)
+
+
+def test_a_truncated_checkpoint_is_refused(tmp_path):
+    path, cut = tmp_path / "last.safetensors", tmp_path / "cut.safetensors"
+    save_checkpoint(path, example())
+    data = path.read_bytes()
+    for length in range(0, len(data), 7):
+        cut.write_bytes(data[:length])
+        with pytest.raises(CheckpointError, match="not a readable checkpoint"):
+            load_checkpoint(cut)
+
+
+def test_a_folder_or_a_missing_file_is_refused(tmp_path):
+    for path in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(CheckpointError, match="no checkpoint"):
+            load_checkpoint(path)
+
+
+@pytest.mark.parametrize(
+    ("description", "reason"),
+    [
+        ("", "not JSON"),
+        ("{", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("9" * 10_000, "not JSON"),  # too long a number for Python
+        ("[]", "not a JSON object"),
+        ("null", "not a JSON object"),
+    ],
+)
+def test_a_description_that_is_not_a_json_object_is_refused(tmp_path, description, reason):
+    path = tmp_path / "last.safetensors"
+    safetensors.numpy.save_file({"model.w": np.zeros(2, np.float32)}, path, {KEY: description})
+    with pytest.raises(CheckpointError, match=reason):
+        load_checkpoint(path)
+
+
+def test_files_that_no_library_would_write_are_refused(tmp_path):
+    path = tmp_path / "last.safetensors"
+    info = json.dumps({KEY: "{}"})
+    tensor = '"model.w": {"dtype": "%s", "shape": %s, "data_offsets": [0, 4]}'
+    for kind, shape in (("BF16", "[2]"), ("F8_E4M3", "[4]"), ("F32", "[1000000000000]"), ("X", "[1]"), ("F32", "[-1]")):
+        head = f'{{"__metadata__": {info}, {tensor % (kind, shape)}}}'.encode()
+        path.write_bytes(struct.pack("<Q", len(head)) + head + b"\0" * 4)
+        with pytest.raises(CheckpointError):
+            load_checkpoint(path)

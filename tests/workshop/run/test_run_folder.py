@@ -1,0 +1,279 @@
+"""The surroundings of a run: its folder and log, the lock, the signals."""
+
+import csv
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tests.tiny_runs import ROOT
+from tinygrad_lite.device import get_device
+from tinygrad_lite.errors import CheckpointError, OptionError
+from workshop.run import run_folder
+from workshop.run.run_folder import (
+    METRICS,
+    STOPPING,
+    RunFolder,
+    StopRequest,
+    matmul_rate,
+    newest_checkpoint,
+)
+
+pytestmark = pytest.mark.every_device
+
+
+@pytest.fixture
+def run(tmp_path) -> RunFolder:
+    """The folder of a run that has begun."""
+    run = RunFolder(tmp_path / "out" / "run")
+    with run.locked():
+        run.begin({"seed": 1, "text": ["größe.txt"]})
+    return run
+
+
+def table(run: RunFolder) -> list[dict[str, str]]:
+    with open(run.metrics, encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+# --- the folder -----------------------------------------------------------------------------------------------
+
+
+def test_a_new_run_has_notes_and_an_empty_table(run):
+    assert run.noted_options() == {"seed": 1, "text": ["größe.txt"]}
+    assert "größe" in run.options.read_text(encoding="utf-8")  # readable for people
+    assert run.metrics.read_bytes() == (",".join(METRICS) + "\n").encode()
+
+
+def test_a_new_run_replaces_the_old_one(run):
+    for path in (run.last, run.best):
+        path.write_bytes(b"old")
+    (run.path / "notes.txt").write_text("mine", encoding="utf-8")
+    run.log(step=1, loss=2.0)
+    run.begin({"seed": 2})
+    assert sorted(path.name for path in run.path.iterdir()) == ["lock", "metrics.csv", "notes.txt", "options.json"]
+    assert table(run) == []
+    assert run.noted_options() == {"seed": 2}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b"\xff", b"null"])
+def test_damaged_notes_count_as_none(run, content):
+    run.options.unlink()
+    if content is not None:
+        run.options.write_bytes(content)
+    assert run.noted_options() == {}
+
+
+def test_only_a_folder_with_a_checkpoint_counts_as_used(run):
+    run.refuse_if_used()
+    run.best.write_bytes(b"")
+    with pytest.raises(OptionError, match="already holds a run: continue it with --resume"):
+        run.refuse_if_used()
+
+
+def test_notes_that_cannot_be_written_leave_the_old_ones(run, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(CheckpointError, match=r"options\.json \(No space left on device\)"):
+        run.note_options({"seed": 2})
+    assert run.noted_options()["seed"] == 1
+    assert not list(run.path.glob("*.tmp"))
+
+
+# --- the lock -------------------------------------------------------------------------------------------------
+
+TRY = "import sys; from workshop.run.run_folder import RunFolder\nwith RunFolder(sys.argv[1]).locked(): print('in')"
+
+
+def try_to_lock(run: RunFolder) -> subprocess.CompletedProcess:
+    """Enter the lock from another process."""
+    command = [sys.executable, "-c", TRY, str(run.path)]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
+
+
+def test_only_one_run_can_use_a_folder(run):
+    with run.locked():
+        inside = try_to_lock(run)
+        with pytest.raises(OptionError, match="another run is training in"), RunFolder(run.path).locked():
+            pass
+    assert "OptionError: another run is training in" in inside.stderr
+    assert try_to_lock(run).stdout == "in\n"
+
+
+def test_a_lock_is_released_after_an_error(run):
+    with pytest.raises(ZeroDivisionError), run.locked():
+        1 / 0  # noqa: B018
+    with run.locked():
+        pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX's locks")
+def test_a_drive_without_locks_is_named_as_such(run, monkeypatch):
+    import fcntl
+
+    def none_here(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", none_here)
+    with pytest.raises(OptionError, match=r"is on a drive without file locks .*: choose another"), run.locked():
+        pass
+
+
+# --- the table ------------------------------------------------------------------------------------------------
+
+
+def test_columns_that_are_not_given_stay_empty(run):
+    run.log(step=1200, loss=0.123456789, learning_rate=1e-5, grad_norm=1e8, tokens_per_second=12345.678)
+    run.log(step=1200, val_loss=2.0, bits_per_char=3.0)
+    first, second = table(run)
+    assert list(first.values()) == ["1200", "0.123457", "1e-05", "1e+08", "12345.7"] + [""] * 7
+    assert list(second.values()) == ["1200", "", "", "", "", "2", "3"] + [""] * 5
+
+
+def test_resuming_drops_the_rows_that_will_be_written_again(run):
+    for step in (0, 2, 4, 6):
+        if step:
+            run.log(step=step, loss=step / 2)
+        run.log(step=step, val_loss=step)
+    run.rewind(4)
+    assert [(row["step"], row["loss"]) for row in table(run)] == [("0", ""), ("2", "1"), ("2", ""), ("4", "2")]
+    run.log(step=4, val_loss=4)  # rows can still be added
+    assert len(table(run)) == 5
+    run.rewind(0)
+    assert table(run) == []
+
+
+def test_a_truncated_or_deleted_table_is_repaired(run):
+    run.log(step=1, loss=1.0)
+    with open(run.metrics, "a", encoding="utf-8") as file:
+        file.write("2,0.5")  # half a row: later columns are missing
+    run.rewind(3)
+    assert [row["step"] for row in table(run)] == ["1", "2"]
+    with open(run.metrics, "a", encoding="utf-8") as file:
+        file.write("rubbish\n,,\n\n")
+    run.rewind(3)
+    assert [row["step"] for row in table(run)] == ["1", "2"]
+    run.metrics.unlink()
+    run.rewind(3)
+    assert run.metrics.read_text(encoding="utf-8") == ",".join(METRICS) + "\n"
+
+
+# --- samples and kept checkpoints -----------------------------------------------------------------------------
+
+
+def test_resuming_drops_the_samples_that_will_be_written_again(run):
+    for step in (0, 500, 1000, 1500):
+        run.add_sample(f"step {step:,}: validation loss 2", f"Text {step}\nstep 0: not a heading\n")
+    text = run.samples.read_text(encoding="utf-8")
+    assert text.startswith("=== step 0: validation loss 2\nText 0\nstep 0: not a heading\n\n\n=== step 500: ")
+    run.rewind(1000)
+    assert run.samples.read_text(encoding="utf-8") == text[: text.index("=== step 1,000")]
+    run.rewind(501)
+    assert "Text 500" in run.samples.read_text(encoding="utf-8")
+    run.rewind(0)
+    assert run.samples.read_text(encoding="utf-8") == ""
+
+
+def test_the_latest_checkpoints_are_kept(run):
+    for step in (0, 50, 100, 150):
+        run.last.write_bytes(b"%d" % step)
+        run.keep(step, 2)
+    assert [path.name for path in run.kept()] == ["step-00000100.safetensors", "step-00000150.safetensors"]
+    assert [path.read_bytes() for path in run.kept()] == [b"100", b"150"]
+    run.keep(200, 0)
+    assert len(run.kept()) == 2
+    run.begin({})
+    assert run.kept() == []
+    assert not run.samples.exists()
+
+
+def test_the_rate_of_matrix_products_is_measured_once():
+    assert 1e8 < matmul_rate("cpu", "float32") < 1e15
+    assert matmul_rate("cpu", "float32") == matmul_rate("cpu", "float32")  # measured once
+
+
+def test_the_rate_of_a_gpu_is_that_of_products_of_random_numbers(cuda, monkeypatch):
+    seen = []
+    monkeypatch.setattr("tinygrad_lite.cuda.gemm.gemm", lambda a, b: seen.append(a))
+    monkeypatch.setattr(run_folder, "LARGE", {"cuda": 2048})
+    assert matmul_rate.__wrapped__(cuda, "float32") > 0
+    rows = get_device(cuda).to_host(seen[0])
+    assert rows.shape == (2048, 2048)
+    assert len(np.unique(rows)) > 1e6
+    assert rows.std() == pytest.approx(1, abs=0.01)
+
+
+# --- the newest checkpoint ------------------------------------------------------------------------------------
+
+
+def test_the_newest_checkpoint_in_any_subfolder_is_found(tmp_path):
+    paths = [tmp_path / name for name in ("a/last.safetensors", "a/best.safetensors", "b/c/last.safetensors")]
+    for age, path in enumerate(paths):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+        os.utime(path, ns=(0, 10**9 * (10 - age)))
+    (tmp_path / "a/last.safetensors.tmp").write_bytes(b"")
+    assert newest_checkpoint(tmp_path) == paths[0]
+    assert newest_checkpoint(tmp_path / "b") == paths[2]
+    os.utime(paths[1], ns=(0, 10**9 * 10))  # if both are equally new, `last`, which has made more steps
+    assert newest_checkpoint(tmp_path) == paths[0]
+
+
+def test_a_folder_without_checkpoints_is_refused(tmp_path):
+    for folder in (tmp_path, tmp_path / "missing"):
+        with pytest.raises(CheckpointError, match=r"there is no checkpoint under .*python train\.py"):
+            newest_checkpoint(folder)
+
+
+# --- signals --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", STOPPING)
+def test_the_first_signal_sets_a_flag_and_a_later_ctrl_c_stops(number):
+    before = signal.getsignal(number)
+    with StopRequest() as stop:
+        assert (stop.signal, stop.exit_status) == (None, 0)
+        signal.raise_signal(number)
+        assert (stop.signal, stop.exit_status) == (number, 128 + number)
+        signal.raise_signal(signal.SIGTERM)  # which `timeout` sends twice
+        assert (stop.signal, stop.exit_status) == (number, 128 + number)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(number) is before
+
+
+@pytest.mark.skipif(os.name != "posix", reason="Windows has no SIGHUP")
+def test_a_run_under_nohup_is_not_stopped_by_the_end_of_its_terminal():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with StopRequest() as stop:
+        signal.raise_signal(signal.SIGHUP)
+        assert stop.signal is None
+    assert signal.signal(signal.SIGHUP, before) == signal.SIG_IGN
+
+
+def test_an_error_inside_restores_the_signal_handlers():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(ZeroDivisionError), StopRequest():
+        1 / 0  # noqa: B018
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+# --- the rest -------------------------------------------------------------------------------------------------
+
+
+def test_importing_the_package_changes_no_process_settings():
+    """Neither signal handlers nor NumPy's error state; only the scripts do."""
+    code = (
+        "import json, signal, numpy as np; before = np.geterr()\n"
+        "import tinygrad_lite, workshop.run.run_folder, gpt.model\n"
+        "print(json.dumps([np.geterr() == before, signal.getsignal(signal.SIGTERM) == signal.SIG_DFL]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, check=True)
+    assert json.loads(done.stdout) == [True, True]

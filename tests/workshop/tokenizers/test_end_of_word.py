@@ -1,0 +1,229 @@
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tinygrad_lite.errors import TokenizerError
+from workshop.tokenizers import tokenizer_from_json
+from workshop.tokenizers.base import StreamDecoder, Tokenizer
+from workshop.tokenizers.bpe import MAX_WORD
+from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+
+TEXT = st.text(st.characters() | st.characters(categories=["Cs"]))  # with unpaired surrogates
+FEW_LETTERS = st.text("aabbä \n", min_size=1).filter(str.strip)  # many ties, repetitions and overlapping pairs
+PAPER = " ".join(["low"] * 5 + ["lower"] * 2 + ["newest"] * 6 + ["widest"] * 3)
+TEN_MERGES = ["es", "est", "est</w>", "lo", "low", "ne", "new", "newest</w>", "low</w>", "wi"]
+
+
+def render(tokenizer: Tokenizer, text: str) -> list[str]:
+    return [tokenizer.render(token) for token in tokenizer.encode(text)]
+
+
+def learned(tokenizer: EndOfWordTokenizer) -> list[str]:
+    """The tokens made by merges, in order."""
+    first = tokenizer.vocab_size - len(tokenizer.specials) - tokenizer.n_merges
+    return [tokenizer.render(first + i) for i in range(tokenizer.n_merges)]
+
+
+def merged(words: list[list[str]], pair: tuple[str, str]) -> list[list[str]]:
+    """The definition of a merge, from left to right, on lists of strings."""
+    result = []
+    for word in words:
+        new: list[str] = []
+        for symbol in word:
+            # A symbol that was itself just made by this merge cannot be the left part of the next.
+            if new and new[-1] == pair[0] and symbol == pair[1]:
+                new[-1:] = ["", pair[0] + pair[1]]
+            else:
+                new.append(symbol)
+        result.append([symbol for symbol in new if symbol])
+    return result
+
+
+def symbols(text: str) -> list[list[str]]:
+    return [[*word, "</w>"] for word in text.split()]
+
+
+def naive_merges(text: str, n_merges: int) -> list[tuple[str, str]]:
+    """Algorithm 1 of the paper: all pairs of the whole text are counted again for each merge."""
+    words, merges = symbols(text), []
+    while len(merges) < n_merges:
+        counts = Counter(pair for word in words for pair in pairwise(word))
+        if not counts or max(counts.values()) < 2:
+            break
+        # A Counter lists the pairs in the order in which it saw them, and min takes the first of equals.
+        pair = min(counts, key=lambda p: (-counts[p], len(p[0] + p[1])))
+        words = merged(words, pair)
+        merges.append(pair)
+    return merges
+
+
+def test_the_papers_example_gives_its_ten_merges():
+    tokenizer = EndOfWordTokenizer.train(PAPER, 10 + 1 + 10 + 1)
+    assert learned(tokenizer) == TEN_MERGES
+    assert ["".join(pair) for pair in naive_merges(PAPER, 10)] == TEN_MERGES
+    assert tokenizer.vocab_size == len(set("lowernewestwidest")) + 1 + 10 + 1
+    assert render(tokenizer, "lowest newer") == ["low", "est</w>", "new", "e", "r", "</w>"]
+
+
+def test_nineteen_merges_make_ten_subtokens_of_a_long_compound():
+    # The lecture's merges in its order; it does not show the text from which they were learned.
+    listed = (
+        "A b|a s|e r|s er|w as|Ab was|Abwas ser|B e|a n|d l|h an|n g|u ng|Be han|dl ung|Behan dlung|A n|a g|l ag"
+    ).split("|")
+    assert len(listed) == 19
+    names = [*sorted(set("AbwasserBehandlungAnlage")), "</w>"]
+    characters, merges = names[:-1], []
+    for left, right in map(str.split, listed):
+        merges.append((names.index(left), names.index(right)))
+        names.append(left + right)
+    tokenizer = EndOfWordTokenizer(characters, merges)
+    assert learned(tokenizer) == [pair.replace(" ", "") for pair in listed]
+    shown = render(tokenizer, "Abwasserbehandlungsanlage")  # a new word: "B e" and "A n" come from others
+    assert " ".join(shown) == "Abwasser b e han dlung s an lag e </w>"
+    assert len(shown) == 10
+
+
+def test_dna_without_words_is_merged_by_the_same_rule():
+    tokenizer = EndOfWordTokenizer.train("AACGCACTATATA", 4 + 1 + 2 + 1)
+    assert learned(tokenizer) == ["TA", "AC"]
+    assert " ".join(render(tokenizer, "AACGCACTATATA")) == "A AC G C AC TA TA TA </w>"
+
+
+@given(FEW_LETTERS)
+def test_merges_and_ids_equal_the_definition(text):
+    expected = naive_merges(text, 20)
+    n_characters = len(set("".join(text.split())))
+    tokenizer = EndOfWordTokenizer.train(text, n_characters + 1 + 20 + 1)
+    assert learned(tokenizer) == ["".join(pair) for pair in expected]
+    words = symbols(text)
+    for pair in expected:
+        words = merged(words, pair)
+    assert render(tokenizer, text) == [symbol for word in words for symbol in word]
+
+
+@given(TEXT.filter(str.strip))
+def test_words_are_decoded_with_one_blank_after_each(text):
+    tokenizer = EndOfWordTokenizer.train(text, 10_000)
+    ids = tokenizer.encode(text)
+    shown = tokenizer.decode(ids)
+    assert shown == "".join(word + " " for word in text.split())
+    assert tokenizer.encode(shown) == ids
+    assert tokenizer.unknown(text) == {}
+    stream = StreamDecoder(tokenizer)
+    assert "".join(map(stream.push, ids)) + stream.finish() == shown
+    same = tokenizer_from_json(json.loads(json.dumps(tokenizer.to_json())))
+    assert same.encode(text) == ids
+
+
+def test_white_space_is_not_kept():
+    tokenizer = EndOfWordTokenizer.train("ab cd", 10)
+    assert tokenizer.decode(tokenizer.encode("\n\nab\t cd\u00a0\u2003ab  ")) == "ab cd ab "
+    assert tokenizer.encode(" \n") == tokenizer.encode("") == []
+
+
+def test_a_stream_outputs_the_blank_with_the_end_of_the_word():
+    tokenizer = EndOfWordTokenizer.train(PAPER, 22)
+    stream = StreamDecoder(tokenizer)
+    assert [stream.push(token) for token in tokenizer.encode("lowest low")] == ["low", "est ", "low "]
+
+
+def test_the_end_of_word_mark_in_a_text_is_four_characters():
+    tokenizer = EndOfWordTokenizer(sorted("ab</w>"), [])
+    mark = 6
+    assert tokenizer.render(mark) == "</w>"
+    assert render(tokenizer, "a</w>b") == ["a", "<", "/", "w", ">", "b", "</w>"]
+    assert tokenizer.encode("a</w>b").count(mark) == 1
+    assert tokenizer.decode(tokenizer.encode("a</w>b")) == "a</w>b "
+    # Learned as one token, these four characters still differ from the mark.
+    learned_it = EndOfWordTokenizer.train("a</w> " * 5 + "b</w> " * 5, 100)
+    assert learned_it.decode(learned_it.encode("a</w> b</w>")) == "a</w> b</w> "
+
+
+def test_unseen_characters_become_unk_and_do_not_end_a_word():
+    tokenizer = EndOfWordTokenizer.train(PAPER, 22)
+    assert render(tokenizer, "löw\nnew") == ["l", "<unk>", "w", "</w>", "new", "</w>"]
+    assert tokenizer.unknown("lö wö\nx") == {"ö": 2, "x": 1}
+    assert tokenizer.decode(tokenizer.encode("löw")) == "l\ufffdw "
+
+
+def test_long_words_are_cut_and_decoded_whole():
+    for length in (MAX_WORD - 1, MAX_WORD, MAX_WORD + 1, 3 * MAX_WORD):
+        text = " ".join(["x" * length] * 3)
+        tokenizer = EndOfWordTokenizer.train(text, 300)
+        assert tokenizer.decode(tokenizer.encode(text)) == text + " "
+        assert tokenizer_from_json(tokenizer.to_json()).merges == tokenizer.merges
+
+
+def test_short_text_stops_early():
+    tokenizer = EndOfWordTokenizer.train("ab ab", 1000)
+    assert learned(tokenizer) == ["ab", "ab</w>"]
+    assert tokenizer.vocab_size == 2 + 1 + 2 + 1
+
+
+def test_render_shows_the_mark_and_escapes_control_characters():
+    tokenizer = EndOfWordTokenizer(["\0", "a", "\ud800"], [(1, 3), (0, 3), (1, 0)], ["<unk>", "a </w>"])
+    shown = [tokenizer.render(token) for token in range(tokenizer.vocab_size)]
+    assert shown == ["\\x00", "a", "\\xed\\xa0\\x80", "</w>", "a</w>", "\\x00</w>", "a\\x00", "<unk>", "a </w>"]
+
+
+def test_training_does_not_depend_on_the_hash_seed():
+    code = """if True:
+        import json, sys
+        from workshop.tokenizers.end_of_word import EndOfWordTokenizer
+        from workshop.tokenizers.word import WordTokenizer
+        text = sys.stdin.buffer.read().decode()
+        print(json.dumps([kind.train(text, 30).to_json() for kind in (EndOfWordTokenizer, WordTokenizer)]))
+    """
+    outputs = set()
+    for seed in ("0", "1"):
+        environment = os.environ | {"PYTHONHASHSEED": seed, "PYTHONPATH": os.pathsep.join(sys.path)}
+        text = (PAPER + " , ; : ä ö ü , und so weiter").encode()
+        run = subprocess.run([sys.executable, "-c", code], input=text, capture_output=True, env=environment, check=True)
+        outputs.add(run.stdout)
+    assert len(outputs) == 1
+
+
+def test_training_refuses_what_cannot_work():
+    for text in ("", " \n\t "):
+        with pytest.raises(TokenizerError, match="is the text empty"):
+            EndOfWordTokenizer.train(text, 300)
+    with pytest.raises(TokenizerError, match=r"vocab_size is 4, .* 3 different characters, .* </w> and 1 .* make 5"):
+        EndOfWordTokenizer.train("abc", 4)
+    with pytest.raises(TokenizerError, match="a bpe-w tokenizer needs the special <unk>"):
+        EndOfWordTokenizer.train("abc", 300, ["<pad>"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"characters": "ab"}, "characters must be a list"),
+        ({"characters": []}, "at least one character"),
+        ({"characters": ["a", "bc"]}, "single characters, not 'bc'"),
+        ({"characters": ["b", "a"]}, "sorted by code point"),
+        ({"characters": [" ", "a"]}, "' ' cannot be in one"),
+        ({"characters": ["a", "\u2003"]}, "white space is where words are split"),
+        ({"characters": ["a", 1]}, "single characters, not 1"),
+        ({"merges": {}}, "merges must be a list"),
+        ({"merges": [[0, 3]]}, r"merge 0 \(token 3\) joins 0 and 3, but only ids below 3 exist yet"),
+        ({"merges": [[0, -1]]}, "only ids below 3"),
+        ({"merges": [[0, True]]}, "list of two token ids"),
+        ({"merges": [[0, 1], [0, 1]]}, "an earlier merge already does"),
+        ({"merges": [[2, 0]]}, "merge 0 joins 2 and 0, but no word continues after </w>"),
+        ({"merges": [[0, 2], [3, 1]]}, "merge 1 joins 3 and 1, but no word"),
+        ({"merges": [[0, 0], *([i, i] for i in range(3, 50))]}, "has 512 bytes"),
+        ({"specials": []}, "needs the special <unk>"),
+        ({"words": []}, "fields kind, characters, merges, specials"),
+    ],
+)
+def test_broken_json_is_refused_with_the_reason(changes, reason):
+    data = {"kind": "bpe-w", "characters": ["a", "b"], "merges": [], "specials": ["<unk>"]}
+    with pytest.raises(TokenizerError, match=reason) as caught:
+        tokenizer_from_json(data | changes)
+    assert len(str(caught.value)) < 300

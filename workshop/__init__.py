@@ -1,0 +1,1 @@
+"""What a model needs to be trained and used. Nothing here knows a model."""

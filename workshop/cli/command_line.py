@@ -1,0 +1,303 @@
+"""The command line and its --help page, both made from a dataclass of options (`options.py`).
+
+>>> from workshop.cli.options import option
+>>> @dataclasses.dataclass
+... class Recipe:
+...     eggs: int = option(2, "number of eggs", unit="eggs", low=0)
+...     sugar: float = option(0.1, "amount of sugar", unit="kg", above=0.0)
+>>> parse_command_line(Recipe, ["--eggs", "3"], prog="bake", description="Bake a cake.").values
+{'eggs': 3}
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import decimal
+import re
+import shutil
+import sys
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.version import VERSION
+from workshop.cli.options import allowed, base_type, brief, build, check, fields_of, may_be_none, nearest
+
+TRUTH = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+OPTION = re.compile(r"--[^\W\d]")  # not "-1", which is a number, and not "-- Goethe", which may be a prompt
+
+
+@dataclasses.dataclass
+class Parsed:
+    """A parsed command line: the values of its options, positional arguments, notes for the user."""
+
+    values: dict[str, Any]
+    positionals: list[str]
+    notes: list[str]
+
+    @property
+    def positional(self) -> str | None:
+        """The positional argument, if there is one."""
+        return self.positionals[0] if self.positionals else None
+
+
+class Part(NamedTuple):
+    """A part of a command line: an option with its value, or a positional argument.
+
+    Attributes:
+        name: that of the option, with _ for -; empty for a positional argument.
+        words: the words of the value; for a positional argument, the argument.
+        text: the whole part as it was typed.
+    """
+
+    name: str
+    words: list[str]
+    text: str
+
+
+def split_command_line(argv: Sequence[str], *classes: type) -> list[Part]:
+    """Split a command line into options with their values, and positional arguments. Nothing is checked yet.
+
+    The number of words that an option takes depends on its type: a boolean takes the next word only if it is a truth
+    value (`TRUTH`), a list takes all words up to the next option, other types and unknown options take one word.
+
+    Args:
+        classes: dataclasses of options, which define the types.
+
+    >>> from workshop.cli.options import option
+    >>> @dataclasses.dataclass
+    ... class Recipe:
+    ...     vegan: bool = option(False, "without animals")
+    ...     dish: str = option("cake", "what to make")
+    >>> [(part.name, part.words) for part in split_command_line(["--vegan", "soup", "--dish", "pie"], Recipe)]
+    [('vegan', []), ('', ['soup']), ('dish', ['pie'])]
+    """
+    kinds: dict[str, type] = {"help": bool, "version": bool}
+    for cls in classes:
+        kinds |= {name: base_type(kind) for name, kind in fields_of(cls)[1].items()}
+    parts, rest = [], list(argv)
+    while rest:
+        first = rest.pop(0)
+        if not OPTION.match(first):
+            parts.append(Part("", [first], first))
+            continue
+        name, equals, value = first[2:].partition("=")
+        name = name.replace("-", "_")
+        count = 0 if equals else _count_words(kinds.get(name), rest)
+        words, rest = rest[:count], rest[count:]
+        parts.append(Part(name, [value] if equals else words, " ".join([first, *words])))
+    return parts
+
+
+def _count_words(base: type | None, rest: Sequence[str]) -> int:
+    """The number of words after an option of this type that belong to its value."""
+    if base is bool:
+        return int(bool(rest) and rest[0].lower() in TRUTH)
+    end = next((i for i, word in enumerate(rest) if OPTION.match(word)), len(rest))
+    return end if base is list else min(end, 1)
+
+
+def parse_command_line(
+    cls: type,
+    argv: Sequence[str],
+    *,
+    prog: str,
+    description: str,
+    examples: Mapping[str, str] | None = None,
+    epilog: str = "",
+    positional: str | None = None,
+    about_positional: str = "",
+    common: Sequence[str] = (),
+    ignored: Mapping[str, str] | None = None,
+    hints: Mapping[str, str] | None = None,
+) -> Parsed:
+    """Read `--name value` and `--name=value`; a boolean also as `--name` alone, a list as several values.
+
+    Names cannot be abbreviated; - and _ in them are equivalent. If an option is given twice, the last value counts.
+
+    Args:
+        cls: the dataclass of options.
+        argv: the arguments, without the program's name.
+        prog, description, epilog: for --help, which prints the page and exits with status 0, as --version does.
+        examples: commands and their explanations, for --help.
+        positional, about_positional: names and meaning of the positional arguments, for --help: a word for each,
+            and ... if there may be more; None: there are none.
+        common: the options that --help shows first.
+        ignored: options of other programs that are accepted without effect, each with the reason, for a note.
+        hints: advice about options that do not exist, see `answers`.
+    Raises: OptionError with one sentence that says what is wrong.
+    """
+    ignored, hints = ignored or {}, hints or {}
+    names = (positional or "").split()
+    most = sys.maxsize if "..." in names else len(names)
+    fields, kinds = fields_of(cls)
+    parsed, parts = Parsed({}, [], []), split_command_line(argv, cls)
+    for number, (name, words, text) in enumerate(parts):
+        if name == "help" or text == "-h":
+            first = (positional, about_positional) if positional else None
+            _print_and_exit(help_page(cls, prog, description, examples or {}, first, common, epilog))
+        elif name == "version":
+            _print_and_exit(f"{prog} of tinygrad_lite {VERSION}")
+        elif name in fields:
+            field, kind = fields[name], kinds[name]
+            if not words and base_type(kind) is not bool:
+                # Only a text can begin with --, and only if a word follows can it have been meant as the value.
+                is_text = number + 1 < len(parts) and base_type(kind) in (str, list)
+                hint = f" (write a value that begins with -- as --{name}=...)" if is_text else ""
+                raise OptionError(f"--{name} needs a value: {allowed(field, kind)}{hint}")
+            meant = _from_words(kind, words or ["true"])
+            parsed.values[name] = check(field, kind, meant, f"--{name} {brief(' '.join(words))}")
+        elif name in ignored:
+            parsed.notes.append(f"{brief(text)} does nothing here: {ignored[name]}")
+        elif name:
+            raise OptionError(_unknown(name, fields, hints, prog))
+        elif len(parsed.positionals) < most and text and not text.startswith("-"):
+            parsed.positionals.append(text)
+        else:
+            raise OptionError(f"unexpected argument {text!r}: write options as --name value ({prog} --help lists all)")
+    return parsed
+
+
+def read_command(
+    cls: type, argv: Sequence[str], prog: str, about: str, named: str = "", example: str = "", **more: Any
+) -> tuple[Any, list[str]]:
+    """Read the command line of a small program: its checked options, and what is named beside them.
+
+    Args:
+        about: what the program does, in one line.
+        named: the positional arguments, such as CHECKPOINT.
+        example: such names; empty: none is needed.
+        cls, argv, prog, more: as for `parse_command_line`.
+    Raises: OptionError with one sentence that says what is wrong or missing.
+
+    >>> from workshop.cli.options import option
+    >>> @dataclasses.dataclass
+    ... class Baking:
+    ...     minutes: int = option(40, "time in the oven", unit="minutes", low=1)
+    >>> read_command(Baking, ["cake", "--minutes", "50"], "bake", "Bake.", "DISH", "cake")
+    (Baking(minutes=50), ['cake'])
+    >>> read_command(Baking, [], "bake", "Bake.", "DISH", "cake")
+    Traceback (most recent call last):
+    tinygrad_lite.errors.OptionError: the dish is missing: bake cake
+    """
+    parsed = parse_command_line(cls, argv, prog=prog, description=about, positional=named or None, **more)
+    needed = [word for word in named.split() if word != "..."] if example else []
+    for word in needed[len(parsed.positionals) :]:
+        raise OptionError(f"the {word.lower().replace('_', ' ')} is missing: {prog} {example}")
+    return build(cls, ("command line", parsed.values)), parsed.positionals
+
+
+def _print_and_exit(text: str) -> NoReturn:
+    """Print a page that the user asked for, and exit; characters that the terminal lacks become question marks."""
+    encoding = sys.stdout.encoding or "utf-8"
+    print(text.encode(encoding, "replace").decode(encoding), flush=True)
+    sys.exit(0)
+
+
+def _unknown(name: str, names: Iterable[str], hints: Mapping[str, str], prog: str) -> str:
+    """The error message for an option that does not exist."""
+    hint, near = hints.get(name.lower(), ""), nearest(name, names)
+    advice = f"{prog} --help lists all"
+    if hint.startswith("--"):
+        advice = f"it is called {hint} here ({advice})"
+    elif hint:
+        return f"--{name} {hint}"
+    elif near:
+        advice = f"did you mean --{near}? ({advice})"
+    return f"unknown option --{brief(name)}: {advice}"
+
+
+def _from_words(kind: Any, words: list[str]) -> Any:
+    """The words of a value converted to a field's type; a word that cannot be converted stays text."""
+    text, base = words[0], base_type(kind)
+    if may_be_none(kind) and len(words) == 1 and text.lower() == "none":
+        return None
+    if base is list:
+        return words
+    if base is bool:
+        return TRUTH.get(text.lower(), text)
+    try:
+        return base(text)
+    except ValueError:
+        return _from_decimal(text) if base is int else text
+
+
+def _from_decimal(text: str) -> int | str:
+    """A whole number written like 1e3 or 12.0; float would round it."""
+    try:
+        number = decimal.Decimal(text)
+    except decimal.InvalidOperation:
+        return text
+    if not number.is_finite() or number.adjusted() > 300:  # 1e1000000 is a mistake, and would fill the memory
+        return text
+    return int(number) if number == int(number) else text
+
+
+# --- help -----------------------------------------------------------------------------------------------------
+
+
+def help_page(
+    cls: type,
+    prog: str,
+    description: str,
+    examples: Mapping[str, str],
+    positional: tuple[str, str] | None,
+    common: Sequence[str],
+    epilog: str,
+) -> str:
+    """The text of --help: every option with its type or choices, meaning, unit and default, under its heading."""
+    width = max(40, min(shutil.get_terminal_size().columns, 110))
+    fields, kinds = fields_of(cls)
+    common = [name for name in common if name in fields]
+    usage = f"usage: {prog}" + (f" [{positional[0]}]" if positional else "") + " [--name value | --name=value ...]"
+    groups = {"examples": [*examples.items()], "most used": [positional] if positional and positional[1] else []}
+    for name in [*common, *(name for name in fields if name not in common)]:
+        field = fields[name]
+        if not field.metadata["hidden"]:
+            group = "most used" if name in common else field.metadata["group"] or "options"
+            entry = (f"--{name} {_placeholder(field, kinds[name])}", _explained(field))
+            groups.setdefault(group, []).append(entry)
+    groups["about"] = [("-h, --help", "show this page"), ("--version", "show the version")]
+    lines = [usage, "", *textwrap.wrap(description, width)]
+    for heading, entries in groups.items():
+        lines += ["", f"{heading}:"] if entries else []
+        for left, right in entries:
+            lines += _help_entry(left, right, width)
+    if epilog:
+        lines.append("")
+    for line in epilog.splitlines():
+        column = re.match(r" *(\S+ {2,})?", line).end()  # in a list, the second column stays aligned
+        lines += textwrap.wrap(line, width, subsequent_indent=" " * column, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
+
+
+def _help_entry(left: str, right: str, width: int) -> list[str]:
+    """An option on the left and its explanation on the right, wrapped; below it if the terminal is narrow."""
+    indent = 37 if width >= 80 else 8
+    lines = textwrap.wrap(right, width - indent, break_on_hyphens=False)
+    wrapped = [line.replace("\xa0", " ") for line in lines]
+    if width >= 80 and len(left) <= indent - 4:
+        return [f"  {left:<{indent - 2}}{wrapped[0]}", *(" " * indent + line for line in wrapped[1:])]
+    return [f"  {left}", *(" " * indent + line for line in wrapped)]
+
+
+def _placeholder(field: dataclasses.Field, kind: Any) -> str:
+    """The choices, or a placeholder for a value of this type."""
+    if field.metadata["choices"]:
+        return "{" + ",".join(field.metadata["choices"]) + "}"
+    text = "PATH" if field.metadata["is_path"] else "TEXT"
+    names = {int: "INT", float: "FLOAT", str: text, bool: "[true|false]", list: f"{text} ..."}
+    return names[base_type(kind)] + ("|none" if may_be_none(kind) else "")
+
+
+def _explained(field: dataclasses.Field) -> str:
+    """The meaning, with unit and default. The meaning of an empty default is in the help text.
+
+    The space between "default" and its value is U+00A0, so that no line breaks there.
+    """
+    default = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    shown = str(default).lower() if default is None or isinstance(default, bool) else brief(default)
+    known = f"default\xa0{shown}" if default not in ("", []) else ""
+    facts = ", ".join(fact for fact in (field.metadata["unit"], known) if fact)
+    return field.metadata["help"] + (f" ({facts})" if facts else "")

@@ -1,0 +1,159 @@
+"""Training pairs and held-out pairs of texts, which share no text on either side: read from files, and divided.
+
+Both models that learn from pairs use it: the encoder-decoder, and a GPT that answers (gpt/pairs.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tinygrad_lite.errors import CorpusError, OptionError
+from workshop.cli.files import read_file
+from workshop.corpora.pair_cleaning import Pair, aligned_pairs, tabbed_pairs
+
+
+@dataclass
+class PairCorpus:
+    """Training pairs and held-out pairs.
+
+    Attributes:
+        left_out: the numbers of pairs that are not used, each with the reason.
+    """
+
+    name: str
+    train: list[Pair]
+    held_out: list[Pair]
+    left_out: list[str] = field(default_factory=list)
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all pairs, as lines of text."""
+        parts = (self.train, self.held_out)
+        lines = "".join(f"{source}\t{target}\n" for part in parts for source, target in [*part, ("", "")])
+        return hashlib.sha256(lines.encode("utf-8")).hexdigest()
+
+
+def divide(
+    name: str,
+    pairs: Sequence[Pair],
+    *,
+    words: Sequence[Pair] = (),
+    held_out: Sequence[Pair] = (),
+    count: int = 1000,
+    swap: bool = False,
+) -> PairCorpus:
+    """Divide pairs into those to learn from and those that are held out.
+
+    Args:
+        words: further pairs, from a dictionary or another corpus: trained on, never held out.
+        held_out: the held-out pairs, where a corpus or the user has some; none: some of the pairs are held out.
+        count: how many, at most a tenth of all.
+        swap: whether target and source change places.
+    Raises: CorpusError if there are too few.
+    """
+    left_out = []
+    (pairs, empty), (held_out, more) = without_empty(pairs), without_empty(held_out)
+    if empty + more:
+        left_out.append(f"{empty + more:,} with an empty side")
+    train = pairs
+    if not held_out:
+        train, held_out = split(pairs, min(count, len(pairs) // 10))
+    train, seen = without_sentences_of(held_out, [*train, *words])
+    if seen:
+        left_out.append(f"{seen:,} that share a sentence with a held-out pair")
+    if not train or not held_out:
+        raise CorpusError(
+            f"{name} has too few pairs: {len(train):,} to learn from and {len(held_out):,} held out; use more"
+        )
+    if swap:
+        train, held_out = ([(target, source) for source, target in part] for part in (train, held_out))
+    return PairCorpus(name, train, held_out, left_out)
+
+
+def without_empty(pairs: Sequence[Pair]) -> tuple[list[Pair], int]:
+    """The pairs without an empty side, and the number of the others."""
+    full = [pair for pair in pairs if all(pair)]
+    return full, len(pairs) - len(full)
+
+
+def without_sentences_of(held_out: Sequence[Pair], pairs: Sequence[Pair]) -> tuple[list[Pair], int]:
+    """The pairs that have no sentence, in either language, in common with held-out ones; the number of the others."""
+    seen = [{key_of(pair[side]) for pair in held_out} for side in (0, 1)]
+    unseen = [(one, other) for one, other in pairs if key_of(one) not in seen[0] and key_of(other) not in seen[1]]
+    return unseen, len(pairs) - len(unseen)
+
+
+def read_table(path: Path) -> list[Pair]:
+    """The pairs of a file with source TAB target in each line; CorpusError if it cannot be read."""
+    return tabbed_pairs(contents(path), str(path))
+
+
+def read_two(source: Path, target: Path) -> list[Pair]:
+    """The pairs of two files, line by line; CorpusError if they cannot be read, or if one has more lines."""
+    return aligned_pairs(contents(source), contents(target), str(source), str(target))
+
+
+def contents(path: Path) -> str:
+    """The text of a UTF-8 file.
+
+    Raises: CorpusError if it is missing or not UTF-8.
+    """
+    try:
+        return read_file(path).decode("utf-8-sig")
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{path} is not UTF-8 text (byte {error.start}): save it as UTF-8") from None
+
+
+def write_lines(path: Path, lines: list[str]) -> None:
+    """Write a text file.
+
+    Raises: OptionError if it cannot be written.
+    """
+    try:
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise OptionError(f"--out {path} cannot be written ({error.strerror}): choose another file") from None
+
+
+def split(pairs: Sequence[Pair], held_out: int) -> tuple[list[Pair], list[Pair]]:
+    """Hold out about N pairs, so that none of their sentences, in either language, is trained on.
+
+    Pairs that share a sentence stay together: they form groups, found by joining each pair's source to its target
+    (union-find). The groups are held out in the order of a hash of their sentences, so that the choice does not depend
+    on the order of the pairs, and the first few held-out pairs are representative.
+    """
+    parent: dict[tuple[int, str], tuple[int, str]] = {}
+
+    def root(sentence: tuple[int, str]) -> tuple[int, str]:
+        parent.setdefault(sentence, sentence)
+        while parent[sentence] != sentence:
+            parent[sentence] = parent[parent[sentence]]  # halves the path
+            sentence = parent[sentence]
+        return sentence
+
+    for source, target in pairs:
+        one, other = root((0, key_of(source))), root((1, key_of(target)))
+        parent[max(one, other)] = min(one, other)
+    groups: dict[tuple[int, str], list[int]] = {}
+    for i, (source, _) in enumerate(pairs):
+        groups.setdefault(root((0, key_of(source))), []).append(i)
+    chosen: dict[int, None] = {}  # a set that keeps its order
+    for _, group in sorted((hashlib.sha256(repr(name).encode()).digest(), group) for name, group in groups.items()):
+        if len(chosen) < held_out and len(group) <= max(1, held_out // 10):  # no group may dominate
+            chosen.update(dict.fromkeys(group))
+    learned = [pair for i, pair in enumerate(pairs) if i not in chosen]
+    return learned, [pairs[i] for i in chosen]
+
+
+def key_of(sentence: str) -> str:
+    """A key that is equal for equal sentences; case, spaces and final punctuation make no difference.
+
+    >>> key_of("Guten Tag!") == key_of("guten  Tag")
+    True
+    """
+    return " ".join(sentence.casefold().split()).rstrip(" .!?")

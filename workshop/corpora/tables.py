@@ -1,0 +1,233 @@
+"""Texts with labels, to learn to classify: `reviews`, or anybody's table in a CSV file.
+
+A table has one text and its label a row, or two texts that are judged together, such as a question and another one.
+Its first line names the columns, of which `text` (or sentence, review, title, message) and `label` (or class, category,
+sentiment, topic) are taken, or of a pair `text1`, `text2` (or sentence1, sentence2; premise, hypothesis; question1,
+question2) and `label`. Without such a line, two columns are a text and its label, three a pair and its label. They are
+separated by commas, semicolons or tabs.
+"""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import io
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from tqdm import tqdm
+
+from tinygrad_lite.errors import CorpusError
+from workshop.cli import console
+from workshop.cli.files import read_named
+from workshop.cli.options import not_among
+from workshop.corpora import fetch, reviews
+from workshop.corpora.cleaning import normalise
+from workshop.corpora.parts import stratified
+from workshop.corpora.reviews import Labelled
+from workshop.corpora.texts import RECIPES
+
+TABLES = {"reviews": "8,530 sentences from reviews of films in English, half of them positive"}
+TEXTS = ("text", "sentence", "review", "title", "message")
+PAIRS = (("text1", "text2"), ("sentence1", "sentence2"), ("premise", "hypothesis"), ("question1", "question2"))
+LABELS = ("label", "class", "category", "sentiment", "topic")
+MAX_TABLE = 256 * 2**20  # bytes
+MAX_ROWS = 1_000_000
+MAX_START = 100_000  # characters at the beginning, by which the separator is found
+MAX_LABELS = 100
+MIN_ROWS = 10  # one each for validation and test
+HELD_OUT = 0.1  # the shares of the rows for validation and for the test
+
+
+@dataclass(frozen=True)
+class LabelledTexts:
+    """Texts, each with the number of its label, and their source.
+
+    Attributes:
+        train, validation, test: no text is in two of them. Between the two texts of a pair there is a tab.
+        labels: the names of the labels, in the order of their numbers.
+    """
+
+    name: str
+    train: list[Labelled]
+    validation: list[Labelled]
+    test: list[Labelled]
+    labels: tuple[str, ...]
+    source: str
+    licence: str
+
+    @property
+    def are_pairs(self) -> bool:
+        """Whether a label belongs to two texts."""
+        return "\t" in self.train[0][0]
+
+    @property
+    def noun(self) -> str:
+        """What has a label, in words."""
+        return "pairs of texts" if self.are_pairs else "texts"
+
+    @property
+    def sha256(self) -> str:
+        """The hash of all rows in the order of the parts: which data a number was measured on."""
+        rows = [*self.train, None, *self.validation, None, *self.test, self.labels]
+        return hashlib.sha256(repr(rows).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def load_labelled(name: str, say: Callable[[str], None] = console.say) -> LabelledTexts:
+    """Find texts with labels by name, or read a CSV file, and print their number, source and licence.
+
+    Args:
+        name: one of `TABLES`, or the path of a CSV file.
+        say: takes each line meant for the user.
+    Raises: CorpusError if there is no such file or it is no such table, or if a named one cannot be fetched.
+    """
+    if Path(name).is_file() or Path(name).name != name or "." in name:
+        found = read_table(name, say)
+    elif name not in TABLES:
+        raise CorpusError(
+            f"no texts with labels are called {not_among(name, TABLES)}, and `--table FILE.csv` takes a table of text "
+            "and label"
+        )
+    else:
+        try:
+            parts = reviews.labelled_sentences()
+        except CorpusError as error:
+            raise CorpusError(
+                f"{name} is unavailable ({error}); `--table FILE.csv` takes your own texts and labels"
+            ) from error
+        recipe = RECIPES["imdb"]  # the same file
+        found = LabelledTexts(name, *parts, labels=reviews.LABELS, source=recipe.source, licence=recipe.licence)
+    sizes = f"{len(found.train):,} for training, {len(found.validation):,} for validation, {len(found.test):,} to test"
+    say(f"{found.name}: {found.noun} with {len(found.labels)} labels, {sizes}, from {found.source}")
+    say(f"licence: {found.licence}")
+    return found
+
+
+def read_table(path: str, say: Callable[[str], None] = console.say) -> LabelledTexts:
+    """Read a CSV file of texts and labels; a tenth of the rows each is for validation and for the test.
+
+    The rows are shuffled, always in the same way, with each label's share the same in all parts. A text, or a pair,
+    that occurs again, but for capitals and white space, is left out. Labels are numbered in alphabetical order.
+
+    Raises: CorpusError, naming the file and the line, if it is missing, too large, not UTF-8 or not a CSV file; if it
+        has no columns of text and label; or if it has an empty text, a single label, more than MAX_LABELS, or fewer
+        than MIN_ROWS rows.
+    """
+    seen: dict[str, tuple[str, str]] = {}
+    cells = _cells(path, say)
+    for line, row in cells:
+        *texts, label = (" ".join(cell.split()) for cell in row)
+        if not all(texts) or not label:
+            empty = "text" if len(texts) == 1 else "first text" if not texts[0] else "second text"
+            what = "label" if all(texts) else empty
+            raise CorpusError(f"{path}, line {line}: the {what} is empty: fill it in, or delete the row")
+        text = "\t".join(texts)
+        seen.setdefault(text.casefold(), (text, label))
+    every = list(seen.values())
+    counts = Counter(label for _, label in every)
+    if len(every) < MIN_ROWS:
+        raise CorpusError(f"{path} has {len(every)} different texts: at least {MIN_ROWS} are needed")
+    if len(counts) < 2:
+        raise CorpusError(f"{path} has only the label {every[0][1]!r}: there is nothing to tell apart")
+    if len(counts) > MAX_LABELS:
+        raise CorpusError(
+            f"{path} has {len(counts):,} different labels, more than {MAX_LABELS}: is it the right column of labels?"
+        )
+    if len(cells) > len(every):
+        say(f"{path}: {len(cells) - len(every):,} rows are left out, because their text occurs earlier")
+    if rare := [label for label, count in counts.items() if count < MIN_ROWS]:
+        others = f" and {len(rare) - 1} others" if len(rare) > 1 else ""
+        say(f"warning: {path} has fewer than {MIN_ROWS} texts with the label {rare[0]!r}{others}")
+    labels = tuple(sorted(counts))
+    numbers = {label: number for number, label in enumerate(labels)}
+    held_out = max(1, round(HELD_OUT * len(every)))
+    parts = stratified(
+        [label for _, label in every],
+        [text.encode("utf-8", "surrogatepass") for text, _ in every],
+        (len(every) - 2 * held_out, held_out, held_out),
+    )
+    texts = ([(every[row][0], numbers[every[row][1]]) for row in part] for part in parts)
+    name = Path(path).name  # without folders, which are private
+    return LabelledTexts(Path(path).stem, *texts, labels=labels, source=name, licence="that of your file")
+
+
+def _cells(path: str, say: Callable[[str], None]) -> list[tuple[int, list[str]]]:
+    """The number of each line, and its text or two texts, and its label."""
+    data = read_named(path, MAX_TABLE)
+    try:
+        text = normalise(fetch.decode_utf8(data, path))
+    except CorpusError as error:
+        raise CorpusError(f"{error}: save it as UTF-8") from None
+    separator = _separator(text)
+    try:
+        lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        bar = tqdm(lines, path, delay=1, leave=False, file=sys.stderr, disable=None, unit=" rows", unit_scale=True)
+        filled = ((lines.line_num, cells) for cells in bar if any(cell.strip() for cell in cells))
+        rows = list(islice(filled, MAX_ROWS + 1))
+    except csv.Error as error:
+        raise CorpusError(f"{path}, line {lines.line_num}: not a CSV file ({error})") from None
+    if not rows:
+        raise CorpusError(f"{path} is empty")
+    if len(rows) > MAX_ROWS:
+        raise CorpusError(f"{path} has more than {MAX_ROWS:,} rows: use a part of it")
+    names = rows[0][1]
+    columns = _columns(names)
+    if columns is None or (len(columns) == 3 and not _named(names) and _has_numbers(rows[1:])):
+        raise CorpusError(
+            f"{path} has the columns {', '.join(names)[:100]}: name those with the texts and their labels `text` and "
+            "`label` in the first line, or `text1`, `text2` and `label` for pairs of texts, or leave only these"
+        )
+    for line, cells in rows:
+        if len(cells) != len(names):
+            raise CorpusError(f"{path}, line {line}: {len(cells)} columns instead of {len(names)}: are quotes missing?")
+    if _named(names):
+        rows = rows[1:]
+    elif len(columns) == 3:
+        say(f"{path}: no column is named, so each row is a pair of texts and its label")
+    return [(line, [cells[column] for column in columns]) for line, cells in rows]
+
+
+def _separator(text: str) -> str:
+    """The mark with which the first row has the right columns, and most of the next ones as many."""
+    equal = {}
+    for mark in "\t,;":
+        rows: list[list[str]] = []
+        try:
+            for cells in csv.reader(io.StringIO(text[:MAX_START], newline=""), delimiter=mark):
+                rows += [cells] if any(cell.strip() for cell in cells) else []
+        except csv.Error:  # not this mark, or the end of the part
+            pass
+        if rows and _columns(rows[0]):
+            equal[mark] = sum(len(cells) == len(rows[0]) for cells in rows)
+    return max(equal, key=equal.__getitem__, default=",")
+
+
+def _columns(names: list[str]) -> list[int] | None:
+    """The places of the text, or of both texts of a pair, and of the label: by name, or all columns in this order."""
+    if named := _named(names):
+        return named
+    known = {*TEXTS, *LABELS, *(name for pair in PAIRS for name in pair)} & {name.strip().lower() for name in names}
+    return list(range(len(names))) if len(names) == 2 or (len(names) == 3 and not known) else None
+
+
+def _named(names: list[str]) -> list[int] | None:
+    names = [name.strip().lower() for name in names]
+    label = next((names.index(name) for name in LABELS if name in names), None)
+    for pair in PAIRS:
+        if {*pair} <= {*names} and label is not None:
+            return [*map(names.index, pair), label]
+    text = next((names.index(name) for name in TEXTS if name in names), None)
+    places = [text, label]
+    if len(names) == 2 and places.count(None) == 1:  # of two columns, one name is enough
+        places = [1 - places[1 - number] if place is None else place for number, place in enumerate(places)]
+    return None if None in places else places
+
+
+def _has_numbers(rows: list[tuple[int, list[str]]]) -> bool:
+    """Whether one of the first two columns has numbers only, such as the rows' own: then they are no pairs of texts."""
+    columns = ([cells[number] for _, cells in rows if len(cells) > number] for number in (0, 1))
+    return any(cells and all(cell.strip().isdecimal() for cell in cells) for cells in columns)

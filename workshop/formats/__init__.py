@@ -1,0 +1,1 @@
+"""Files of weights: the layouts of other programs, read and written."""

@@ -1,0 +1,1 @@
+"""A training run: options, the run's folder, checkpoints, the log, estimates."""

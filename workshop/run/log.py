@@ -1,0 +1,182 @@
+"""The output of a training run: checkpoints, rows of metrics.csv, samples, the progress bar.
+
+Only process 0 has a `RunLog`. It does not affect the training.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from types import TracebackType
+
+import numpy as np
+from tqdm import tqdm
+
+from tinygrad_lite.adapt import learned, load_learned
+from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
+from tinygrad_lite.device import random_key
+from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import Optimizer
+from workshop.cli.console import reader_has_gone, shown
+from workshop.processes.processes import Numbers
+from workshop.run.checkpoint import Checkpoint, mean_weights, save_checkpoint
+from workshop.run.family import Task
+from workshop.run.setup import RunSetup
+
+
+class RunLog(AbstractContextManager):
+    """The files and the progress bar of a run; used in a `with` statement, which closes the bar."""
+
+    def __init__(self, setup: RunSetup, task: Task, model: Module, optimizer: Optimizer) -> None:
+        self.setup, self.task, self.model, self.optimizer = setup, task, model, optimizer
+        self.options, self.folder = setup.options, setup.folder
+        before = setup.checkpoint
+        self.best_loss, self.best_step = (before.best_loss, before.best_step) if before else (None, None)
+        self.write_errors: list[Exception] = []  # at the latest evaluation
+        self.first = optimizer.steps
+        self.tokens, self.began, self.paused = 0, time.perf_counter(), 0.0  # since the last row
+        bar = {"total": self.options.max_iters, "initial": self.first, "unit": "step", "dynamic_ncols": True}
+        self.bar = tqdm(**bar, file=sys.stderr, disable=None)
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.bar.close()
+
+    # --- in the loop --------------------------------------------------------------------------------------------
+
+    def updated(self, step: int, numbers: Numbers | None) -> None:
+        """Record that update number `step` was made; with its numbers, if given, as a row of metrics.csv."""
+        self.bar.update()
+        self.tokens += self.task.target_tokens(step)
+        if numbers:
+            speed = self.tokens / (time.perf_counter() - self.began)
+            rate = self.optimizer.lr
+            row = {"loss": numbers.loss, "learning_rate": rate, "grad_norm": numbers.norm, "tokens_per_second": speed}
+            self.folder.log(step=step + 1, **row)
+            self.bar.set_postfix_str(f"loss {numbers.loss:.3f}, lr {rate:.2e}, {speed:,.0f} tokens/s")
+            self.tokens, self.began = 0, time.perf_counter()
+
+    def save(self, step: int) -> None:
+        """Write `last`, and keep a copy of it as the checkpoint of this step if an option asks for it."""
+        self.write_errors.clear()
+        self.paused = time.perf_counter()
+        with self.disk_errors(step):
+            save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
+            self.folder.keep(step, max(self.options.keep, self.options.average))
+
+    def evaluated(self, step: int, val_loss: float) -> bool:
+        """Write `best` if this validation loss is the best so far, and show a sample.
+
+        Returns: whether the run is to end, because the loss has not improved for `patience` evaluations.
+        """
+        if self.best_loss is None or val_loss < self.best_loss:
+            with self.disk_errors(step):
+                save_checkpoint(self.folder.best, self.checkpoint(val_loss, step))
+                self.best_loss, self.best_step = val_loss, step
+        with self.disk_errors(step):
+            self.report(step, val_loss)
+            self.folder.write_waiting()
+        self.bar.refresh()
+        self.began += time.perf_counter() - self.paused  # the speed in a row is that of training alone
+        patience = self.options.patience * self.options.eval_interval
+        ends = bool(patience) and step - self.best_step >= patience
+        if ends:
+            tqdm.write(f"stopped early: no better validation loss since step {self.best_step:,}", file=sys.stderr)
+        return ends
+
+    def report(self, step: int, val_loss: float) -> None:
+        """Log an evaluation, and show a sample."""
+        found = self.task.report(self.model, val_loss)
+        heading = f"step {step:,}: {self._loss(val_loss)}, {found.words}"
+        self.folder.log(step=step, val_loss=val_loss, **found.measures)
+        if found.text:
+            self.folder.add_sample(heading, found.text)
+        tqdm.write(heading, file=sys.stderr)
+        if found.text:
+            tqdm.write(shown(found.text) + "\n", file=sys.stdout)
+            sys.stdout.flush()
+
+    @contextmanager
+    def disk_errors(self, step: int) -> Iterator[None]:
+        """Inside, a failed write does not end the training, except at its first and last step."""
+        try:
+            yield
+        except (CheckpointError, OSError) as error:
+            continues = self.first < step < self.options.max_iters and not self.options.stop_on_disk_error
+            if not continues or (isinstance(error, OSError) and reader_has_gone(error)):
+                raise
+            self.write_errors.append(error)
+            with suppress(OSError):  # the message may go to a file on the same disk
+                note = "training continues; the next evaluation tries again"
+                tqdm.write(f"warning: {error} ({note})", file=sys.stderr)
+
+    # --- at its end ---------------------------------------------------------------------------------------------
+
+    def finish(self, stopped: bool) -> None:
+        """Save the weights of a run that was stopped; raise a write error of the last evaluation."""
+        if stopped:
+            save_checkpoint(self.folder.last, self.checkpoint(self.best_loss, self.best_step))
+        elif self.write_errors:
+            raise self.write_errors[0]
+
+    def take_average(self) -> None:
+        """Average the weights of the latest kept evaluations, element by element.
+
+        Late in training the weights move around a minimum rather than towards it; their mean is closer to it than the
+        last of them (Vaswani et al. 2017, section 6.1, average 5 checkpoints; Izmailov et al. 2018, arXiv:1803.05407).
+        """
+        load_learned(self.model, mean_weights(self.folder.kept()[-self.options.average :]))
+
+    def save_average(self, val_loss: float) -> None:
+        """Save the averaged weights, and print their validation loss."""
+        save_checkpoint(self.folder.average, self.checkpoint(val_loss, self.optimizer.steps))
+        found, number = self.task.report(self.model, val_loss), min(self.options.average, len(self.folder.kept()))
+        heading = f"average of {number} checkpoints: {self._loss(val_loss)}, {found.words}"
+        tqdm.write(f"{heading}; saved {self.folder.average}", file=sys.stderr)
+
+    def _loss(self, val_loss: float) -> str:
+        """The validation loss in words."""
+        return f"validation loss {val_loss:.4f} nats per {self.task.predicted}"
+
+    def checkpoint(self, best_loss: float | None, best_step: int | None) -> Checkpoint:
+        """All that is needed to resume the run, and to generate with sample.py; an adapter needs its base too."""
+        base = self.setup.base
+        weights = {name: p.numpy() for name, p in learned(self.model).items()} if base else self.model.state_dict()
+        return Checkpoint(
+            family=self.setup.family.name,
+            model=self.model.config.to_json(),
+            training=self.options.saved(),
+            tokenizer={} if base else self.task.tokenizer.to_json(),
+            step=self.optimizer.steps,
+            best_loss=best_loss,
+            best_step=best_step,
+            corpus_sha256=self.task.corpus_sha256,
+            weights=weights,
+            optimizer=self.optimizer.state_dict(),
+            base=base,
+        )
+
+    def explain(self, numbers: Numbers, processes: int) -> str:
+        """Where the NaN or infinity of a step arose, as an error message; runs the step again with `detect_anomaly`."""
+        step = numbers.step
+        reason, folder = "no operation produced it when the step was run again", self.folder
+        if broken := [name for name, p in self.model.named_parameters() if not np.isfinite(p.numpy()).all()]:
+            reason = f"the update before this step had already broken the parameter {broken[0]}"
+        else:
+            self.optimizer.zero_grad()
+            try:
+                with detect_anomaly():
+                    for rank in range(processes):
+                        for micro_step, (batch, share) in enumerate(self.task.batches(step, rank, processes)):
+                            with random_key(self.options.seed, step, micro_step, rank):
+                                loss = self.model.loss(batch) * share
+                            loss.backward()
+            except NonFiniteError as error:
+                reason = str(error)
+        advice = "with a smaller --learning_rate or --grad_clip"
+        if folder.last.exists():
+            advice = f"--resume {advice}: the checkpoints in {folder.path} are from before"
+        shown = f"the loss is {numbers.loss:g} and the gradient's norm {numbers.norm:g}"
+        return f"step {step}: {shown}; {reason}; try {advice}"

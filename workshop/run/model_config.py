@@ -1,0 +1,176 @@
+"""A model's settings, where one dataclass field is all that a new setting needs.
+
+    @dataclass(frozen=True)
+    class TinyConfig(ModelConfig):
+        vocab_size: int = option(MISSING, "tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
+        n_layer: int = option(4, "blocks", low=1, high=1000, group="model")
+        dropout: float = option(0.0, "probability of dropping an element", low=0.0, below=1.0, group="training")
+
+From the fields follow
+
+- the options of train.py, their checks and their --help: `model_options` makes one of every field with a default;
+- what a tokenizer decides: the fields without a default, `vocab_size` and the ids of special tokens;
+- the JSON in checkpoints, checked by the same ranges and choices;
+- the shape, which a run that starts from weights cannot change: the fields of the group "model".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import reprlib
+from collections.abc import Mapping
+from dataclasses import MISSING
+from typing import Any, ClassVar, Self, get_type_hints
+
+from tinygrad_lite.errors import CheckpointError, OptionError
+from workshop.cli.options import allowed, base_type, check, option
+
+MAX_VOCAB_SIZE = 10_000_000
+
+
+def recompute_option() -> Any:
+    """The setting `recompute`, for every model with a stack of blocks."""
+    about = "keep only each block's input for the backward pass, which computes the rest again: less memory, more time"
+    return option(False, about, group="training")
+
+
+class ModelConfig:
+    """The base of the dataclasses of models' settings.
+
+    Attributes:
+        ALWAYS: the settings in every checkpoint since version 0.1.0. Any other one may be missing, and then has its
+            default: so the default of a new setting must be what models did before it existed.
+        CACHES: key-value caches of a layer.
+    """
+
+    ALWAYS: ClassVar[frozenset[str]] = frozenset()
+    CACHES: ClassVar[int] = 1
+    n_kv_head = head_dim = None  # unless a model has these settings
+
+    @classmethod
+    def chosen(cls) -> dict[str, dataclasses.Field]:
+        """The settings that a user chooses, by name: those with a default."""
+        return {field.name: field for field in dataclasses.fields(cls) if field.default is not MISSING}
+
+    @classmethod
+    def shape(cls) -> frozenset[str]:
+        """The names of the settings that weights depend on."""
+        return frozenset(name for name, field in cls.chosen().items() if field.metadata["group"] == "model")
+
+    @classmethod
+    def special_fields(cls) -> list[str]:
+        """The settings that are ids of special tokens: `pad` is that of the token `special_token("pad")`."""
+        return [field.name for field in dataclasses.fields(cls) if field.name not in {"vocab_size", *cls.chosen()}]
+
+    @classmethod
+    def special_token(cls, name: str) -> str:
+        """The name of the special token whose id is the setting `name`."""
+        return f"<{name}>"
+
+    @property
+    def specials(self) -> dict[str, int]:
+        """The special tokens that the model knows by their ids."""
+        return {self.special_token(name): getattr(self, name) for name in self.special_fields()}
+
+    @property
+    def n_hidden(self) -> int:
+        """F, the width inside a feed-forward part, with the meaning of 0 resolved."""
+        return self.n_inner or 4 * self.n_embd
+
+    @property
+    def kept_hidden(self) -> int:
+        """Numbers per position that a feed-forward part keeps for its backward pass: its hidden layer, with slopes."""
+        return {"gelu": 2, "gelu_tanh": 2, "swiglu": 3}.get(self.activation, 1) * self.n_hidden
+
+    def of_all_blocks(self, count: int, kept: int) -> int:
+        """Numbers per position that a stack of blocks keeps, if one keeps `kept`: with `recompute`, only one does."""
+        return count * self.n_embd + kept if self.recompute else count * kept
+
+    @property
+    def head_width(self) -> int:
+        """D, the width of a head, with the meaning of None resolved."""
+        return self.head_dim or self.n_embd // self.n_head
+
+    @property
+    def cached_width(self) -> int:
+        """How many numbers the keys of one position and layer have, and as many its values."""
+        return (self.n_kv_head or self.n_head) * self.head_width
+
+    def effective(self) -> dict[str, Any]:
+        """The settings that results depend on, with what a value of 0 or None stands for in its place."""
+        widths = {"n_inner": self.n_hidden, "n_kv_head": self.n_kv_head or self.n_head, "head_dim": self.head_width}
+        return {name: widths.get(name, getattr(self, name)) for name in sorted(self.shape())}
+
+    def misfit(self, mark: str = "") -> str:
+        """Which settings contradict each other, in words; empty if none do.
+
+        Args:
+            mark: precedes the names, such as -- for options.
+        """
+        if self.n_embd % self.n_head and self.head_dim is None:
+            widths = f"{mark}n_embd {self.n_embd} is no multiple of {mark}n_head {self.n_head}"
+            return f"{widths}: every head needs the same width"
+        ids = self.specials.values()
+        if len(set(ids)) < len(ids) or max(ids, default=0) >= self.vocab_size:
+            return f"{self.specials} are not {len(ids)} different tokens among {self.vocab_size:,}"
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as a dictionary."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """The settings in a checkpoint, checked.
+
+        Raises: CheckpointError if one is missing, unknown, or of a wrong type or range, or if they do not fit together.
+        """
+        known = {field.name: field for field in dataclasses.fields(cls)}
+        if not cls.ALWAYS <= data.keys() <= known.keys():
+            raise CheckpointError(f"the model's settings are {sorted(data)}, expected {sorted(known)}")
+        kinds, values = get_type_hints(cls), {}
+        for name, value in data.items():
+            label = f"the model's setting {name} cannot be {reprlib.repr(value)}"
+            if base_type(kinds[name]) is int and type(value) is float:  # which an option may be: --n_layer 1e1
+                raise CheckpointError(f"{label}: must be {allowed(known[name], kinds[name])}")
+            try:
+                values[name] = check(known[name], kinds[name], value, label)
+            except OptionError as error:
+                raise CheckpointError(str(error)) from None
+        config = cls(**values)
+        if misfit := config.misfit():
+            raise CheckpointError(f"the model's settings do not fit together: {misfit}")
+        return config
+
+
+class ModelOptions:
+    """What a dataclass of options gets from `model_options`, beside the options."""
+
+    CONFIG: ClassVar[type[ModelConfig]]
+
+    def model_config(self, vocab_size: int, specials: Mapping[str, int] | None = None) -> Any:
+        """The model's settings for a vocabulary of this size.
+
+        Args:
+            specials: the ids of special tokens by name; None: any, to find out the size of the model.
+        Raises: OptionError if the options contradict each other.
+        """
+        names = self.CONFIG.special_fields()
+        mark = self.CONFIG.special_token
+        ids = specials or {mark(name): number for number, name in enumerate(names)}
+        settings = {name: ids[mark(name)] for name in names}
+        settings |= {name: getattr(self, name) for name in self.CONFIG.chosen()}
+        config = self.CONFIG(vocab_size=vocab_size, **settings)
+        if misfit := config.misfit("--"):
+            raise OptionError(misfit)
+        return config
+
+
+def model_options(config: type[ModelConfig]) -> type[ModelOptions]:
+    """A dataclass with an option for every setting that a user chooses: a base class for the options of a model."""
+    kinds = get_type_hints(config)
+    entries = [
+        (name, kinds[name], dataclasses.field(default=field.default, metadata=field.metadata))
+        for name, field in config.chosen().items()
+    ]
+    return dataclasses.make_dataclass("ModelOptions", entries, bases=(ModelOptions,), namespace={"CONFIG": config})

@@ -1,0 +1,350 @@
+"""The options of training that all models share.
+
+The names are nanoGPT's wherever nanoGPT has one.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from tinygrad_lite import adapt, optim
+from tinygrad_lite.errors import OptionError
+from tinygrad_lite.nn import Module
+from tinygrad_lite.precision import PRECISIONS
+from tinygrad_lite.quantize import KINDS, quantize
+from workshop.cli.options import answers, option
+
+# The names here of other programs' options: those that every model has, ...
+OTHER_NAMES = answers(
+    {
+        "--out_dir": "o out output outdir output_dir output_path save save_dir run_dir log_dir logdir exp_dir",
+        "--init_from": "init pretrained pretrained_model model_name_or_path finetune ckpt checkpoint weights load",
+        "--resume": "resume_from resume_from_checkpoint continue continue_training restart",
+        "--overwrite": "force overwrite_output_dir",
+        "--seed": "random_seed manual_seed rng_seed",
+        "--device cpu": "cpu no_cuda use_cpu",
+        "--device cuda": "gpu cuda gpus use_gpu use_cuda",
+        "--dtype": "precision fp16 bf16 half amp mixed_precision",
+        "--workers": "threads num_threads n_threads num_workers jobs n_jobs nproc nproc_per_node processes",
+        "--max_iters": "steps iters iterations num_steps n_steps max_steps total_steps train_steps num_iters n_iters",
+        "--gradient_accumulation_steps": "accumulation_steps accumulate_grad_batches accum_steps grad_accum grad_acc",
+        "--optimizer": "optim opt",
+        "--learning_rate": "lr rate step_size base_lr peak_lr max_lr",
+        "--muon_lr_factor": "muon_learning_rate muon_lr matrix_lr lr_muon",
+        "--schedule": "scheduler lr_scheduler lr_scheduler_type lr_schedule lr_policy",
+        "--decay_lr": "lr_decay",
+        "--warmup_iters": "warmup warmup_steps num_warmup_steps n_warmup lr_warmup",
+        "--plateau": "plateau_fraction stable_ratio cooldown cooldown_frac warmdown warmdown_ratio num_decay_steps",
+        "--min_lr": "lr_min min_learning_rate end_lr final_lr",
+        "--beta1": "adam_beta1 momentum",
+        "--beta2": "adam_beta2",
+        "--weight_decay": "wd l2",
+        "--grad_clip": "clip clip_grad clip_norm gradient_clip gradient_clip_val max_grad_norm grad_norm_clip",
+        "--eval_interval": "eval_every eval_steps eval_freq val_interval save_every save_steps save_interval",
+        "--patience": "early_stopping early_stopping_patience",
+        "--keep": "save_total_limit keep_last",
+        "--freeze": "frozen freeze_layers freeze_encoder freeze_base",
+        "--lora_rank": "lora lora_r r rank",
+        "--lora_alpha": "alpha lora_scale",
+        "--lora_targets": "target_modules lora_target_modules lora_target",
+        "--quantize int8": "load_in_8bit int8",
+        "--quantize nf4": "load_in_4bit nf4 q4 bits bnb quantization qlora",
+        "--log_interval": "log_every log_steps log_freq logging_steps print_every",
+        "--dataset": "dataset_name corpus",
+        "--tokenizer": "tokenizer_name tokens",
+        "--vocab_size": "vocab n_vocab num_tokens vocabulary",
+        "--n_layer": "layers layer n_layers num_layers num_hidden_layers depth blocks n_blocks",
+        "--n_head": "heads head n_heads num_heads nhead num_attention_heads attention_heads",
+        "--n_embd": "dim d_model width hidden hidden_size hidden_dim embed_dim emb_dim embedding_size n_embed n_emb",
+        "--n_inner": "d_ff ff ffn ffn_dim dim_feedforward intermediate_size mlp_dim",
+        "--block_size": "context ctx ctx_len n_ctx context_size context_length context_window window seq_len "
+        "seq_length sequence_length max_seq_len max_seq_length max_len max_length max_position_embeddings",
+        "--dropout": "drop dropout_rate p_drop",
+        "is counted in steps here: --max_iters is the epochs times the steps of one, which --dry_run prints": (
+            "epoch epochs n_epoch n_epochs num_epochs max_epochs num_train_epochs train_epochs"
+        ),
+        "is not needed: a preset is named alone, as in python train.py baby-gpt": "preset config model arch",
+        "is for sample.py, which writes with a trained model": (
+            "start prompt temperature temp top_k top_p max_new_tokens max_tokens num_samples n num_return_sequences"
+        ),
+    }
+)
+# ... and those whose name here depends on the model.
+BATCH_NAMES = "batch bs batchsize minibatch_size micro_batch_size train_batch_size per_device_train_batch_size"
+DATA_NAMES = "data data_path data_dir data_file file files filename input input_file train train_file train_data"
+
+# These say where a run reads and writes and how it starts, not what it computes, so no checkpoint holds them. (Nor the
+# paths in `FILES`.)
+NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "watts", "flops_per_second", "profile"}
+NOT_SAVED |= {"stop_on_disk_error"}
+
+# The class of each optimizer, and its settings by the options.
+OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], Callable[[TrainOptions], dict[str, Any]]]] = {
+    "adamw": (optim.AdamW, lambda options: {"betas": (options.beta1, options.beta2)}),
+    "adam": (optim.Adam, lambda options: {"betas": (options.beta1, options.beta2)}),
+    "sgd": (optim.SGD, lambda options: {"momentum": options.beta1}),
+    "muon": (
+        optim.Muon,
+        lambda options: {
+            "muon_lr_factor": options.muon_lr_factor,
+            "momentum": options.muon_momentum,
+            "betas": (options.beta1, options.beta2),
+        },
+    ),
+}
+
+
+@dataclass
+class TrainOptions:
+    """Options of the training loop, with their defaults, units and ranges."""
+
+    out_dir: str = option(
+        "", "folder of the run's files; empty: out/<preset>, or out/<text> of --text alone", is_path=True, group="run"
+    )
+    resume: bool = option(False, "continue the run in out_dir; the same as --init_from resume", group="run")
+    init_from: str = option(
+        "scratch",
+        "where to start: 'scratch'; 'resume'; or trained weights: a checkpoint, a run's folder, or a folder in Hugging "
+        "Face's layout",
+        is_path=True,
+        group="run",
+    )
+    overwrite: bool = option(False, "start again in a folder that already holds a run", group="run")
+    dry_run: bool = option(False, "print parameters, memory, operations, schedule and time, and stop", group="run")
+    watts: float = option(0.0, "power for --dry_run to calculate energy with; 0: none", unit="W", low=0.0, group="run")
+    flops_per_second: float = option(
+        0.0, "rate for --dry_run to calculate with, as 9.5e12; 0: that of this machine", low=0.0, group="run"
+    )
+    profile: bool = option(False, "print the cost of each operation of a step, and stop", group="run")
+    seed: int = option(1337, "random seed", low=0, group="run")
+    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
+    dtype: str = option(
+        "float32",
+        "type of weights and gradients; on a GPU also tf32 or bfloat16: float32 weights, faster, less precise products",
+        choices=("float32", "float64", *PRECISIONS[1:]),
+        group="run",
+    )
+    workers: int = option(
+        0, "processes that share the work; 0: one per core, at most 4", unit="processes", low=0, high=256, group="run"
+    )
+    exchange: str = option(
+        "same",
+        "type of the gradients and weight changes that processes started by mpirun send: same as dtype, or bfloat16, "
+        "half the bytes",
+        choices=("same", "bfloat16"),
+        group="run",
+    )
+    composed: bool = option(False, "use the composed (reference) version of every operation; slow", group="run")
+
+    max_iters: int = option(2000, "number of updates", unit="steps", low=0, group="training")
+    gradient_accumulation_steps: int = option(
+        1,
+        "micro-steps whose gradients are summed for one update",
+        unit="micro-steps",
+        low=1,
+        high=1_000_000,
+        group="training",
+    )
+    optimizer: str = option(
+        "adamw",
+        "update rule (muon: for the matrices of the blocks, adamw for the rest)",
+        choices=[*OPTIMIZERS],
+        group="training",
+    )
+    learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")
+    muon_lr_factor: float = option(
+        10.0, "factor of the learning rate for the matrices that muon updates", above=0.0, group="training"
+    )
+    muon_momentum: float = option(
+        0.95, "decay of the gradient's running mean in muon", low=0.0, below=1.0, group="training"
+    )
+    schedule: str = option(
+        "cosine",
+        "how the learning rate changes, if decay_lr",
+        choices=[*optim.SCHEDULES],
+        group="training",
+    )
+    decay_lr: bool = option(True, "whether the learning rate follows the schedule or stays constant", group="training")
+    warmup_iters: int = option(100, "steps of linear rise at the start", unit="steps", low=0, group="training")
+    lr_decay_iters: int | None = option(
+        None, "step at which cosine or trapezoid ends; none: max_iters", unit="steps", low=1, group="training"
+    )
+    min_lr: float | None = option(
+        None,
+        "learning rate at the end of cosine or trapezoid; none: a tenth of learning_rate",
+        low=0.0,
+        group="training",
+    )
+    plateau: float = option(
+        0.4,
+        "share of lr_decay_iters after which the trapezoid (warm-up, plateau, linear decay; also called WSD) falls",
+        low=0.0,
+        high=1.0,
+        group="training",
+    )
+    beta1: float = option(0.9, "decay of the gradient's running mean", low=0.0, below=1.0, group="training")
+    beta2: float = option(0.99, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
+    weight_decay: float = option(0.1, "weight decay of the matrices", low=0.0, group="training")
+    grad_clip: float = option(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0, group="training")
+
+    freeze: list[str] = option(
+        [],
+        "weights of --init_from that stay as they are: patterns of their names, such as blocks.0,*.bias; base: all of "
+        "them, so that only a new head learns",
+        group="adapting",
+    )
+    lora_rank: int = option(
+        0,
+        "LoRA: freeze all weights of --init_from, and learn changes of this rank beside its linear maps; 0: none",
+        low=0,
+        group="adapting",
+    )
+    lora_alpha: float = option(
+        16.0, "factor of these changes, divided by lora_rank", above=0.0, high=1e6, group="adapting"
+    )
+    lora_targets: list[str] = option(
+        [],
+        "linear maps that are changed, such as query,value (Hu et al. 2021); empty: all of the blocks, which comes "
+        "closer to training all weights (Dettmers et al. 2023, section 4)",
+        group="adapting",
+    )
+    lora_dropout: float = option(
+        0.0, "probability of dropping an element of the input of these changes", low=0.0, below=1.0, group="adapting"
+    )
+    quantize: str | None = option(
+        None,
+        "with lora_rank: store the frozen weights of the blocks in 8 bits (int8) or 4 (nf4): less memory, slower",
+        choices=[*KINDS],
+        group="adapting",
+    )
+
+    eval_interval: int = option(
+        250, "steps between evaluations and checkpoints", unit="steps", low=1, group="evaluation"
+    )
+    patience: int = option(
+        0,
+        "stop after N evaluations in a row without a better validation loss; 0: never",
+        unit="evaluations",
+        low=0,
+        group="evaluation",
+    )
+    keep: int = option(
+        0, "checkpoints to keep beside last and best: those of the latest evaluations", low=0, group="evaluation"
+    )
+    average: int = option(
+        0,
+        "at the end, average the weights of the latest N evaluations; 0: no average",
+        unit="checkpoints",
+        low=0,
+        group="evaluation",
+    )
+    stop_on_disk_error: bool = option(
+        False,
+        "stop as soon as a file cannot be written; else warn, continue and try again at the next evaluation",
+        group="evaluation",
+    )
+    log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
+
+    FILES: ClassVar[
+        tuple[str, ...]
+    ] = ()  # the options that are paths of the training data, named by each model's class
+
+    DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset takes, if it takes others too
+    # The options whose product is the size of a micro-step, first that of a batch, and the units of their values.
+    FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
+    COUNTED: ClassVar[tuple[int, str]] = (1, "token")  # the tokens for which flops_per_token counts, and their name
+
+    @property
+    def moments(self) -> int:
+        """How many numbers the optimizer keeps for each one that learns."""
+        return len(OPTIMIZERS[self.optimizer][0].state_names)
+
+    def take_path(self) -> None:
+        """Move a path from --dataset to --text, which keeps it out of the checkpoint: that may be given away."""
+        named = Path(self.dataset)
+        if not self.text and (named.name != self.dataset or named.is_file()):
+            self.text, self.dataset = [self.dataset], type(self).dataset
+
+    def max_workers(self) -> int:
+        """How many processes there is work for: each needs a row of the batch."""
+        return self.batch_size
+
+    def sizes(self, config: Any) -> tuple[int, int, str]:
+        """Of a run with such a model: numbers kept for a backward pass, tokens of a step, and how these come about."""
+        factors = [(self.gradient_accumulation_steps, "micro-steps")] if self.gradient_accumulation_steps > 1 else []
+        factors += [(getattr(self, name), unit) for name, unit in self.FACTORS]
+        kept = config.activations(getattr(self, self.FACTORS[0][0]))
+        return kept, math.prod(n for n, _ in factors), " x ".join(f"{n} {unit}" for n, unit in factors)
+
+    @property
+    def weight_dtype(self) -> np.dtype:
+        """The type of weights and gradients. (TF32 and bfloat16 only change how a GPU multiplies them.)"""
+        return np.dtype("float32" if self.dtype in PRECISIONS else self.dtype)
+
+    def saved(self) -> dict[str, Any]:
+        """The settings that a checkpoint holds."""
+        return {name: value for name, value in asdict(self).items() if name not in NOT_SAVED | {*self.FILES}}
+
+    def noted(self) -> dict[str, Any]:
+        """The settings for options.json, with absolute paths, so that --resume finds the text from any folder."""
+        noted = asdict(self)
+        for name in self.FILES:
+            paths = noted[name]
+            whole = [str(Path(path).resolve()) for path in ([paths] if isinstance(paths, str) else paths) if path]
+            noted[name] = whole if isinstance(paths, list) else "".join(whole)
+        return noted
+
+    def learning_rate_at(self, step: int) -> float:
+        """The learning rate of the update that leads from `step` to `step + 1` updates."""
+        if not self.decay_lr:
+            return self.learning_rate
+        schedule, values = optim.SCHEDULES[self.schedule], dict(vars(self))
+        values["lr_decay_iters"] = self.lr_decay_iters or self.max_iters
+        values["min_lr"] = self.learning_rate / 10 if self.min_lr is None else self.min_lr
+        _, *names = inspect.signature(schedule).parameters  # the first is the step
+        return schedule(step, **{name: values[name] for name in names})
+
+    @property
+    def adapts(self) -> bool:
+        """Whether only a part of the model learns, the rest being that of --init_from."""
+        return bool(self.freeze or self.lora_rank)
+
+    def add_adapters(self, model: Module) -> None:
+        """Quantize linear maps, and give them adapters, as the options say."""
+        if self.quantize:
+            quantize(model, self.quantize)
+        if self.lora_rank:
+            targets = ",".join(self.lora_targets).split(",") if self.lora_targets else []
+            adapt.add_lora(model, self.lora_rank, self.lora_alpha, targets, self.lora_dropout)
+
+    def adapt(self, model: Module, base: Collection[str] | None) -> None:
+        """Freeze what the options say of these weights, those of the base; add adapters, with which all of them freeze.
+
+        Args:
+            base: their names; None: all that the model has.
+        Raises: OptionError if the options do not fit the model.
+        """
+        patterns = ",".join(self.freeze).split(",")
+        try:
+            adapt.freeze(model, ["*"] if self.lora_rank or patterns == ["base"] else patterns, base)
+            self.add_adapters(model)
+        except ValueError as error:
+            asked = f"--lora_rank {self.lora_rank}" if self.lora_rank else f"--freeze {' '.join(self.freeze)}"
+            raise OptionError(f"{asked}: {error}") from None
+        if not adapt.learned(model):
+            raise OptionError(
+                f"--freeze {' '.join(self.freeze)} leaves nothing to learn: freeze less, or --lora_rank 8"
+            )
+
+    def make_optimizer(self, model: Module) -> optim.Optimizer:
+        """The optimizer that the options ask for, over all parameters of the model."""
+        kind, settings = OPTIMIZERS[self.optimizer]
+        make_groups = optim.muon_groups if kind is optim.Muon else optim.decay_groups
+        return kind(make_groups(model, self.weight_decay), self.learning_rate, **settings(self))

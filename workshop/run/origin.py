@@ -1,0 +1,152 @@
+"""The settings of a run that starts from trained weights: its own if it is resumed, others if it is fine-tuned.
+
+The weights determine the shape of the model and its tokenizer, so a run that starts from weights takes both from them,
+and an option that contradicts them is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tinygrad_lite.errors import CheckpointError, OptionError
+from workshop.cli.console import say
+from workshop.cli.options import build, difference
+from workshop.run.checkpoint import Checkpoint, load_checkpoint
+from workshop.run.family import Family, Trained, check_specials, names_fetched
+from workshop.run.options import NOT_SAVED, TrainOptions
+from workshop.run.run_folder import RunFolder
+from workshop.tokenizers import tokenizer_from_json
+
+
+def fixed(family: Family) -> frozenset[str]:
+    """The options that determine the weights; a run that starts from weights cannot change them."""
+    return family.shape | {"tokenizer", "vocab_size"}
+
+
+# --- resuming -------------------------------------------------------------------------------------------------
+
+
+ADAPTING = frozenset(("freeze", "lora_rank", "lora_alpha", "lora_targets", "quantize"))  # which part of a model learns
+
+
+def resumed_options(
+    family: Family, checkpoint: Checkpoint, given: Mapping[str, Any], folder: RunFolder, base: Trained | None = None
+) -> TrainOptions:
+    """The settings of the run that is resumed, with what the command line changes; prints the changes.
+
+    Args:
+        base: the model that the run adapts; None if it learns all weights.
+    """
+    source = f"checkpoint {folder.last}"
+    check_saved(folder.last, family, checkpoint.training)
+    before = build(family.options, (source, checkpoint.training))
+    # The checkpoint holds no paths; those of the text are in options.json.
+    files, noted = family.options.FILES, folder.noted_options()
+    text = {} if names_text(family, given) else {name: noted[name] for name in files if name in noted}
+    if files and not text and not names_text(family, given):
+        raise OptionError(
+            f"{folder.options} is missing or damaged, so the text of the run is unknown: name it with --dataset or "
+            f"--{files[0]}"
+        )
+    options = build(family.options, (source, checkpoint.training), (str(folder.options), text), ("command line", given))
+    for name in sorted((fixed(family) | ADAPTING | {"dtype"}) & given.keys()):
+        old, new = getattr(before, name), getattr(options, name)
+        if name == "dtype" and options.weight_dtype == before.weight_dtype:
+            continue  # only the precision of a GPU's products changes
+        if old != new:
+            raise OptionError(
+                f"cannot resume with --{name} {new}: the run in {folder.path} has {old}, which its weights "
+                "require; start a new run with another --out_dir"
+            )
+    for line in difference(checkpoint.training, options.saved()):
+        say(f"changed: {line}")
+    if options.max_iters < checkpoint.step:
+        raise OptionError(
+            f"--max_iters {options.max_iters}: the run in {folder.path} has already made {checkpoint.step} steps"
+        )
+    if options.adapts != bool(base) or options.quantize != checkpoint.base.get("quantize"):
+        raise CheckpointError(f"{folder.last}: its settings and its base contradict each other")
+    tokenizer = base.tokenizer if base else tokenizer_from_json(checkpoint.tokenizer)
+    held = family.config.from_json(checkpoint.model)
+    check_specials(folder.last, held, tokenizer)
+    described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
+    if any(getattr(held, name) != getattr(described, name) for name in {*family.shape, "vocab_size"}):
+        raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
+    return options
+
+
+def names_text(family: Family, given: Mapping[str, Any]) -> bool:
+    """Whether a command line says what to learn from."""
+    return not given.keys().isdisjoint({*family.options.FILES, "dataset"})
+
+
+def check_saved(path: Path, family: Family, training: Mapping[str, Any]) -> None:
+    """Raise CheckpointError if settings name files to read or write, which an untrusted checkpoint must not do."""
+    dataset = training.get("dataset")
+    outside = sorted((NOT_SAVED | {*family.options.FILES}) & training.keys())
+    if isinstance(dataset, str) and Path(dataset).name != dataset:
+        outside.append("dataset")
+    if outside:
+        raise CheckpointError(f"{path}: its settings contain {outside[0]}, which only the command line may set")
+
+
+def options_of_run(family: Family, path: Path) -> TrainOptions:
+    """The settings of the run that wrote a checkpoint, for the CPU; the paths of its files are in its options.json.
+
+    Raises: CheckpointError or OptionError if they cannot be used.
+    """
+    training, folder = load_checkpoint(path).training, RunFolder(path.parent)
+    check_saved(path, family, training)
+    noted = folder.noted_options()
+    files = {name: noted[name] for name in family.options.FILES if name in noted}
+    return build(family.options, (str(path), training), (str(folder.options), files), ("here", {"device": "cpu"}))
+
+
+# --- fine-tuning ----------------------------------------------------------------------------------------------
+
+
+def name_of(origin: Path) -> str:
+    """The name of a run that starts from this file or folder: that of the folder."""
+    return (origin.parent if origin.suffix == ".safetensors" else origin).resolve().name or "gpt"
+
+
+def load_origin(family: Family, origin: str) -> Trained:
+    """The weights that --init_from names.
+
+    Raises: OptionError if it names nothing; CheckpointError or TokenizerError if that cannot be used.
+    """
+    path = Path(origin)
+    if not path.exists() and not names_fetched(path, family.name):
+        raise OptionError(
+            f"--init_from {origin}: there is no such file or folder; it takes 'scratch', 'resume', a checkpoint or the "
+            "folder of a run, or a folder in Hugging Face's layout"
+        )
+    trained = family.read(path)
+    say(trained.about)
+    return replace(trained, path=path) if names_fetched(path, family.name) else trained
+
+
+def adapted_options(
+    family: Family, trained: Trained, base: Mapping[str, Any], given: Mapping[str, Any], asked: Mapping[str, Any]
+) -> TrainOptions:
+    """The settings of a new run that starts from weights: their shape and tokenizer, else preset and command line.
+
+    Args:
+        base, given: the values of the preset, and of the command line.
+        asked: the values that the user requested, which must not be ignored silently.
+    Raises: OptionError that names an option that contradicts the weights.
+    """
+    own = {name: getattr(trained.config, name) for name in family.shape}
+    own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
+    for name in sorted(fixed(family) & asked.keys()):
+        if name == "block_size" and asked[name] < own[name]:
+            own[name] = asked[name]  # a shorter context than that of the weights is possible, and faster
+        elif asked[name] != own[name]:
+            raise OptionError(
+                f"--{name} {asked[name]} does not fit the weights of {trained.path}, which have {own[name]}: "
+                "omit it, or train from scratch"
+            )
+    return build(family.options, ("preset", base), (str(trained.path), own), ("command line", {**given, **own}))

@@ -1,0 +1,391 @@
+"""The origin and the settings of a run: everything before the training loop in train.py.
+
+    --init_from scratch       settings: defaults < preset < command line;                   weights: random
+    --init_from resume        settings: those of the run in out_dir < command line;         weights: its last ones
+    --init_from PATH          settings: defaults < preset < PATH's shape < command line;    weights: PATH's
+
+The last is called fine-tuning: training continues, usually on another text and with a smaller learning rate, from
+trained weights. The optimizer and the step count start from zero; the tokenizer is PATH's, because the embedding has a
+row for each of its tokens. With --freeze or --lora_rank only a part of the model learns, and PATH is its base, which a
+resumed run needs too (adapters.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from tinygrad_lite.adapt import load_learned
+from tinygrad_lite.device import get_device, random_key, why_no_cuda
+from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
+from tinygrad_lite.nn import Module
+from tinygrad_lite.optim import Optimizer
+from tinygrad_lite.precision import check_precision
+from workshop.adapters import fingerprint
+from workshop.cli.command_line import parse_command_line, split_command_line
+from workshop.cli.console import quoted, say
+from workshop.cli.options import brief, build, find_preset, list_presets, read_preset
+from workshop.formats.pretrained import is_pretrained_folder
+from workshop.processes.mpirun import launched
+from workshop.run.checkpoint import Checkpoint, load_checkpoint
+from workshop.run.families import DEFAULT, FAMILIES, load_family
+from workshop.run.family import Family, Task, Trained, check_family, family_of_weights
+from workshop.run.options import TrainOptions
+from workshop.run.origin import adapted_options, load_origin, name_of, names_text, resumed_options
+from workshop.run.run_folder import MAX_DEFAULT_WORKERS, RunFolder, available_cores
+from workshop.run.sizes import SIZES, NamedSize
+from workshop.tokenizers import tokenizer_from_json
+from workshop.tokenizers.base import Tokenizer
+
+PRESETS = Path(__file__).parents[2] / "presets"
+COMMON = ("text", "pairs", "max_iters", "resume")  # what --help shows first
+IGNORED = ("compile", "wandb_log", "wandb_project", "wandb_run_name", "backend")
+
+
+@dataclass
+class RunSetup:
+    """The options, folder and weights with which a run starts.
+
+    Attributes:
+        checkpoint: the last state of the run that is resumed; None for a new run.
+        trained: the weights with which a new run starts, or the base of an adapter; None for random weights.
+        vocab_size: size of the vocabulary, once the text has been read.
+        named: the model of `sizes.py` whose cost is asked for; None for a preset.
+        base: what a checkpoint says of `trained`, if only a part of the model learns; else empty.
+        names_text: whether the command line names the text of a run that is resumed, which may then be another one.
+        freezable: the names of the weights that may be frozen, those of `trained`; None: any.
+    """
+
+    family: Family
+    options: TrainOptions
+    folder: RunFolder
+    checkpoint: Checkpoint | None = None
+    trained: Trained | None = None
+    vocab_size: int | None = None
+    named: NamedSize | None = None
+    names_text: bool = False
+    base: dict[str, Any] = field(init=False, default_factory=dict)
+    freezable: frozenset[str] | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        if self.trained is None:
+            return
+        self.freezable = frozenset(self.trained.weights)
+        if self.checkpoint:
+            self.base = self.checkpoint.base
+        elif self.options.adapts:
+            place, sha256 = self.trained.path.as_posix(), fingerprint(self.trained.weights)
+            self.base = {"path": place, "sha256": sha256, "alpha": self.options.lora_alpha}
+            if self.options.quantize:
+                self.base["quantize"] = self.options.quantize
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        """The tokenizer of the weights; None for random weights, which fit any."""
+        if self.trained:
+            return self.trained.tokenizer
+        return tokenizer_from_json(self.checkpoint.tokenizer) if self.checkpoint else None
+
+    def make_task(self) -> Task:
+        """Prepare the data, and print a description."""
+        task = self.family.task(self.options, self.tokenizer)
+        self.vocab_size = task.tokenizer.vocab_size
+        say(task.describe())
+        if self.tokenizer:
+            warn_of_unknown(task)
+        return task
+
+    def make_model(self, tokenizer: Tokenizer) -> Module:
+        """The model to train. Random weights depend on the seed alone, not on the device.
+
+        Trained weights are moved into it, so it can be made only once.
+        """
+        options, make = self.options, self.family.model
+        config = options.model_config(tokenizer.vocab_size, tokenizer.specials)
+        with random_key(options.seed):
+            if self.trained:
+                weights = self.family.fit(self.trained.weights, config)
+                self.trained.weights.clear()  # so that the arrays are the model's alone
+                model = make.from_weights(config, weights, options.device, take=True)
+            elif self.checkpoint:
+                model = make.from_weights(config, self.checkpoint.weights, options.device)
+            else:
+                model = make(config)
+            model.to(options.device, options.weight_dtype)
+            self.adapt(model)
+        if self.trained and self.checkpoint:
+            try:
+                load_learned(model, self.checkpoint.weights)
+            except ValueError as error:
+                raise CheckpointError(f"{self.folder.last}: {error}") from None
+        return model
+
+    def adapt(self, model: Module) -> None:
+        """Freeze parts of the model, quantize them, or give them adapters, if the options say so."""
+        if self.options.adapts:
+            self.options.adapt(model, self.freezable)
+
+    def begin(self, optimizer: Optimizer, task: Task) -> None:
+        """Prepare the folder, and restore the optimizer if the run is resumed."""
+        if self.checkpoint is None:
+            refuse_if_used(self.options, self.folder)  # again, now that the folder is locked
+            self.folder.begin(self.options.noted())
+            return
+        try:
+            optimizer.load_state_dict(self.checkpoint.optimizer, self.checkpoint.step)
+        except ValueError as error:
+            raise OptionError(f"cannot resume from {self.folder.last}: {error}; was --optimizer changed?") from None
+        if task.corpus_sha256 != self.checkpoint.corpus_sha256:
+            self.refuse_other_text()
+        self.folder.rewind(self.checkpoint.step)
+        self.folder.note_options(self.options.noted())
+        say(f"resuming after {self.checkpoint.step:,} steps")
+
+    def refuse_other_text(self) -> None:
+        """Raise OptionError if the text of a resumed run is another one, unless the command line names it."""
+        changed = "this is not the text on which the run was trained so far"
+        if not self.names_text:
+            name = next((name for name in self.options.FILES if getattr(self.options, name)), "dataset")
+            raise OptionError(
+                f"cannot resume {self.folder.path}: {changed}; restore that text, or name this one with --{name} to "
+                "continue on it"
+            )
+        say(f"warning: {changed}")
+
+
+def read_setup(argv: list[str]) -> RunSetup:
+    """Read the command line. The available options depend on the preset or weights that it names.
+
+    Raises: UserError with one sentence if something is wrong, before any text is fetched.
+    """
+    presets, sizes = list_presets(PRESETS), {name: size.about for name, size in SIZES.items()}
+    family = load_family(choose_family(argv, presets))
+    hints, explained = options_elsewhere(family, argv)
+    parsed = parse_command_line(
+        family.options,
+        argv,
+        prog="train.py",
+        description=family.about,
+        examples=family.examples,
+        positional="preset",
+        about_positional=f"one of the presets below (default {family.preset})",
+        common=COMMON,
+        epilog="\n".join([*listed("presets", presets), *listed("sizes, for --dry_run only", sizes), *explained]),
+        ignored=dict.fromkeys(IGNORED, "this project has no such feature"),
+        hints=hints | family.options.HINTS,
+    )
+    for note in parsed.notes:
+        say(f"note: {note}")
+    named, given = parsed.positional, parsed.values
+    if named and named not in {**presets, **SIZES} and (os.path.exists(named) or Path(named).suffix):
+        option = "init_from" if os.path.isdir(named) or Path(named).suffix == ".safetensors" else "text"
+        raise OptionError(f"{named} is not a preset; did you mean: python train.py --{option} {quoted(named)}")
+    if "dataset" in given and given["dataset"] not in {*datasets_of(family), *family.options.DATASETS}:
+        for other in map(load_family, FAMILIES):
+            if given["dataset"] in datasets_of(other):
+                command = f"python train.py {other.preset} --dataset {given['dataset']}"
+                raise OptionError(f"--dataset {given['dataset']} belongs to {other.title}: use {command}")
+    base = settings_of(named or family.preset)
+    base.pop("family", None)
+    options = build(family.options, (f"preset {named or family.preset}", base), ("command line", given))
+    if not options.dry_run and (named in SIZES or {"watts", "flops_per_second"} & given.keys()):
+        what = named if named in SIZES else "--watts" if "watts" in given else "--flops_per_second"
+        raise OptionError(f"{what} is only for estimates of the cost: add --dry_run")
+    if named in SIZES and (files := [name for name in family.options.FILES if name in given]):
+        raise OptionError(f"--{files[0]} changes nothing in the cost of {named}, which reads no text: omit it")
+    origin = "resume" if options.resume else options.init_from
+    if origin == "resume" and options.overwrite:
+        raise OptionError("--resume continues a run and --overwrite starts it again: omit one of them")
+    if options.resume and options.init_from not in ("scratch", "resume"):
+        start = f"--init_from {options.init_from} starts a new one"
+        raise OptionError(f"--resume continues a run and {start}: omit one of them")
+    folder = RunFolder(options.out_dir or Path("out") / (named or default_name(origin, given) or family.preset))
+    if origin == "resume":
+        checkpoint = load_checkpoint(folder.last, optimizer=True)
+        check_family(folder.last, checkpoint, family.name)
+        held = family.read_base(folder.last, checkpoint.base) if checkpoint.base else None
+        if held:
+            family.check_base(folder.last, checkpoint, held)
+        setup = RunSetup(family, resumed_options(family, checkpoint, given, folder, held), folder, checkpoint, held)
+        setup.names_text = names_text(family, given)
+    elif origin == "scratch":
+        setup = RunSetup(family, options, folder, named=SIZES.get(named))
+    else:
+        asked = base | given if named else given  # the default preset does not count as a request
+        trained = load_origin(family, origin)
+        setup = RunSetup(family, adapted_options(family, trained, base, given, asked), folder, trained=trained)
+    check_options(setup)
+    check_adapting(setup, given)
+    if origin != "resume":
+        refuse_if_used(setup.options, folder)
+    return setup
+
+
+def choose_family(argv: Sequence[str], presets: Collection[str]) -> str:
+    """The family of the named preset, else that of the weights to start from or to resume, else the first."""
+    # Whether a word is the preset, or the value of an option before it, depends on the options of all families.
+    unsure = not {*argv[1:]}.isdisjoint({*presets, *SIZES}) and argv[0] not in presets
+    parts = split_command_line(argv, *([load_family(name).options for name in FAMILIES] if unsure else [TrainOptions]))
+    named = next((part.text for part in parts if not part.name), None)
+    if named in presets or named in SIZES:
+        return family_of(settings_of(named))
+    values = {part.name: part.words for part in parts}
+    places = values.get("init_from", [])
+    if "resume" in values or places == ["resume"]:
+        places = values.get("out_dir", [])
+    for place in places:
+        path = Path(place)
+        if os.path.isdir(path) and not is_pretrained_folder(path):
+            path = RunFolder(place).last
+        if found := family_of_weights(path):
+            return found
+    return DEFAULT
+
+
+def datasets_of(family: Family) -> set[str]:
+    """The only names that --dataset of a family takes; empty if it takes others too."""
+    return {*next(field.metadata["choices"] or () for field in fields(family.options) if field.name == "dataset")}
+
+
+def settings_of(name: str) -> dict[str, Any]:
+    """The settings of a preset, or of a size."""
+    return dict(SIZES[name].options) if name in SIZES else read_preset(find_preset(PRESETS, name))
+
+
+def listed(title: str, described: Mapping[str, str]) -> list[str]:
+    """Lines of --help: a title, and each name with its description."""
+    return [f"{title}:", *(f"  {name:<16} {about}" for name, about in described.items()), ""]
+
+
+def options_elsewhere(family: Family, argv: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """For the options of other families only: where each belongs, and a line of --help for each such family.
+
+    Both are empty if the command line has options of this family only, since then nobody reads them.
+    """
+    own, hints, lines = {field.name for field in fields(family.options)}, {}, []
+    if {part.name for part in split_command_line(argv, family.options) if part.text.startswith("-")} <= own:
+        return {}, []
+    for other in map(load_family, FAMILIES):
+        names = [field.name for field in fields(other.options) if field.name not in own]
+        # The preset of the first family need not be named.
+        command = "python train.py" if other.name == DEFAULT else f"python train.py {other.preset}"
+        hints = {name: f"belongs to {other.title}: {command} --{name} ..." for name in names} | hints
+        if names:
+            listed = ", ".join(f"--{name}" for name in names)
+            lines.append(f"Options of {other.title} only, explained by {command} --help: {listed}")
+    return hints, lines
+
+
+def default_name(origin: str, given: Mapping[str, Any]) -> str:
+    """The name of a run without a named preset or folder; empty for the default preset's name."""
+    if origin not in ("scratch", "resume"):
+        return f"{name_of(Path(origin))}-finetuned"
+    return Path(given["text"][0]).stem if given.get("text") else ""
+
+
+def family_of(preset: Mapping[str, Any]) -> str:
+    """The family that a preset names, or the first.
+
+    Raises: OptionError if it names an unknown family.
+    """
+    name = preset.get("family", DEFAULT)
+    if name not in [*FAMILIES]:
+        raise OptionError(f"the preset names the family {brief(name)}, but the families are {', '.join(FAMILIES)}")
+    return name
+
+
+def refuse_if_used(options: TrainOptions, folder: RunFolder) -> None:
+    """Raise OptionError if a new run would destroy another one without --overwrite."""
+    if not (options.overwrite or options.dry_run or options.profile):
+        folder.refuse_if_used()
+
+
+def check_options(setup: RunSetup) -> None:
+    """Choose the device and the number of workers, and check the options."""
+    options = setup.options
+    if options.device == "auto":
+        options.device = get_device("auto").name
+        say(f"--device auto chooses {options.device}" + (f" ({why_no_cuda()})" if options.device == "cpu" else ""))
+    get_device(options.device)
+    check_precision(options.dtype, options.device)
+    options.workers = number_of_workers(options)
+    if options.exchange == "bfloat16" and options.dtype == "float64":
+        raise OptionError("--exchange bfloat16 would waste the digits of --dtype float64: omit one of them")
+    if options.exchange == "bfloat16" and launched()[1] == 1:
+        say("note: --exchange bfloat16 changes nothing without mpirun")
+    if options.min_lr is not None and options.min_lr > options.learning_rate:
+        raise OptionError(
+            f"--min_lr {options.min_lr:g} is above --learning_rate {options.learning_rate:g}, but the "
+            "learning rate ends there: choose a smaller one, or omit it for a tenth of the peak"
+        )
+    options.check(learns_tokenizer=setup.tokenizer is None)
+    for name in options.FILES:
+        paths = getattr(options, name)
+        for path in [paths] if isinstance(paths, str) else paths:
+            if path and not os.path.exists(path):
+                raise CorpusError(f"--{name} {path}: there is no such file")
+
+
+def check_adapting(setup: RunSetup, given: Mapping[str, Any]) -> None:
+    """Check the options of freezing and of adapters, before any text is fetched.
+
+    Raises: OptionError if they contradict each other, or fit no weights.
+    """
+    options, trained = setup.options, setup.trained
+    extra = [name for name in ("lora_alpha", "lora_targets", "lora_dropout") if name in given and not options.lora_rank]
+    if extra:
+        raise OptionError(f"--{extra[0]} changes nothing without a rank: add --lora_rank, such as --lora_rank 8")
+    if options.quantize and not options.lora_rank:
+        raise OptionError(
+            f"--quantize {options.quantize}: quantized weights cannot learn, only changes beside them can: add "
+            "--lora_rank, such as --lora_rank 8"
+        )
+    if options.quantize and options.device != "cpu":
+        raise OptionError(f"--quantize {options.quantize} is for the CPU: add --device cpu, or omit --quantize")
+    if not options.adapts or setup.named:
+        return
+    name = "lora_rank" if options.lora_rank else "freeze"
+    if options.lora_rank and options.freeze:
+        raise OptionError("--lora_rank freezes all weights of --init_from already: omit --freeze")
+    if trained is None:
+        raise OptionError(f"--{name} is for weights that are trained already: add --init_from BASE")
+    if trained.adapter:
+        raise OptionError(
+            f"--{name} needs a whole model, but {trained.adapter} is an adapter: fold it into its base first, with "
+            f"python -m gpt.merge {quoted(trained.path)} {quoted(trained.adapter)} OUT.safetensors"
+        )
+    tokenizer = trained.tokenizer
+    setup.adapt(setup.family.model.blueprint(options.model_config(tokenizer.vocab_size, tokenizer.specials)))
+
+
+def number_of_workers(options: TrainOptions) -> int:
+    """The number of processes that share the work. The results of a run depend on it, in the last digits.
+
+    Raises: OptionError if there are more than can share a batch.
+    """
+    limit, ranks = options.max_workers() if options.device == "cpu" else 1, launched()[1]
+    if ranks > 1 and options.workers not in (0, ranks):
+        say(f"note: the {ranks} processes that mpirun started replace --workers {options.workers}")
+    wanted, by = (ranks, f"mpirun -n {ranks}") if ranks > 1 else (options.workers, f"--workers {options.workers}")
+    if wanted > limit:
+        reason = "each needs a part of the batch" if options.device == "cpu" else "one keeps a GPU busy"
+        raise OptionError(f"{by}: {reason}; use at most {limit}")
+    return wanted or min(MAX_DEFAULT_WORKERS, available_cores(), limit)
+
+
+def warn_of_unknown(task: Task) -> None:
+    """Warn of characters or words of the text that the tokenizer of the weights does not have."""
+    counts = task.unknown()
+    if not counts:
+        return
+    often = sorted(counts, key=lambda character: (-counts[character], character))
+    named = ", ".join(f"{character!r} {counts[character]:,}" for character in often[:10])
+    more = f" and {len(often) - 10} more" if len(often) > 10 else ""
+    what = "words" if task.tokenizer.kind in ("word", "wordpiece") else "characters"
+    say(
+        f"warning: {sum(counts.values()):,} {what} of the text are unknown to the tokenizer of these weights, "
+        f"which cannot tell them apart: {named}{more}"
+    )

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from workshop.corpora.pictures import named_picture
 from workshop.decoding.sample_options import refuse_others
 from workshop.figure import Picture, write
 from workshop.inside import look_inside
+from workshop.run.families import write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 from workshop.tokenizers.pixels import PixelTokenizer
@@ -52,7 +52,7 @@ def speak(options: Any, given: Collection[str], trained: Trained, model: Module)
     if "image" not in given:
         raise OptionError("give a picture: --image FILE.png, or --image test:17 for number 17 of the test pictures")
     if options.explain:
-        resolve_name("studies.explorer.encoders:explain_picture")(options, trained, model)
+        write_page("vit", options, trained, model)
         return
     picture, about = asked_picture(options, trained)
     with no_grad():

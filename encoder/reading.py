@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from workshop.corpora.texts import load_files
 from workshop.decoding.sample_options import refuse_others
 from workshop.decoding.state import pad_rows
 from workshop.formats.pretrained import read_json
+from workshop.run.families import write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 
@@ -47,7 +47,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert)
     text = tokenizer.prepare(read_prompt(options.start))
     lines = text.removesuffix("\n").split("\n")
     if options.explain:
-        resolve_name("studies.explorer.encoders:explain_text")(options, trained, model, text)
+        write_page("bert", options, trained, model, text)
     elif options.similar:
         found = load_files([options.similar], as_is=tokenizer.is_foreign).text.splitlines()
         others = [line for line in found if line.strip()]

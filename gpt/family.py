@@ -1,8 +1,7 @@
 """The GPT as a family of models, for train.py and sample.py."""
 
 from gpt.config import GPTConfig
-from gpt.fast import step as fast_step  # noqa: F401 (which register themselves as fast versions of a GPT)
-from gpt.fast import step_cuda as fast_step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
+from gpt.fast import step, step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
 from gpt.model import GPT
 from workshop.run.family import Family
 

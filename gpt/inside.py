@@ -20,12 +20,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpt.model import GPT
-from studies.pictures.attention import Attention, pieces
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.device import get_device
 from tinygrad_lite.tensor import Tensor
 from workshop import inside
-from workshop.inside import Inside
+from workshop.inside import Attention, Inside, pieces
 from workshop.tokenizers.base import Tokenizer
 
 

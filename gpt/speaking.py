@@ -21,12 +21,12 @@ from workshop.decoding.sample_options import LENGTH_PENALTY, SampleOptions
 from workshop.decoding.sampling import generate
 from workshop.decoding.stopping import StopText
 from workshop.formats.pretrained import end_tokens, is_pretrained_folder
+from workshop.run.families import plot_attention, write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import StreamDecoder, Tokenizer
 
 # What else a GPT does with a prompt, by the option that asks for it; loaded for it alone.
 WAYS = {
-    "explain": "studies.explorer.gpt:explain",
     "chat": "gpt.chat:show_chat",
     "interactive": "gpt.interactive:show_conversation",
 }
@@ -61,6 +61,9 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
     if answers:
         warn_of_unknown(tokenizer, prompt.replace(separator_of(tokenizer), "").strip())
         prompt, ids = prepare_prompt(options, given, tokenizer, prompt, model.config.block_size)
+    if options.explain:
+        write_page("gpt", options, given, trained, model, prompt)
+        return
     for way, place in WAYS.items():
         if getattr(options, way):
             resolve_name(place)(options, given, trained, model, prompt)
@@ -71,7 +74,7 @@ def continue_text(options: SampleOptions, given: Mapping[str, Any], trained: Tra
         ids = encode(tokenizer, prompt)
     if options.attention:
         found = resolve_name("gpt.inside:self_attention")(model, tokenizer, ids[-model.config.block_size :])
-        resolve_name("studies.pictures.attention:plot_attention")(found, "self-attention", Path(options.attention))
+        plot_attention(found, "self-attention", Path(options.attention))
     show = show_beam if options.beam else show_samples
     show(options, model, tokenizer, prompt, ids, ends)
 

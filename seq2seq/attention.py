@@ -18,12 +18,11 @@ import numpy as np
 
 from seq2seq.data import BOS, EOS
 from seq2seq.model import Seq2Seq
-from studies.pictures.attention import Attention, pieces
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.nn import recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import MultiHeadAttention
-from workshop.inside import weights_of
+from workshop.inside import Attention, pieces, weights_of
 from workshop.tokenizers.base import Tokenizer
 
 PARTS = {

@@ -8,18 +8,17 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 from seq2seq.attention import PARTS, attention_weights
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, penalty_of, translate
-from studies.pictures.attention import plot_attention
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say, typed_lines, write
 from workshop.cli.prompt import read_prompt, warn_of_unknown
 from workshop.corpora.cleaning import normalise
 from workshop.decoding.sample_options import RANDOM, REPETITION, refuse_others
+from workshop.run.families import plot_attention, write_page
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 
@@ -48,7 +47,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2S
     text = "" if options.interactive else tokenizer.prepare(read_prompt(options.start))
     warn_of_unknown(tokenizer, text.replace("\n", ""))
     if options.explain:
-        resolve_name("studies.explorer.translation:explain")(options, given, trained, model, text)
+        write_page("seq2seq", options, given, trained, model, text)
         return
     write_lines = sample_lines if SAMPLING & set(given) else search_lines
     if not options.interactive:

@@ -1,13 +1,13 @@
 """The rings of the project: what belongs where, how much of it there is, what loads what. The numbers may only fall.
 
     1  tinygrad_lite/   the engine: tensors, derivatives, modules, optimizers
-    2  workshop         what a model needs to be trained and used, and knows no model: command line, corpora, tokenizers
+    2  workshop/        what a model needs to be trained and used, and knows no model: command line, corpora, tokenizers
     3  families         gpt/, seq2seq/, encoder/
-    4  studies          what can be found out about a model: pictures, pages, costs, comparisons
+    4  studies/         what can be found out about a model: pictures, pages, costs, comparisons
     5  doors            train.py and sample.py
 
-A ring imports inwards only. Some imports still point outwards, and some folders are in the wrong place: the table says
-to which ring they belong, OUTWARDS how many imports are left to turn. Whoever raises a number says in the CHANGELOG
+A ring imports inwards only. What is loaded by its name, such as a family by sample.py, is no import: the tables of such
+names are workshop/run/families.py and those of the kinds of tokenizers. Whoever raises a number says in the CHANGELOG
 what for.
 """
 
@@ -31,9 +31,9 @@ RINGS = {
     **dict.fromkeys(("train", "sample"), 5),
     "benchmarks": 0,  # may import anything
 }
-LINES = {1: 5873, 2: 7376, 3: 4270, 4: 3215, 5: 222}  # of code, in each ring
-PRODUCT = 20956  # all of them
-OUTWARDS = 3  # imports of a ring further out
+LINES = {1: 5914, 2: 7402, 3: 4272, 4: 3198, 5: 222}  # of code, in each ring
+PRODUCT = 21008  # all of them
+OUTWARDS = 0  # imports of a ring further out
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 LOADED = {  # modules of the project behind an import, without the __init__ files of packages
     "import tinygrad_lite": 38,

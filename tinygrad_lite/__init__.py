@@ -13,7 +13,7 @@ from tinygrad_lite.tensor import Tensor  # first, and then its methods: all the 
 from tinygrad_lite import methods
 
 # isort: on
-from tinygrad_lite import convolution, functional, moved, nn, optim, spelling
+from tinygrad_lite import convolution, functional, nn, optim, spelling
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.debug.anomaly import NonFiniteError, detect_anomaly
 from tinygrad_lite.device import manual_seed

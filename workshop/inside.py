@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +11,7 @@ from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.nn import Call, Module, recorded
 from tinygrad_lite.tensor import Tensor
 from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
+from workshop.tokenizers.base import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,42 @@ def weights_of(call: Call) -> np.ndarray:
     settings = {name: value for name, value in call.kwargs.items() if name in ("memory", "mask", "is_causal")}
     with no_grad():
         return call.module.weights(*call.args, **settings).numpy()[0]
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The weights of every layer and head.
+
+    Attributes:
+        queries: the T tokens that attend, as text.
+        keys: the S tokens that are attended to, as text.
+        weights: (L, H, T, S), which sum to 1 over S.
+        is_causal: whether token t sees the first t tokens only.
+    """
+
+    queries: list[str]
+    keys: list[str]
+    weights: np.ndarray
+    is_causal: bool = False
+
+    @property
+    def is_self(self) -> bool:
+        """Whether tokens attend to the text that they are part of."""
+        return self.queries is self.keys
+
+    def visible(self) -> np.ndarray:
+        """The weights with NaN where nothing can be seen."""
+        if not self.is_causal:
+            return self.weights
+        future = np.triu(np.ones(self.weights.shape[-2:], bool), 1)
+        return np.where(future, np.nan, self.weights)
+
+
+def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
+    """The text of each token alone, with · for each space, an escape for each control character, a number for no text.
+
+    >>> from workshop.tokenizers.byte import ByteTokenizer
+    >>> pieces(ByteTokenizer(), b"a ")
+    ['a', '·']
+    """
+    return [tokenizer.render(token).replace(" ", "·") or f"<{token}>" for token in tokens]

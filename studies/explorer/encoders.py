@@ -21,13 +21,12 @@ from encoder.looking import as_input, asked_picture, gray, rollout
 from encoder.vit import ViT
 from encoder.words import predictions, whole_sequence
 from studies.explorer.page import Panel, assemble, write_page
-from studies.pictures.attention import pieces
 from tinygrad_lite.autograd import no_grad
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.console import say
-from workshop.inside import Inside, look_inside
+from workshop.inside import Inside, look_inside, pieces
 from workshop.run.family import Trained
 
 SCRIPTS = [Path(__file__).with_name(f"{name}.js") for name in ("encoder_text", "encoder_picture", "encoder")]

@@ -21,12 +21,12 @@ from seq2seq.model import Seq2Seq
 from seq2seq.speaking import only_sentence
 from seq2seq.translate import Translation, longest_translation, penalty_of, translate
 from studies.explorer.page import Panel, assemble, write_page
-from studies.pictures.attention import pieces
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say
 from workshop.decoding.beam import length_factor
 from workshop.decoding.sampling import permitted
 from workshop.decoding.state import GenerationState
+from workshop.inside import pieces
 from workshop.run.family import Trained
 from workshop.tokenizers.base import Tokenizer
 

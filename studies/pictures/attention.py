@@ -20,7 +20,7 @@ from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say
 from workshop.cli.options import option
 from workshop.figure import MAX_INCHES, Picture, check_finite, write
-from workshop.tokenizers.base import Tokenizer
+from workshop.inside import Attention
 
 CELL = 0.17  # inches; room for a label of 7 points
 THUMBNAILS = 12  # inches for all in a row, each of which has between 1.1 and 2.5
@@ -37,45 +37,6 @@ class AttentionOptions(DrawOptions):
     layer: int = option(0, "this layer alone, counted from 1; 0: all", low=0)
     head: int = option(0, "this head alone, counted from 1; with --layer a large chart with numbers; 0: all", low=0)
     of: str = option("", "what this token alone attends to, its last occurrence: a row for each head or layer")
-
-
-@dataclass(frozen=True)
-class Attention:
-    """The weights of every layer and head.
-
-    Attributes:
-        queries: the T tokens that attend, as text.
-        keys: the S tokens that are attended to, as text.
-        weights: (L, H, T, S), which sum to 1 over S.
-        is_causal: whether token t sees the first t tokens only.
-    """
-
-    queries: list[str]
-    keys: list[str]
-    weights: np.ndarray
-    is_causal: bool = False
-
-    @property
-    def is_self(self) -> bool:
-        """Whether tokens attend to the text that they are part of."""
-        return self.queries is self.keys
-
-    def visible(self) -> np.ndarray:
-        """The weights with NaN where nothing can be seen."""
-        if not self.is_causal:
-            return self.weights
-        future = np.triu(np.ones(self.weights.shape[-2:], bool), 1)
-        return np.where(future, np.nan, self.weights)
-
-
-def pieces(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[str]:
-    """The text of each token alone, with · for each space, an escape for each control character, a number for no text.
-
-    >>> from workshop.tokenizers.byte import ByteTokenizer
-    >>> pieces(ByteTokenizer(), b"a ")
-    ['a', '·']
-    """
-    return [tokenizer.render(token).replace(" ", "·") or f"<{token}>" for token in tokens]
 
 
 def draw_attention(found: Attention, what: str, options: AttentionOptions) -> Picture:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from studies.compare_tokenizers import COMPARED, first_words, read_corpus, split
-from studies.pictures.attention import pieces
 from studies.pictures.command import DrawOptions
 from tinygrad_lite.errors import OptionError
 from workshop.cli.options import option
 from workshop.corpora.cleaning import normalise
 from workshop.corpora.texts import CORPORA
 from workshop.figure import Picture
+from workshop.inside import pieces
 from workshop.tokenizers import learn
 from workshop.tokenizers.base import UNKNOWN, Tokenizer
 from workshop.tokenizers.bpe import BPETokenizer, MergeStep, merge_steps

@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from studies.pictures.attention import pieces
 from studies.pictures.command import DrawOptions
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import say
 from workshop.cli.options import option
 from workshop.figure import COLOURS, MARKERS, Picture, cannot_write, check_finite
+from workshop.inside import pieces
 from workshop.tokenizers.base import Tokenizer
 
 DEFAULT_TOKENS = 6

@@ -12,9 +12,9 @@ import numpy as np
 from seq2seq.attention import attention_weights
 from seq2seq.task import FAMILY
 from seq2seq.translate import translate
-from studies.pictures.attention import Attention
 from tinygrad_lite.errors import OptionError
 from workshop.cli.console import run_command
+from workshop.inside import Attention
 
 
 def grid(found: Attention, layer: int = 0, head: int = 0) -> str:

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from studies.pictures.attention import HIDDEN, Attention, AttentionOptions, draw_attention
+from studies.pictures.attention import HIDDEN, AttentionOptions, draw_attention
 from tinygrad_lite.errors import OptionError
 from workshop.figure import compose, own_style, write
+from workshop.inside import Attention
 
 TOKENS = ["Ha", "be", "·nun", "$", "·nun"]
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tests.test_imports import FILES, ROOT
-from tinygrad_lite.moved import MOVED
+from tinygrad_lite.version import MOVED
 
 
 def test_every_new_name_is_a_module_or_folder_and_no_old_one_is():

@@ -23,6 +23,7 @@ from tests.tiny_runs import finish, made_up_text, run_training, script
 from tests.workshop.tokenizers import test_huggingface
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
+from tinygrad_lite.functional import registry
 from workshop.cli.command_line import split_command_line
 from workshop.decoding.sample_options import SampleOptions
 from workshop.run.checkpoint import load_checkpoint, save_checkpoint
@@ -444,6 +445,21 @@ def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, t
     written(capsys, foreign(), "--interactive", "--max_new_tokens", 1, "--stop", "e\u0308")
     assert texts[-1] == "e\u0308\n"
     assert stops == ["e\u0308"]
+
+
+@pytest.mark.cpu_only("calls of the CPU's version are counted")
+def test_a_model_trained_with_reference_versions_is_sampled_with_them(tmp_path, capsys, monkeypatch):
+    """A reader may have changed one of them: then no fused version, nor the fast step, computes the model."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(registry, "_composed_only", False)
+    Path("text.txt").write_text(made_up_text(), encoding="utf-8")
+    run = run_training(max_iters=2, composed=True)
+    attention, calls = registry.REGISTRY["scaled_dot_product_attention"], []
+    whole = attention.composed
+    monkeypatch.setattr(attention, "composed", lambda *args, **more: calls.append(1) or whole(*args, **more))
+    assert sample.main([str(run.best), "--start", "der", "--max_new_tokens", "3"]) == 0
+    assert len(calls) == 3 * load_checkpoint(run.best).model["n_layer"]
+    assert "trained with the reference versions of all operations (--composed); they" in capsys.readouterr().err
 
 
 def test_a_gguf_file_is_no_checkpoint():

@@ -98,7 +98,7 @@ def check_attention(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | No
     check_probability(dropout_p)
 
 
-# --- the fused version ----------------------------------------------------------------------------------------
+# --- the fused version: a first reader may stop here -----------------------------------------------------------
 
 ROW_BLOCK = 64  # queries in a causal block
 SCORES = 1 << 17  # scores computed at a time: 512 KiB in float32

@@ -169,7 +169,7 @@ def pair(op: str, name: str, value: Any, least: int) -> Pair:
     return numbers
 
 
-# --- the fused version ----------------------------------------------------------------------------------------
+# --- the fused version: a first reader may stop here -----------------------------------------------------------
 
 COLUMNS = 1 << 18  # numbers of X that are computed at a time: 1 MiB in float32
 

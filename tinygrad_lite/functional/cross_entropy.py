@@ -121,7 +121,7 @@ def binary_cross_entropy_with_logits(logits: Tensor, targets: Tensor, *, reducti
     return losses if reduction == "none" else getattr(losses, reduction)()
 
 
-# --- the fused version ----------------------------------------------------------------------------------------
+# --- the fused version: a first reader may stop here -----------------------------------------------------------
 
 BLOCK = 1 << 18  # elements of a block of rows: 1 MiB in float32
 

@@ -50,7 +50,7 @@ def check_probability(p: float) -> None:
         raise ValueError(f"dropout: p must be in [0, 1), not {p}")
 
 
-# --- the fused version ----------------------------------------------------------------------------------------
+# --- the fused version: a first reader may stop here -----------------------------------------------------------
 
 
 def dropout_fused(x: Tensor, p: float = 0.5) -> Tensor:

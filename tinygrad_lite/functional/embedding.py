@@ -37,7 +37,7 @@ def check_embedding(ids: Tensor, weight: Tensor) -> None:
             raise ValueError(f"embedding: token {bad} is outside the table of {len(weight)} rows")
 
 
-# --- the fused version ----------------------------------------------------------------------------------------
+# --- the fused version: a first reader may stop here -----------------------------------------------------------
 
 
 def embedding_fused(ids: Tensor, weight: Tensor) -> Tensor:

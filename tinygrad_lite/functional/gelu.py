@@ -56,7 +56,7 @@ def wants_tanh(approximate: str) -> bool:
     return approximate == "tanh"
 
 
-# --- the fused version ----------------------------------------------------------------------------------------
+# --- the fused version: a first reader may stop here -----------------------------------------------------------
 #
 # GPT-2's form has u = x q(x^2), where the polynomial q has one power of x^2. With six powers, the same form gives P to
 # the last digit of float32, and faster than the exact erf, which is used for float64 only. The coefficients were

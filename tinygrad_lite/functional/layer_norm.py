@@ -55,7 +55,7 @@ def check_layer_norm(x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
             raise ValueError(f"layer_norm: {name} has shape {parameter.shape}, x {x.shape} needs {x.shape[-1:]}")
 
 
-# --- the fused version ----------------------------------------------------------------------------------------
+# --- the fused version: a first reader may stop here -----------------------------------------------------------
 
 
 def layer_norm_fused(x: Tensor, *, weight: Tensor, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:

@@ -46,7 +46,7 @@ def linears_composed(x: Tensor, weights: list[Tensor], biases: list[Tensor | Non
     return [linear(x, weight, bias) for weight, bias in zip(weights, biases, strict=True)]
 
 
-# --- the fused version ----------------------------------------------------------------------------------------
+# --- the fused version: a first reader may stop here -----------------------------------------------------------
 
 
 def linear_fused(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:

@@ -82,7 +82,7 @@ def check_pool2d(
     return windows
 
 
-# --- the fused versions ---------------------------------------------------------------------------------------
+# --- the fused versions: a first reader may stop here ----------------------------------------------------------
 
 
 def avg_pool2d_fused(

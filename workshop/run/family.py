@@ -210,6 +210,7 @@ class Family:
             dataset=str(checkpoint.training.get("dataset", "")),
             adapter=path,
             changes=adapter.changes if beside else {},
+            composed=bool(checkpoint.training.get("composed")),
             quantized=base_of(path, checkpoint.base)["quantize"],
         )
 
@@ -266,6 +267,7 @@ class Family:
             *(path, about, self.model, config, tokenizer, checkpoint.weights),
             corpus_sha256=checkpoint.corpus_sha256,
             dataset=str(checkpoint.training.get("dataset", "")),
+            composed=bool(checkpoint.training.get("composed")),
         )
 
 
@@ -279,6 +281,7 @@ class Trained:
         dataset: the name of what it was trained on; empty if unknown.
         adapter: the adapter that was folded into the weights, or stands beside them; None if there was none.
         changes: by the names of linear maps, the changes of their matrices that are not folded in.
+        composed: whether it was trained with the reference versions of all operations.
         quantized: how the weights were quantized when the adapter was trained; None if they were not.
     """
 
@@ -293,6 +296,7 @@ class Trained:
     adapter: Path | None = None
     changes: dict[str, Change] = field(default_factory=dict, repr=False)
     quantized: str | None = None
+    composed: bool = False
 
     def make_model(self, device: str = "cpu", take: bool = False) -> Module:
         """The model, ready to predict: without dropout, and without `changes`.

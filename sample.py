@@ -128,9 +128,8 @@ def find_model(path: Path) -> tuple[Family, Path]:
         path: the same, or a folder whose newest checkpoint is meant.
     """
     if path.suffix == ".gguf":
-        raise CheckpointError(
-            f"{path} is a GGUF file: make a folder of it first, by convert of gpt/formats/gguf_file.py"
-        )
+        command = f"python -m gpt.formats.gguf_file {quoted(path)} FOLDER"
+        raise CheckpointError(f"{path} is a GGUF file: make a folder of it first, by {command}")
     named = len(path.parts) == 1 and path.suffix != ".safetensors" and path != OUT
     if named and not os.path.exists(path) and not any(names_fetched(path, name) for name in FAMILIES):
         meant = quoted(OUT / path) if os.path.exists(OUT / path) else f'--start "{path}"'

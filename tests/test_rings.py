@@ -31,8 +31,8 @@ RINGS = {
     **dict.fromkeys(("train", "sample"), 5),
     "benchmarks": 0,  # may import anything
 }
-LINES = {1: 5914, 2: 7405, 3: 4272, 4: 3198, 5: 227}  # of code, in each ring
-PRODUCT = 21016  # all of them
+LINES = {1: 5914, 2: 7405, 3: 4284, 4: 3198, 5: 226}  # of code, in each ring
+PRODUCT = 21027  # all of them
 OUTWARDS = 0  # imports of a ring further out
 TO_CUDA = 0  # imports of cuda/ by files outside it, but for device.py, which looks for a GPU
 LOADED = {  # modules of the project behind an import, without the __init__ files of packages

@@ -1,6 +1,10 @@
 """GGUF, the format of llama.cpp: one file holds settings, tokenizer and weights of a Llama, the weights in few bits.
 
-`convert` makes a folder in Hugging Face's layout, which `workshop/formats/pretrained.py` reads. Two things differ:
+    python -m gpt.formats.gguf_file model.gguf my-llama
+    python sample.py my-llama --chat
+
+The first command makes a folder in Hugging Face's layout, which `workshop/formats/pretrained.py` reads. Two things
+differ:
 
     blocks         Q4_1 keeps 32 weights as numbers q from 0 to 15 with a scale d and a minimum m, w = d q + m: 20 bytes
                    instead of 128. The package `gguf` computes these products; then all is float32.
@@ -24,6 +28,8 @@ from safetensors.numpy import save_file
 
 from gpt.formats.llama import ARCHITECTURES, OUTSIDE, PARTS
 from tinygrad_lite.errors import CheckpointError, UserError
+from workshop.cli.console import run_command
+from workshop.formats.export import export_command, write_files
 from workshop.formats.pretrained import WEIGHTS
 from workshop.tokenizers.huggingface import PATTERNS, starting_with
 
@@ -64,6 +70,20 @@ CUTTING: dict[str, list[dict[str, Any]]] = {
     ],
 }
 CONTROL, USER_DEFINED = 3, 4  # of tokenizer.ggml.token_type
+
+
+def main(argv: list[str]) -> int:
+    """Run the command line and return the exit status."""
+    return export_command(argv, "gpt.formats.gguf_file", __doc__, convert_file)
+
+
+def convert_file(source: Path, folder: Path) -> str:
+    """Convert a file into a new or empty folder, and say what it was."""
+    if not source.is_file():
+        raise CheckpointError(f"there is no file {source}")
+    write_files(folder, {})
+    convert(source, folder)
+    return f"{source}: a GGUF file of a Llama; converted"
 
 
 def convert(source: Path, folder: Path) -> None:
@@ -203,3 +223,7 @@ def chat_settings(value: Callable[..., Any]) -> dict[str, Any]:
     ids = {name: value(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos")}
     named = {f"{name}_token": tokens[number] for name, number in ids.items() if number is not None}
     return named | {"chat_template": value("tokenizer.chat_template")}
+
+
+if __name__ == "__main__":
+    run_command("gpt.formats.gguf_file", main)

@@ -10,7 +10,7 @@ import pytest
 from gpt import smollm2
 from gpt.chat import ChatFormat
 from gpt.family import FAMILY
-from gpt.formats.gguf_file import convert, their_names, tokenizer, unpermuted
+from gpt.formats.gguf_file import convert, main, their_names, tokenizer, unpermuted
 from gpt.model import GPT
 from gpt.trained import load_trained
 from tests.gpt.formats.test_llama import IDS, LLAMA, forward, random_weights
@@ -126,6 +126,17 @@ def test_the_tokenizer_is_that_of_llama_cpp(pre, more, ignores, begins):
     assert found["model"]["ignore_merges"] is ignores
     package = pytest.importorskip("tokenizers").Tokenizer.from_str(json.dumps(found))
     assert package.encode("a").ids == ([0, 1] if begins else [1])
+
+
+def test_a_file_is_converted_by_a_command(tmp_path, capsys):
+    write_gguf(tmp_path / "a.gguf")
+    assert main([str(tmp_path / "a.gguf"), str(tmp_path / "a")]) == 0
+    assert "a GGUF file of a Llama; converted to" in capsys.readouterr().err
+    assert load_pretrained(tmp_path / "a", "gpt")[0] == "Llama"
+    with pytest.raises(CheckpointError, match="is not empty: name a new folder"):
+        main([str(tmp_path / "a.gguf"), str(tmp_path / "a")])
+    with pytest.raises(CheckpointError, match=r"there is no file .*b\.gguf"):
+        main([str(tmp_path / "b.gguf"), str(tmp_path / "b")])
 
 
 def test_another_kind_of_file_is_refused(tmp_path):

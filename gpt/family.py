@@ -1,7 +1,6 @@
 """The GPT as a family of models, for train.py and sample.py."""
 
 from gpt.config import GPTConfig
-from gpt.fast import step, step_cuda  # noqa: F401 (which register themselves as fast versions of a GPT)
 from gpt.model import GPT
 from workshop.run.family import Family
 

@@ -13,6 +13,7 @@ References: Radford et al. 2018 and 2019 (GPT, GPT-2); the sizes and names of na
 from __future__ import annotations
 
 import functools
+from typing import ClassVar
 
 import numpy as np
 
@@ -31,6 +32,7 @@ class GPT(Generator):
     The defaults are GPT-2's parts: layer norm, learned positions, GELU, an output matrix tied to the token embedding.
     """
 
+    fast_versions: ClassVar = {"cpu": "gpt.fast.step:FastStep", "cuda": "gpt.fast.step_cuda:FastStepCuda"}
     position_tables = frozenset({"position_embedding.weight"})  # cut to the first rows for a shorter context
 
     def __init__(self, config: GPTConfig) -> None:

@@ -1,7 +1,7 @@
 """Optimizers: how the gradients change the parameters, and how the learning rate changes over time.
 
 They are used as in torch: `AdamW(model.parameters(), lr=1e-3)`, then `zero_grad()`, `backward()` and `step()` in turn.
-What they share, and how their memory is laid out, is in `flat.py`.
+What they share is in `optimizer.py`, and how their memory is laid out, in `flat.py`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from tinygrad_lite.autograd import no_grad
-from tinygrad_lite.flat import Optimizer, groups_of
 from tinygrad_lite.functional.registry import ReferenceAndFused
 from tinygrad_lite.muon import ADJUSTMENTS, elements_of_work, guarded, muon
 from tinygrad_lite.nn import Linear, Module
+from tinygrad_lite.optimizer import Optimizer, groups_of
 from tinygrad_lite.tensor import Tensor
 
 __all__ = """

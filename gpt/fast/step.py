@@ -22,7 +22,6 @@ from collections.abc import Callable
 import numpy as np
 
 from gpt.fast.weights import Affine, balanced_output, centred, fold, gain, monic_polynomial, scale
-from gpt.model import GPT
 from tinygrad_lite.functional.gelu import gelu_array
 from tinygrad_lite.functional.rotary import rotary_factors
 from tinygrad_lite.nn import Linear, Module
@@ -120,9 +119,6 @@ class FastStep(WeightsAsTheyAre):
         for cache in caches:
             cache.length = now
         return self(tokens, caches)
-
-
-GPT.fast_versions += (FastStep,)
 
 
 class Layer:

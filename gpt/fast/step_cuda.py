@@ -25,7 +25,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpt.fast.step import WeightsAsTheyAre, has_known_parts
-from gpt.model import GPT
 from tinygrad_lite.device import Array, device_of, get_device, xp_of
 from tinygrad_lite.functional.rotary import rotary_factors
 from tinygrad_lite.nn import LayerNorm, Linear, Module, RMSNorm
@@ -127,9 +126,6 @@ class FastStepCuda(WeightsAsTheyAre):
         for launch in self.last:
             launch()
         return self.device.to_host(self.logits)  # only this waits for the GPU
-
-
-GPT.fast_versions += (FastStepCuda,)
 
 
 class Layer:

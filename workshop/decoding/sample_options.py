@@ -199,44 +199,37 @@ EXPLORER = ("explain", "compare", "start", "image", *RANDOM, "greedy", "beam", "
 MAX_BEAM_MEMORY = 4 * 2**30  # bytes
 
 
+# What cannot be combined: the option, the others, and why.
+SILENT = ", because it generates no text: omit one of them"
+CLASHES = (
+    ("score", {*vars(SampleOptions())} - {"score", "quantize", *RUN}, SILENT),
+    ("explain", {*vars(SampleOptions())} - {"quantize", *EXPLORER, *RUN}, SILENT),
+    ("interactive", {"num_samples"}, ": it reads stdin and replies to each line once"),
+    ("chat", {"interactive", "num_samples"}, ", since it replies to each message once"),
+    ("beam", {*SAMPLING}, ": search for the best text, or sample one"),
+    ("greedy", {*RANDOM}, ", an option of random sampling: omit one of them"),
+)
+
+
 def check_combination(options: SampleOptions, given: dict) -> None:
     """Raise OptionError if options contradict each other."""
-    others = [f"--{name}" for name in given if name not in ("score", "quantize", *RUN)]
-    if options.score and others:
-        raise OptionError(
-            f"--score cannot be combined with {others[0]}, because it generates no text: omit one of them"
-        )
+    for way, others, why in CLASHES:
+        if getattr(options, way) and (clashing := [name for name in given if name in others]):
+            raise OptionError(f"--{way} cannot be combined with --{clashing[0]}{why}")
     if options.compare and not options.explain:
         raise OptionError("--compare is an option of the page: add --explain page.html")
     if options.explain and options.quantize:
         raise OptionError("--explain writes the weights themselves into its page: omit --quantize")
-    others = [f"--{name}" for name in given if name not in (*EXPLORER, *RUN)]
-    if options.explain and others:
-        raise OptionError(
-            f"--explain cannot be combined with {others[0]}, because it generates no text: omit one of them"
-        )
     if "" in options.stop_strings(normalise):
         raise OptionError("--stop '': an empty string occurs everywhere; give at least one character")
-    if options.interactive and (options.start == "-" or "num_samples" in given):
-        clash = "--start -" if options.start == "-" else "--num_samples"
+    if options.interactive and options.start == "-":
         raise OptionError(
-            f"--interactive cannot be combined with {clash}: it reads stdin and replies to each line once"
+            "--interactive cannot be combined with --start -: it reads stdin and replies to each line once"
         )
-    clashes = [f"--{name}" for name in ("interactive", "num_samples") if name in given]
-    if options.chat and clashes:
-        raise OptionError(f"--chat cannot be combined with {clashes[0]}, since it replies to each message once")
     if options.attention:
         check_file(options.attention, "--attention")
         if turns := [f"--{name}" for name in ("interactive", "chat") if name in given]:
             raise OptionError(f"--attention plots one text, so omit {turns[0]}")
-    sampling = [f"--{name}" for name in SAMPLING if name in given]
-    if options.beam and sampling:
-        raise OptionError(f"--beam cannot be combined with {sampling[0]}: search for the best text, or sample one")
-    random = [f"--{name}" for name in RANDOM if name in given]
-    if options.greedy and random:
-        raise OptionError(
-            f"--greedy cannot be combined with {random[0]}, an option of random sampling: omit one of them"
-        )
     searching = [f"--{name}" for name in ("length_penalty", "n_best") if name in given]
     if not options.beam and searching:
         raise OptionError(f"{searching[0]} is an option of beam search: add --beam, for example --beam 4")

@@ -12,8 +12,9 @@ everything around that is here:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pkgutil import resolve_name
 from typing import Any, ClassVar
 
 import numpy as np
@@ -63,11 +64,11 @@ class Generator(Module):
     A subclass has `config` (with n_layer and block_size), `token_embedding`, and `predict`.
 
     Attributes:
-        fast_versions: classes like `gpt/fast/step.py`'s: `fits(model)` says whether one can stand for a model. Each
-            adds itself here when its module is imported.
+        fast_versions: by device, the name of a class such as `gpt.fast.step:FastStep`, whose `fits(model)` says whether
+            it can stand for a model; it is loaded when a model there generates.
     """
 
-    fast_versions: ClassVar[tuple[Any, ...]] = ()
+    fast_versions: ClassVar[Mapping[str, str]] = {}
     _fast: Any = None  # made when text is generated, again after each update
     _codes: Any = ()  # (positions, C), see `position_codes`
 
@@ -165,11 +166,11 @@ class Generator(Module):
 
     def _fast_step(self) -> Callable[[np.ndarray, list[KVCache]], np.ndarray] | None:
         """The fast version of the model as its weights are now; None where there is none."""
-        fitting = [] if self.training or is_composed() else [v for v in self.fast_versions if v.fits(self)]
-        if not fitting:
+        name = self.fast_versions.get(self.token_embedding.weight.device)
+        if name is None or self.training or is_composed() or not (version := resolve_name(name)).fits(self):
             return None
         if self._fast is None or not self._fast.is_up_to_date(self):
-            self._fast = fitting[0](self)
+            self._fast = version(self)
         return self._fast
 
 

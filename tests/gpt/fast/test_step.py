@@ -43,15 +43,20 @@ def steps(model, prompt, tokens):
     return np.array(found), state.fast is not None
 
 
-def test_a_model_knows_the_fast_steps_that_were_imported():
+def test_the_fast_step_is_loaded_when_a_model_generates():
     program = """
+import sys
+import numpy as np
+from gpt.config import GPTConfig
 from gpt.model import GPT
-print(*GPT.fast_versions)
-import gpt.family
-print(*(version.__name__ for version in GPT.fast_versions))
+model = GPT(GPTConfig(vocab_size=5, block_size=8, n_layer=1, n_head=1, n_embd=4)).eval()
+_, state = model.start(np.zeros((1, 2), int))
+print(*[name for name in sys.modules if name.startswith("gpt.fast.")])
+_, state = model.step(np.zeros(1, int), state)
+print(*sorted(name for name in sys.modules if name.startswith("gpt.fast.")), state.fast is not None)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, encoding="utf-8", check=True)
-    assert done.stdout.splitlines() == ["", "FastStep FastStepCuda"]
+    assert done.stdout.splitlines() == ["", "gpt.fast.step gpt.fast.weights True"]
 
 
 # Every other choice of every setting: new ones are compared too, or `FastStep.fits` must refuse them.

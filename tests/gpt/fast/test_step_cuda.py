@@ -92,7 +92,7 @@ def test_bfloat16_is_closer_to_the_exact_result_than_the_general_step(settings, 
     with precision("bfloat16"):
         found, is_fast = steps(model, PROMPT, TOKENS[:, :5])
         assert is_fast
-        monkeypatch.setattr(type(model), "fast_versions", ())
+        monkeypatch.setattr(type(model), "fast_versions", {})
         general, is_fast = steps(model, PROMPT, TOKENS[:, :5])
         assert not is_fast
     error, of_general = (np.abs(np.array(results) - exact).mean() for results in (found, general))

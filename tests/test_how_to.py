@@ -40,6 +40,9 @@ for name, session in sessions.items():
 for command in commands:
     assert train.main(command) == 0
 assert sample.main(["out/parallel", "--epsilon", "0.001", "--max_new_tokens", "5"]) == 0
+for way in (["--explain", "page.html"], ["--greedy"], ["--greedy", "--use_cache=False"], ["--beam", "2"]):
+    length = [] if way[0] == "--explain" else ["--max_new_tokens", "40"]
+    assert sample.main(["out/sigmoid", *way, *length]) == 0
 """
 
 
@@ -63,7 +66,7 @@ def edited(recipe: str, files: dict[str, str]) -> dict[str, str]:
 
 
 def test_every_recipe_can_be_followed_alone():
-    assert len(RECIPES) == 10
+    assert len(RECIPES) == 11
     for recipe in RECIPES.values():
         files = edited(recipe, {})
         assert files
@@ -101,7 +104,7 @@ def test_the_commands_and_sessions_work_on_a_copy(copy):
     (copy / "text.txt").write_text(made_up_text(), encoding="utf-8")
     found = [re.findall(r"^```pycon\n(.*?)^```", recipe, re.MULTILINE | re.DOTALL) for recipe in RECIPES.values()]
     sessions = {name: "\n".join(blocks) for name, blocks in zip(RECIPES, found, strict=True) if blocks}
-    assert len(sessions) == 9
+    assert len(sessions) == 10
     # Later options win. Shakespeare would be downloaded.
     tiny = {"out_dir": None, "max_iters": 2, "eval_interval": 2, "learning_rate": 0.01, "warmup_iters": 0}
     cut = [word for word in arguments(**tiny) if word.startswith("--")]

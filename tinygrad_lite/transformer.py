@@ -16,7 +16,6 @@ import numpy as np
 
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import Array, device_of, next_rng
-from tinygrad_lite.functional.attention import scale_of_scores
 from tinygrad_lite.nn import Dropout, Embedding, LayerNorm, Linear, Module, is_plain, linear_maps
 from tinygrad_lite.recomputing import recompute
 from tinygrad_lite.tensor import Tensor
@@ -182,41 +181,51 @@ class MultiHeadAttention(Module):
         else:
             rows = linear_maps(x, [self.query, self.key, self.value])  # (B, T, H D) each
             query, key, value = self._split(rows, cache, positions)  # (B, H, T, D) each
-        heads = self._attend(query, key, value, mask, is_causal)  # (B, H, T, D)
+        p = self.weight_dropout if self.training else 0.0
+        heads = self._attend_in_groups(query, key, value, mask, is_causal, p)  # (B, H, T, D)
         joined = heads.transpose(1, 2).reshape(*x.shape[:2], self.n_head * self.head_dim)  # heads side by side again
         return self.dropout(self.output(joined))
 
     def weights(
         self, x: Tensor, memory: Tensor | None = None, mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
-        """The attention weights, for display: (B, H, T, S), each row adding up to 1.
+        """The attention weights, for display: (B, H, T, S), of a softmax each row adding up to 1.
 
-        The softmax(Q K^T / sqrt(D)) inside `F.scaled_dot_product_attention`, which does not return it.
+        They are the P in P V, which `attend` does not return. With the columns of the identity matrix as values, D of
+        them at a time, its results are P itself, whatever it computes.
         The arguments are those of `forward`: without is_causal, a causal model would appear to attend to the future.
         """
         if memory is not None:
             query, key, _ = self._cross(x, memory)
         else:
             query, key, _ = self._split([self.query(x), self.key(x), self.value(x)])
-        scores = query @ self._grouped(key).transpose(-2, -1) * scale_of_scores(query, self.scale)
-        if is_causal:
-            t, s = scores.shape[-2:]
-            past = Tensor.ones(t, s, dtype=np.bool_, device=x.device).tril(s - t)
-            mask = past if mask is None else mask & past
-        return F.softmax(scores if mask is None else scores.masked_fill(~mask, -math.inf))
+        length, width = key.shape[2:]
+        count = -(-length // width)  # of D columns each; those behind the last position are 0
+        columns = np.split(np.eye(length, count * width, dtype=key.dtype), count, axis=1)
+        values = [Tensor(part, device=x.device).expand(*key.shape) for part in columns]
+        parts = [self._attend_in_groups(query, key, value, mask, is_causal) for value in values]
+        return Tensor.cat(*parts, axis=-1)[..., :length]
 
-    def _attend(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool) -> Tensor:
-        """(B, H, T, D) queries, (B, n_kv_head, S, D) keys and values -> (B, H, T, D)."""
-        p = self.weight_dropout if self.training else 0.0
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, dropout_p: float
+    ) -> Tensor:
+        """(B, H, T, D) queries, (B, H, S, D) keys and values -> (B, H, T, D); a subclass may compute something else.
+
+        With a cache, the T queries are those of the last positions: is_causal lets query t see the keys s <= t + S - T.
+        """
+        return F.scaled_dot_product_attention(
+            query, key, value, mask, is_causal=is_causal, dropout_p=dropout_p, scale=self.scale
+        )
+
+    def _attend_in_groups(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, is_causal: bool, dropout_p: float = 0.0
+    ) -> Tensor:
+        """`attend` with keys and values (B, n_kv_head, S, D), each for the queries of its group."""
         if self.n_kv_head < self.n_head and query.shape[2] == 1 and mask is None:
             # One position sees all keys, so the queries of a group can be rows of one head, and nothing is copied.
             rows = query.reshape(query.shape[0], self.n_kv_head, -1, self.head_dim)
-            y = F.scaled_dot_product_attention(rows, key, value, dropout_p=p, scale=self.scale)
-            return y.reshape(query.shape)
-        key, value = self._grouped(key), self._grouped(value)
-        return F.scaled_dot_product_attention(
-            query, key, value, mask, is_causal=is_causal, dropout_p=p, scale=self.scale
-        )
+            return self.attend(rows, key, value, None, False, dropout_p).reshape(query.shape)
+        return self.attend(query, self._grouped(key), self._grouped(value), mask, is_causal, dropout_p)
 
     def _split(self, rows: list[Tensor], cache: KVCache | None = None, positions: Tensor | None = None) -> Heads:
         """Queries, keys and values (B, T, H D) cut into heads (B, H, T, D), after those that the cache has."""

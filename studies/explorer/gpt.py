@@ -14,6 +14,7 @@ from studies.explorer import panels
 from studies.explorer.page import assemble, write_page
 from studies.explorer.recorded import MAX_RECORDED, record
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.transformer import Block, FeedForward, MultiHeadAttention
 from workshop.cli.console import say
 from workshop.corpora.texts import CORPORA, Corpus, load_corpus
 from workshop.decoding.sample_options import SampleOptions
@@ -49,7 +50,7 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
     """
     if beam := [f"--{name}" for name in ("beam", "n_best", "length_penalty") if name in given]:
         raise OptionError(f"{beam[0]} is for the page of a translation model: omit it")
-    why = why_recorded(trained)
+    why = why_recorded(trained, model)
     if why:
         say(f"note: {why}")
     if "start" not in given and not trained.tokenizer.unknown(EXAMPLE):
@@ -59,7 +60,7 @@ def explain(options: SampleOptions, given: Mapping[str, Any], trained: Trained, 
     say(f"wrote {options.explain} ({len(html) / 1e6:.1f} MB); open it in a browser")
 
 
-def why_recorded(trained: Trained) -> str:
+def why_recorded(trained: Trained, model: GPT) -> str:
     """Why a page cannot compute with this model, in a sentence; empty if it can."""
     config, numbers = trained.config, sum(array.size for array in trained.weights.values())
     others = {name: field.default for name, field in config.chosen().items() if name not in COMPUTED}
@@ -72,6 +73,12 @@ def why_recorded(trained: Trained) -> str:
         )
     if trained.tokenizer.kind == "hf":
         return f"the page lacks this model's tokenizer, so it shows a recording of its first {MAX_RECORDED} tokens"
+    changed += [
+        type(part).__name__
+        for block in model.blocks
+        for part in (block, block.mixer, block.mlp)
+        if type(part) not in (Block, MultiHeadAttention, FeedForward)
+    ]
     if changed:
         return f"the page does not compute {changed[0]}, so it shows a recording of the first {MAX_RECORDED} tokens"
     if largest > MAX_HALF:

@@ -257,6 +257,29 @@ def test_the_weights_shown_are_those_that_attention_uses(is_causal):
     assert np.array_equal(masked > 0, (weights.numpy() > 0) & mask.numpy())
 
 
+class SigmoidAttention(MultiHeadAttention):
+    """Attention with another function of the scores, as in docs/how-to.md."""
+
+    def attend(self, query, key, value, mask, is_causal, dropout_p):
+        t, s = query.shape[2], key.shape[2]
+        seen = Tensor.ones(t, s, dtype=np.bool_)
+        if is_causal:
+            seen = seen.tril(s - t)
+        return (query @ key.transpose(-2, -1)).sigmoid().masked_fill(~seen, 0.0) @ value
+
+
+@pytest.mark.cpu_only("the mask is made there")
+@pytest.mark.parametrize("n_kv_head", [2, 1])
+def test_a_subclass_that_defines_attend_has_a_cache_and_shows_its_weights(n_kv_head):
+    attention, x = SigmoidAttention(6, 2, n_kv_head=n_kv_head).to(here(), "float64"), normal(2, 5, 6)
+    whole, cache = attention(x, is_causal=True).numpy(), KVCache(5)
+    parts = [attention(x[:, i:j], is_causal=True, cache=cache).numpy() for i, j in ((0, 3), (3, 4), (4, 5))]
+    np.testing.assert_allclose(np.concatenate(parts, axis=1), whole, atol=1e-12)
+    query, key, _ = attention._split([attention.query(x), attention.key(x), attention.value(x)])
+    expected = np.tril((query @ attention._grouped(key).transpose(-2, -1)).sigmoid().numpy())
+    np.testing.assert_allclose(attention.weights(x, is_causal=True).numpy(), expected, atol=1e-12)
+
+
 @pytest.mark.parametrize("norm_first", [True, False])
 def test_only_pre_norm_passes_gradients_to_the_first_layer_unchanged(norm_first):
     """With parts that add nothing, gradients pass unchanged through pre-norm blocks but not through post-norm ones."""

@@ -5,7 +5,7 @@ the definition, with which the tests compare all else. Below a line, where a fir
 version*, a single node whose backward pass computes the derived formulas. `registry.py` chooses which of them runs.
 Fused versions for GPUs are in tinygrad_lite/cuda/.
 
-Attention exists six times. The first four are versions of `scaled_dot_product_attention`; each call runs one of them.
+Attention exists five times. The first four are versions of `scaled_dot_product_attention`; each call runs one of them.
 
     what                       where                     when it runs
     reference version          attention.py              --composed; queries, keys and values of different dtypes
@@ -14,7 +14,6 @@ Attention exists six times. The first four are versions of `scaled_dot_product_a
     without the (T, S) array   cuda/flash_attention.py   on a GPU in bfloat16, if D is 32, 64 or 128 and a mask, if any,
                                                          is the same for all heads and queries of a sequence
     one query                  gpt/fast/step.py          when a small GPT generates on the CPU, token by token
-    only the weights P         transformer.py            in MultiHeadAttention.weights, to show them
 """
 
 from tinygrad_lite.functional.attention import scaled_dot_product_attention

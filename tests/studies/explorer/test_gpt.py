@@ -22,6 +22,7 @@ from studies.explorer.page import Panel, assemble
 from tests.gpt.saved_models import TEXT, saved_gpt
 from tests.tiny_runs import ROOT
 from tinygrad_lite.errors import OptionError
+from tinygrad_lite.transformer import MultiHeadAttention
 from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.char import CharTokenizer
 
@@ -170,17 +171,20 @@ def test_a_model_too_large_for_a_page_is_recorded(explained, monkeypatch, capsys
 
 def test_what_the_page_cannot_compute_is_recorded_with_a_sentence(workplace):
     trained = load_trained(saved_gpt(Path("m.safetensors"), CHARACTERS))
-    assert build.why_recorded(trained) == ""
+    assert build.why_recorded(trained, trained.make_model()) == ""
     trained.weights["token_embedding.weight"][0, 0] = 1e6
-    assert "a weight of 1e+06 is no float16" in build.why_recorded(trained)
+    assert "a weight of 1e+06 is no float16" in build.why_recorded(trained, trained.make_model())
     trained.weights["token_embedding.weight"][0, 0] = 0
     trained.config = replace(trained.config, residual=False)
-    assert build.why_recorded(trained) == ""
+    assert build.why_recorded(trained, trained.make_model()) == ""
     build.COMPUTED, before = build.COMPUTED - {"residual"}, build.COMPUTED  # as a setting of tomorrow would be
     try:
-        assert "does not compute residual" in build.why_recorded(trained)
+        assert "does not compute residual" in build.why_recorded(trained, trained.make_model())
     finally:
         build.COMPUTED = before
+    model = trained.make_model()
+    model.blocks[0].mixer.__class__ = type("OtherAttention", (MultiHeadAttention,), {})
+    assert "does not compute OtherAttention" in build.why_recorded(trained, model)
 
 
 def test_the_text_to_count_is_the_part_to_learn_from(explained):

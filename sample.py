@@ -32,7 +32,6 @@ import numpy as np
 
 from tinygrad_lite.device import get_device, why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError
-from tinygrad_lite.functional.registry import set_composed
 from tinygrad_lite.nn import Module
 from tinygrad_lite.precision import check_precision, set_precision
 from tinygrad_lite.quantize import quantize
@@ -90,10 +89,6 @@ def main(argv: list[str]) -> int:
     family, path = find_model(Path(named or options.out_dir or OUT))
     trained = family.read(path, adapter, beside)
     say(trained.about)
-    set_composed(trained.composed)
-    if trained.composed:  # perhaps with another reference version than ours, of which no fused version knows
-        what = "the page has formulas of its own" if options.explain else "they compute here, too, which is slower"
-        say(f"note: this model was trained with the reference versions of all operations (--composed); {what}")
     if options.device == "auto":
         say(f"--device auto chooses {device}" + (f" ({why_no_cuda()})" if device == "cpu" else ""))
     check_beam(options, trained.config)

@@ -17,6 +17,7 @@ from gpt import speaking
 from gpt.config import GPTConfig
 from gpt.options import GPTOptions
 from gpt.task import TextTask
+from gpt.trained import load_trained
 from tests.gpt.formats import test_llama as test_llama_layout
 from tests.gpt.gpt2_folders import padded
 from tests.tiny_runs import finish, made_up_text, run_training, script
@@ -451,15 +452,22 @@ def test_texts_reach_a_model_of_others_unchanged(foreign, capsys, monkeypatch, t
 def test_a_model_trained_with_reference_versions_is_sampled_with_them(tmp_path, capsys, monkeypatch):
     """A reader may have changed one of them: then no fused version, nor the fast step, computes the model."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_composed_only", False)
     Path("text.txt").write_text(made_up_text(), encoding="utf-8")
     run = run_training(max_iters=2, composed=True)
+    monkeypatch.setattr(registry, "_composed_only", False)
     attention, calls = registry.REGISTRY["scaled_dot_product_attention"], []
     whole = attention.composed
     monkeypatch.setattr(attention, "composed", lambda *args, **more: calls.append(1) or whole(*args, **more))
     assert sample.main([str(run.best), "--start", "der", "--max_new_tokens", "3"]) == 0
     assert len(calls) == 3 * load_checkpoint(run.best).model["n_layer"]
     assert "trained with the reference versions of all operations (--composed); they" in capsys.readouterr().err
+    calls.clear()
+    assert sample.main([str(run.best), "--explain", "page.html"]) == 0
+    assert calls
+    assert "formulas of its own, so it shows a recording" in capsys.readouterr().err
+    monkeypatch.setattr(registry, "_composed_only", False)
+    load_trained(run.best).make_model()  # as the studies do
+    assert registry.is_composed()
 
 
 def test_a_gguf_file_is_no_checkpoint():

@@ -79,6 +79,11 @@ def why_recorded(trained: Trained, model: GPT) -> str:
         for part in (block, block.mixer, block.mlp)
         if type(part) not in (Block, MultiHeadAttention, FeedForward)
     ]
+    if trained.composed:
+        return (
+            "this model was trained with the reference versions of all operations (--composed), and the page has "
+            f"formulas of its own, so it shows a recording of the first {MAX_RECORDED} tokens"
+        )
     if changed:
         return f"the page does not compute {changed[0]}, so it shows a recording of the first {MAX_RECORDED} tokens"
     if largest > MAX_HALF:

@@ -18,9 +18,10 @@ import numpy as np
 
 from tinygrad_lite.adapt import attach
 from tinygrad_lite.errors import CheckpointError
+from tinygrad_lite.functional.registry import is_composed, set_composed
 from tinygrad_lite.nn import Module
 from workshop.adapters import Change, adapter_in, base_of, fingerprint
-from workshop.cli.console import quoted
+from workshop.cli.console import quoted, say
 from workshop.corpora.fetch import cache_folder
 from workshop.formats.pretrained import is_pretrained_folder, load_pretrained, model_type
 from workshop.run.checkpoint import Checkpoint, describe, fact_in, load_checkpoint
@@ -301,12 +302,21 @@ class Trained:
     def make_model(self, device: str = "cpu", take: bool = False) -> Module:
         """The model, ready to predict: without dropout, and without `changes`.
 
+        If it was trained with reference versions, they compute from now on: perhaps with one that somebody changed, of
+        which no fused version knows.
+
         Args:
             take: whether the model takes over `weights`, which is empty afterwards.
         Raises: CheckpointError if the weights do not fit the settings.
         """
         model = self.model_class.from_weights(self.config, self.weights, device, take)
         model.eval()
+        if self.composed and not is_composed():
+            say(
+                "note: this model was trained with the reference versions of all operations (--composed); they compute "
+                "here, too, which is slower"
+            )
+            set_composed(True)
         return model
 
     def attach_changes(self, model: Module) -> None:

@@ -50,7 +50,7 @@ def main(argv: list[str]) -> int:
         set_precision(setup.options.dtype)
     try:
         if setup.options.dry_run or setup.options.profile:
-            return resolve_name("studies.trials:instead")(setup, train, evaluate)
+            return resolve_name("studies.trials:instead")(setup, only_updates, evaluate)
         return run(setup)
     except (MemoryError, RuntimeError, OSError) as error:
         if not is_shortage(error):
@@ -91,7 +91,10 @@ def train(
 ) -> None:
     """The training loop. Several processes run it at the same time, each on its part of every batch.
 
-    Step n is the update that follows n others; each is made exactly once. An evaluation at step n comes before it.
+    A round finds the gradients for the next update, evaluates if it is time, and makes the update; in round `step`,
+    that many updates have been made before. The last round, after max_iters updates, evaluates their result and makes
+    none. Gradients come first because loss and norm show whether the weights are sound: a model that gives NaN must not
+    replace the last good checkpoint.
 
     Args:
         task: the data: batches to learn from, batches to evaluate on, and the tokenizer.
@@ -99,23 +102,13 @@ def train(
             (workshop/processes/processes.py).
         log: the files and the progress bar of the run; None in all processes but process 0.
     """
-    rounds = options.max_iters + (0 if options.profile else 1)  # the last one only checks and evaluates
-    for step in range(optimizer.steps, rounds):
+    for step in range(optimizer.steps, options.max_iters + 1):
         is_last = step == options.max_iters
-        is_evaluated = (is_last or step % options.eval_interval == 0) and not options.profile
+        is_evaluated = is_last or step % options.eval_interval == 0
         is_logged = (step + 1) % options.log_interval == 0 or step + 1 == options.max_iters
 
-        optimizer.zero_grad()
-        losses = []
-        for micro_step, (batch, share) in enumerate(task.batches(step, comm.rank, comm.size)):
-            with random_key(options.seed, step, micro_step, comm.rank):  # which determines dropout
-                loss = model.loss(batch) * share  # share: target tokens of this part / all target tokens of the update
-            loss.backward()
-            losses.append(loss.detach())
-        comm.sum_gradients(optimizer, step, losses)
-        comm.clip(optimizer, options.grad_clip)
+        find_gradients(options, task, model, optimizer, comm, step)
         # The loss and the norm of the gradients; None where they are not needed, because reading them makes a GPU wait.
-        # Check them before saving: a model that gives NaN must not replace the last good checkpoint.
         numbers = comm.numbers(wait=is_logged or is_evaluated or comm.should_stop)
         check_finite(numbers, comm, log)
 
@@ -131,9 +124,7 @@ def train(
         if is_last or comm.should_stop:
             break
 
-        optimizer.lr = options.learning_rate_at(step)
-        optimizer.step()  # with several processes, each updates its own slice of the weights
-        comm.share_weights(optimizer)
+        update(options, optimizer, comm, step)
         if log:
             log.updated(step, numbers if is_logged else None)
 
@@ -146,6 +137,37 @@ def train(
         val_loss = evaluate(task, model, comm)
         if log:
             log.save_average(val_loss)
+
+
+def find_gradients(
+    options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess, step: int
+) -> None:
+    """Forward and backward for the batch of this step, in micro-batches, whose gradients add up; then clip them."""
+    optimizer.zero_grad()
+    losses = []
+    for micro_step, (batch, share) in enumerate(task.batches(step, comm.rank, comm.size)):
+        with random_key(options.seed, step, micro_step, comm.rank):  # which determines dropout
+            loss = model.loss(batch) * share  # share: target tokens of this part / all target tokens of the update
+        loss.backward()
+        losses.append(loss.detach())
+    comm.sum_gradients(optimizer, step, losses)
+    comm.clip(optimizer, options.grad_clip)
+
+
+def update(options: TrainOptions, optimizer: Optimizer, comm: OneProcess, step: int) -> None:
+    """Change the weights by the gradients; with several processes, each updates its own slice of them."""
+    optimizer.lr = options.learning_rate_at(step)
+    optimizer.step()
+    comm.share_weights(optimizer)
+
+
+def only_updates(options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess) -> None:
+    """The rounds of `train` up to max_iters without evaluations and files, to be timed: by --profile, for example."""
+    for step in range(optimizer.steps, options.max_iters):
+        find_gradients(options, task, model, optimizer, comm, step)
+        is_logged = (step + 1) % options.log_interval == 0 or step + 1 == options.max_iters
+        check_finite(comm.numbers(wait=is_logged), comm, None)
+        update(options, optimizer, comm, step)
 
 
 def evaluate(task: Task, model: Module, comm: OneProcess) -> float:

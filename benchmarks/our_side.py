@@ -26,7 +26,7 @@ from gpt.model import GPT
 from seq2seq.toys import german_number
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import UserError
-from train import train
+from train import only_updates
 from workshop.cli.console import say
 from workshop.corpora.texts import from_cache
 from workshop.decoding.sample_options import SampleOptions
@@ -87,14 +87,14 @@ def updates_of(shape: Shape, workers: int, until_end: ExitStack) -> tuple[Callab
         workers: processes; 0: as many as train.py starts.
         until_end: ends the other processes, which run the same loop.
     """
-    options = replace(shape.options, workers=workers, profile=True, max_iters=sys.maxsize, decay_lr=False)
+    options = replace(shape.options, workers=workers, max_iters=sys.maxsize, decay_lr=False)
     options.workers = number_of_workers(options)
     model, task = make_model(shape), MadeUpTask(shape)
     optimizer = options.make_optimizer(model)
-    comm = until_end.enter_context(start_processes(train, options, task, model, optimizer))
+    comm = until_end.enter_context(start_processes(only_updates, options, task, model, optimizer))
 
     def update(step: int) -> float:
-        train(replace(options, max_iters=step + 1), task, model, optimizer, comm)
+        only_updates(replace(options, max_iters=step + 1), task, model, optimizer, comm)
         return comm.numbers().loss
 
     return update, comm

@@ -37,7 +37,7 @@ from tinygrad_lite.errors import UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.tensor import Tensor
-from train import train
+from train import only_updates
 from workshop.cli.command_line import read_command
 from workshop.cli.console import run_command, say
 from workshop.cli.options import option
@@ -163,7 +163,7 @@ def measure(options: TrainOptions, task: FullWork, model: Module, optimizer: Opt
             took = []
             for _ in range(options.patience):
                 began = time.perf_counter()
-                train(replace(options, max_iters=optimizer.steps + 1), task, model, optimizer, comm)
+                only_updates(replace(options, max_iters=optimizer.steps + 1), task, model, optimizer, comm)
                 took.append(time.perf_counter() - began)
             alone, together = task.steps * micro_step + update, float(np.median(took))
             predicted = alone - update / 2 + 2 * (numbers / 2) * size / rate
@@ -209,7 +209,7 @@ def rank(argv: list[str]) -> int:
     """The main function of rank 0."""
     tune_memory()
     task = FullWork(argv[0])
-    options = replace(task.shape.options, workers=2, profile=True, decay_lr=False, patience=int(argv[1]))
+    options = replace(task.shape.options, workers=2, decay_lr=False, patience=int(argv[1]))
     model = make_model(task.shape)
     optimizer = options.make_optimizer(model)
     with start_processes(measure, options, task, model, optimizer) as comm:

@@ -24,41 +24,43 @@ from workshop.run.setup import RunSetup
 PROFILED, MEASURED = 10, 5  # training steps, for --profile and for --dry_run
 
 
-def instead(setup: RunSetup, train: Program, evaluate: Callable) -> int:
-    """Estimate the run or profile it, with the loop and the evaluation of train.py; returns the exit status."""
-    return dry_run(setup, partial(measure, train, evaluate)) if setup.options.dry_run else show_profile(setup, train)
+def instead(setup: RunSetup, updates: Program, evaluate: Callable) -> int:
+    """Estimate the run or profile it, with the updates and the evaluation of train.py; returns the exit status."""
+    return (
+        dry_run(setup, partial(measure, updates, evaluate)) if setup.options.dry_run else show_profile(setup, updates)
+    )
 
 
-def measure(train: Program, evaluate: Callable, options: TrainOptions, *run: Any) -> tuple[float, float]:
+def measure(updates: Program, evaluate: Callable, options: TrainOptions, *run: Any) -> tuple[float, float]:
     """Seconds per training step, averaged over a few steps, and seconds per evaluation, without its samples.
 
     Args:
-        run: task, model, optimizer and communication, as `train` takes them.
+        run: task, model, optimizer and communication, as `updates` takes them.
     """
-    options, (task, model, _, comm) = replace(options, profile=True), run
-    train(replace(options, max_iters=1), *run)  # only warms up
+    task, model, _, comm = run
+    updates(replace(options, max_iters=1), *run)  # only warms up
     began = time.perf_counter()
-    train(replace(options, max_iters=1 + MEASURED), *run)
+    updates(replace(options, max_iters=1 + MEASURED), *run)
     evaluated = time.perf_counter()
     evaluate(task, model, comm)
     return (evaluated - began) / MEASURED, time.perf_counter() - evaluated
 
 
 def profile(
-    train: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
+    updates: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer, comm: OneProcess
 ) -> tuple[float, str]:
     """Time the operations of a training step; returns its seconds, and tables of the operations in process 0."""
     with Profile() as first:  # this step warms up: only its shapes count
-        train(replace(options, max_iters=1), task, model, optimizer, comm)
+        updates(replace(options, max_iters=1), task, model, optimizer, comm)
     with Profile(device_of(optimizer.values.data).synchronize) as measured:
-        train(replace(options, max_iters=1 + PROFILED), task, model, optimizer, comm)
+        updates(replace(options, max_iters=1 + PROFILED), task, model, optimizer, comm)
     tables = f"{measured.table(PROFILED)}\n\n{first.shapes()}"
     return max(comm.gather(measured.seconds)) / PROFILED, tables
 
 
-def show_profile(setup: RunSetup, train: Program) -> int:
+def show_profile(setup: RunSetup, updates: Program) -> int:
     """Print the time and memory of each operation of a training step, without training."""
-    options, task, program = setup.options, setup.make_task(), partial(profile, train)
+    options, task, program = setup.options, setup.make_task(), partial(profile, updates)
     model = setup.make_model(task.tokenizer)
     optimizer, rate = options.make_optimizer(model), matmul_rate(options.device, options.dtype)
     with start_processes(program, options, task, model, optimizer) as comm:

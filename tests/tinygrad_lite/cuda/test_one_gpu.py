@@ -40,7 +40,7 @@ def test_the_guard_is_used_only_for_fused_adamw_and_muon_on_a_gpu(cuda):
         ({"device": cuda, "optimizer": "adam"}, OneProcess),
         ({"device": "cpu"}, OneProcess),
     ):
-        with start_processes(train.train, *parts(workers=1, **settings)) as comm:
+        with start_processes(train.only_updates, *parts(workers=1, **settings)) as comm:
             assert type(comm) is kind
             assert (comm.numbers(wait=False) is None) == (kind is OneGPU)
 
@@ -53,15 +53,14 @@ def test_no_weight_changes_after_a_broken_step(optimizer, cuda, monkeypatch):
         options, task, model, updater = parts(
             workers=1,
             device=cuda,
-            profile=True,
             max_iters=steps,
             decay_lr=False,
             learning_rate=1e-2,
             optimizer=optimizer,
         )
         model.__class__ = kind
-        with start_processes(train.train, options, task, model, updater) as comm:
-            train.train(options, task, model, updater, comm)
+        with start_processes(train.only_updates, options, task, model, updater) as comm:
+            train.only_updates(options, task, model, updater, comm)
             seen = comm.numbers()
         weights[kind] = model.state_dict(), updater.state_dict()
         assert weights[kind][1].pop("step") == steps  # Python also counts the steps that changed nothing

@@ -67,14 +67,14 @@ def wait_until(condition, seconds=20):
 
 def train_on(settings, steps, change=lambda model: None, family=GPT):
     """Train for some steps with train.py's loop: the model, the optimizer, and loss and norm before each update."""
-    options, task, model, _ = parts(family, **settings, profile=True, max_iters=steps, decay_lr=False)
+    options, task, model, _ = parts(family, **settings, max_iters=steps, decay_lr=False)
     model = change(model) or model
     optimizer = options.make_optimizer(model)
     numbers = []
-    with start_processes(train.train, options, task, model, optimizer) as comm:
+    with start_processes(train.only_updates, options, task, model, optimizer) as comm:
         assert comm.size == options.workers
         for step in range(steps):
-            train.train(replace(options, max_iters=step + 1), task, model, optimizer, comm)
+            train.only_updates(replace(options, max_iters=step + 1), task, model, optimizer, comm)
             numbers += comm.numbers()[1:]
     return model, optimizer, numbers
 

@@ -288,7 +288,7 @@ def measure(run: Run) -> Row:
     setup, folder = run.setup, run.setup.folder
     chosen = folder.average if folder.average.exists() else folder.best
     trained = setup.family.read(chosen)
-    told = {name: getattr(trained.config, name) for name in setup.family.shape}  # the data decide some of them
+    told = {name: getattr(trained.config, name) for name in trained.config.shape()}  # the data decide some of them
     options = replace(
         setup.options, **{name: value for name, value in (told | WHOLE).items() if hasattr(setup.options, name)}
     )

@@ -27,10 +27,10 @@ from benchmarks.length import exponent
 from docs.course import check
 from gpt.config import GPTConfig
 from tests.test_imports import FILES
+from tests.test_readme import anchor
 from tests.tiny_runs import undone
 from tinygrad_lite import Tensor, adapt, functional, nn, optim, quantize
 from tinygrad_lite.device import random_key
-from workshop.corpora.texts import load_files
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted((ROOT / "docs").glob("**/*.md"))
@@ -69,11 +69,6 @@ def test_the_examples_on_a_page_print_what_it_shows(path, monkeypatch):
 def test_the_tour_of_the_engine_is_run():
     tour = session((ROOT / "docs" / "engine.md").read_text(encoding="utf-8"))
     assert len(doctest.DocTestParser().get_examples(tour)) > 40
-
-
-def test_only_python_blocks_are_run_and_keep_their_lines():
-    page = "# >>> 1\n```python\n>>> 1 + 1\n2\n```\n```sh\n>>> no\n```\n"
-    assert session(page) == "\n\n>>> 1 + 1\n2\n\n\n\n\n"
 
 
 # --- links to functions -----------------------------------------------------------------------------------------
@@ -310,10 +305,7 @@ def test_every_solution_that_the_check_names_exists(capsys):
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT / "docs")))
 def test_above_and_below_are_where_a_link_leads(path):
     page = path.read_text(encoding="utf-8")
-    places = {
-        re.sub(r"[^\w -]", "", head[2].lower()).replace(" ", "-"): head.start()
-        for head in re.finditer(r"^(#+) (.*)$", page, re.M)
-    }
+    places = {anchor(head[1]): head.start() for head in re.finditer(r"^#+ (.*)$", page, re.M)}
     for link in re.finditer(r"\[([^]\n]*\b(above|below)\b[^]\n]*)\]\(#([^)]+)\)", page, re.I):
         assert (places[link[3]] < link.start()) == (link[2].lower() == "above"), link[0]
 
@@ -329,22 +321,6 @@ def test_what_a_page_says_of_the_code_is_so():
     assert not any("next_sentence" in row["options"] for row in rows_of("encoders"))  # as encoders.md says
     has_run = "has not been run elsewhere" not in text_of("docs/platforms.md")
     assert ("on Linux, macOS or Windows" in text_of("README.md")) == has_run
-
-
-def test_the_formulas_of_operations_do_not_import_from_cuda():
-    for path in (ROOT / "tinygrad_lite" / "functional").glob("*.py"):
-        for part in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            names = [part.module or ""] if isinstance(part, ast.ImportFrom) else []
-            names += [alias.name for alias in part.names] if isinstance(part, ast.Import) else []
-            assert not any(name.startswith("tinygrad_lite.cuda") for name in names), path
-
-
-def test_of_several_files_the_end_of_the_whole_is_held_out(tmp_path):
-    for name, letter in (("one.txt", "a"), ("two.txt", "b")):
-        (tmp_path / name).write_text(f"{letter}\n" * 500, encoding="utf-8")
-    train, held_out = load_files([str(tmp_path / name) for name in ("one.txt", "two.txt")]).split()
-    assert set(held_out) == {"b", "\n"}
-    assert {"a", "b"} < set(train)
 
 
 # --- the list of public names -----------------------------------------------------------------------------------

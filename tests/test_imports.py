@@ -121,35 +121,38 @@ def calls(module: str) -> Iterator[tuple[str, str, ast.Call]]:
                 yield ast.unparse(call.func.value), call.func.attr, call
 
 
-def test_every_text_file_is_opened_with_an_encoding():
-    """Without one, Python uses the system's, which on some systems cannot represent German letters."""
+OPEN_TEXT = {"read_text", "write_text", "fdopen", "TextIOWrapper", "NamedTemporaryFile"}
+
+
+def test_every_text_file_is_opened_with_an_encoding_and_written_with_the_same_line_endings():
+    """Without them, Python uses the system's: some cannot represent German letters, and Windows writes \\r\\n."""
     for module in FILES:
         for owner, function, call in calls(module):
-            if (function == "open" and owner not in ("os", "tarfile", "archive", "Image")) or function in (
-                "read_text",
-                "write_text",
-                "fdopen",
-                "TextIOWrapper",
-                "NamedTemporaryFile",
-            ):
-                values = [*call.args, *(k.value for k in call.keywords if k.arg == "mode")]
-                modes = [v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)]
-                binary = any("b" in mode and set(mode) <= set("rwaxb+") for mode in modes)
-                named = any(keyword.arg == "encoding" for keyword in call.keywords)
-                assert binary or named, f"{FILES[module]}:{call.lineno} opens a file without an encoding"
-            if any(k.arg in ("text", "universal_newlines") for k in call.keywords) and owner == "subprocess":
-                named = any(keyword.arg == "encoding" for keyword in call.keywords)
-                assert named, f"{FILES[module]}:{call.lineno} reads a program's output without an encoding"
+            place, named = f"{FILES[module]}:{call.lineno}", {keyword.arg for keyword in call.keywords}
+            values = [*call.args, *(k.value for k in call.keywords if k.arg == "mode")]
+            modes = [v.value for v in values if isinstance(v, ast.Constant) and isinstance(v.value, str)]
+            binary = any("b" in mode and set(mode) <= set("rwaxb+") for mode in modes)
+            to_write = any(set(mode) <= set("rwaxt+") and set(mode) & set("wax+") for mode in modes)
+            opens = function == "open" and owner not in ("os", "tarfile", "archive", "Image")
+            if opens or function in OPEN_TEXT:
+                assert binary or "encoding" in named, f"{place} opens a file without an encoding"
+            if function == "write_text" or (opens and to_write):
+                assert "newline" in named, f"{place} writes the system's own line endings"
+            if {"text", "universal_newlines"} & named and owner == "subprocess":
+                assert "encoding" in named, f"{place} reads a program's output without an encoding"
 
 
 def test_importing_the_package_loads_its_parts_and_changes_nothing():
     program = """
-import os, sys
-before = dict(os.environ)
+import os, signal, sys
+import numpy as np
+before = dict(os.environ), np.geterr()
 import tinygrad_lite as tg
 tg.nn.Linear, tg.optim.AdamW, tg.functional.softmax
 assert not {"cupy", "matplotlib", "safetensors", "tqdm"} & sys.modules.keys()
-assert dict(os.environ) == before
+import workshop.run.run_folder, gpt.model
+assert (dict(os.environ), np.geterr()) == before
+assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, encoding="utf-8")
     assert done.returncode == 0, done.stderr

@@ -98,9 +98,8 @@ def newcomer(tmp_path, monkeypatch):
     (tmp_path / "my.csv").write_text("".join(f"{text},{label}\n" for text, label in labelled), encoding="utf-8")
     pairs = "".join(f"it rains {number},{text},{label}\n" for number, (text, label) in enumerate(labelled))
     (tmp_path / "pairs.csv").write_text(pairs, encoding="utf-8")
-    parts = [
-        Pictures(np.arange(20 * 64).reshape(20, 8, 8).astype(np.uint8) % 17, np.arange(20, dtype=np.uint8) % 10)
-    ] * 3
+    labels = np.arange(20, dtype=np.uint8) % 10
+    parts = [Pictures(np.arange(20 * 64).reshape(20, 8, 8).astype(np.uint8) % 17, labels)] * 3
     monkeypatch.setitem(texts.RECIPES, "imdb", replace(texts.RECIPES["imdb"], signed=True))  # so a change is a warning
     monkeypatch.setitem(RECIPES, "digits", replace(RECIPES["digits"], make=lambda: parts))
     (tmp_path / "my.txt").write_text(TEXT, encoding="utf-8")
@@ -162,9 +161,8 @@ def run_command(command: str, monkeypatch, capsys) -> int:
         said = shlex.split(given)[1:]
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(" ".join(said).encode()), "utf-8"))
     words = shlex.split(command)
-    words = [
-        name for word in words for name in (sorted(glob.glob(word)) if "/*" in word else [word])
-    ]  # as a shell does
+    # As a shell does.
+    words = [name for word in words for name in (sorted(glob.glob(word)) if "/*" in word else [word])]
     python, script, *arguments = words[1:] if "=" in words[0] else words  # after a variable of the environment
     assert python == "python"
     if script == "train.py":
@@ -187,16 +185,8 @@ def run_command(command: str, monkeypatch, capsys) -> int:
     if "--explain" in arguments:
         assert sample.main(arguments) == 0
         return Path(arguments[arguments.index("--explain") + 1]).read_text("utf-8").startswith("<!doctype html>")
-    encoders = (
-        "out/bert-goethe",
-        "out/classify",
-        "out/pairs",
-        "my-bert",
-        "out/vit-digits",
-        "out/igpt-digits",
-        "minilm",
-    )
-    reads = arguments[0] in encoders
+    encoders = "out/bert-goethe out/classify out/pairs my-bert out/vit-digits out/igpt-digits minilm"
+    reads = arguments[0] in encoders.split()
     if not (translates or reads) and "--max_new_tokens" not in arguments and "--score" not in arguments:
         arguments += ["--max_new_tokens", "8"]
     assert sample.main(arguments) == 0
@@ -286,8 +276,12 @@ def test_a_page_names_only_files_that_exist(path):
 
 def headings(page: str) -> set[str]:
     """The names under which a page's headings can be linked to."""
-    lines = re.findall(r"^#+ (.*)$", page, re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", line.lower()).replace(" ", "-") for line in lines}
+    return {anchor(line) for line in re.findall(r"^#+ (.*)$", page, re.MULTILINE)}
+
+
+def anchor(heading: str) -> str:
+    """The name under which a heading can be linked to."""
+    return re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-")
 
 
 def test_the_twenty_translations_are_of_the_sentences_chosen_beforehand():

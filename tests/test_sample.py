@@ -20,7 +20,7 @@ from gpt.task import TextTask
 from gpt.trained import load_trained
 from tests.gpt.formats import test_llama as test_llama_layout
 from tests.gpt.gpt2_folders import padded
-from tests.tiny_runs import finish, made_up_text, run_training, script
+from tests.tiny_runs import finish, made_up_text, run_training, sampled, script
 from tests.workshop.tokenizers import test_huggingface
 from tinygrad_lite.device import why_no_cuda
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
@@ -34,13 +34,12 @@ from workshop.tokenizers.huggingface import HFTokenizer, gpt2_definition
 pytestmark = pytest.mark.every_device
 
 BEST = "out/goethe/best.safetensors"
+TABLE = "position_embedding.weight"
 
 
 def written(capsys, *arguments: object) -> str:
     """The output of sample.py on stdout."""
-    capsys.readouterr()
-    assert sample.main([str(argument) for argument in arguments]) == 0
-    return capsys.readouterr().out
+    return sampled(capsys, *arguments).out
 
 
 # --- output -------------------------------------------------------------------------------------------------------
@@ -62,10 +61,8 @@ def test_the_seed_determines_the_text(trained, capsys):
 @pytest.mark.parametrize("length", [5, 30])  # the context holds 8 tokens
 def test_greedy_equals_temperature_0_and_a_beam_of_1_and_needs_no_cache(trained, capsys, length):
     common = ("--start", "Grau", "--max_new_tokens", length)
-    greedy = written(capsys, *common, "--greedy")
-    assert written(capsys, *common, "--temperature", 0) == greedy
-    assert written(capsys, *common, "--beam", 1) == greedy
-    assert written(capsys, *common, "--greedy", "--use_cache=False") == greedy
+    ways = (["--greedy"], ["--temperature=0"], ["--beam=1"], ["--greedy", "--use_cache=False"])
+    assert len({written(capsys, *common, *way) for way in ways}) == 1
 
 
 def test_several_samples_differ_and_the_first_equals_a_single_one(trained, capsys):
@@ -78,13 +75,16 @@ def test_several_samples_differ_and_the_first_equals_a_single_one(trained, capsy
     assert written(capsys, *common, "--num_samples", 2) == texts[0] + texts[1]
 
 
-def test_a_beam_shows_text_log_prob_length_and_score(trained, capsys):
-    sample.main(["--start", "Grau", "--beam", "4", "--n_best", "3", "--max_new_tokens", "6"])
-    out, err = capsys.readouterr()
+def test_a_beam_shows_texts_with_consistent_scores(trained, capsys):
+    words = "--start Grau --beam 4 --n_best 3 --max_new_tokens 9 --length_penalty 0.6".split()
+    out, err = sampled(capsys, *words)
     assert out.count("Grau") >= 3
-    for number in (1, 2, 3):
-        assert f"--- {number}: log-prob -" in err
-    assert "length 6 tokens, score -" in err
+    found = re.findall(r"--- (\d): log-prob (-\S+) nats, length (\d+) tokens, score (-\S+) \(", err)
+    assert [(number, length) for number, _, length, _ in found] == [("1", "9"), ("2", "9"), ("3", "9")]
+    scores = [float(score) for *_, score in found]
+    assert scores == sorted(scores, reverse=True)
+    right = [float(log_prob) / ((5 + 9) / 6) ** 0.6 for _, log_prob, *_ in found]
+    assert scores == pytest.approx(right, abs=1e-3)
 
 
 def test_zero_new_tokens_give_the_prompt_alone(trained, capsys):
@@ -103,29 +103,24 @@ def test_a_prompt_may_come_from_a_file_or_from_stdin(trained, capsys, monkeypatc
 
 
 def test_unknown_characters_are_named_once_and_a_text_follows(trained, capsys):
-    assert sample.main(["--start", "Grau €α€", "--max_new_tokens", "10"]) == 0
-    out, err = capsys.readouterr()
+    out, err = sampled(capsys, "--start", "Grau €α€", "--max_new_tokens", "10")
     assert out.startswith("Grau €α€")
     assert err.count("warning") == 1
     assert "'€'" in err
     assert "'α'" in err
 
 
-def test_an_empty_prompt_works(trained, capsys):
-    assert len(written(capsys, "--start", "", "--max_new_tokens", 10)) == 11
-
-
-def test_a_prompt_longer_than_the_context_works(trained, capsys):
-    prompt = "Was du ererbt von deinen Vätern hast"
-    assert written(capsys, "--start", prompt, "--max_new_tokens", 5).startswith(prompt)
+@pytest.mark.parametrize("prompt", ["", "Was du ererbt von deinen Vätern hast"])  # which fills the context
+def test_an_empty_prompt_and_a_long_one_are_continued(prompt, trained, capsys):
+    text = written(capsys, "--start", prompt, "--max_new_tokens", 10)
+    assert (text[: len(prompt)], len(text)) == (prompt, len(prompt) + 10 + 1)
 
 
 def test_prompts_that_cannot_be_read_are_refused(trained, monkeypatch):
-    with pytest.raises(OptionError, match="cannot be read"):
-        sample.main(["--start", "FILE:missing.txt"])
     (trained / "latin.txt").write_bytes("schön".encode("latin-1"))
-    with pytest.raises(OptionError, match=r"not UTF-8 text \(byte 3\)"):
-        sample.main(["--start", "FILE:latin.txt"])
+    for name, reason in (("missing.txt", "cannot be read"), ("latin.txt", r"not UTF-8 text \(byte 3\)")):
+        with pytest.raises(OptionError, match=reason):
+            sample.main(["--start", f"FILE:{name}"])
 
 
 def test_without_a_prompt_there_is_no_warning_about_it(workplace, capsys):
@@ -133,9 +128,8 @@ def test_without_a_prompt_there_is_no_warning_about_it(workplace, capsys):
     (workplace / "line.txt").write_text(made_up_text().replace("\n", " "), encoding="utf-8")
     run_training(text="line.txt", max_iters=1, out_dir="out/line")
     for words, warned in (((), False), (("--start", "\n"), True)):
-        capsys.readouterr()
-        assert sample.main(["--max_new_tokens", "3", *words]) == 0
-        assert ("warning: the model never saw" in capsys.readouterr().err) is warned
+        said = sampled(capsys, "--max_new_tokens", "3", *words).err
+        assert ("warning: the model never saw" in said) is warned
 
 
 class FillsUp:
@@ -185,9 +179,6 @@ def test_a_word_that_is_not_a_checkpoint_gets_a_suggestion(trained):
             sample.main([named])
         sentence = f"there is no checkpoint {named}; did you mean: python sample.py {meant}"
         assert str(refused.value) == sentence
-    for named in ("out/gone", "gone.safetensors"):
-        with pytest.raises(CheckpointError, match=r"there is no checkpoint .*; train one with: python train\.py"):
-            sample.main([named])
 
 
 def test_last_and_best_report_their_own_loss(workplace, capsys, monkeypatch):
@@ -199,61 +190,47 @@ def test_last_and_best_report_their_own_loss(workplace, capsys, monkeypatch):
         (run.last, "after 4 steps; the best validation loss before was 3.0000 nats, at step 0\n"),
         (run.best, "after 4 steps, validation loss 2.0000 nats\n"),
     ):
-        capsys.readouterr()
-        assert sample.main([str(path), "--max_new_tokens", "1"]) == 0
-        assert capsys.readouterr().err.endswith(words)
+        assert sampled(capsys, path, "--max_new_tokens", "1").err.endswith(words)
 
 
 def test_the_newest_checkpoint_is_used_unless_one_is_named(trained, capsys):
     run_training(max_iters=2, seed=5, out_dir="out/other")
-    sample.main(["--max_new_tokens", "1"])
-    assert str(Path("out", "other")) in capsys.readouterr().err
-    for arguments in ([BEST], ["out/goethe"], ["--out_dir", "out/goethe"]):
-        sample.main([*arguments, "--max_new_tokens", "1"])
-        assert str(Path("out", "goethe")) in capsys.readouterr().err
+    named = {"goethe": ([BEST], ["out/goethe"], ["--out_dir", "out/goethe"]), "other": ([],)}
+    for name, ways in named.items():
+        for words in ways:
+            assert str(Path("out", name)) in sampled(capsys, *words, "--max_new_tokens", "1").err
     with pytest.raises(OptionError, match="name only one of them"):
         sample.main([BEST, "--out_dir", "out/other"])
 
 
 def test_without_any_checkpoint_the_error_says_how_to_train_one(workplace):
-    with pytest.raises(CheckpointError, match=r"python train\.py"):
-        sample.main([])
-    with pytest.raises(CheckpointError, match=r"there is no checkpoint nowhere"):
-        sample.main(["nowhere"])
-
-
-def broken(path: Path, how: str) -> None:
-    """Write a checkpoint that is wrong in one way."""
-    checkpoint = load_checkpoint(Path(BEST))
-    if how == "mis-shaped":
-        weight = checkpoint.weights["position_embedding.weight"]
-        checkpoint.weights["position_embedding.weight"] = weight.T.copy()
-    elif how == "missing":
-        del checkpoint.weights["final_norm.weight"]
-    elif how == "tokenizer":
-        checkpoint.tokenizer["characters"].pop()
-    elif how == "settings":
-        checkpoint.model["n_embd"] = 10**9
-    elif how == "family":
-        checkpoint.family = "rnn"
-    save_checkpoint(path, checkpoint)
+    for words in ([], ["out/gone"], ["gone.safetensors"]):
+        with pytest.raises(CheckpointError, match=r"there is no checkpoint .*train one with: python train\.py"):
+            sample.main(words)
+    for name, reason in (
+        ("nowhere", "there is no checkpoint nowhere"),
+        ("a.gguf", r"a\.gguf is a GGUF file: make"),
+    ):
+        with pytest.raises(CheckpointError, match=reason):
+            sample.main([name])
 
 
 @pytest.mark.parametrize(
-    ("how", "reason"),
+    ("break_it", "reason"),
     [
-        ("mis-shaped", "mis-shaped: position_embedding.weight"),
-        ("missing", "parameters, but the weights have"),
-        ("tokenizer", "tokens, its model"),
-        ("settings", "cannot be|parameters, but the weights have"),
-        ("family", "'rnn', not 'gpt'"),
+        (lambda it: it.weights.update({TABLE: it.weights[TABLE].T.copy()}), f"mis-shaped: {TABLE}"),
+        (lambda it: it.weights.pop("final_norm.weight"), "parameters, but the weights have"),
+        (lambda it: it.tokenizer["characters"].pop(), "tokens, its model"),
+        (lambda it: it.model.update(n_embd=10**9), "cannot be|parameters, but the weights have"),
+        (lambda it: setattr(it, "family", "rnn"), "'rnn', not 'gpt'"),
     ],
 )
-def test_a_broken_checkpoint_is_refused_with_the_reason(trained, how, reason):
-    path = Path("broken.safetensors")
-    broken(path, how)
+def test_a_broken_checkpoint_is_refused_with_the_reason(trained, break_it, reason):
+    checkpoint = load_checkpoint(Path(BEST))
+    break_it(checkpoint)
+    save_checkpoint(Path("broken.safetensors"), checkpoint)
     with pytest.raises(CheckpointError, match=reason):
-        sample.main([str(path)])
+        sample.main(["broken.safetensors"])
 
 
 # --- options ------------------------------------------------------------------------------------------------------
@@ -307,16 +284,6 @@ def test_the_help_begins_with_the_most_used_options(capsys, monkeypatch):
         assert split_command_line(shlex.split(command)[2:], SampleOptions)
 
 
-def test_a_mistake_exits_with_status_2_and_one_line(trained):
-    status, out, err = finish(script("sample.py", "--top_p", "2"))
-    assert (status, out, err.count("\n")) == (2, "", 1)
-
-
-@pytest.mark.parametrize("settings", [("--temperature", "1e-6"), ("--temperature", "1e6"), ("--top_k", "1")])
-def test_extreme_settings_still_generate(trained, capsys, settings):
-    assert len(written(capsys, *settings, "--max_new_tokens", 12)) == 14  # a line break, the text, a line break
-
-
 # --- more about prompts, processes and files ----------------------------------------------------------------------
 
 
@@ -324,28 +291,15 @@ def test_prompts_are_normalised_like_the_training_text(trained, capsys):
     """A byte order mark, another line ending, an ü made of two characters: the same text to a reader."""
     expected = written(capsys, "--start", "Grün\nist", "--greedy", "--max_new_tokens", 12)
     (trained / "prompt.txt").write_bytes("\ufeffGru\u0308n\r\nist".encode())
-    sample.main(["--start", "FILE:prompt.txt", "--greedy", "--max_new_tokens", "12"])
-    out, err = capsys.readouterr()
+    out, err = sampled(capsys, "--start", "FILE:prompt.txt", "--greedy", "--max_new_tokens", "12")
     assert out == expected
     assert "warning" not in err
 
 
 def test_only_some_of_many_unknown_characters_are_named(trained, capsys):
-    sample.main(["--start", "".join(map(chr, range(0x4E00, 0x4E64))), "--max_new_tokens", "1"])
-    err = capsys.readouterr().err
+    err = sampled(capsys, "--start", "".join(map(chr, range(0x4E00, 0x4E64))), "--max_new_tokens", "1").err
     assert err.count("'") == 2 * 20
     assert "...; it reads them as unknown" in err
-
-
-def test_the_scores_of_a_beam_are_consistent(trained, capsys):
-    sample.main(["--start", "Es", "--beam", "4", "--n_best", "4", "--max_new_tokens", "9", "--length_penalty", "0.6"])
-    found = re.findall(r"log-prob (\S+) nats, length (\d+) tokens, score (\S+) \(", capsys.readouterr().err)
-    scores = [float(score) for _, _, score in found]
-    assert len(scores) == 4
-    assert scores == sorted(scores, reverse=True)
-    for log_prob, length, score in found:
-        assert int(length) == 9
-        assert float(score) == pytest.approx(float(log_prob) / ((5 + 9) / 6) ** 0.6, abs=1e-3)
 
 
 def test_text_of_bpe_tokens_consists_of_whole_characters(workplace, capsys):
@@ -360,27 +314,30 @@ def test_text_of_bpe_tokens_consists_of_whole_characters(workplace, capsys):
 def test_a_missing_device_is_refused_and_auto_reports_its_choice(trained, capsys):
     with pytest.raises(UserError, match="device cuda"):
         sample.main(["--device", "cuda"])
-    capsys.readouterr()
     text = written(capsys, "--max_new_tokens", 5)
-    assert sample.main(["--device", "auto", "--max_new_tokens", "5"]) == 0
-    out, err = capsys.readouterr()
+    out, err = sampled(capsys, "--device", "auto", "--max_new_tokens", "5")
     assert out == text
     assert "--device auto chooses cpu (device cuda" in err
 
 
-@pytest.mark.parametrize(
-    "what", ["truncated", *(pytest.param(what, marks=pytest.mark.slow) for what in ("folder", "pickle", "empty"))]
-)
-def test_a_process_without_a_readable_checkpoint_prints_one_sentence(trained, what):
+def test_a_process_ends_with_a_status_and_one_sentence(trained):
+    Path("broken.safetensors").write_bytes(Path(BEST).read_bytes()[:999])
+    for words, status, named in ((["broken.safetensors"], 1, "broken.safetensors"), (["--top_p=2"], 2, "--top_p")):
+        code, out, err = finish(script("sample.py", *words))
+        assert (code, out, err.count("\n")) == (status, "", 1)
+        assert err.startswith("sample.py: ")
+        assert named in err
+
+
+@pytest.mark.parametrize("content", [b"\x80\x04N.", b"", None], ids=["pickle", "empty", "folder"])
+def test_what_is_no_checkpoint_is_refused(trained, content):
     path = Path("broken.safetensors")
-    if what == "folder":
+    if content is None:
         path.mkdir()
     else:
-        path.write_bytes({"truncated": Path(BEST).read_bytes()[:999], "pickle": b"\x80\x04N.", "empty": b""}[what])
-    status, out, err = finish(script("sample.py", str(path)))
-    assert (status, out, err.count("\n")) == (1, "", 1)
-    assert err.startswith("sample.py: ")
-    assert "broken.safetensors" in err
+        path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"broken\.safetensors"):
+        sample.main([str(path)])
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
@@ -468,8 +425,3 @@ def test_a_model_trained_with_reference_versions_is_sampled_with_them(tmp_path, 
     monkeypatch.setattr(registry, "_composed_only", False)
     load_trained(run.best).make_model()  # as the studies do
     assert registry.is_composed()
-
-
-def test_a_gguf_file_is_no_checkpoint():
-    with pytest.raises(CheckpointError, match=r"small\.gguf is a GGUF file: make a folder of it first"):
-        sample.main(["small.gguf"])

@@ -7,8 +7,8 @@ import sys
 import pytest
 
 import sample
-from tests.tiny_runs import made_up_text, rows
-from tinygrad_lite.errors import CorpusError, OptionError
+from tests.tiny_runs import made_up_text, rows, sampled
+from tinygrad_lite.errors import OptionError, UserError
 from workshop.run.run_folder import RunFolder
 
 pytestmark = pytest.mark.every_device
@@ -16,16 +16,9 @@ pytestmark = pytest.mark.every_device
 ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 
 
-def written(capsys, *arguments: object) -> tuple[str, str]:
-    """The output of sample.py on stdout and stderr."""
-    capsys.readouterr()
-    assert sample.main([str(argument) for argument in arguments]) == 0
-    return capsys.readouterr()
-
-
 def talked(monkeypatch, capsys, lines: str, *arguments: object) -> tuple[str, str]:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
-    return written(capsys, "--interactive", *arguments)
+    return sampled(capsys, "--interactive", *arguments)
 
 
 # --- sampling -----------------------------------------------------------------------------------------------------
@@ -33,25 +26,25 @@ def talked(monkeypatch, capsys, lines: str, *arguments: object) -> tuple[str, st
 
 def test_the_settings_reach_the_sampler(trained, capsys):
     common = ("--start", "Grau", "--max_new_tokens", 60)
-    greedy, _ = written(capsys, *common, "--greedy")
-    assert written(capsys, *common, "--min_p", 1)[0] == greedy
-    text, _ = written(capsys, *common, "--greedy", "--no_repeat_ngram_size", 3)
+    greedy, _ = sampled(capsys, *common, "--greedy")
+    assert sampled(capsys, *common, "--min_p", 1)[0] == greedy
+    text, _ = sampled(capsys, *common, "--greedy", "--no_repeat_ngram_size", 3)
     grams = [text.strip()[i : i + 3] for i in range(len(text.strip()) - 2)]
     assert len(set(grams)) == len(grams)
     assert text != greedy
-    varied, _ = written(capsys, *common, "--greedy", "--repetition_penalty", 5)
+    varied, _ = sampled(capsys, *common, "--greedy", "--repetition_penalty", 5)
     assert len(set(varied)) > len(set(greedy))
 
 
 def test_greedy_switched_off_means_sampling(trained, capsys):
-    assert written(capsys, *COMMON, "--greedy=false", "--temperature=2") == written(capsys, *COMMON, "--temperature=2")
+    assert sampled(capsys, *COMMON, "--greedy=false", "--temperature=2") == sampled(capsys, *COMMON, "--temperature=2")
 
 
 def test_repetition_rules_consider_only_the_part_of_the_prompt_in_the_context(trained, capsys):
     """The context holds 8 tokens."""
     rules = ("--greedy", "--no_repeat_ngram_size", 1, "--max_new_tokens", 5)
-    short, _ = written(capsys, "--start", "r Mensch", *rules)
-    assert written(capsys, "--start", "Es irrt der Mensch", *rules)[0] == "Es irrt de" + short
+    short, _ = sampled(capsys, "--start", "r Mensch", *rules)
+    assert sampled(capsys, "--start", "Es irrt der Mensch", *rules)[0] == "Es irrt de" + short
 
 
 def test_a_beam_that_would_fill_the_memory_is_refused(trained, monkeypatch):
@@ -65,15 +58,15 @@ def test_a_beam_that_would_fill_the_memory_is_refused(trained, monkeypatch):
 
 def test_a_text_ends_before_the_first_stop_string(trained, capsys):
     common = ("--start", "Grau", "--max_new_tokens", 80, "--temperature", 1.5)
-    text, _ = written(capsys, *common)
+    text, _ = sampled(capsys, *common)
     body = text.removeprefix("Grau").removesuffix("\n")
     stop = body[30:33]  # three tokens
-    assert written(capsys, *common, "--stop", stop, "€€")[0] == "Grau" + body[: body.index(stop)] + "\n"
-    assert written(capsys, *common, "--stop", "€€")[0] == text
+    assert sampled(capsys, *common, "--stop", stop, "€€")[0] == "Grau" + body[: body.index(stop)] + "\n"
+    assert sampled(capsys, *common, "--stop", "€€")[0] == text
 
 
 def test_the_prompt_does_not_stop_the_text_and_a_stop_string_can_be_a_line_break(trained, capsys):
-    text, _ = written(capsys, "--start", "ab", "--max_new_tokens", 9, "--stop", "ab")
+    text, _ = sampled(capsys, "--start", "ab", "--max_new_tokens", 9, "--stop", "ab")
     assert len(text) > 4
     sample.main(["--start", "strebt.", "--max_new_tokens", "300", "--stop", r"\n"])
     assert capsys.readouterr().out.count("\n") == 1
@@ -92,8 +85,8 @@ COMMON = ("--start", "Grau", "--max_new_tokens", 20)
 
 
 def test_without_a_terminal_show_probs_changes_nothing(trained, capsys):
-    plain, _ = written(capsys, *COMMON)
-    out, err = written(capsys, *COMMON, "--show_probs")
+    plain, _ = sampled(capsys, *COMMON)
+    out, err = sampled(capsys, *COMMON, "--show_probs")
     assert out == plain
     assert "--show_probs does nothing here" in err
     assert "entropy" not in err
@@ -102,8 +95,8 @@ def test_without_a_terminal_show_probs_changes_nothing(trained, capsys):
 @pytest.mark.parametrize("stop", [(), ("--stop", "e")])
 def test_on_a_terminal_tokens_are_coloured_and_entropies_are_listed(trained, capsys, monkeypatch, stop):
     pretend_terminal(monkeypatch)
-    plain, _ = written(capsys, *COMMON, *stop)
-    out, err = written(capsys, *COMMON, *stop, "--show_probs")
+    plain, _ = sampled(capsys, *COMMON, *stop)
+    out, err = sampled(capsys, *COMMON, *stop, "--show_probs")
     assert ESCAPES.sub("", out) == plain
     assert out.startswith("Grau\x1b[")
     lines = err[err.index("position") :].splitlines()
@@ -115,7 +108,7 @@ def test_on_a_terminal_tokens_are_coloured_and_entropies_are_listed(trained, cap
 def test_no_color_is_respected(trained, capsys, monkeypatch):
     pretend_terminal(monkeypatch)
     monkeypatch.setenv("NO_COLOR", "1")
-    out, err = written(capsys, *COMMON, "--show_probs")
+    out, err = sampled(capsys, *COMMON, "--show_probs")
     assert "\x1b" not in out + err
     assert "entropy" in err
 
@@ -127,35 +120,19 @@ def test_a_conversation_has_its_history_as_context(trained, capsys, monkeypatch)
     settings = ("--max_new_tokens", 4, "--greedy")
     out, err = talked(monkeypatch, capsys, "Es\nder\n", *settings)
     first, second = out[:4], out[5:9]  # each with a line break after it
-    assert written(capsys, "--start", "Es\n", *settings)[0] == f"Es\n{first}\n"
-    assert written(capsys, "--start", f"Es\n{first}\nder\n", *settings)[0] == f"Es\n{first}\nder\n{second}\n"
+    assert sampled(capsys, "--start", "Es\n", *settings)[0] == f"Es\n{first}\n"
+    assert sampled(capsys, "--start", f"Es\n{first}\nder\n", *settings)[0] == f"Es\n{first}\nder\n{second}\n"
     assert "> " in err
     assert ">" not in out
 
 
 def test_settings_can_change_during_a_conversation(trained, capsys, monkeypatch):
-    lines = "/max_new_tokens 3\nEs\n/temperature -1\n/max_new_tokens 0\nEs\n/quit\nEs\n"
+    lines = "/max_new_tokens 3\nE€\n/temperature -1\n/stop ''\nEs\n/stop\n/max_new_tokens 0\nEs\n/quit\nEs\n"
     out, err = talked(monkeypatch, capsys, lines)
     assert len(out) == 3 + 1 + 1
     assert "--temperature -1: must be at least 0" in err
-
-
-def test_a_reset_restores_the_start_of_the_conversation(trained, capsys, monkeypatch):
-    once, _ = talked(monkeypatch, capsys, "Es\n", "--start", "Der", "--max_new_tokens", 12)
-    twice, _ = talked(monkeypatch, capsys, "Es\n/reset\nEs\n", "--start", "Der", "--max_new_tokens", 12)
-    assert once.startswith("Der\n")
-    assert twice == once + once.removeprefix("Der\n")
-
-
-def test_an_unknown_character_is_named_once(trained, capsys, monkeypatch):
-    _, err = talked(monkeypatch, capsys, "€\nEs\n", "--max_new_tokens", 2)
-    assert err.count("warning") == 1
-
-
-def test_an_empty_stop_string_does_not_end_the_conversation(trained, capsys, monkeypatch):
-    out, err = talked(monkeypatch, capsys, "/stop ''\nEs\n/stop\nEs\n", "--max_new_tokens", 2)
     assert "stop string is empty" in err
-    assert len(out) == 3
+    assert err.count("warning") == 1  # the unknown character is named once
 
 
 # --- scores -------------------------------------------------------------------------------------------------------
@@ -164,7 +141,7 @@ def test_an_empty_stop_string_does_not_end_the_conversation(trained, capsys, mon
 def test_the_score_of_the_held_out_text_equals_that_of_training(trained, capsys):
     text = made_up_text()
     (trained / "held.txt").write_text(text[round(len(text) * 0.9) :], encoding="utf-8")
-    out, err = written(capsys, "out/goethe/last.safetensors", "--score", "held.txt")
+    out, err = sampled(capsys, "out/goethe/last.safetensors", "--score", "held.txt")
     bits, nats = map(float, re.fullmatch(r"(\S+) bits per character, (\S+) nats per token\n", out).groups())
     noted = [row for row in rows(RunFolder("out/goethe")) if row["val_loss"]][-1]
     assert nats == pytest.approx(float(noted["val_loss"]), abs=1e-4)
@@ -174,13 +151,8 @@ def test_the_score_of_the_held_out_text_equals_that_of_training(trained, capsys)
 
 def test_unknown_characters_are_named(trained, capsys):
     (trained / "odd.txt").write_text("Grün €α€", encoding="utf-8")
-    _, err = written(capsys, "--score", "odd.txt")
+    _, err = sampled(capsys, "--score", "odd.txt")
     assert "never saw 'α' '€';" in err
-
-
-def test_a_score_needs_a_text(trained):
-    with pytest.raises(CorpusError, match=r"no file missing\.txt"):
-        sample.main(["--score", "missing.txt"])
 
 
 # --- contradictory options ----------------------------------------------------------------------------------------
@@ -205,9 +177,10 @@ def test_a_score_needs_a_text(trained):
         (["--beam", "2", "--n_best", "3"], "--n_best"),
         (["--beam", "2", "--length_penalty", "-1"], "--length_penalty"),
         (["--beam", "2", "--temperature", "0.5"], "--temperature"),
+        (["--score", "missing.txt"], r"no file missing\.txt"),
     ],
 )
-def test_contradictory_options_give_one_sentence(workplace, arguments, named):
-    with pytest.raises(OptionError, match=named) as refused:
+def test_contradictory_options_give_one_sentence(trained, arguments, named):
+    with pytest.raises(UserError, match=named) as refused:
         sample.main(arguments)
     assert "\n" not in str(refused.value)

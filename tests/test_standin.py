@@ -40,25 +40,18 @@ def test_the_stand_in_computes_as_numpy_does(xp):
     assert isinstance(b, StandInArray)
     expected = np.exp(np.arange(6.0).reshape(2, 3) * 2 - 1)[:, ::2] @ np.ones((2, 4))
     np.testing.assert_array_equal(b.hidden, expected)
-    assert float(a.sum()) == 15.0
-
-
-def test_reductions_give_arrays_not_numbers(xp):
-    total = xp.arange(4).sum()
+    total = a.sum()
     assert isinstance(total, StandInArray)
-    assert (total.shape, total.item()) == ((), 6)
+    assert (total.shape, total.item(), float(total)) == ((), 15, 15.0)
+    assert (xp.ones(2) * np.float64(3) + np.array(1.0) - 2).tolist() == [2.0, 2.0]  # numbers may mix
 
 
-def test_views_and_writing_share_memory(xp):
+def test_views_share_memory(xp):
     a = xp.zeros((2, 3))
     a[0, 1:] = 5
     row = a[1]
     row += 1
     assert a.tolist() == [[0, 5, 5], [1, 1, 1]]
-
-
-def test_the_base_of_a_view_is_the_array_whose_memory_it_shares(xp):
-    a = xp.zeros((2, 3))
     assert a.base is None
     assert a[1:].T.base is a
 
@@ -91,11 +84,6 @@ def test_functions_of_the_module_refuse_host_arrays(xp):
     for call in (xp.exp, xp.sum, xp.zeros_like, lambda host: xp.where(host, 1, 0)):
         with pytest.raises(TypeError, match=r"a host array of shape \(3,\) is combined with a stand-in array"):
             call(np.ones(3))
-
-
-def test_numbers_may_mix(xp):
-    a = xp.ones(2)
-    assert (a * np.float64(3) + np.array(1.0) - 2).tolist() == [2.0, 2.0]
 
 
 def test_copies_to_and_from_the_host_share_nothing(standin):

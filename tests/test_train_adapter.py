@@ -1,7 +1,7 @@
 """--lora_rank and --freeze: a run that learns a part of a model, its small checkpoint, and what is done with it."""
 
-import os
 import shutil
+from contextlib import chdir
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +11,10 @@ import sample
 import train
 from gpt import export, merge
 from gpt.family import FAMILY
-from tests.test_train_resume import stop_after
-from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, undone
+from tests.tiny_runs import arguments, losses, made_up_text, run_training, same, sampled, stop_after, undone
 from tinygrad_lite import Tensor
 from tinygrad_lite.adapt import LoRA
-from tinygrad_lite.errors import CheckpointError, OptionError
+from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.nn import Module
 from tinygrad_lite.quantize import QuantizedLinear, quantize, weight_bytes
 from workshop.processes.processes import OneProcess
@@ -39,16 +38,12 @@ def adapt(*words: str, **changes: object) -> RunFolder:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
     """The runs of a base and of an adapter, and their texts; made once and never changed."""
-    folder, before = tmp_path_factory.mktemp("trained"), Path.cwd()
+    folder = tmp_path_factory.mktemp("trained")
     for name, seed in (("text.txt", 1), ("other.txt", 3)):
         (folder / name).write_text(made_up_text(seed=seed), encoding="utf-8")
-    os.chdir(folder)
-    try:
-        with undone():
-            run_training(out_dir="base", n_layer=2, max_iters=20)
-            adapt(dropout=0.0)
-    finally:
-        os.chdir(before)
+    with chdir(folder), undone():
+        run_training(out_dir="base", n_layer=2, max_iters=20)
+        adapt(dropout=0.0)
     return folder
 
 
@@ -84,11 +79,8 @@ def loss_of(path: str) -> float:
 
 
 def test_an_adapter_samples_with_and_without_naming_its_base_and_merges(capsys):
-    outputs = []
-    for words in ([BASE, "--adapter", "adapter/last.safetensors"], ["adapter"], [BASE, "--adapter", "adapter"]):
-        assert sample.main([*words, "--greedy", "--max_new_tokens", "12"]) == 0
-        outputs.append(capsys.readouterr().out)
-    assert len(set(outputs)) == 1
+    ways = ([BASE, "--adapter", "adapter/last.safetensors"], ["adapter"], [BASE, "--adapter", "adapter"])
+    assert len({sampled(capsys, *words, "--greedy", "--max_new_tokens", 12).out for words in ways}) == 1
     assert merge.main([BASE, "adapter/last.safetensors", "merged.safetensors"]) == 0
     np.testing.assert_allclose(logits("merged.safetensors"), logits(BASE, "adapter/last.safetensors"), atol=1e-5)
     assert np.abs(logits("merged.safetensors") - logits(BASE)).max() > 1e-3
@@ -144,14 +136,12 @@ def test_what_was_trained_over_quantized_weights_can_be_computed_exactly(capsys)
     }
     assert f"{found['exact']:.6g}" == f"{losses(run, 'val_loss')[10]:.6g}"
     assert 0 < abs(found["folded"] - found["exact"]) < abs(found["base"] - found["exact"]) / 10
-    capsys.readouterr()
-    scores = {}
-    for kind in ("nf4", None):
-        words = [f"--quantize={kind}"] if kind else []
-        assert sample.main(["packed/last.safetensors", "--score=other.txt", *words]) == 0
-        scores[kind], said = capsys.readouterr()
-        assert ("computes with exactly these" in said) == (kind is None)
-    assert scores["nf4"] != scores[None]
+    scores = []
+    for words in (["--quantize=nf4"], []):
+        score, said = sampled(capsys, "packed/last.safetensors", "--score=other.txt", *words)
+        assert ("computes with exactly these" in said) == (not words)
+        scores.append(score)
+    assert scores[0] != scores[1]
 
 
 def test_an_adapter_stands_beside_any_quantized_base():
@@ -173,12 +163,8 @@ def test_a_translation_model_is_adapted(capsys):
     assert train.main(["reverse", *words, "--n_layer=1", "--n_embd=16", "--out_dir=pairs"]) == 0
     more = ["--init_from=pairs/best.safetensors", "--dataset=reverse", "--lora_rank=2", "--out_dir=more"]
     assert train.main([*words, *more]) == 0
-    capsys.readouterr()
-    outputs = []
-    for named in (["more"], ["pairs/best.safetensors", "--adapter=more"]):
-        assert sample.main([*named, "--start=abc"]) == 0
-        outputs.append(capsys.readouterr().out)
-    assert outputs[0] == outputs[1]
+    ways = (["more"], ["pairs/best.safetensors", "--adapter=more"])
+    assert len({sampled(capsys, *words, "--start=abc").out for words in ways}) == 1
     with pytest.raises(CheckpointError, match="holds a model of the family 'seq2seq', not 'gpt'"):
         merge.main([BASE, "more/best.safetensors", "merged.safetensors"])
 
@@ -234,10 +220,9 @@ def test_options_that_make_no_sense_are_refused(changes, sentence):
 
 
 def test_what_an_adapter_is_cannot_be_changed_later():
-    with pytest.raises(OptionError, match="cannot resume with --lora_rank 4: the run in adapter has 2"):
-        train.main(["--resume", "--out_dir=adapter", "--lora_rank=4"])
-    with pytest.raises(OptionError, match="cannot resume with --quantize nf4: the run in adapter has None"):
-        train.main(["--resume", "--out_dir=adapter", "--quantize=nf4"])
+    for name, value, before in (("lora_rank", 4, 2), ("quantize", "nf4", None)):
+        with pytest.raises(OptionError, match=f"cannot resume with --{name} {value}: the run in adapter has {before}"):
+            train.main(["--resume", "--out_dir=adapter", f"--{name}={value}"])
     with pytest.raises(
         OptionError, match=r"is an adapter: fold it into its base first, with python -m gpt\.merge base"
     ):
@@ -276,9 +261,10 @@ def test_another_base_is_refused_and_a_missing_one_is_named():
 
 
 def test_only_an_adapter_is_one():
-    with pytest.raises(CheckpointError, match=r"is a whole model, not an adapter: name it alone"):
-        sample.main([BASE, "--adapter", BASE])
-    with pytest.raises(OptionError, match=r"must be a new file whose name ends in \.safetensors"):
-        merge.main([BASE, "adapter", BASE])
-    with pytest.raises(OptionError, match="three arguments are needed"):
-        merge.main([BASE])
+    for script, words, sentence in (
+        (sample, [BASE, "--adapter", BASE], "is a whole model, not an adapter: name it alone"),
+        (merge, [BASE, "adapter", BASE], r"must be a new file whose name ends in \.safetensors"),
+        (merge, [BASE], "three arguments are needed"),
+    ):
+        with pytest.raises(UserError, match=sentence):
+            script.main(words)

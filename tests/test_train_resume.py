@@ -8,12 +8,24 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
 
 import train
 from tests.gpt.combined_settings import COMBINED
-from tests.tiny_runs import ROOT, arguments, contents, finish, losses, made_up_text, run_training, same, script
+from tests.tiny_runs import (
+    ROOT,
+    arguments,
+    contents,
+    finish,
+    losses,
+    made_up_text,
+    run_training,
+    same,
+    script,
+    stop_after,
+)
 from tinygrad_lite.errors import OptionError
 from tinygrad_lite.optim import Optimizer
 from workshop.run.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -26,63 +38,46 @@ RESUME = ["--resume", "--out_dir=run"]
 pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
 
 
-def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
-    """Send this process a signal after N updates, once."""
-
-    update = Optimizer.step
-
-    def update_and_stop(self):
-        update(self)
-        if self.steps == steps:
-            signal.raise_signal(number)
-
-    monkeypatch.setattr(Optimizer, "step", update_and_stop)
-
-
 # --- resuming -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(workplace) -> RunFolder:
+    """The folder of a run of two steps."""
+    return run_training(max_iters=2)
 
 
 CHAR = {"dropout": 0.2, "gradient_accumulation_steps": 2, "sample_tokens": 5, "keep": 2}
 BPE = {"tokenizer": "bpe", "vocab_size": 300, "dropout": 0.1, "log_interval": 3, **COMBINED["qwen"]}
 MUON = {"optimizer": "muon", "schedule": "trapezoid", "data_order": "epochs", "dropout": 0.1}
 SGD = {"optimizer": "sgd", "positions": "sinusoidal", "gradient_accumulation_steps": 3, "dropout": 0.1}
+TRANSLATION = {"preset": "reverse", "dropout": 0.2, "gradient_accumulation_steps": 2}
+NUMBERS = {"preset": "reverse", "dataset": "numbers"}
 
 
 @pytest.mark.parametrize(
-    ("settings", "stop"),  # an evaluation is at 4 and at 8
+    ("settings", "stops"),  # an evaluation is at 4 and at 8
     [
-        *((CHAR, stop) for stop in (1, 4, 6, 9)),
-        *((BPE, 4), (SGD, 6), (MUON, 6)),
-        *(pytest.param(BPE, stop, marks=pytest.mark.slow) for stop in (1, 6, 9)),
-        *(pytest.param(SGD, stop, marks=pytest.mark.slow) for stop in (1, 4, 9)),
+        *((CHAR, stops) for stops in ([1], [4], [6], [9], [2, 3, 8])),
+        *((BPE, [4]), (SGD, [6]), (MUON, [6]), (TRANSLATION, [3]), (TRANSLATION, [8]), (NUMBERS, [8])),
+        *(pytest.param(BPE, [stop], marks=pytest.mark.slow) for stop in (1, 6, 9)),
+        *(pytest.param(SGD, [stop], marks=pytest.mark.slow) for stop in (1, 4, 9)),
     ],
 )
-def test_a_stopped_run_resumes_bit_for_bit(settings, stop, monkeypatch, capsys):
-    whole = run_training(out_dir="whole", **settings)
-    with monkeypatch.context() as patch:
-        stop_after(patch, stop)
-        assert train.main(arguments(**settings)) == 130
-    assert f"stopped by SIGINT after {stop} steps; saved run" in capsys.readouterr().err
-    run = RunFolder("run")
-    assert load_checkpoint(run.last).step == stop
-    assert train.main(RESUME) == 0
-    said = capsys.readouterr().err
-    assert f"resuming after {stop} steps" in said
-    assert "changed" not in said
-    assert "warning" not in said
-    same(run, whole)
-
-
-def test_a_run_may_be_stopped_repeatedly(monkeypatch):
-    whole = run_training(out_dir="whole", **CHAR)
-    words = arguments(**CHAR)
-    for stop in (2, 3, 8):
+def test_a_stopped_run_resumes_bit_for_bit(settings, stops, monkeypatch, capsys):
+    whole, run, words = run_training(out_dir="whole", **settings), RunFolder("run"), arguments(**settings)
+    for stop in stops:
         with monkeypatch.context() as patch:
             stop_after(patch, stop)
             assert train.main(words) == 130
+        assert f"stopped by SIGINT after {stop} steps; saved run" in capsys.readouterr().err
+        assert load_checkpoint(run.last).step == stop
         words = RESUME
     assert train.main(RESUME) == 0
-    same(RunFolder("run"), whole)
+    said = capsys.readouterr().err
+    assert f"resuming after {stops[-1]} steps" in said
+    assert ("changed" in said, "warning" in said) == (False, False)
+    same(run, whole)
 
 
 @pytest.mark.parametrize(("where", "owner"), [("evaluate", train), ("report", RunLog), ("step", Optimizer)])
@@ -158,8 +153,7 @@ def test_a_text_whose_name_is_not_utf8_is_found_again(workplace):
     assert train.main([*RESUME, "--max_iters=3"]) == 0
 
 
-def test_a_changed_text_is_refused_unless_it_is_named(workplace, capsys):
-    run = run_training(max_iters=2)
+def test_a_changed_text_is_refused_unless_it_is_named(run, workplace, capsys):
     (workplace / "text.txt").write_text(made_up_text(seed=2), encoding="utf-8")
     before = contents(run.path)
     with pytest.raises(OptionError, match=r"this is not the text on which the run .* name this one with --text"):
@@ -169,59 +163,45 @@ def test_a_changed_text_is_refused_unless_it_is_named(workplace, capsys):
     assert "warning: this is not the text on which the run was trained so far" in capsys.readouterr().err
 
 
-def test_a_named_text_replaces_the_files(workplace, capsys):
+def test_a_named_text_replaces_the_files(run, workplace, capsys):
     """--dataset on the command line has precedence, even if the run began with files."""
-    run_training(max_iters=2)
     (workplace / "other.txt").write_text(made_up_text(seed=2), encoding="utf-8")
     assert train.main([*RESUME, "--max_iters=4", "--dataset=other"]) == 0
     said = capsys.readouterr().err
     assert "changed: dataset: goethe -> other" in said
     assert "from local file other.txt" in said
-    assert json.loads(RunFolder("run").options.read_text(encoding="utf-8"))["text"] == []
+    assert json.loads(run.options.read_text(encoding="utf-8"))["text"] == []
 
 
 # --- what may change and what may not -------------------------------------------------------------------------
 
 
+FIXED = "n_layer=2 n_head=4 n_embd=32 block_size=16 bias=True positions=sinusoidal tokenizer=bpe vocab_size=400"
+
+
 @pytest.mark.parametrize(
-    "change",
-    "n_layer=2 n_head=4 n_embd=32 block_size=16 bias=True positions=sinusoidal tokenizer=bpe".split()
-    + "vocab_size=400 dtype=float64".split(),
+    ("change", "sentence"),
+    [
+        *((change, "cannot resume with --{}: the run in run has ") for change in [*FIXED.split(), "dtype=float64"]),
+        ("max_iters=1", "--{}: the run in run has already made 2 steps"),
+        ("optimizer=sgd", "was --optimizer changed"),
+        ("optimizer=muon", "was --optimizer changed"),
+    ],
 )
-def test_a_changed_model_is_refused_by_name(change):
-    run = run_training(max_iters=2)
+def test_what_a_resumed_run_cannot_change_is_refused_by_name(change, sentence, run):
     before = contents(run.path)
-    name, value = change.split("=")
-    with pytest.raises(OptionError, match=f"cannot resume with --{name} {value}: the run in run has "):
+    with pytest.raises(OptionError, match=sentence.format(change.replace("=", " "))):
         train.main([*RESUME, f"--{change}"])
     assert contents(run.path) == before
 
 
-def test_the_same_model_may_be_named_again():
-    run_training(max_iters=2)
-    assert train.main([*RESUME, "--n_layer=1", "--n_embd=16", "--max_iters=3"]) == 0
-
-
-def test_other_changes_are_shown_as_a_diff(capsys):
-    run_training(max_iters=2)
-    assert train.main([*RESUME, "--max_iters=4", "--dropout=0.1", "--learning_rate=0.002"]) == 0
+def test_the_same_model_may_be_named_again_and_other_changes_are_shown_as_a_diff(run, capsys):
+    changed = ["--max_iters=4", "--dropout=0.1", "--learning_rate=0.002"]
+    assert train.main([*RESUME, "--n_layer=1", "--n_embd=16", *changed]) == 0
     changes = re.findall(r"^changed: (.*)$", capsys.readouterr().err, re.MULTILINE)
     assert changes == ["dropout: 0.0 -> 0.1", "learning_rate: 0.01 -> 0.002", "max_iters: 2 -> 4"]
-    checkpoint = load_checkpoint(RunFolder("run").last)
+    checkpoint = load_checkpoint(run.last)
     assert (checkpoint.model["dropout"], checkpoint.training["learning_rate"]) == (0.1, 0.002)
-
-
-def test_a_run_cannot_be_made_shorter_than_its_steps():
-    run_training(max_iters=4)
-    with pytest.raises(OptionError, match=r"--max_iters 3: the run in run has already made 4 steps"):
-        train.main([*RESUME, "--max_iters=3"])
-
-
-def test_another_optimizer_is_refused():
-    run_training(max_iters=2)
-    for changed in ("--optimizer=sgd", "--optimizer=muon"):
-        with pytest.raises(OptionError, match="was --optimizer changed"):
-            train.main([*RESUME, "--max_iters=4", changed])
 
 
 def test_resuming_without_a_run_is_refused():
@@ -230,9 +210,8 @@ def test_resuming_without_a_run_is_refused():
 
 
 @pytest.mark.parametrize("note", ["", "[", "[]", '{"text": 5}', '{"text": ["gone.txt"]}', None])
-def test_without_options_json_a_resumed_run_needs_the_text(note, workplace):
+def test_without_options_json_a_resumed_run_needs_the_text(note, run):
     """People may edit and damage options.json, so its contents are checked."""
-    run = run_training(max_iters=2)
     run.options.unlink()
     if note is not None:
         run.options.write_text(note, encoding="utf-8")
@@ -245,8 +224,7 @@ def test_without_options_json_a_resumed_run_needs_the_text(note, workplace):
 
 
 @pytest.mark.parametrize("field", ["block_size", "n_head", "tokenizer"])
-def test_a_checkpoint_that_contradicts_itself_is_refused(field):
-    run = run_training(max_iters=2)
+def test_a_checkpoint_that_contradicts_itself_is_refused(field, run):
     checkpoint = load_checkpoint(run.last)
     if field == "tokenizer":
         checkpoint.tokenizer["characters"].append("\U0001f600")
@@ -260,6 +238,13 @@ def test_a_checkpoint_that_contradicts_itself_is_refused(field):
 # --- signals to a process -------------------------------------------------------------------------------------
 
 
+def until_a_step(run: RunFolder, meanwhile: Callable[[], object]) -> None:
+    """Wait until a run has made a step, a minute at most."""
+    deadline = time.monotonic() + 60
+    while not (run.metrics.exists() and losses(run)) and time.monotonic() < deadline:
+        meanwhile()
+
+
 @pytest.mark.cpu_only("runs in a separate process")
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX signals")
 @pytest.mark.parametrize(("number", "status"), [("SIGINT", 130), ("SIGTERM", 143), ("SIGHUP", 129)])
@@ -268,9 +253,7 @@ def test_a_signal_saves_and_says_how_to_resume(number, status):
     run = RunFolder("run")
     endless = arguments(max_iters=1_000_000, warmup_iters=0, eval_interval=1_000_000, workers=1)
     process = script("train.py", *endless)
-    deadline = time.monotonic() + 60
-    while not (run.metrics.exists() and losses(run)) and time.monotonic() < deadline:
-        time.sleep(0.02)
+    until_a_step(run, lambda: time.sleep(0.02))
     process.send_signal(number)
     code, _, err = finish(process)
     assert code == status
@@ -292,10 +275,8 @@ def test_a_run_whose_terminal_is_closed_is_saved(workers):
     streams = dict.fromkeys(("stdin", "stdout", "stderr"), terminal)
     process = subprocess.Popen([sys.executable, "-c", code, *endless], **streams, start_new_session=True)
     os.close(terminal)
-    deadline = time.monotonic() + 60
-    while not (run.metrics.exists() and losses(run)) and time.monotonic() < deadline:
-        if select.select([ours], [], [], 0.05)[0]:  # what it says must be read, or it would wait
-            os.read(ours, 1 << 16)
+    # What it says must be read, or it would wait.
+    until_a_step(run, lambda: select.select([ours], [], [], 0.05)[0] and os.read(ours, 1 << 16))
     os.close(ours)
     try:
         assert process.wait(60) == 129

@@ -1,5 +1,6 @@
 """train.py and sample.py with a translation model: the same loop, the same checkpoints, the same ways to resume."""
 
+import functools
 import importlib.util
 import io
 import re
@@ -20,8 +21,8 @@ from seq2seq.task import FAMILY, TranslationTask
 from seq2seq.toys import toy_pairs
 from seq2seq.translate import text_of
 from studies import scores as evaluate
-from tests.test_train_resume import stop_after
-from tests.tiny_runs import losses, rows, same, undone
+from tests import tiny_runs
+from tests.tiny_runs import losses, rows, sampled, undone
 from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from workshop.cli.options import build
 from workshop.decoding.scores import scores
@@ -33,18 +34,8 @@ from workshop.tokenizers.word import WordTokenizer
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 pytestmark = [pytest.mark.usefixtures("workplace"), pytest.mark.every_device]
-TINY = {"n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 64, "batch_tokens": 200, "toy_size": 300}
-TINY |= {"max_iters": 10, "warmup_iters": 2, "learning_rate": 1e-2, "eval_interval": 4, "log_interval": 1}
-TINY |= {"eval_pairs": 5, "translations": 2, "tokenizer": "char", "out_dir": "run"}
-
-
-def arguments(**changes: object) -> list[str]:
-    return ["reverse", *(f"--{name}={value}" for name, value in (TINY | changes).items())]
-
-
-def run_training(**changes: object) -> RunFolder:
-    assert train.main(arguments(**changes)) == 0
-    return RunFolder((TINY | changes)["out_dir"])
+arguments = functools.partial(tiny_runs.arguments, "reverse")
+run_training = functools.partial(tiny_runs.run_training, "reverse")
 
 
 # --- training -------------------------------------------------------------------------------------------------
@@ -62,21 +53,7 @@ def test_a_run_learns_and_shows_translations(capsys):
     assert out.count("\n  -> ") == out.count("\n  == ") == 2 * len(exact) > 0
     assert run.samples.read_text(encoding="utf-8").count("=== step") == len(exact)
     assert load_checkpoint(run.best).family == "seq2seq"
-
-
-@pytest.mark.parametrize(
-    ("settings", "stops"),
-    [({"dropout": 0.2, "gradient_accumulation_steps": 2}, (3, 8)), ({"dataset": "numbers"}, (8,))],
-)
-def test_a_stopped_run_resumes_bit_for_bit(settings, stops, monkeypatch):
-    whole = run_training(out_dir="whole", **settings)
-    for stop in stops:
-        run = f"stopped after {stop}"
-        with monkeypatch.context() as patch:
-            stop_after(patch, stop)
-            assert train.main(arguments(**settings, out_dir=run)) == 130
-        assert train.main(["reverse", "--resume", f"--out_dir={run}"]) == 0
-        same(RunFolder(run), whole)
+    assert all(float(row["tokens_per_second"]) > 0 for row in rows(run) if row["loss"])
 
 
 def test_pairs_from_a_file_are_found_again(workplace):
@@ -104,12 +81,9 @@ def test_words_and_marked_ends_are_trained_translated_and_scored(kind, vocab_siz
     known = [target.strip() for _, target in pairs if not trained.tokenizer.unknown(target)]
     assert len(known) >= (200 if kind == "bpe-w" else 10)
     assert [text_of(trained.tokenizer, trained.tokenizer.encode(text)) for text in known] == known
-    outputs = []
-    for more in ([], ["--beam=3"], ["--temperature=2", "--num_samples=4"]):
-        assert sample.main(["run", "--start", pairs[0][0], *more]) == 0
-        outputs += capsys.readouterr().out.splitlines()
-    assert len(outputs) == 6
-    assert not any("\ufffd" in line for line in outputs)
+    for more, lines in (([], 1), (["--beam=3"], 1), (["--temperature=2", "--num_samples=4"], 4)):
+        written = sampled(capsys, "run", "--start", pairs[0][0], *more).out
+        assert (len(written.splitlines()), "\ufffd" in written) == (lines, False)
     assert train.main(["reverse", "--resume", "--out_dir=run", "--max_iters=25"]) == 0
     if importlib.util.find_spec("sacrebleu"):
         assert evaluate.main(["run", "--beam", "2", "--max_pairs", "5"]) == 0
@@ -145,27 +119,20 @@ def test_the_warning_names_what_is_unknown(tokenizer, warning, capsys):
 
 def test_a_run_can_start_from_another_run():
     first = run_training(out_dir="first", positions="learned", max_iters=12)
-    settings = {
-        name: TINY[name] for name in ("batch_tokens", "toy_size", "eval_pairs", "eval_interval", "log_interval")
-    }
-    words = [f"--{name}={value}" for name, value in settings.items()]
     # Another preset was requested by name, so its shape must fit; every option of the shape is given again here.
-    shape = {name: TINY[name] for name in ("n_layer", "n_head", "n_embd", "tokenizer")} | {"positions": "learned"}
-    shape |= {"block_size": 40}
-    words += [f"--{name}={value}" for name, value in shape.items()]
-    words += ["--init_from=first", "--dataset=sort", "--out_dir=second", "--max_iters=2"]
-    assert train.main(["reverse", *words]) == 0
-    weights = load_checkpoint(Path("second/last.safetensors")).weights
-    assert weights["source_positions.weight"].shape == (40, 16)
-    assert load_checkpoint(Path("second/last.safetensors")).tokenizer == load_checkpoint(first.last).tokenizer
+    second = run_training(
+        init_from="first", dataset="sort", out_dir="second", positions="learned", block_size=40, max_iters=2
+    )
+    held = load_checkpoint(second.last)
+    assert held.weights["source_positions.weight"].shape == (40, 16)
+    assert held.tokenizer == load_checkpoint(first.last).tokenizer
 
 
 def test_a_model_of_another_family_is_refused():
     run_training(max_iters=1)
-    with pytest.raises(CheckpointError, match="of the family 'seq2seq', not 'gpt'"):
-        train.main(["goethe-char", "--init_from=run", "--out_dir=other"])
-    with pytest.raises(CheckpointError, match="of the family 'seq2seq', not 'gpt'"):
-        train.main(["goethe-char", "--resume", "--out_dir=run"])
+    for words in (["--init_from=run", "--out_dir=other"], ["--resume", "--out_dir=run"]):
+        with pytest.raises(CheckpointError, match="of the family 'seq2seq', not 'gpt'"):
+            train.main(["goethe-char", *words])
 
 
 @pytest.mark.parametrize("words", [["--out_dir=run"], ["--out_dir", "run"]])
@@ -254,25 +221,20 @@ def trained(workplace, long_trained):
 def test_file_stdin_and_conversation_give_the_same_translations(trained, capsys, monkeypatch):
     lines = ["abcdefghij", "", "zyx", "qqq"]
     Path("in.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
-    assert sample.main(["run", "--start", "FILE:in.txt"]) == 0
-    from_file = capsys.readouterr().out
-    assert len(from_file.splitlines()) == 4
-    assert from_file.splitlines()[1] == ""
+    from_file = sampled(capsys, "run", "--start", "FILE:in.txt").out
+    translations = from_file.splitlines()
+    assert len(translations) == 4
+    assert translations[1] == ""
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO("\n".join(lines).encode()), "utf-8"))
-    assert sample.main(["run", "--start", "-"]) == 0
-    assert capsys.readouterr().out == from_file
-    typed = "\n".join(line for line in lines if line) + "\n"
+    assert sampled(capsys, "run", "--start", "-").out == from_file
+    typed = "\n".join(filter(None, lines)) + "\n"
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(typed.encode()), "utf-8"))
-    assert sample.main(["run", "--interactive"]) == 0
-    assert capsys.readouterr().out.splitlines() == [line for line in from_file.splitlines() if line]
-    for line, translation in zip(lines, from_file.splitlines(), strict=True):
-        assert sample.main(["run", "--start", line]) == 0
-        assert capsys.readouterr().out == translation + "\n"
+    assert sampled(capsys, "run", "--interactive").out.splitlines() == [*filter(None, translations)]
+    assert [sampled(capsys, "run", "--start", line).out for line in lines] == [f"{text}\n" for text in translations]
 
 
 def test_a_beam_shows_its_hypotheses_with_their_scores(trained, capsys):
-    assert sample.main(["--out_dir", "run", "--start", "abcdefghij", "--beam", "4", "--n_best", "3"]) == 0
-    out, err = capsys.readouterr()
+    out, err = sampled(capsys, "--out_dir=run", "--start=abcdefghij", "--beam=4", "--n_best=3")
     assert len(out.splitlines()) == 3
     assert err.count("log-prob") == 6
     assert "--- 3: log-prob" in err
@@ -280,39 +242,32 @@ def test_a_beam_shows_its_hypotheses_with_their_scores(trained, capsys):
 
 def test_translations_can_be_sampled(trained, capsys):
     command = ["run", "--start", "abcdefghij", "--temperature", "1.5", "--num_samples", "3"]
-    outputs = []
-    for more in ([], [], ["--seed", "4"], ["--top_k", "1"]):
-        assert sample.main([*command, *more]) == 0
-        outputs.append(capsys.readouterr().out)
-    assert outputs[0] == outputs[1] != outputs[2]
-    assert len(set(outputs[0].splitlines())) == 3
-    assert sample.main(["run", "--start", "abcdefghij"]) == 0
-    assert set(outputs[3].splitlines()) == set(capsys.readouterr().out.splitlines())  # with --top_k 1, the best
-    assert sample.main(["run", "--start", "", "--temperature", "1"]) == 0
-    assert capsys.readouterr().out == "\n"
+    first, again, other, best = (sampled(capsys, *command, *more).out for more in ([], [], ["--seed=4"], ["--top_k=1"]))
+    assert first == again != other
+    assert len(set(first.splitlines())) == 3
+    assert best == 3 * sampled(capsys, "run", "--start", "abcdefghij").out
+    assert sampled(capsys, "run", "--start", "", "--temperature", "1").out == "\n"
 
 
 def test_a_greedy_translation_respects_the_repetition_settings(trained, capsys):
-    outputs = []
-    for more in ([], ["--seed=1"], ["--no_repeat_ngram_size=1"], ["--num_samples=2"]):
-        assert sample.main(["run", "--start", "abcdefghij", "--greedy", *more]) == 0
-        outputs.append(capsys.readouterr().out)
-    greedy, seeded, varied, twice = outputs
+    greedy, seeded, varied, twice = (
+        sampled(capsys, "run", "--start=abcdefghij", "--greedy", *more).out
+        for more in ([], ["--seed=1"], ["--no_repeat_ngram_size=1"], ["--num_samples=2"])
+    )
     assert greedy == seeded
     assert twice == greedy * 2
     assert len(set(varied)) == len(varied)
 
 
 def test_a_long_line_is_cut_with_a_warning(trained, capsys):
-    assert sample.main(["run", "--start", "a" * 100]) == 0
-    assert "warning: only the first 64 tokens of a line are read; longer lines: 1" in capsys.readouterr().err
+    said = sampled(capsys, "run", "--start", "a" * 100).err
+    assert "warning: only the first 64 tokens of a line are read; longer lines: 1" in said
 
 
 def test_the_attention_is_plotted(trained, capsys):
     pytest.importorskip("matplotlib")
     for name in ("plot.svg", "plot.png"):
-        assert sample.main(["run", "--start", "abc", "--beam", "2", "--attention", name]) == 0
-        assert f"wrote {name}" in capsys.readouterr().err
+        assert f"wrote {name}" in sampled(capsys, "run", "--start", "abc", "--beam", "2", "--attention", name).err
     picture = Path("plot.svg").read_text(encoding="utf-8")
     for words in ("layer 1, head 2", ">a<", ">b<", "&lt;eos&gt;"):
         assert words in picture
@@ -337,10 +292,6 @@ def test_options_that_do_not_apply_to_translations_are_refused(trained, words, r
         sample.main(["run", *words])
 
 
-def test_speed_and_losses_are_logged(trained):
-    assert all(float(row["tokens_per_second"]) > 0 for row in rows(trained) if row["loss"])
-
-
 # --- scoring --------------------------------------------------------------------------------------------------
 
 
@@ -361,11 +312,10 @@ def test_other_pairs_can_be_scored(trained, capsys):
     Path("pairs.tsv").write_text("cba\tabc\nzyx\txyz\n\t\nx\t\n", encoding="utf-8")
     Path("a").write_text("abc\nxyz\n", encoding="utf-8")
     Path("b").write_text("cba\nzyx\n", encoding="utf-8")
-    outputs = []
     for words in (["--pairs", "pairs.tsv", "--swap"], ["--src", "a", "--tgt", "b"]):
         assert evaluate.main(["run", *words, "--beam", "1"]) == 0
-        outputs.append(capsys.readouterr().out)
-    assert outputs[0] == outputs[1]
+    first, second = capsys.readouterr().out.split("exactly right: ")[1:]
+    assert first == second
     assert evaluate.main(["run", "--pairs", "pairs.tsv", "--max_pairs", "1"]) == 0
     assert "1 sentences in" in capsys.readouterr().err
 

@@ -2,6 +2,7 @@
 
 import csv
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,16 +12,20 @@ from typing import IO
 
 import numpy as np
 
+import sample
 import train
 from tinygrad_lite.functional.registry import set_composed
+from tinygrad_lite.optim import Optimizer
 from tinygrad_lite.precision import set_precision
 from workshop.run.run_folder import RunFolder
 
 ROOT = Path(__file__).parent.parent
 WORDS = "Es irrt der Mensch, so lang er strebt.\n Grün ist nur des Lebens goldner Baum; süß ruht die Höh".split(" ")
-SMALL = {"text": "text.txt", "out_dir": "run", "n_layer": 1, "n_head": 2, "n_embd": 16, "block_size": 8}
-SMALL |= {"batch_size": 4, "max_iters": 10, "warmup_iters": 2, "learning_rate": 1e-2}
-SMALL |= {"eval_interval": 4, "eval_iters": 3, "log_interval": 1, "sample_tokens": 0}
+SMALL = {"out_dir": "run", "n_layer": 1, "n_head": 2, "n_embd": 16, "max_iters": 10, "warmup_iters": 2}
+SMALL |= {"learning_rate": 1e-2, "eval_interval": 4, "log_interval": 1}
+PAIRS = SMALL | {"block_size": 64, "batch_tokens": 200, "toy_size": 300, "eval_pairs": 5, "translations": 2}
+PAIRS |= {"tokenizer": "char"}
+SMALL |= {"text": "text.txt", "block_size": 8, "batch_size": 4, "eval_iters": 3, "sample_tokens": 0}
 
 
 def made_up_text(words: int = 500, seed: int = 1) -> str:
@@ -28,19 +33,40 @@ def made_up_text(words: int = 500, seed: int = 1) -> str:
     return " ".join(np.random.default_rng(seed).choice(WORDS, words)) + "\n"
 
 
-def arguments(**changes: object) -> list[str]:
+def arguments(preset: str = "goethe-char", **changes: object) -> list[str]:
     """The command line of a tiny run; a value of None leaves the option out.
 
-    It trains GPT-2's parts on characters, unless it starts from other weights, which have their own shape.
+    It trains GPT-2's parts on characters, unless it starts from other weights, which have their own shape; with the
+    preset "reverse", a translation model.
     """
-    preset = [] if "init_from" in changes else ["goethe-char"]
-    return preset + [f"--{name}={value}" for name, value in (SMALL | changes).items() if value is not None]
+    named = [] if preset == "goethe-char" and "init_from" in changes else [preset]
+    settings = (PAIRS if preset == "reverse" else SMALL) | changes
+    return named + [f"--{name}={value}" for name, value in settings.items() if value is not None]
 
 
-def run_training(**changes: object) -> RunFolder:
+def run_training(preset: str = "goethe-char", **changes: object) -> RunFolder:
     """Train to the end, and return the run's folder."""
-    assert train.main(arguments(**changes)) == 0
+    assert train.main(arguments(preset, **changes)) == 0
     return RunFolder((SMALL | changes)["out_dir"])
+
+
+def stop_after(monkeypatch, steps: int, number: int = signal.SIGINT) -> None:
+    """Send this process a signal after N updates, once."""
+    update = Optimizer.step
+
+    def update_and_stop(self):
+        update(self)
+        if self.steps == steps:
+            signal.raise_signal(number)
+
+    monkeypatch.setattr(Optimizer, "step", update_and_stop)
+
+
+def sampled(capsys, *words: object) -> tuple[str, str]:
+    """What sample.py writes to stdout and stderr: `out` and `err`."""
+    capsys.readouterr()
+    assert sample.main([str(word) for word in words]) == 0
+    return capsys.readouterr()
 
 
 def rows(folder: RunFolder) -> list[dict[str, str]]:

@@ -66,11 +66,6 @@ class Picture:
     default: Path | None = None
     image: Callable[[Path], None] | None = None
 
-    @property
-    def data_suffix(self) -> str:
-        """The kind of file for the numbers."""
-        return ".npz" if self.arrays else ".csv"
-
 
 # --- matplotlib -----------------------------------------------------------------------------------------------
 
@@ -174,12 +169,14 @@ def write(picture: Picture, path: Path) -> None:
     Raises: OptionError if its numbers have another format, if the image would be too large, or if the file cannot be
         written; UserError if matplotlib is not installed.
     """
-    suffix = path.suffix.lower()
+    suffix, suffix_of_numbers = path.suffix.lower(), ".npz" if picture.arrays else ".csv"
     try:
-        if suffix in METADATA:
-            (picture.image or image_writer(picture))(path)
-        elif suffix != picture.data_suffix:
-            raise OptionError(f"{path}: the numbers of this picture are written as {picture.data_suffix}")
+        if suffix in METADATA and picture.image:
+            picture.image(path)
+        elif suffix in METADATA:
+            draw_and_save(picture, path)
+        elif suffix != suffix_of_numbers:
+            raise OptionError(f"{path}: the numbers of this picture are written as {suffix_of_numbers}")
         elif suffix == ".npz":
             with open(path, "wb") as file:
                 np.savez(file, **picture.arrays)
@@ -190,20 +187,16 @@ def write(picture: Picture, path: Path) -> None:
         raise cannot_write(path, error) from None
 
 
-def image_writer(picture: Picture) -> Callable[[Path], None]:
-    """The function that draws a picture with matplotlib and saves it."""
-
-    def draw_and_save(path: Path) -> None:
-        if max(picture.size) > MAX_INCHES:
-            width, height = picture.size
-            raise OptionError(
-                f"{path}: the picture would measure {width:.0f} by {height:.0f} inches, more than {MAX_INCHES}: "
-                "use a shorter text"
-            )
-        with own_style():
-            save(compose(picture), path)
-
-    return draw_and_save
+def draw_and_save(picture: Picture, path: Path) -> None:
+    """Draw a picture with matplotlib, and save it."""
+    if max(picture.size) > MAX_INCHES:
+        width, height = picture.size
+        raise OptionError(
+            f"{path}: the picture would measure {width:.0f} by {height:.0f} inches, more than {MAX_INCHES}: "
+            "use a shorter text"
+        )
+    with own_style():
+        save(compose(picture), path)
 
 
 def compose(picture: Picture):

@@ -17,7 +17,7 @@ from encoder.words import whole_sequence
 from gpt import pictures as gpt_pictures
 from studies import accuracy as evaluate
 from studies import compare_encoders as compare
-from tests.tiny_runs import rows, same
+from tests.tiny_runs import rows, same, sampled
 from tinygrad_lite.errors import CorpusError, OptionError
 from workshop.corpora import pictures
 from workshop.corpora.pictures import Pictures
@@ -27,15 +27,8 @@ from workshop.tokenizers.bpe import BPETokenizer
 from workshop.tokenizers.wordpiece import WordPieceTokenizer
 
 pytestmark = pytest.mark.usefixtures("workplace")
-TINY = [
-    "--lr_decay_iters=10",
-    "--n_head=2",
-    "--n_embd=16",
-    "--batch_size=8",
-    "--eval_interval=5",
-    "--warmup_iters=2",
-    "--log_interval=1",
-]
+TINY = "--lr_decay_iters=10 --n_head=2 --n_embd=16 --batch_size=8 --eval_interval=5 --warmup_iters=2".split()
+TINY += ["--log_interval=1"]
 TEXT = [*TINY, "--n_layer=1", "--block_size=16", "--tokenizer=bpe", "--vocab_size=300"]
 
 
@@ -45,8 +38,16 @@ def run(*words: str, max_iters: int = 10) -> RunFolder:
     return RunFolder(words[-1])
 
 
+def same_weights(one: str, two: str, atol: float = 0.0) -> None:
+    """Assert that the last weights of two runs are the same, or differ by at most `atol`."""
+    first, second = (load_checkpoint(RunFolder(name).last).weights for name in (one, two))
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_allclose(first[name], second[name], rtol=0, atol=atol)
+
+
 def words_run(folder: str = "words", *more: str, max_iters: int = 10) -> RunFolder:
-    return run("bert-goethe", "--text=text.txt", *TEXT, *more, folder, max_iters=max_iters)
+    return run(*WORDS, *more, folder, max_iters=max_iters)
 
 
 @pytest.fixture
@@ -84,6 +85,50 @@ def drawn(monkeypatch):
 VIT = ["vit-digits", *TINY, "--n_layer=1", "--shift=0"]
 CNN = ["cnn-digits", *TINY[2:], "--n_stage=1"]
 IGPT = ["igpt-digits", *TINY, "--n_layer=1", "--block_size=16", "--dropout=0.0"]
+WORDS = ["bert-goethe", "--text=text.txt", *TEXT]
+SENTENCES = [*WORDS, "--next_sentence=true", "--block_size=32", "--dropout=0.0"]
+MOVED = [*VIT, "--shift=1", "--flip=true", "--dropout=0.0"]
+
+
+# --- what every run does --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("table", "drawn")
+@pytest.mark.parametrize(
+    "words",
+    [[*WORDS, "--dropout=0.1"], ["classify", "--table=table.csv", *TEXT], MOVED],
+    ids=["words", "labels", "pictures"],
+)
+def test_a_resumed_run_gives_the_same_weights(words):
+    run(*words, "whole")
+    run(*words, "parts", max_iters=5)
+    assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
+    same_weights("whole", "parts")
+
+
+@pytest.mark.parametrize(("words", "atol"), [(SENTENCES, 2e-4), (MOVED, 1e-4)], ids=["sentences", "pictures"])
+def test_two_processes_learn_the_same(words, atol, drawn):
+    run(*words, "one")
+    run(*words, "--workers=2", "two")
+    same_weights("one", "two", atol)
+
+
+def test_sample_refuses_what_an_encoder_cannot_do(drawn):
+    run(*WORDS, "words", max_iters=0)
+    run(*VIT, "pictures", max_iters=0)
+    for words, sentence in (
+        (["words"], "give a text"),
+        (["words", "--start", "Es irrt"], r"there is no \[MASK\]"),
+        (["words", "--start", "Es [MASK]", "--temperature", "1"], "--temperature is for models that write"),
+        (["pictures"], "give a picture"),
+        (["pictures", "--image", "test:99"], "numbered from test:0 to test:11"),
+        (["pictures", "--image", "test:x"], "numbered from"),
+        (["pictures", "--image", "test:1", "--beam", "2"], "--beam is for models that write"),
+    ):
+        with pytest.raises((OptionError, CorpusError), match=sentence):
+            sample.main(words)
+    with pytest.raises(OptionError, match="predicts words, not labels"):
+        evaluate.main(["words"])
 
 
 # --- words ----------------------------------------------------------------------------------------------------
@@ -103,9 +148,7 @@ def test_a_run_learns_hidden_words_and_reports_its_accuracy(more, capsys):
 
 def test_sample_names_the_most_probable_words(capsys):
     words_run()
-    capsys.readouterr()
-    assert sample.main(["words", "--start", "Es [MASK] der [MASK]", "--answers", "2"]) == 0
-    first, *guesses = capsys.readouterr().out.splitlines()
+    first, *guesses = sampled(capsys, "words", "--start", "Es [MASK] der [MASK]", "--answers", "2").out.splitlines()
     assert first == "Es [MASK] der [MASK]"
     assert [len(re.findall(r"\d%", line)) for line in guesses] == [2, 2]
 
@@ -117,36 +160,6 @@ def test_a_mask_stands_for_a_word_with_the_blank_before_it():
         hidden = whole_sequence(tokenizer, "Es [MASK] der Mensch")
         assert len(whole) == len(hidden)
         assert (whole != hidden).sum() == 1
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ([], "give a text"),
-        (["--start", "Es irrt"], r"there is no \[MASK\]"),
-        (["--start", "Es [MASK]", "--temperature", "1"], "--temperature is for models that write"),
-    ],
-)
-def test_sample_refuses_what_an_encoder_cannot_do(words, sentence):
-    words_run(max_iters=0)
-    with pytest.raises(OptionError, match=sentence):
-        sample.main(["words", *words])
-
-
-def test_a_resumed_run_gives_the_same_bytes():
-    whole = words_run("whole", "--dropout=0.1")
-    words_run("parts", "--dropout=0.1", max_iters=5)
-    assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
-    weights = [load_checkpoint(folder.last).weights for folder in (whole, RunFolder("parts"))]
-    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
-
-
-def test_two_processes_learn_the_same():
-    one = words_run("one", "--next_sentence=true", "--block_size=32", "--dropout=0.0")
-    two = words_run("two", "--next_sentence=true", "--block_size=32", "--dropout=0.0", "--workers=2")
-    weights = [load_checkpoint(folder.last).weights for folder in (one, two)]
-    for name in weights[0]:
-        np.testing.assert_allclose(weights[0][name], weights[1][name], atol=2e-4)
 
 
 def test_the_same_command_gives_the_same_run():
@@ -185,9 +198,8 @@ def test_a_pretrained_encoder_learns_labels(table, capsys):
     }
     assert after.model["labels"] == "negative|positive"
     assert float(rows(RunFolder("labels"))[-1]["accuracy"]) > 0.8
-    capsys.readouterr()
-    assert sample.main(["labels", "--start", "der Baum gut 3\nder Baum schlecht 3"]) == 0
-    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["positive", "negative"]
+    said = sampled(capsys, "labels", "--start", "der Baum gut 3\nder Baum schlecht 3").out
+    assert [line.split("\t")[0] for line in said.splitlines()] == ["positive", "negative"]
     assert evaluate.main(["labels,labels", "--against", "labels,labels"]) == 0
     out = capsys.readouterr().out
     assert re.search(r"mean of 2: \d+", out)
@@ -201,28 +213,17 @@ def test_a_frozen_encoder_stays_as_it_is(option, table, capsys):
     for folder, steps in (("labels", 10), ("parts", 5)):
         run("classify", "--init_from=words", option, table, TINY[0], *TINY[3:], folder, max_iters=steps)
     assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
-    before, after, resumed = (load_checkpoint(RunFolder(name).last) for name in ("words", "labels", "parts"))
+    same_weights("labels", "parts")
+    before, after = (load_checkpoint(RunFolder(name).last) for name in ("words", "labels"))
     head = {f"{name}.{kind}" for name in ("pooler", "label_head") for kind in ("weight", "bias")}
     assert {name for name in after.weights if "lora" not in name} == head
     assert not after.tokenizer
-    assert all((after.weights[name] == resumed.weights[name]).all() for name in after.weights)
     assert np.abs(after.weights["label_head.weight"]).max() > 0
     whole = BERT.read(Path("labels")).weights
     same = [name for name in before.weights.keys() & whole.keys() if (before.weights[name] == whole[name]).all()]
     assert len(before.weights.keys() & whole.keys()) - len(same) == (0 if "freeze" in option else 6)
-    capsys.readouterr()
     for words in (["labels"], ["words/best.safetensors", "--adapter", "labels"]):
-        assert sample.main([*words, "--start", "der Baum gut 3"]) == 0
-        assert "negative" in capsys.readouterr().out
-
-
-def test_labels_can_be_learned_from_scratch_and_resumed(table):
-    settings = [*TINY, "--n_layer=1", "--block_size=16", "--vocab_size=300", "--tokenizer=bpe"]
-    run("classify", table, *settings, "whole")
-    run("classify", table, *settings, "parts", max_iters=5)
-    assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
-    weights = [load_checkpoint(RunFolder(name).last).weights for name in ("whole", "parts")]
-    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+        assert "negative" in sampled(capsys, *words, "--start", "der Baum gut 3").out
 
 
 def test_labels_of_pairs_of_texts(workplace, capsys):
@@ -232,14 +233,14 @@ def test_labels_of_pairs_of_texts(workplace, capsys):
         word, label = ("gut", "positive") if number % 2 else ("schlecht", "negative")
         rows_.append(f"{first} {number},{second} {word},{label}")
     (workplace / "pairs.csv").write_text("\n".join(rows_), encoding="utf-8")
-    settings = ["classify", "--table=pairs.csv", *TINY, "--n_layer=1", "--vocab_size=300", "--tokenizer=bpe"]
+    settings = ["classify", "--table=pairs.csv", *TEXT]
     run(*settings, "--block_size=32", "--learning_rate=1e-2", "pairs", max_iters=40)
     assert float(rows(RunFolder("pairs"))[-1]["accuracy"]) > 0.8
     said = capsys.readouterr().err
     assert "64 pairs of texts to learn from" in said
     assert re.search(r'--start "[^"\t]+ \|\|\| [^"\t]+"', said)  # the command to try it with
-    assert sample.main(["pairs", "--start", "der Baum 3 ||| grün gut\nder Baum 3\tgrün schlecht"]) == 0
-    assert [line.split("\t")[0] for line in capsys.readouterr().out.splitlines()] == ["positive", "negative"]
+    said = sampled(capsys, "pairs", "--start", "der Baum 3 ||| grün gut\nder Baum 3\tgrün schlecht").out
+    assert [line.split("\t")[0] for line in said.splitlines()] == ["positive", "negative"]
     with pytest.raises(OptionError, match=r"into 3 texts, but the model reads a text or a pair of texts"):
         sample.main(["pairs", "--start", "a ||| b ||| c"])
     assert evaluate.main(["pairs"]) == 0
@@ -251,12 +252,6 @@ def test_labels_of_pairs_of_texts(workplace, capsys):
         run(*settings, "--block_size=32", "--segments=1", "one")
 
 
-def test_words_and_labels_models_are_not_confused(table):
-    words_run(max_iters=0)
-    with pytest.raises(OptionError, match="predicts words, not labels"):
-        evaluate.main(["words"])
-
-
 # --- pictures -------------------------------------------------------------------------------------------------
 
 
@@ -264,49 +259,18 @@ def test_words_and_labels_models_are_not_confused(table):
 def test_pictures_are_learned_and_looked_at(kind, drawn, capsys):
     folder = run(*(VIT if kind == "vit" else CNN), "--learning_rate=1e-2", "pictures", max_iters=60)
     assert float(rows(folder)[-1]["accuracy"]) > 0.9
-    capsys.readouterr()
-    assert sample.main(["pictures", "--image", "test:1"]) == 0
-    said = capsys.readouterr()
+    said = sampled(capsys, "pictures", "--image", "test:1")
     label = re.search("picture 1 of the test of digits: (.*)", said.err)[1]
     assert said.out.splitlines()[0].split()[1:] == [label]
     assert ("  |  " in said.err) == (kind == "vit")  # the rollout beside the picture
     assert evaluate.main(["pictures"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        ([], "give a picture"),
-        (["--image", "test:99"], "numbered from test:0 to test:11"),
-        (["--image", "test:x"], "numbered from"),
-        (["--image", "test:1", "--beam", "2"], "--beam is for models that write"),
-    ],
-)
-def test_sample_refuses_what_a_model_of_pictures_cannot_do(words, sentence, drawn):
-    run(*VIT, "pictures", max_iters=0)
-    with pytest.raises((OptionError, CorpusError), match=sentence):
-        sample.main(["pictures", *words])
-
-
-def test_pictures_in_two_processes_and_resumed(drawn):
-    moved = ["--shift=1", "--flip=true", "--dropout=0.0"]
-    one = run(*VIT, *moved, "one")
-    two = run(*VIT, *moved, "--workers=2", "two")
-    run(*VIT, *moved, "parts", max_iters=5)
-    assert train.main(["--resume", "--out_dir=parts", "--max_iters=10"]) == 0
-    weights = [load_checkpoint(folder.last).weights for folder in (one, two, RunFolder("parts"))]
-    for name in weights[0]:
-        np.testing.assert_allclose(weights[0][name], weights[1][name], atol=1e-4)
-        assert (weights[0][name] == weights[2][name]).all()
-
-
 def test_an_exported_model_of_pictures_is_trained_further(drawn):
-    before = run(*VIT, "--pooling=cls", "--positions=1d", "pictures", max_iters=0)
+    run(*VIT, "--pooling=cls", "--positions=1d", "pictures", max_iters=0)
     assert export.main(["pictures", "exported"]) == 0
-    after = run("--init_from=exported", *TINY[3:], "further", max_iters=0)
-    weights = [load_checkpoint(folder.last).weights for folder in (before, after)]
-    assert weights[0].keys() == weights[1].keys()
-    assert all((weights[0][name] == weights[1][name]).all() for name in weights[0])
+    run("--init_from=exported", *TINY[3:], "further", max_iters=0)
+    same_weights("pictures", "further")
     with pytest.raises(CorpusError, match="the pictures of digits are gray: take --channels 1, not 3"):
         run(*VIT, "--channels=3", "colours")
 
@@ -318,16 +282,13 @@ def test_a_gpt_learns_pixels_and_completes_pictures(drawn, capsys):
     folder = run(*IGPT, "--learning_rate=1e-2", "igpt", max_iters=60)
     bits = [float(row["bits_per_char"]) for row in rows(folder) if row["val_loss"]]
     assert bits[-1] < bits[0] - 0.5
-    capsys.readouterr()
-    assert sample.main(["igpt", "--image", "test:1", "--keep_rows", "2", "--num_samples", "3"]) == 0
-    drawn_rows = capsys.readouterr().out.split("\n\n")
+    drawn_rows = sampled(capsys, *"igpt --image test:1 --keep_rows 2 --num_samples 3".split()).out.split("\n\n")
     assert len(drawn_rows) == 3
     assert len({tuple(one.strip("\n").split("\n")[:2]) for one in drawn_rows}) == 1  # what is kept
     assert gpt_pictures.main(["digits"]) == 0
-    with pytest.raises(OptionError, match="keep at most 3"):
-        sample.main(["igpt", "--image", "test:1", "--keep_rows", "4"])
-    with pytest.raises(OptionError, match="--beam is for models of text"):
-        sample.main(["igpt", "--image", "test:1", "--beam", "4"])
+    for option, sentence in (("--keep_rows", "keep at most 3"), ("--beam", "--beam is for models of text")):
+        with pytest.raises(OptionError, match=sentence):
+            sample.main(["igpt", "--image", "test:1", option, "4"])
 
 
 @pytest.mark.parametrize("words", [["--tokenizer=char"], ["--dataset=goethe"]])

@@ -85,22 +85,20 @@ def test_two_ranks_give_the_bytes_of_two_workers(settings):
         assert ranks.average.read_bytes() == whole.average.read_bytes()
 
 
+SHAPE = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size"))
+
+
 @STARTS
-def test_two_ranks_adapt_a_base_like_two_workers():
+@pytest.mark.parametrize(
+    "words",
+    [arguments(init_from="base/best.safetensors", lora_rank=2, quantize="nf4", out_dir=None, **SHAPE), PAIRS],
+    ids=["adapt a base", "translate"],
+)
+def test_two_ranks_do_what_two_workers_do(words):
     """Both have the frozen weights of rank 0, floats and codes."""
     run_training(out_dir="base")
-    shape = dict.fromkeys(("n_layer", "n_head", "n_embd", "block_size"))
-    words = arguments(init_from="base/best.safetensors", lora_rank=2, quantize="nf4", out_dir=None, **shape)
     ranks = run_ranks(2, *words)
     assert train.main([*words, "--workers=2", "--out_dir=workers"]) == 0
-    same(ranks, RunFolder("workers"))
-
-
-@STARTS
-def test_two_ranks_translate_like_two_workers():
-    ranks = run_ranks(2, *PAIRS)
-    words = [*PAIRS, "--workers=2", "--out_dir=workers"]
-    assert subprocess.run([sys.executable, ROOT / "train.py", *words], capture_output=True).returncode == 0
     same(ranks, RunFolder("workers"))
 
 
@@ -146,12 +144,9 @@ def test_a_run_resumes_with_the_same_and_with_another_number_of_ranks(ranks, tol
 
 @STARTS
 def test_profile_and_dry_run_ask_all_ranks():
-    status, said = start(2, *arguments(), "--profile")
-    assert status == 0
-    assert "of one training step in process 0 of 2" in said
-    status, said = start(2, *arguments(), "--dry_run")
-    assert status == 0
-    assert "10 steps of " in said
+    for option, words in (("--profile", "of one training step in process 0 of 2"), ("--dry_run", "10 steps of ")):
+        status, said = start(2, *arguments(), option)
+        assert (status, words in said) == (0, True)
 
 
 # --- the parts ----------------------------------------------------------------------------------------------------
@@ -188,10 +183,12 @@ def test_ranks_replace_workers(monkeypatch, capsys):
     monkeypatch.setattr("workshop.run.setup.launched", lambda: (0, 3))
     assert number_of_workers(build(GPTOptions, ("test", {"workers": 2}))) == 3
     assert "the 3 processes that mpirun started replace --workers 2" in capsys.readouterr().err
-    with pytest.raises(OptionError, match="mpirun -n 3: each needs a part of the batch; use at most 2"):
-        number_of_workers(build(GPTOptions, ("test", {"batch_size": 2})))
-    with pytest.raises(OptionError, match="mpirun -n 3: one keeps a GPU busy; use at most 1"):
-        number_of_workers(build(GPTOptions, ("test", {"device": "cuda"})))
+    for settings, reason in (
+        ({"batch_size": 2}, "each needs a part of the batch; use at most 2"),
+        ({"device": "cuda"}, "one keeps a GPU busy; use at most 1"),
+    ):
+        with pytest.raises(OptionError, match=f"mpirun -n 3: {reason}"):
+            number_of_workers(build(GPTOptions, ("test", settings)))
 
 
 def test_sixteen_bits_of_float64_are_refused_and_without_mpirun_change_nothing(capsys):
@@ -288,11 +285,19 @@ def test_no_message_is_left_over_for_mpi_to_complain_about():
 
 
 @STARTS
-@pytest.mark.parametrize("words", [["--nonsense"], ["--batch_size=2"], ["--text=missing.txt"]])
-def test_a_wrong_command_line_gives_one_sentence(words):
-    status, said = start(3, *arguments(), *words)
-    assert status in (1, 2)
-    assert said.count("train.py: ") == 1
+@pytest.mark.parametrize(
+    ("words", "status", "sentence"),
+    [
+        (["--nonsense"], 2, "train.py: "),
+        (["--batch_size=2"], 2, "train.py: "),
+        (["--text=missing.txt"], 1, "train.py: "),
+        (["--learning_rate=1e30", "--grad_clip=0"], 1, "train.py: step "),  # a loss that is not finite
+    ],
+)
+def test_an_error_gives_one_sentence(words, status, sentence):
+    found, said = start(3, *arguments(), *words)
+    assert found == status
+    assert said.count(sentence) == 1
     assert "Traceback" not in said
 
 
@@ -302,14 +307,6 @@ def test_a_timeout_that_is_no_number_is_refused_once():
     assert status == 1
     name = "TINYGRAD_LITE_LINK_TIMEOUT"
     assert said == f"train.py: the environment variable {name} is '1.5': use whole seconds, or 0 for no limit\n"
-
-
-@STARTS
-def test_a_loss_that_is_not_finite_is_explained_once():
-    status, said = start(2, *arguments(learning_rate=1e30, grad_clip=0))
-    assert status == 1
-    assert said.count("train.py: step ") == 1
-    assert "Traceback" not in said
 
 
 @STARTS

@@ -85,11 +85,8 @@ def checked_settings(layout: ModuleType, config: ModelConfig) -> dict[str, Any]:
     theirs = layout.their_config(config)
     read = layout.own_config(theirs).effective()
     for name, ours in config.effective().items():
-        if name == "bias" and read[name]:  # a bias of zeros is equivalent to no bias
-            continue
-        if name in getattr(layout, "IN_WEIGHTS", ()):
-            continue
-        if read[name] != ours:
+        is_implied = name == "bias" and read[name]  # a bias of zeros is equivalent to no bias
+        if read[name] != ours and not is_implied and name not in getattr(layout, "IN_WEIGHTS", ()):
             allowed = "none" if read[name] is None else read[name]
             raise CheckpointError(
                 f"the model has {name} {ours}, but the layout of {theirs['architectures'][0]} allows only {allowed}: "

@@ -86,11 +86,6 @@ class OneProcess:
         """Sum the gradients of all processes, and their parts of the loss."""
         self.step, self.loss = step, sum(loss.item() for loss in losses)
 
-    @property
-    def is_asked_to_stop(self) -> bool:
-        """Whether this process has been asked to stop."""
-        return self.stop is not None and self.stop.signal is not None
-
     def clip(self, optimizer: Optimizer, max_norm: float) -> None:
         """Scale the gradients down so that their global norm is at most max_norm; 0 only measures."""
         self.norm = optimizer.clip_grad_norm(max_norm)
@@ -101,7 +96,7 @@ class OneProcess:
 
     def share_weights(self, optimizer: Optimizer) -> None:
         """Give all processes the weights that each has updated, and agree on whether to stop."""
-        self.should_stop = any(self.gather(self.is_asked_to_stop))
+        self.should_stop = any(self.gather(self.stop is not None and self.stop.signal is not None))
 
     def copy_weights(self, optimizer: Optimizer) -> None:
         """Give all processes the weights of process 0; where they share memory, they only wait for them."""
@@ -147,7 +142,7 @@ class Job:
     """All that another process needs to run the same program as process 0, except the values of parameters.
 
     Attributes:
-        learned: for each parameter, whether it is in the optimizer's flat arrays, and whether it requires a gradient.
+        learned: the names of the parameters that require a gradient, and are in the optimizer's flat arrays.
         progress: number of updates that were made, and by parameter the number of those that skipped it.
     """
 
@@ -156,13 +151,13 @@ class Job:
     task: Task
     model_class: type
     config: Any
-    learned: dict[str, tuple[bool, bool]]
+    learned: frozenset[str]
     progress: tuple[int, dict[str, int]]
 
     @classmethod
     def of(cls, program: Program, options: TrainOptions, task: Task, model: Module, optimizer: Optimizer) -> Job:
         """The job of the other processes, for the model and optimizer of process 0."""
-        learned = {name: (name in optimizer.places, p.requires_grad) for name, p in model.named_parameters()}
+        learned = frozenset(name for name, parameter in model.named_parameters() if parameter.requires_grad)
         progress = optimizer.steps, optimizer.skipped
         return cls(program, options, task, type(model), model.config, learned, progress)
 
@@ -178,10 +173,8 @@ class Job:
             model = self.model_class(self.config).to("cpu", self.options.weight_dtype)
             self.options.add_adapters(model)
         for name, parameter in model.named_parameters():
-            parameter.requires_grad = self.learned[name][0]
+            parameter.requires_grad = name in self.learned
         optimizer = self.options.make_optimizer(model)
-        for name, parameter in model.named_parameters():
-            parameter.requires_grad = self.learned[name][1]
         optimizer.steps, optimizer.skipped = self.progress
         return model, optimizer
 

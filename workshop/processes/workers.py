@@ -16,7 +16,7 @@ worth splitting, and everything else in NumPy runs on one core. With processes, 
 The memory has no name and no file that could be left behind, and a process ends when its pipe to process 0 closes:
 whatever ends process 0, even SIGKILL, nothing remains. Process 0 in turn gets an error from the pipe of a process that
 has ended. Therefore a process gets its job through this pipe too, once it runs: the pipe from which `spawn` reads has
-no such error, so it is only given what fits into it.
+no such error, so little is sent through it.
 
 This is data parallelism as in Goyal et al. 2017 (arXiv:1706.02677), section 3; that each process updates only its own
 part of the weights is the first stage of ZeRO (Rajbhandari et al. 2020, arXiv:1910.02054).
@@ -239,7 +239,10 @@ def work(pipe: Connection, rank: int, memory: Any) -> None:
         signal.signal(number, signal.SIG_IGN)  # where the system could not block them
     try:
         with threadpool_limits(1):
-            job = received_job(pipe)
+            try:
+                job = pipe.recv()
+            except (EOFError, OSError):  # process 0 has ended
+                return
             model, optimizer = job.prepare()
             gradients = move_into(memory, model, optimizer, rank, contents=False)
             release_memory()
@@ -252,11 +255,3 @@ def work(pipe: Connection, rank: int, memory: Any) -> None:
         failure = "MemoryError" if isinstance(error, MemoryError) else traceback.format_exc()
         with contextlib.suppress(OSError):
             pipe.send((failure, None))
-
-
-def received_job(pipe: Connection) -> Job:
-    """The job that process 0 sends. Raises: Gone if process 0 has ended."""
-    try:
-        return pipe.recv()
-    except (EOFError, OSError):
-        raise Gone from None

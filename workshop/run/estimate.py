@@ -51,17 +51,11 @@ class Size:
 
 def size_of(setup: RunSetup) -> Size:
     """The size of a run according to its settings, and to its text once that has been read."""
-    options, about = setup.options, ""
-    vocab_size = options.vocab_size
-    if setup.vocab_size:
-        vocab_size = setup.vocab_size
-    elif setup.tokenizer:
-        vocab_size = setup.tokenizer.vocab_size
-    elif options.tokenizer == "char":
-        vocab_size, about = 100, " with 100 different characters; the actual number depends on the text"
-    elif options.tokenizer == "byte":
-        vocab_size = 256
-    config = options.model_config(vocab_size)
+    options = setup.options
+    known = setup.vocab_size or (setup.tokenizer.vocab_size if setup.tokenizer else 0)
+    guessed = options.tokenizer == "char" and not known
+    about = " with 100 different characters; the actual number depends on the text" if guessed else ""
+    config = options.model_config(known or {"char": 100, "byte": 256}.get(options.tokenizer, options.vocab_size))
     with shapes_only():
         model = setup.family.model(config)
         setup.adapt(model)
@@ -98,23 +92,23 @@ def is_shortage(error: Exception) -> bool:
 def too_little_to_train(setup: RunSetup, error: Exception) -> TooLittleMemory:
     """The error for a training run: the memory that it needs, and the options that reduce it."""
     options, size = setup.options, size_of(setup)
-    advice = [f"a smaller --{options.FACTORS[0][0]} (with more --gradient_accumulation_steps an update stays the same)"]
-    if not options.recompute:
-        advice.append("--recompute")
-    if setup.checkpoint is None and setup.trained is None:
-        advice += ["a shorter --block_size"] if hasattr(options, "block_size") else []
-        advice += ["a smaller model (--n_layer, --n_embd)" if hasattr(options, "n_layer") else "a smaller --n_embd"]
-    if options.device == "cuda" and options.dtype != "bfloat16":
-        advice.append("--dtype bfloat16")
-    if options.workers > 1:
-        advice.append("--workers 1")
-    if options.composed:
-        advice.append("the fused operations (without --composed)")
+    is_new = setup.checkpoint is None and setup.trained is None
+    batch = f"a smaller --{options.FACTORS[0][0]} (with more --gradient_accumulation_steps an update stays the same)"
+    advice = {  # and whether it applies
+        batch: True,
+        "--recompute": not options.recompute,
+        "a shorter --block_size": is_new and hasattr(options, "block_size"),
+        "a smaller model (--n_layer, --n_embd)": is_new and hasattr(options, "n_layer"),
+        "a smaller --n_embd": is_new and not hasattr(options, "n_layer"),
+        "--dtype bfloat16": options.device == "cuda" and options.dtype != "bfloat16",
+        "--workers 1": options.workers > 1,
+        "the fused operations (without --composed)": options.composed,
+    }
     kept, what = size.kept
     saved = not options.profile and setup.folder.last.exists()
     return TooLittleMemory(
         f"{shortage(error, options.device)}; {what} take {amount(kept)}, the activations of a micro-step about "
-        f"{amount(size.activations)}: use {' or '.join(advice)}"
+        f"{amount(size.activations)}: use {' or '.join(words for words in advice if advice[words])}"
         + (f"; {setup.folder.last} is intact: --resume continues from there" if saved else "")
     )
 

@@ -197,7 +197,7 @@ class Family:
         adapter = adapter_in(path, checkpoint)
         self.check_base(path, checkpoint, trained)
         config = self.config.from_json(checkpoint.model)
-        for name in self.shape:
+        for name in config.shape():
             ours, theirs = getattr(config, name), getattr(trained.config, name)
             if ours != theirs and not (name == "block_size" and ours < theirs):
                 raise CheckpointError(f"{path} adapts a model with {name} {ours}, but {trained.path} has {theirs}")
@@ -231,11 +231,6 @@ class Family:
         for name in self.model.position_tables & weights.keys():
             weights[name] = weights[name][: config.block_size]
         return self.adapt(weights, config)
-
-    @property
-    def shape(self) -> frozenset[str]:
-        """The settings that determine the weights and the function that they compute."""
-        return self.config.shape()
 
     def load(self, path: Path) -> Trained:
         """Read a trained model.

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -85,177 +87,133 @@ DATA_NAMES = "data data_path data_dir data_file file files filename input input_
 NOT_SAVED = {"out_dir", "init_from", "resume", "overwrite", "dry_run", "watts", "flops_per_second", "profile"}
 NOT_SAVED |= {"stop_on_disk_error"}
 
-# The class of each optimizer, and its settings by the options.
-OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], Callable[[TrainOptions], dict[str, Any]]]] = {
-    "adamw": (optim.AdamW, lambda options: {"betas": (options.beta1, options.beta2)}),
-    "adam": (optim.Adam, lambda options: {"betas": (options.beta1, options.beta2)}),
-    "sgd": (optim.SGD, lambda options: {"momentum": options.beta1}),
-    "muon": (
-        optim.Muon,
-        lambda options: {
-            "muon_lr_factor": options.muon_lr_factor,
-            "momentum": options.muon_momentum,
-            "betas": (options.beta1, options.beta2),
-        },
-    ),
+# The class of each optimizer, and the options that give its settings.
+BETAS = {"betas": attrgetter("beta1", "beta2")}
+FOR_MUON = {"muon_lr_factor": attrgetter("muon_lr_factor"), "momentum": attrgetter("muon_momentum")}
+OPTIMIZERS: dict[str, tuple[type[optim.Optimizer], dict[str, attrgetter]]] = {
+    "adamw": (optim.AdamW, BETAS),
+    "adam": (optim.Adam, BETAS),
+    "sgd": (optim.SGD, {"momentum": attrgetter("beta1")}),
+    "muon": (optim.Muon, BETAS | FOR_MUON),
 }
+
+# `option`, by the heading under which --help shows it.
+of_run, of_training, of_adapting, of_evaluation = (
+    partial(option, group=heading) for heading in ("run", "training", "adapting", "evaluation")
+)
 
 
 @dataclass
 class TrainOptions:
     """Options of the training loop, with their defaults, units and ranges."""
 
-    out_dir: str = option(
-        "", "folder of the run's files; empty: out/<preset>, or out/<text> of --text alone", is_path=True, group="run"
+    out_dir: str = of_run(
+        "", "folder of the run's files; empty: out/<preset>, or out/<text> of --text alone", is_path=True
     )
-    resume: bool = option(False, "continue the run in out_dir; the same as --init_from resume", group="run")
-    init_from: str = option(
+    resume: bool = of_run(False, "continue the run in out_dir; the same as --init_from resume")
+    init_from: str = of_run(
         "scratch",
         "where to start: 'scratch'; 'resume'; or trained weights: a checkpoint, a run's folder, or a folder in Hugging "
         "Face's layout",
         is_path=True,
-        group="run",
     )
-    overwrite: bool = option(False, "start again in a folder that already holds a run", group="run")
-    dry_run: bool = option(False, "print parameters, memory, operations, schedule and time, and stop", group="run")
-    watts: float = option(0.0, "power for --dry_run to calculate energy with; 0: none", unit="W", low=0.0, group="run")
-    flops_per_second: float = option(
-        0.0, "rate for --dry_run to calculate with, as 9.5e12; 0: that of this machine", low=0.0, group="run"
+    overwrite: bool = of_run(False, "start again in a folder that already holds a run")
+    dry_run: bool = of_run(False, "print parameters, memory, operations, schedule and time, and stop")
+    watts: float = of_run(0.0, "power for --dry_run to calculate energy with; 0: none", unit="W", low=0.0)
+    flops_per_second: float = of_run(
+        0.0, "rate for --dry_run to calculate with, as 9.5e12; 0: that of this machine", low=0.0
     )
-    profile: bool = option(False, "print the cost of each operation of a step, and stop", group="run")
-    seed: int = option(1337, "random seed", low=0, group="run")
-    device: str = option("cpu", "where to compute", choices=("cpu", "cuda", "auto"), group="run")
-    dtype: str = option(
+    profile: bool = of_run(False, "print the cost of each operation of a step, and stop")
+    seed: int = of_run(1337, "random seed", low=0)
+    device: str = of_run("cpu", "where to compute", choices=("cpu", "cuda", "auto"))
+    dtype: str = of_run(
         "float32",
         "type of weights and gradients; on a GPU also tf32 or bfloat16: float32 weights, faster, less precise products",
         choices=("float32", "float64", *PRECISIONS[1:]),
-        group="run",
     )
-    workers: int = option(
-        0, "processes that share the work; 0: one per core, at most 4", unit="processes", low=0, high=256, group="run"
+    workers: int = of_run(
+        0, "processes that share the work; 0: one per core, at most 4", unit="processes", low=0, high=256
     )
-    exchange: str = option(
+    exchange: str = of_run(
         "same",
         "type of the gradients and weight changes that processes started by mpirun send: same as dtype, or bfloat16, "
         "half the bytes",
         choices=("same", "bfloat16"),
-        group="run",
     )
-    composed: bool = option(False, "use the composed (reference) version of every operation; slow", group="run")
+    composed: bool = of_run(False, "use the composed (reference) version of every operation; slow")
 
-    max_iters: int = option(2000, "number of updates", unit="steps", low=0, group="training")
-    gradient_accumulation_steps: int = option(
-        1,
-        "micro-steps whose gradients are summed for one update",
-        unit="micro-steps",
-        low=1,
-        high=1_000_000,
-        group="training",
+    max_iters: int = of_training(2000, "number of updates", unit="steps", low=0)
+    gradient_accumulation_steps: int = of_training(
+        1, "micro-steps whose gradients are summed for one update", unit="micro-steps", low=1, high=1_000_000
     )
-    optimizer: str = option(
-        "adamw",
-        "update rule (muon: for the matrices of the blocks, adamw for the rest)",
-        choices=[*OPTIMIZERS],
-        group="training",
+    optimizer: str = of_training(
+        "adamw", "update rule (muon: for the matrices of the blocks, adamw for the rest)", choices=[*OPTIMIZERS]
     )
-    learning_rate: float = option(1e-3, "learning rate after the warm-up", above=0.0, group="training")
-    muon_lr_factor: float = option(
-        10.0, "factor of the learning rate for the matrices that muon updates", above=0.0, group="training"
+    learning_rate: float = of_training(1e-3, "learning rate after the warm-up", above=0.0)
+    muon_lr_factor: float = of_training(
+        10.0, "factor of the learning rate for the matrices that muon updates", above=0.0
     )
-    muon_momentum: float = option(
-        0.95, "decay of the gradient's running mean in muon", low=0.0, below=1.0, group="training"
+    muon_momentum: float = of_training(0.95, "decay of the gradient's running mean in muon", low=0.0, below=1.0)
+    schedule: str = of_training("cosine", "how the learning rate changes, if decay_lr", choices=[*optim.SCHEDULES])
+    decay_lr: bool = of_training(True, "whether the learning rate follows the schedule or stays constant")
+    warmup_iters: int = of_training(100, "steps of linear rise at the start", unit="steps", low=0)
+    lr_decay_iters: int | None = of_training(
+        None, "step at which cosine or trapezoid ends; none: max_iters", unit="steps", low=1
     )
-    schedule: str = option(
-        "cosine",
-        "how the learning rate changes, if decay_lr",
-        choices=[*optim.SCHEDULES],
-        group="training",
+    min_lr: float | None = of_training(
+        None, "learning rate at the end of cosine or trapezoid; none: a tenth of learning_rate", low=0.0
     )
-    decay_lr: bool = option(True, "whether the learning rate follows the schedule or stays constant", group="training")
-    warmup_iters: int = option(100, "steps of linear rise at the start", unit="steps", low=0, group="training")
-    lr_decay_iters: int | None = option(
-        None, "step at which cosine or trapezoid ends; none: max_iters", unit="steps", low=1, group="training"
-    )
-    min_lr: float | None = option(
-        None,
-        "learning rate at the end of cosine or trapezoid; none: a tenth of learning_rate",
-        low=0.0,
-        group="training",
-    )
-    plateau: float = option(
+    plateau: float = of_training(
         0.4,
         "share of lr_decay_iters after which the trapezoid (warm-up, plateau, linear decay; also called WSD) falls",
         low=0.0,
         high=1.0,
-        group="training",
     )
-    beta1: float = option(0.9, "decay of the gradient's running mean", low=0.0, below=1.0, group="training")
-    beta2: float = option(0.99, "decay of the squared gradient's running mean", low=0.0, below=1.0, group="training")
-    weight_decay: float = option(0.1, "weight decay of the matrices", low=0.0, group="training")
-    grad_clip: float = option(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0, group="training")
+    beta1: float = of_training(0.9, "decay of the gradient's running mean", low=0.0, below=1.0)
+    beta2: float = of_training(0.99, "decay of the squared gradient's running mean", low=0.0, below=1.0)
+    weight_decay: float = of_training(0.1, "weight decay of the matrices", low=0.0)
+    grad_clip: float = of_training(1.0, "largest global norm of the gradient; 0: no clipping", low=0.0)
 
-    freeze: list[str] = option(
+    freeze: list[str] = of_adapting(
         [],
         "weights of --init_from that stay as they are: patterns of their names, such as blocks.0,*.bias; base: all of "
         "them, so that only a new head learns",
-        group="adapting",
     )
-    lora_rank: int = option(
+    lora_rank: int = of_adapting(
         0,
         "LoRA: freeze all weights of --init_from, and learn changes of this rank beside its linear maps; 0: none",
         low=0,
-        group="adapting",
     )
-    lora_alpha: float = option(
-        16.0, "factor of these changes, divided by lora_rank", above=0.0, high=1e6, group="adapting"
-    )
-    lora_targets: list[str] = option(
+    lora_alpha: float = of_adapting(16.0, "factor of these changes, divided by lora_rank", above=0.0, high=1e6)
+    lora_targets: list[str] = of_adapting(
         [],
         "linear maps that are changed, such as query,value (Hu et al. 2021); empty: all of the blocks, which comes "
         "closer to training all weights (Dettmers et al. 2023, section 4)",
-        group="adapting",
     )
-    lora_dropout: float = option(
-        0.0, "probability of dropping an element of the input of these changes", low=0.0, below=1.0, group="adapting"
+    lora_dropout: float = of_adapting(
+        0.0, "probability of dropping an element of the input of these changes", low=0.0, below=1.0
     )
-    quantize: str | None = option(
+    quantize: str | None = of_adapting(
         None,
         "with lora_rank: store the frozen weights of the blocks in 8 bits (int8) or 4 (nf4): less memory, slower",
         choices=[*KINDS],
-        group="adapting",
     )
 
-    eval_interval: int = option(
-        250, "steps between evaluations and checkpoints", unit="steps", low=1, group="evaluation"
+    eval_interval: int = of_evaluation(250, "steps between evaluations and checkpoints", unit="steps", low=1)
+    patience: int = of_evaluation(
+        0, "stop after N evaluations in a row without a better validation loss; 0: never", unit="evaluations", low=0
     )
-    patience: int = option(
-        0,
-        "stop after N evaluations in a row without a better validation loss; 0: never",
-        unit="evaluations",
-        low=0,
-        group="evaluation",
+    keep: int = of_evaluation(0, "checkpoints to keep beside last and best: those of the latest evaluations", low=0)
+    average: int = of_evaluation(
+        0, "at the end, average the weights of the latest N evaluations; 0: no average", unit="checkpoints", low=0
     )
-    keep: int = option(
-        0, "checkpoints to keep beside last and best: those of the latest evaluations", low=0, group="evaluation"
+    stop_on_disk_error: bool = of_evaluation(
+        False, "stop as soon as a file cannot be written; else warn, continue and try again at the next evaluation"
     )
-    average: int = option(
-        0,
-        "at the end, average the weights of the latest N evaluations; 0: no average",
-        unit="checkpoints",
-        low=0,
-        group="evaluation",
-    )
-    stop_on_disk_error: bool = option(
-        False,
-        "stop as soon as a file cannot be written; else warn, continue and try again at the next evaluation",
-        group="evaluation",
-    )
-    log_interval: int = option(10, "steps between rows of metrics.csv", unit="steps", low=1, group="evaluation")
+    log_interval: int = of_evaluation(10, "steps between rows of metrics.csv", unit="steps", low=1)
 
-    FILES: ClassVar[
-        tuple[str, ...]
-    ] = ()  # the options that are paths of the training data, named by each model's class
-
+    # The options that are paths of the training data, named by each model's class.
+    FILES: ClassVar[tuple[str, ...]] = ()
     DATASETS: ClassVar[tuple[str, ...]] = ()  # the names that --dataset takes, if it takes others too
     # The options whose product is the size of a micro-step, first that of a batch, and the units of their values.
     FACTORS: ClassVar[tuple[tuple[str, str], ...]] = (("batch_size", "sequences"), ("block_size", "tokens"))
@@ -347,4 +305,5 @@ class TrainOptions:
         """The optimizer that the options ask for, over all parameters of the model."""
         kind, settings = OPTIMIZERS[self.optimizer]
         make_groups = optim.muon_groups if kind is optim.Muon else optim.decay_groups
-        return kind(make_groups(model, self.weight_decay), self.learning_rate, **settings(self))
+        values = {name: get(self) for name, get in settings.items()}
+        return kind(make_groups(model, self.weight_decay), self.learning_rate, **values)

@@ -23,7 +23,7 @@ from workshop.tokenizers import tokenizer_from_json
 
 def fixed(family: Family) -> frozenset[str]:
     """The options that determine the weights; a run that starts from weights cannot change them."""
-    return family.shape | {"tokenizer", "vocab_size"}
+    return family.config.shape() | {"tokenizer", "vocab_size"}
 
 
 # --- resuming -------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ def resumed_options(
     held = family.config.from_json(checkpoint.model)
     check_specials(folder.last, held, tokenizer)
     described = options.model_config(tokenizer.vocab_size, tokenizer.specials)
-    if any(getattr(held, name) != getattr(described, name) for name in {*family.shape, "vocab_size"}):
+    if any(getattr(held, name) != getattr(described, name) for name in {*held.shape(), "vocab_size"}):
         raise CheckpointError(f"{folder.last}: its model is not the one that its tokenizer and settings describe")
     return options
 
@@ -139,7 +139,7 @@ def adapted_options(
         asked: the values that the user requested, which must not be ignored silently.
     Raises: OptionError that names an option that contradicts the weights.
     """
-    own = {name: getattr(trained.config, name) for name in family.shape}
+    own = {name: getattr(trained.config, name) for name in trained.config.shape()}
     own |= {"tokenizer": trained.tokenizer.kind, "vocab_size": trained.config.vocab_size}
     for name in sorted(fixed(family) & asked.keys()):
         if name == "block_size" and asked[name] < own[name]:

@@ -14,6 +14,8 @@ about the same; within it, all target tokens have the same weight.
 
 from __future__ import annotations
 
+import bisect
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -46,8 +48,8 @@ class PairData:
     micro_steps: int
     seed: int
     device: str = "cpu"
-    _epochs: list[list[np.ndarray]] = field(default_factory=list, repr=False)  # batches; only the latest is kept
-    _ends: list[int] = field(default_factory=list, repr=False)  # updates up to the end of each epoch
+    _latest: tuple[int, list[np.ndarray]] = field(default=(-1, []), repr=False)  # an epoch and its batches
+    _starts: list[int] = field(default_factory=lambda: [0], repr=False)  # the first update of each epoch
 
     def widths(self, pair: Pair) -> tuple[int, ...]:
         """The tokens of a pair in each rectangle of a batch."""
@@ -61,25 +63,24 @@ class PairData:
     def epoch_steps(self) -> int:
         """The number of updates in the first epoch; later epochs may have a few more or less."""
         self.update(0)
-        return self._ends[0]
+        return self._starts[1]
 
     def update(self, step: int) -> list[np.ndarray]:
         """The batches of one update, as indices of pairs. An epoch's last update may have fewer micro-steps."""
-        while not self._ends or step >= self._ends[-1]:
-            batches = self.epoch(len(self._ends))
-            self._epochs = [batches]
-            updates = -(-len(batches) // self.micro_steps)
-            self._ends.append((self._ends[-1] if self._ends else 0) + updates)
-        number = next(i for i, end in enumerate(self._ends) if step < end)
-        batches = self._epochs[0] if number == len(self._ends) - 1 else self.epoch(number)
-        first = (step - (self._ends[number - 1] if number else 0)) * self.micro_steps
-        return batches[first : first + self.micro_steps]
+        while step >= self._starts[-1]:
+            batches = self.epoch(len(self._starts) - 1)
+            self._starts.append(self._starts[-1] + math.ceil(len(batches) / self.micro_steps))
+        number = bisect.bisect_right(self._starts, step) - 1
+        first = (step - self._starts[number]) * self.micro_steps
+        return self.epoch(number)[first : first + self.micro_steps]
 
     def epoch(self, number: int) -> list[np.ndarray]:
         """The batches of one pass over the training pairs, in an order drawn with the key (seed, epoch)."""
-        rng = keyed_rng(self.seed, "epoch", number)
-        batches = self.batches_of(self.train, rng.permutation(len(self.train)))
-        return [batches[i] for i in rng.permutation(len(batches))]
+        if number != self._latest[0]:
+            rng = keyed_rng(self.seed, "epoch", number)
+            batches = self.batches_of(self.train, rng.permutation(len(self.train)))
+            self._latest = number, [batches[i] for i in rng.permutation(len(batches))]
+        return self._latest[1]
 
     def target_tokens(self, step: int) -> int:
         """The number of target tokens of an update, each target's end included."""

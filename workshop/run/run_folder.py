@@ -45,19 +45,20 @@ def tune_memory() -> bool:
     which zeroes every page first. Keeping the memory makes the default run about a quarter faster.
     It affects the whole process, so only the scripts call it, never `import tinygrad_lite`. Does nothing outside glibc.
     """
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (OSError, AttributeError, TypeError):
-        return False
     trim_threshold, top_pad, mmap_max = -1, -2, -4  # the names M_... in malloc.h
     settings = ((mmap_max, 0), (trim_threshold, 2**31 - 1), (top_pad, 64 << 20))
-    return all(mallopt(setting, value) for setting, value in settings)
+    return all(ask_glibc("mallopt", setting, value) for setting, value in settings)
 
 
 def release_memory() -> bool:
     """Return freed memory to the system once, when it will not be needed again soon."""
+    return ask_glibc("malloc_trim", 0)
+
+
+def ask_glibc(function: str, *numbers: int) -> bool:
+    """Call a function of the C library; False if it fails, or if this library lacks it."""
     try:
-        return bool(ctypes.CDLL(None).malloc_trim(0))
+        return bool(getattr(ctypes.CDLL(None), function)(*numbers))
     except (OSError, AttributeError, TypeError):
         return False
 

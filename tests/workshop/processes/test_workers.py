@@ -1,5 +1,6 @@
 """Several processes compute what one does, and none of them is ever left behind."""
 
+import contextlib
 import errno
 import multiprocessing
 import os
@@ -19,8 +20,7 @@ from gpt.model import GPT as GPT_MODEL
 from gpt.options import GPTOptions
 from seq2seq.task import FAMILY as SEQ2SEQ
 from tests.gpt.combined_settings import COMBINED
-from tests.test_train_resume import stop_after
-from tests.tiny_runs import arguments, losses, run_training, same, script
+from tests.tiny_runs import arguments, losses, run_training, same, script, stop_after
 from tinygrad_lite.errors import OptionError, UserError
 from tinygrad_lite.nn import Parameter
 from workshop.cli.options import build
@@ -119,6 +119,7 @@ class Picky(GPT_MODEL):
     def __init__(self, config):
         super().__init__(config)
         self.of_two, self.of_three, self.unused, self.frozen = (Parameter(np.ones((2, 2))) for _ in range(4))
+        self.frozen.requires_grad = False
         self.to("cpu", "float64")
 
     def loss(self, batch):
@@ -126,21 +127,8 @@ class Picky(GPT_MODEL):
         return super().loss(batch) + ((mine + self.frozen) ** 2).sum() * 0.01
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_processes_agree_on_which_parameters_were_reached(late, monkeypatch):
+def test_processes_agree_on_which_parameters_were_reached():
     """Parameters that one process reached move; unreached and frozen ones do not even decay."""
-
-    make_optimizer = GPTOptions.make_optimizer
-
-    def freeze(options, model):
-        if isinstance(model, Picky):
-            model.frozen.requires_grad = late
-        optimizer = make_optimizer(options, model)
-        if isinstance(model, Picky):
-            model.frozen.requires_grad = False
-        return optimizer
-
-    monkeypatch.setattr(GPTOptions, "make_optimizer", freeze)
     with pytest.warns(UserWarning, match="has reached unused: not updated"):
         model, optimizer, _ = train_on(
             {"workers": 2, "dtype": "float64", "learning_rate": 1e-2}, 2, lambda model: Picky(model.config)
@@ -188,10 +176,12 @@ def test_workers_default_to_the_cores_at_most_four_and_at_most_the_batch(cores, 
 
 
 def test_more_workers_than_rows_are_refused():
-    with pytest.raises(OptionError, match="--workers 6: each needs a part of the batch; use at most 5"):
-        start.number_of_workers(build(GPTOptions, ("test", {"workers": 6, "batch_size": 5})))
-    with pytest.raises(OptionError, match="one keeps a GPU busy; use at most 1"):
-        start.number_of_workers(build(GPTOptions, ("test", {"workers": 2, "device": "cuda"})))
+    for settings, reason in (
+        ({"workers": 6, "batch_size": 5}, "--workers 6: each needs a part of the batch; use at most 5"),
+        ({"workers": 2, "device": "cuda"}, "one keeps a GPU busy; use at most 1"),
+    ):
+        with pytest.raises(OptionError, match=reason):
+            start.number_of_workers(build(GPTOptions, ("test", settings)))
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="needs Linux's sched_setaffinity")
@@ -221,17 +211,14 @@ def meet(options, task, model, optimizer, comm):
 def test_processes_end_with_the_block_and_after_an_error():
     """Inside, each multiplies matrices on one thread; afterwards, the number of threads is restored."""
     before = [library["num_threads"] for library in threadpool_info()]
-    for error in (None, KeyError("x")):
-        try:
-            with start_processes(meet, *parts(workers=2)) as comm:
-                processes = comm.processes
-                assert {library["num_threads"] for library in threadpool_info()} == {1}
-                assert all(process.is_alive() for process in processes)
-                assert comm.gather(5) == [5, None]
-                if error:
-                    raise error
-        except KeyError as raised:
-            assert raised is error  # noqa: PT017 (the block must let it through)
+    for expected in (contextlib.nullcontext(), pytest.raises(KeyError, match="x")):
+        with expected as error, start_processes(meet, *parts(workers=2)) as comm:
+            processes = comm.processes
+            assert {library["num_threads"] for library in threadpool_info()} == {1}
+            assert all(process.is_alive() for process in processes)
+            assert comm.gather(5) == [5, None]
+            if error is not None:
+                raise KeyError("x")
         assert not any(process.is_alive() for process in processes)
         assert [process.exitcode for process in processes] == [0]
         assert [library["num_threads"] for library in threadpool_info()] == before
@@ -249,12 +236,13 @@ def test_a_process_that_was_killed_is_named():
 
 
 @pytest.mark.parametrize(
-    ("what", "expected"), [("fail", (RuntimeError, "KeyError: 'a reason'")), ("run out of memory", (MemoryError, None))]
+    ("what", "error", "words"),
+    [("fail", RuntimeError, "KeyError: 'a reason'"), ("run out of memory", MemoryError, None)],
 )
-def test_a_failure_in_another_process_is_reported(what, expected):
+def test_a_failure_in_another_process_is_reported(what, error, words):
     with start_processes(meet, *parts(workers=2)) as comm:
         comm.gather(what)
-        with pytest.raises(expected[0], match=expected[1]):
+        with pytest.raises(error, match=words):
             comm.gather(None)
 
 

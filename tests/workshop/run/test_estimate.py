@@ -2,7 +2,6 @@
 
 import errno
 import re
-from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -15,7 +14,6 @@ from tinygrad_lite.device import Device, get_device, register_device
 from tinygrad_lite.errors import TooLittleMemory
 from workshop.cli.console import run_command
 from workshop.run.estimate import amount, is_shortage, shortage
-from workshop.run.families import FAMILIES, load_family
 
 CUPY = "Out of memory allocating 2,684,354,560 bytes (allocated so far: 1,000 bytes)."
 NUMPY = "Unable to allocate 4.00 GiB for an array with shape (1073741824,) and data type float32"
@@ -166,9 +164,3 @@ def test_generating_on_a_computer_that_is_too_small_gives_advice(workplace, monk
     said = said_by("sample.py", sample.main, [str(run.best)], monkeypatch, capsys)
     assert "on the computer: 256. PiB was requested; the weights take" in said
     assert said.endswith("or a smaller model")
-
-
-@pytest.mark.parametrize("family", [*map(load_family, FAMILIES)])
-def test_every_family_has_the_options_that_are_recommended(family):
-    names = {field.name for field in fields(family.options)}
-    assert names >= {family.options.FACTORS[0][0], "gradient_accumulation_steps", "n_embd", "dtype"}

@@ -34,18 +34,14 @@ def test_the_default_schedule_is_nanogpts_cosine():
     assert rate(1050) == pytest.approx((1e-3 + 1e-4) / 2)  # half-way between step 100 and step 2,000
     assert rate(2000) == rate(5000) == 1e-4
     assert [rate(step) for step in range(100, 2001)] == sorted((rate(s) for s in range(100, 2001)), reverse=True)
+    early = TrainOptions(lr_decay_iters=500).learning_rate_at  # it may end before the run
+    assert [early(300), early(500)] == pytest.approx([(1e-3 + 1e-4) / 2, 1e-4])
+    for min_lr, end in ((None, 0.002), (0.0, 0.0), (0.01, 0.01)):  # a tenth unless it is given
+        assert TrainOptions(learning_rate=0.02, min_lr=min_lr).learning_rate_at(2000) == end
 
 
-def test_the_cosine_may_end_before_the_run():
-    assert TrainOptions(lr_decay_iters=500).learning_rate_at(500) == 1e-4
-    assert TrainOptions(lr_decay_iters=500).learning_rate_at(300) == pytest.approx((1e-3 + 1e-4) / 2)
-
-
-def test_without_a_schedule_the_rate_is_constant_from_the_first_step():
+def test_a_constant_rate_warms_up_unless_there_is_no_schedule():
     assert {TrainOptions(decay_lr=False).learning_rate_at(step) for step in (0, 1, 99, 100, 5000)} == {1e-3}
-
-
-def test_a_constant_rate_still_warms_up():
     options = TrainOptions(schedule="constant", warmup_iters=10)
     assert options.learning_rate_at(0) == pytest.approx(1e-3 / 11)
     assert options.learning_rate_at(10) == options.learning_rate_at(9000) == 1e-3
@@ -117,9 +113,3 @@ def test_muon_and_its_adamw_follow_one_schedule():
     assert (matrices["momentum"], tables["betas"]) == (0.6, (0.7, 0.8))
     assert tables["param_names"] == ["token_embedding.weight"]
     assert len(vectors["param_names"]) == 3
-
-
-def test_the_learning_rate_ends_at_a_tenth_unless_min_lr_is_given():
-    assert TrainOptions(learning_rate=0.02).learning_rate_at(2000) == 0.002
-    assert TrainOptions(learning_rate=0.02, min_lr=0.0).learning_rate_at(2000) == 0
-    assert TrainOptions(learning_rate=0.02, min_lr=0.01).learning_rate_at(2000) == 0.01

@@ -14,15 +14,13 @@ References: LeCun et al. 1998, "Gradient-based learning applied to document reco
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from encoder.vit import PictureBatch, PictureConfig
-from tinygrad_lite import functional as F
+from encoder.vit import Classifier, PictureConfig
 from tinygrad_lite.convolution import Conv2d
 from tinygrad_lite.device import next_rng
-from tinygrad_lite.nn import Dropout, Linear, Module
+from tinygrad_lite.nn import Dropout, Linear
 from tinygrad_lite.tensor import Tensor
 from workshop.cli.options import option
 
@@ -36,8 +34,6 @@ class CNNConfig(PictureConfig):
     n_embd: int = option(
         24, "channels of the first stage; each further one has twice as many", low=1, high=100_000, group="model"
     )
-
-    ALWAYS: ClassVar[frozenset[str]] = frozenset(("vocab_size", "image_size", "channels"))
 
     n_head, n_layer, block_size = 1, 0, 1  # what an estimate asks of every model
 
@@ -63,10 +59,8 @@ class CNNConfig(PictureConfig):
         return batch_size * sum(2 * self.n_conv * width * side**2 for width, side in stages)
 
 
-class CNN(Module):
+class CNN(Classifier):
     """Stages of convolutions with a linear classifier."""
-
-    position_tables = frozenset()
 
     def __init__(self, config: CNNConfig) -> None:
         super().__init__()
@@ -83,11 +77,6 @@ class CNN(Module):
         self.dropout = Dropout(config.dropout)
         self.head = Linear(config.widths[-1] * config.sides[-1] ** 2, config.vocab_size)
 
-    @property
-    def device(self) -> str:
-        """Where the model computes."""
-        return self.head.weight.device
-
     def forward(self, pictures: Tensor) -> Tensor:
         """The logits of the classes: (B, H, W, channels) -> (B, V)."""
         x = pictures.permute(0, 3, 1, 2)  # (B, channels, H, W), as convolutions have it
@@ -97,15 +86,9 @@ class CNN(Module):
                 x = x.max_pool2d(2)
         return self.head(self.dropout(x.reshape(x.shape[0], -1)))
 
-    def loss(self, batch: PictureBatch) -> Tensor:
-        """Mean nats per picture."""
-        return F.cross_entropy(self(batch.pictures), batch.labels)
-
     def flops_per_token(self) -> int:
         """Floating-point operations of the products that training on one picture takes."""
-        c, channels, count = self.config, self.config.channels, 2 * self.head.weight.numel()
-        for width, side in zip(c.widths, c.sides, strict=False):
-            for _ in range(c.n_conv):
-                count += 2 * 9 * channels * width * side**2
-                channels = width
-        return 3 * count
+        count = self.head.weight.numel()
+        for number, convolution in enumerate(self.convolutions):
+            count += convolution.weight.numel() * self.config.sides[number // self.config.n_conv] ** 2
+        return 3 * 2 * count

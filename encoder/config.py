@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass
+from dataclasses import MISSING, dataclass, replace
 from typing import Any, ClassVar
 
 from tinygrad_lite.transformer import ACTIVATIONS
 from workshop.cli.options import option
 from workshop.run.model_config import MAX_VOCAB_SIZE, ModelConfig, recompute_option
 
-OBJECTIVES = ("words", "labels", "features")
 MASK_SHARE = 0.15  # of the tokens are to be predicted
 LABEL_MARK = "|"  # between the names of labels
 
@@ -18,7 +17,7 @@ LABEL_MARK = "|"  # between the names of labels
 class BertConfig(ModelConfig):
     """The settings of an encoder for text. A new setting needs only a field here: see `workshop/run/model_config.py`.
 
-    `bert_base` and `bert_large` have the settings of Devlin et al. 2018, section 3.
+    `BERT_BASE` and `BERT_LARGE` are the models of Devlin et al. 2018, section 3.
     """
 
     vocab_size: int = option(MISSING, "V, tokens of the vocabulary", low=1, high=MAX_VOCAB_SIZE)
@@ -48,7 +47,7 @@ class BertConfig(ModelConfig):
     objective: str = option(
         "words",
         "what is predicted: hidden words, the label of a text, or nothing",
-        choices=OBJECTIVES,
+        choices=("words", "labels", "features"),
         group="training",
     )
     labels: str = option(
@@ -103,15 +102,6 @@ class BertConfig(ModelConfig):
         return int(batch_size * t * (per_token + words))
 
 
-def bert_base(vocab_size: int = 30522, objective: str = "features") -> BertConfig:
-    """BERT Base: 109.5 million parameters with its vocabulary, the pooler included."""
-    return BertConfig(
-        *(vocab_size, 0, 101, 102, 103), 12, 12, 768, 0, 512, norm_first=False, norm_eps=1e-12, objective=objective
-    )
-
-
-def bert_large(vocab_size: int = 30522, objective: str = "features") -> BertConfig:
-    """BERT Large: 335.1 million parameters."""
-    return BertConfig(
-        *(vocab_size, 0, 101, 102, 103), 24, 16, 1024, 0, 512, norm_first=False, norm_eps=1e-12, objective=objective
-    )
+# 109.5 and 335.1 million parameters, the pooler included.
+BERT_BASE = BertConfig(30522, 0, 101, 102, 103, 12, 12, 768, 0, 512, 2, False, norm_eps=1e-12, objective="features")
+BERT_LARGE = replace(BERT_BASE, n_layer=24, n_head=16, n_embd=1024)

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from encoder.bert import MaskedBatch
+from encoder.options import BertOptions
 from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.tensor import Tensor
 from workshop.decoding.state import pad_rows
@@ -52,7 +52,7 @@ class TokenizedText:
     """The tokens of a text, one long array, and where its parts begin.
 
     Attributes:
-        documents: where each document begins (a paragraph, or a review: what stands between empty lines).
+        documents: where each document begins (a paragraph, or a review: what stands between empty lines), and the end.
         cuts: where the sentences begin that are not the first of their document.
     """
 
@@ -73,16 +73,12 @@ class TokenizedText:
                 length += len(ids)
                 parts.append(ids)
         tokens = np.fromiter((token for ids in parts for token in ids), np.int32, length)
-        return cls(tokens, np.array(documents), np.array(cuts, int))
+        return cls(tokens, np.array([*documents, length]), np.array(cuts, int))
 
-    def document_end(self, place: int) -> int:
-        """Where the document with this token ends."""
+    def document(self, place: int) -> tuple[int, int]:
+        """Where the document with this token begins and ends."""
         number = np.searchsorted(self.documents, place, "right")
-        return int(self.documents[number]) if number < len(self.documents) else len(self.tokens)
-
-    def document_start(self, place: int) -> int:
-        """Where the document with this token begins."""
-        return int(self.documents[np.searchsorted(self.documents, place, "right") - 1])
+        return int(self.documents[number - 1]), int(self.documents[number])
 
 
 @dataclass
@@ -102,44 +98,40 @@ class MaskedText:
 
     Attributes:
         train, held_out: the part to learn from, and the part to evaluate on.
-        mask_share: share of the tokens to predict.
-        next_sentence: whether there are two segments.
     """
 
     tokenizer: Tokenizer
     train: TokenizedText
     held_out: TokenizedText
-    block_size: int
-    mask_share: float
-    next_sentence: bool
-    seed: int
-    device: str = "cpu"
+    options: BertOptions
 
-    def micro_batches(self, step: int, batch_size: int, micro_steps: int) -> Iterator[list[MaskedSequence]]:
-        """The sequences of one update, as `micro_steps` lists; the same for the same step.
+    def micro_batches(self, step: int) -> list[list[MaskedSequence]]:
+        """The sequences of one update, a list for each micro-step; the same for the same step.
 
         Sequence n of all updates is drawn with the key (seed, n), whatever the size of the batches.
         """
-        for micro_step in range(micro_steps):
-            first = (step * micro_steps + micro_step) * batch_size
-            yield [
-                self.sequence(self.train, keyed_rng(self.seed, "masked", n)) for n in range(first, first + batch_size)
-            ]
+        size, micro_steps = self.options.batch_size, self.options.gradient_accumulation_steps
+        firsts = [(step * micro_steps + micro_step) * size for micro_step in range(micro_steps)]
+        return [self.sequences(self.train, "masked", range(first, first + size)) for first in firsts]
 
-    def validation_sequences(self, eval_iters: int) -> list[MaskedSequence]:
+    def validation_sequences(self) -> list[MaskedSequence]:
         """Sequences of the held-out text, as many as cover it once, or N of them; always the same."""
-        count = eval_iters or max(1, len(self.held_out.tokens) // self.block_size)
-        return [self.sequence(self.held_out, keyed_rng(self.seed, "held-out", n)) for n in range(count)]
+        count = self.options.eval_iters or max(1, len(self.held_out.tokens) // self.options.block_size)
+        return self.sequences(self.held_out, "held-out", range(count))
+
+    def sequences(self, text: TokenizedText, name: str, numbers: range) -> list[MaskedSequence]:
+        """The sequences with these numbers."""
+        return [self.sequence(text, keyed_rng(self.options.seed, name, n)) for n in numbers]
 
     def sequence(self, text: TokenizedText, rng: np.random.Generator) -> MaskedSequence:
         """A random sequence of a text, with tokens hidden."""
         special = self.tokenizer.specials
-        if self.next_sentence and len(text.cuts):
+        if self.options.next_sentence and len(text.cuts):
             first, second, follows = self._two_segments(text, rng)
             ids = np.concatenate([[special[CLS]], first, [special[SEP]], second, [special[SEP]]])
             segments = np.repeat([0, 1], [len(first) + 2, len(second) + 1])
         else:
-            follows, room = True, self.block_size - 2
+            follows, room = True, self.options.block_size - 2
             start = rng.integers(0, max(1, len(text.tokens) - room + 1))
             ids = np.concatenate([[special[CLS]], text.tokens[start : start + room], [special[SEP]]])
             segments = np.zeros(len(ids), np.int64)
@@ -148,34 +140,30 @@ class MaskedText:
 
     def _two_segments(self, text: TokenizedText, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, bool]:
         """What stands before the end of a random sentence; what follows it, or another sentence; whether it is its."""
-        room = self.block_size - 3
+        room = self.options.block_size - 3
         cut = int(text.cuts[rng.integers(len(text.cuts))])
         length = int(rng.integers(room // 4, room - room // 4 + 1))  # of the first segment, at most
-        first = text.tokens[max(text.document_start(cut), cut - length) : cut]
+        first = text.tokens[max(text.document(cut)[0], cut - length) : cut]
         other = cut if rng.integers(2) else int(text.cuts[rng.integers(len(text.cuts))])
-        second = text.tokens[other : min(text.document_end(other), other + room - len(first))]
+        second = text.tokens[other : min(text.document(other)[1], other + room - len(first))]
         return first, second, other == cut
 
     def hide(self, ids: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Hide tokens of a sequence: the changed ids, and the places of the tokens to predict, in order."""
         words = np.flatnonzero(self.is_ordinary[ids])
-        count = max(1, round(self.mask_share * len(words)))
+        count = max(1, round(self.options.mask_share * len(words)))
         places = np.sort(rng.permutation(words)[:count])
         hidden, chance = ids.copy(), rng.random(len(places))
         hidden[places[chance < HIDDEN]] = self.tokenizer.specials[MASK]
         replaced = places[(chance >= HIDDEN) & (chance < HIDDEN + REPLACED)]
-        hidden[replaced] = self.ordinary[rng.integers(0, len(self.ordinary), len(replaced))]
+        ordinary = np.flatnonzero(self.is_ordinary)
+        hidden[replaced] = ordinary[rng.integers(0, len(ordinary), len(replaced))]
         return hidden, places
 
     @functools.cached_property
     def is_ordinary(self) -> np.ndarray:
         """Which tokens are not special: a truth value for each id."""
         return ~np.isin(np.arange(self.tokenizer.vocab_size), list(self.tokenizer.specials.values()))
-
-    @functools.cached_property
-    def ordinary(self) -> np.ndarray:
-        """Their ids."""
-        return np.flatnonzero(self.is_ordinary)
 
     def batch(self, sequences: list[MaskedSequence], whole: list[MaskedSequence] | None = None) -> MaskedBatch:
         """The tensors of some sequences.
@@ -188,10 +176,11 @@ class MaskedText:
         width = ids.shape[1]
         places = np.concatenate([row * width + s.places for row, s in enumerate(sequences)])
         targets = np.concatenate([s.targets for s in sequences])
-        arrays = [Tensor(array, dtype=np.int64, device=self.device) for array in (ids, segments, places, targets)]
-        if not self.next_sentence:
+        settings = {"dtype": np.int64, "device": self.options.device}
+        arrays = [Tensor(array, **settings) for array in (ids, segments, places, targets)]
+        if not self.options.next_sentence:
             return MaskedBatch(*arrays)
         whole = whole or sequences
         share = len(sequences) / len(whole) / (len(targets) / sum(len(s.targets) for s in whole))
-        follows = Tensor(np.array([s.follows for s in sequences]), dtype=np.int64, device=self.device)
+        follows = Tensor(np.array([s.follows for s in sequences]), **settings)
         return MaskedBatch(*arrays, follows, share)

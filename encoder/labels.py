@@ -118,16 +118,13 @@ class LabelsTask:
         """How many labels are right."""
         model.eval()
         with no_grad():
-            right = sum(count_right(model, batch) for batch, _ in self.validation_batches())
+            right = 0
+            for batch, _ in self.validation_batches():
+                found = model.label_logits(batch.ids, batch.segments).numpy().argmax(-1)
+                right += int((found == batch.labels.numpy()).sum())
         model.train()
         share = with_interval(right, len(self.held_out))
         return Report({"accuracy": right / len(self.held_out)}, f"{share} of {len(self.held_out):,} labels right", "")
-
-
-def count_right(model: Bert, batch: LabelledBatch) -> int:
-    """How many labels of a batch the model finds."""
-    found = model.label_logits(batch.ids, batch.segments).numpy().argmax(-1)
-    return int((found == batch.labels.numpy()).sum())
 
 
 def texts_of(line: str, most: int) -> list[str]:

@@ -110,16 +110,15 @@ def rollout(attention: np.ndarray) -> np.ndarray:
     return whole
 
 
-def patch_shares(model: ViT, picture: np.ndarray) -> np.ndarray:
-    """How much of each patch of a picture is in the vector that the class is read from: (N,)."""
-    whole = rollout(look_inside(model, as_input(model, picture)).attention)
-    return whole.mean(axis=0) if model.config.pooling == "mean" else whole[0, 1:]
-
-
 def rollout_picture(model: ViT, picture: np.ndarray) -> np.ndarray:
-    """The rollout as a picture (H, W) of the same size, each patch of one brightness; the strongest is 255."""
+    """How much of each patch is in the vector that the class is read from, as a picture (H, W) of the same size.
+
+    Each patch has one brightness; the strongest is 255.
+    """
     config = model.config
-    strengths = patch_shares(model, picture).reshape(config.rows, config.rows)
+    whole = rollout(look_inside(model, as_input(model, picture)).attention)
+    shares = whole.mean(axis=0) if config.pooling == "mean" else whole[0, 1:]
+    strengths = shares.reshape(config.rows, config.rows)
     return np.kron(255 * strengths / strengths.max(), np.ones((config.patch_size, config.patch_size)))
 
 

@@ -116,9 +116,8 @@ class PicturesTask:
             if len(part[own]):
                 chosen = data.pixels[part]
                 if options.shift or options.flip:  # all are drawn, so that a row's are the same in any process
-                    chosen = augmented(
-                        chosen, options.shift, options.flip, keyed_rng(options.seed, "augment", step, first)
-                    )
+                    rng = keyed_rng(options.seed, "augment", step, first)
+                    chosen = augmented(chosen, options.shift, options.flip, rng)
                 yield self.batch(chosen[own], data.labels[part[own]]), len(part[own]) / rows
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[PictureBatch, int]]:
@@ -141,14 +140,11 @@ class PicturesTask:
         count = len(self.held_out.labels)
         model.eval()
         with no_grad():
-            right = sum(count_right(model, batch) for batch, _ in self.validation_batches())
+            right = 0
+            for batch, _ in self.validation_batches():
+                right += int((model(batch.pictures).numpy().argmax(-1) == batch.labels.numpy()).sum())
         model.train()
         return Report({"accuracy": right / count}, f"{with_interval(right, count)} of {count:,} classes right", "")
-
-
-def count_right(model: Module, batch: PictureBatch) -> int:
-    """How many classes of a batch the model finds."""
-    return int((model(batch.pictures).numpy().argmax(-1) == batch.labels.numpy()).sum())
 
 
 def augmented(pictures: np.ndarray, shift: int, flip: bool, rng: np.random.Generator) -> np.ndarray:

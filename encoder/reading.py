@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +50,7 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Bert)
     elif options.similar:
         found = load_files([options.similar], as_is=tokenizer.is_foreign).text.splitlines()
         others = [line for line in found if line.strip()]
-        embed = partial(sentence_embeddings, model, tokenizer, **sentence_settings(trained.path, tokenizer))
-        show_similar(embed, lines, others, options.answers)
+        show_similar(model, tokenizer, lines, others, options.answers, **sentence_settings(trained.path, tokenizer))
     elif model.config.objective == "labels":
         show_labels(model, tokenizer, lines)
     else:
@@ -75,9 +73,7 @@ def show_labels(model: Bert, tokenizer: Tokenizer, lines: Sequence[str]) -> None
     for line in lines:
         ids, segments = sequence(tokenizer, texts_of(line, model.config.segments), model.config.block_size)
         with no_grad():
-            logits = model.label_logits(
-                *(Tensor(array[None], dtype=np.int64, device=model.device) for array in (ids, segments))
-            )
+            logits = model.label_logits(*(Tensor(array[None], device=model.device) for array in (ids, segments)))
         names = model.config.label_names
         if len(names) == 1:
             score, share = logits.numpy()[0, 0], logits.sigmoid().numpy()[0, 0]
@@ -110,16 +106,18 @@ def sentence_settings(folder: Path, tokenizer: Tokenizer) -> dict[str, Any]:
     return {"pooling": (modes or ["mean"])[0], "longest": limits.get("max_seq_length")}
 
 
-def show_similar(embed: Callable, lines: Sequence[str], others: Sequence[str], most: int) -> None:
+def show_similar(
+    model: Bert, tokenizer: Tokenizer, lines: Sequence[str], others: Sequence[str], most: int, **settings: Any
+) -> None:
     """Print for each line the most similar of the others, with the cosine of the angle between them.
 
     Args:
-        embed: gives the vectors of texts, as `sentence_embeddings` does.
+        settings: the pooling, and the length at which a text is cut, as `sentence_embeddings` takes them.
     """
     if not others:
         raise OptionError("--similar names a file without any text")
-    table = embed(others)
-    for line, vector in zip(lines, embed(lines), strict=True):
+    table, vectors = (sentence_embeddings(model, tokenizer, texts, **settings) for texts in (others, lines))
+    for line, vector in zip(lines, vectors, strict=True):
         cosines = table @ vector
         write_line(line)
         for number in np.argsort(-cosines, kind="stable")[:most]:

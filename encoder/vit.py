@@ -99,10 +99,23 @@ VIT_LARGE = ViTConfig(1000, 224, 3, patch_size=16, n_layer=24, n_head=16, n_embd
 VIT_HUGE = ViTConfig(1000, 224, 3, patch_size=14, n_layer=32, n_head=16, n_embd=1280)
 
 
-class ViT(Module):
-    """An encoder of patches with a linear classifier."""
+class Classifier(Module):
+    """A model of pictures that ends with `head`, a linear map to the logits of the classes."""
 
     position_tables = frozenset()
+
+    @property
+    def device(self) -> str:
+        """Where the model computes."""
+        return self.head.weight.device
+
+    def loss(self, batch: PictureBatch) -> Tensor:
+        """Mean nats per picture."""
+        return F.cross_entropy(self(batch.pictures), batch.labels)
+
+
+class ViT(Classifier):
+    """An encoder of patches with a linear classifier."""
 
     def __init__(self, config: ViTConfig) -> None:
         super().__init__()
@@ -131,11 +144,6 @@ class ViT(Module):
         self.head = Linear(c.n_embd, c.vocab_size)
         init_gpt2(self, c.n_layer)
 
-    @property
-    def device(self) -> str:
-        """Where the model computes."""
-        return self.head.weight.device
-
     def forward(self, pictures: Tensor) -> Tensor:
         """The logits of the classes: (B, H, W, channels) -> (B, V)."""
         x = self.embed(pictures)
@@ -155,10 +163,6 @@ class ViT(Module):
         if c.positions == "1d":
             x = x + self.position_embedding.weight
         return self.dropout(x)
-
-    def loss(self, batch: PictureBatch) -> Tensor:
-        """Mean nats per picture."""
-        return F.cross_entropy(self(batch.pictures), batch.labels)
 
     def flops_per_token(self) -> int:
         """Floating-point operations of the matrix products that training on one picture takes.

@@ -41,17 +41,9 @@ class WordsTask:
                 f"held out, but --block_size {options.block_size} needs at least as many of both: take a longer text, "
                 "or a smaller --block_size"
             )
-        self.data = MaskedText(
-            self.tokenizer,
-            *parts,
-            block_size=options.block_size,
-            mask_share=options.mask_share,
-            next_sentence=options.next_sentence,
-            seed=options.seed,
-            device=options.device,
-        )
+        self.data = MaskedText(self.tokenizer, *parts, options)
         self._latest: tuple[int, tuple[list[list[MaskedSequence]], int]] = -1, ([], 0)
-        self.held_out = self.data.validation_sequences(options.eval_iters)
+        self.held_out = self.data.validation_sequences()
         is_goethe = options.dataset.startswith("goethe") and not options.text
         self.example = "Der [MASK] ist ein Künstler." if is_goethe else example_of(held_out)
 
@@ -72,8 +64,7 @@ class WordsTask:
     def _update(self, step: int) -> tuple[list[list[MaskedSequence]], int]:
         """The sequences of an update, and how many tokens are hidden in them; those of the latest are kept."""
         if step != self._latest[0]:
-            options = self.options
-            parts = list(self.data.micro_batches(step, options.batch_size, options.gradient_accumulation_steps))
+            parts = self.data.micro_batches(step)
             self._latest = step, (parts, sum(len(sequence.targets) for part in parts for sequence in part))
         return self._latest[1]
 
@@ -90,36 +81,30 @@ class WordsTask:
 
     def validation_batches(self, rank: int = 0, size: int = 1) -> Iterator[tuple[MaskedBatch, int]]:
         """Sequences of the held-out text; with several processes, each has every n-th batch."""
-        for part in self._parts(rank, size):
-            yield self.data.batch(part), sum(len(sequence.targets) for sequence in part)
-
-    def _parts(self, rank: int = 0, size: int = 1) -> Iterator[list[MaskedSequence]]:
-        """The held-out sequences, a batch at a time."""
         batch_size = self.options.batch_size
         for first in range(rank * batch_size, len(self.held_out), size * batch_size):
-            yield self.held_out[first : first + batch_size]
+            batch = self.data.batch(self.held_out[first : first + batch_size])
+            yield batch, len(batch.targets)
 
     def report(self, model: Bert, val_loss: float) -> Report:
         """How many of the hidden words are guessed right, and the guesses in a sentence."""
-        right, asked, right_next, sequences = 0, 0, 0, 0
+        right, asked, right_next, sequences = 0, 0, 0, len(self.held_out)
         model.eval()
         with no_grad():
-            for part in self._parts():
-                batch = self.data.batch(part)
+            for batch, count in self.validation_batches():
                 x = model(batch.ids, batch.segments)
                 right += int(are_guessed(model, x, batch).sum())
-                asked += len(batch.places)
+                asked += count
                 if batch.follows is not None:
                     logits = model.next_head(model.pooled(x, batch.ids)).numpy()
                     right_next += int((logits.argmax(-1) == batch.follows.numpy()).sum())
-                    sequences += len(part)
-        model.train()
         measures = {"accuracy": right / asked}
         words = f"{right / asked:.1%} of {asked:,} hidden tokens guessed"
-        if sequences:
+        if self.options.next_sentence:
             measures["next_accuracy"] = right_next / sequences
             words += f", and of {sequences:,} second segments {with_interval(right_next, sequences)}"
         text = "\n".join(guesses(model, self.tokenizer, self.example, 3)) if self.example else ""
+        model.train()
         return Report(measures, words, text)
 
 
@@ -166,18 +151,14 @@ def predictions(model: Bert, tokenizer: Tokenizer, text: str, most: int) -> list
     special = tokenizer.specials
     ids = whole_sequence(tokenizer, text)[: model.config.block_size]
     places = np.flatnonzero(ids == special[MASK])
-    was_training = model.training
     model.eval()
     with no_grad():
         x = model(Tensor(ids[None], device=model.device))
         logits = model.words(x[0][Tensor(places, device=x.device)])
         probabilities = logits.softmax().numpy().copy()
-    model.train(was_training)
     probabilities[:, list(special.values())] = 0  # a special token is no word
-    best = np.argsort(-probabilities, axis=-1, kind="stable")[:, :most]
-    return [
-        [(int(token), float(row[token])) for token in tokens] for row, tokens in zip(probabilities, best, strict=True)
-    ]
+    best = [np.argsort(-row, kind="stable")[:most].tolist() for row in probabilities]
+    return [[(token, float(row[token])) for token in tokens] for row, tokens in zip(probabilities, best, strict=True)]
 
 
 def guesses(model: Bert, tokenizer: Tokenizer, text: str, most: int) -> list[str]:

@@ -53,10 +53,8 @@ def attention_weights(
     target = [bos, *written]
     with no_grad(), recorded(model, MultiHeadAttention) as calls:
         model(*(Tensor(np.array([ids]), device=device) for ids in (source, target)))
-    block, name = ("decoder", "cross") if part == "cross" else (part, "mixer")
-    weights = [
-        weights_of(call) for call in calls if call.name.startswith(f"{block}.") and call.name.endswith(f".{name}")
-    ]
+    start, end = ("decoder.", ".cross") if part == "cross" else (f"{part}.", ".mixer")
+    weights = [weights_of(call) for call in calls if call.name.startswith(start) and call.name.endswith(end)]
     if part == "encoder":
         queries = keys = pieces(tokenizer, source)
     elif part == "decoder":

@@ -21,12 +21,13 @@ def load_pairs(options: Seq2SeqOptions) -> PairCorpus:
     """
     words: list[Pair] = []  # from a dictionary: trained on, never held out
     held_out: list[Pair] = []
+    name = Path(options.pairs or options.src).name or options.dataset
     if options.pairs:
-        name, pairs = Path(options.pairs).name, read_table(Path(options.pairs))
+        pairs = read_table(Path(options.pairs))
     elif options.src:
-        name, pairs = Path(options.src).name, read_two(Path(options.src), Path(options.tgt))
+        pairs = read_two(Path(options.src), Path(options.tgt))
     elif options.dataset in TOYS:
-        name, pairs = options.dataset, toy_pairs(options.dataset, options.toy_size, options.seed)
+        pairs = toy_pairs(options.dataset, options.toy_size, options.seed)
     else:
         corpus = load_parallel(options.dataset)
         name, pairs, words, held_out = corpus.name, corpus.pairs, corpus.words, corpus.validation

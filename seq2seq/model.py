@@ -14,6 +14,7 @@ Reference: Vaswani et al. 2017, "Attention Is All You Need" (arXiv:1706.03762).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -72,10 +73,7 @@ class Seq2Seq(Generator):
 
     def _block(self, has_cross: bool) -> Block:
         c = self.config
-
-        def attention() -> MultiHeadAttention:
-            return MultiHeadAttention(c.n_embd, c.n_head, c.dropout, c.bias)
-
+        attention = functools.partial(MultiHeadAttention, c.n_embd, c.n_head, c.dropout, c.bias)
         mlp = FeedForward(c.n_embd, c.n_hidden, c.dropout, c.bias, c.activation)
         cross = attention() if has_cross else None
         return Block(attention(), mlp, c.n_embd, c.bias, c.norm_first, cross=cross, recompute=c.recompute)
@@ -152,9 +150,9 @@ class Seq2Seq(Generator):
         """
         if not all(len(source) for source in sources):
             raise ValueError("Seq2Seq: a sentence is empty, but a translation needs something to attend to")
-        device = self.token_embedding.weight.device
+        ids = Tensor(pad_rows(sources, self.config.pad), device=self.token_embedding.weight.device)
         with no_grad():
-            values, mask = self.encode(Tensor(pad_rows(sources, self.config.pad), device=device))
+            values, mask = self.encode(ids)
         memory = Memory(values, mask, self.new_caches(values.shape[1]) if use_cache else None)
         return self._read([np.array([self.config.bos])] * len(sources), use_cache, memory)
 

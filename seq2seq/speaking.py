@@ -54,7 +54,11 @@ def speak(options: Any, given: Mapping[str, Any], trained: Trained, model: Seq2S
         lines = text.removesuffix("\n").split("\n")
         write_lines(options, model, tokenizer, lines)
         if options.attention:
-            plot_cross_attention(options, model, tokenizer, lines)
+            sentence = only_sentence(lines, "--attention")
+            settings = {"beam": max(1, options.beam), "length_penalty": options.length_penalty}
+            ((best,),) = translate(model, tokenizer, [sentence], **settings)
+            found = attention_weights(model, tokenizer, sentence, best.tokens)
+            plot_attention(found, PARTS["cross"], Path(options.attention))
         return
     say("type a sentence; an empty line or the end of the input ends")
     for line in typed_lines():
@@ -91,18 +95,6 @@ def sentences_in(lines: Sequence[str], model: Seq2Seq, tokenizer: Tokenizer) -> 
     if too_long:
         say(f"warning: only the first {model.config.block_size} tokens of a line are read; longer lines: {too_long:,}")
     return sentences
-
-
-def plot_cross_attention(options: Any, model: Seq2Seq, tokenizer: Tokenizer, lines: Sequence[str]) -> None:
-    """Plot the cross-attention for the best translation of a single line.
-
-    Raises: OptionError if there is not exactly one line, or if it is empty.
-    """
-    sentence = only_sentence(lines, "--attention")
-    settings = {"beam": max(1, options.beam), "length_penalty": options.length_penalty}
-    ((best,),) = translate(model, tokenizer, [sentence], **settings)
-    found = attention_weights(model, tokenizer, sentence, best.tokens)
-    plot_attention(found, PARTS["cross"], Path(options.attention))
 
 
 def only_sentence(lines: Sequence[str], option: str) -> str:

@@ -20,11 +20,11 @@ from tinygrad_lite.device import keyed_rng
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 GERMAN = "null ein zwei drei vier fünf sechs sieben acht neun zehn elf zwölf".split()
+GERMAN += "dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn".split()
 ENGLISH = "zero one two three four five six seven eight nine ten eleven twelve".split()
+ENGLISH += "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 GERMAN_TENS = "zwanzig dreißig vierzig fünfzig sechzig siebzig achtzig neunzig".split()
 ENGLISH_TENS = "twenty thirty forty fifty sixty seventy eighty ninety".split()
-GERMAN_TEENS = "dreizehn vierzehn fünfzehn sechzehn siebzehn achtzehn neunzehn".split()
-ENGLISH_TEENS = "thirteen fourteen fifteen sixteen seventeen eighteen nineteen".split()
 
 
 def german_number(n: int) -> str:
@@ -37,10 +37,8 @@ def german_number(n: int) -> str:
 
 
 def _german(n: int) -> str:
-    if n < 13:
-        return GERMAN[n]
     if n < 20:
-        return GERMAN_TEENS[n - 13]
+        return GERMAN[n]
     if n < 100:
         unit = GERMAN[n % 10] + "und" if n % 10 else ""
         return unit + GERMAN_TENS[n // 10 - 2]
@@ -55,10 +53,8 @@ def english_number(n: int) -> str:
     >>> [english_number(n) for n in (1, 21, 316, 42_712)]
     ['one', 'twenty-one', 'three hundred sixteen', 'forty-two thousand seven hundred twelve']
     """
-    if n < 13:
-        return ENGLISH[n]
     if n < 20:
-        return ENGLISH_TEENS[n - 13]
+        return ENGLISH[n]
     if n < 100:
         return ENGLISH_TENS[n // 10 - 2] + (f"-{ENGLISH[n % 10]}" if n % 10 else "")
     size, name = (100, "hundred") if n < 1000 else (1000, "thousand")

@@ -61,21 +61,19 @@ def translate(
     length_penalty = penalty_of(model, length_penalty)
     sources = [tokenizer.encode(sentence)[:block_size] for sentence in sentences]
     forbidden = [token for token in tokenizer.textless if token != eos]
-    results: list[list[Translation]] = [[NOTHING] for _ in sources]
-    numbers = [i for i, source in enumerate(sources) if source]
+    texts = [source for source in sources if source]
     found = search_in_batches(
         model,
-        [sources[i] for i in numbers],
-        [longest_translation(len(sources[i]), block_size) for i in numbers],
+        texts,
+        [longest_translation(len(text), block_size) for text in texts],
         beam=beam,
         length_penalty=length_penalty,
         n_best=n_best,
         stop_token=eos,
         forbidden=forbidden,
     )
-    for i, hypotheses in zip(numbers, found, strict=True):
-        results[i] = [Translation(**vars(one), text=text_of(tokenizer, one.tokens)) for one in hypotheses]
-    return results
+    translations = ([Translation(**vars(one), text=text_of(tokenizer, one.tokens)) for one in each] for each in found)
+    return [next(translations) if source else [NOTHING] for source in sources]
 
 
 def penalty_of(model: Seq2Seq, length_penalty: float | None) -> float:

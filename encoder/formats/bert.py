@@ -44,7 +44,7 @@ BUFFER = re.compile(r"embeddings\.position_ids")  # in older files
 PREFERRED = {"cls.predictions.bias": "cls.predictions.decoder.bias"}  # the bias again; where they differ, this one
 ARCHITECTURES = {
     "BertModel": {"objective": "features"},
-    "BertForMaskedLM": {"objective": "words"},
+    "BertForMaskedLM": {"objective": "words", "next_sentence": False},
     "BertForPreTraining": {"objective": "words", "next_sentence": True},
     "BertForSequenceClassification": {"objective": "labels"},
 }
@@ -115,10 +115,8 @@ def own_config(theirs: Mapping[str, Any]) -> BertConfig:
 
 def their_config(config: BertConfig) -> dict[str, Any]:
     """Our settings under their names, as far as they have such settings."""
-    wanted = {"objective": config.objective}
-    if config.objective == "words" and config.next_sentence:
-        wanted["next_sentence"] = True
-    architecture = next(name for name, settings in ARCHITECTURES.items() if settings == wanted)
+    heads = {"objective": config.objective, "next_sentence": config.next_sentence}
+    architecture = next(name for name, settings in ARCHITECTURES.items() if settings.items() <= heads.items())
     return {
         "architectures": [architecture],
         "model_type": "bert",

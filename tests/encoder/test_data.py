@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from encoder.data import CLS, MASK, SEP, SPECIALS, MaskedText, TokenizedText, sentences
+from encoder.options import BertOptions
 from tests.tiny_runs import made_up_text
 from tinygrad_lite.device import keyed_rng
 from workshop.tokenizers.bpe import BPETokenizer
@@ -14,10 +15,9 @@ TEXT = made_up_text().replace("\n", ". ", 40).replace(". ", ".\n\n", 3)
 TOKENIZER = BPETokenizer.train(TEXT, 300, SPECIALS)
 
 
-def data(next_sentence=False, block_size=32, **settings) -> MaskedText:
+def data(**settings) -> MaskedText:
     text = TokenizedText.encode(TOKENIZER, TEXT)
-    settings = {"mask_share": 0.15, "seed": 1} | settings
-    return MaskedText(TOKENIZER, text, text, block_size, next_sentence=next_sentence, **settings)
+    return MaskedText(TOKENIZER, text, text, BertOptions(block_size=32, seed=1, **settings))
 
 
 def test_sentences_joined_are_the_text():
@@ -29,11 +29,9 @@ def test_a_text_is_tokenized_whole_and_knows_where_sentences_begin():
     text = TokenizedText.encode(TOKENIZER, "Eins. Zwei! Drei\n\nVier. Fünf")
     assert TOKENIZER.decode(text.tokens) == "Eins. Zwei! Drei\n\nVier. Fünf"
     assert [TOKENIZER.decode(text.tokens[cut:])[:4] for cut in text.cuts] == ["Zwei", "Drei", "Fünf"]
-    assert [TOKENIZER.decode(text.tokens[start:])[:4] for start in text.documents] == ["Eins", "Vier"]
-    first, last = text.cuts[0], text.cuts[-1]
-    assert text.document_start(first) == 0
-    assert text.document_end(first) == text.document_start(last) == text.documents[1]
-    assert text.document_end(last) == len(text.tokens)
+    assert [TOKENIZER.decode(text.tokens[start:])[:4] for start in text.documents[:-1]] == ["Eins", "Vier"]
+    assert text.document(text.cuts[0]) == (0, text.documents[1])
+    assert text.document(text.cuts[-1]) == (text.documents[1], len(text.tokens))
 
 
 def test_of_fifteen_percent_most_are_masked_some_replaced_some_kept():
@@ -56,8 +54,8 @@ def test_of_fifteen_percent_most_are_masked_some_replaced_some_kept():
 
 @pytest.mark.parametrize("next_sentence", [False, True])
 def test_a_sequence_has_its_specials_and_fits(next_sentence):
-    masked, special = data(next_sentence), TOKENIZER.specials
-    for one in masked.validation_sequences(60):
+    masked, special = data(next_sentence=next_sentence, eval_iters=60), TOKENIZER.specials
+    for one in masked.validation_sequences():
         restored = one.ids.copy()
         restored[one.places] = one.targets
         assert len(one.ids) == len(one.segments) <= 32
@@ -72,27 +70,26 @@ def test_a_sequence_has_its_specials_and_fits(next_sentence):
 
 
 def test_half_of_the_second_segments_follow():
-    follows = [one.follows for one in data(next_sentence=True).validation_sequences(400)]
+    follows = [one.follows for one in data(next_sentence=True, eval_iters=400).validation_sequences()]
     assert np.mean(follows) == pytest.approx(0.5, abs=0.1)
 
 
 def test_the_same_step_gives_the_same_sequences_and_another_step_others():
-    masked = data()
-    first, again = (next(masked.micro_batches(5, 4, 1)) for _ in range(2))
+    masked = data(batch_size=4)
+    first, again, other = (masked.micro_batches(step)[0] for step in (5, 5, 6))
     assert all((a.ids == b.ids).all() for a, b in zip(first, again, strict=True))
-    assert any((a.ids != b.ids).any() for a, b in zip(first, next(masked.micro_batches(6, 4, 1)), strict=True))
+    assert any((a.ids != b.ids).any() for a, b in zip(first, other, strict=True))
 
 
 def test_micro_steps_cut_the_same_sequences():
-    masked = data()
-    whole = next(masked.micro_batches(3, 6, 1))
-    parts = [one for part in masked.micro_batches(3, 3, 2) for one in part]
+    (whole,) = data(batch_size=6).micro_batches(3)
+    parts = [one for part in data(batch_size=3, gradient_accumulation_steps=2).micro_batches(3) for one in part]
     assert all((a.ids == b.ids).all() for a, b in zip(whole, parts, strict=True))
 
 
 def test_a_batch_says_where_its_hidden_tokens_stand():
-    masked = data(next_sentence=True)
-    rows = masked.validation_sequences(5)
+    masked = data(next_sentence=True, eval_iters=5)
+    rows = masked.validation_sequences()
     batch = masked.batch(rows)
     ids, width = batch.ids.numpy(), batch.ids.shape[1]
     assert (batch.targets.numpy() == np.concatenate([row.targets for row in rows])).all()

@@ -10,7 +10,6 @@ checkpoints. Every second one is resumed, and must then have the bytes of a run 
 With the environment variable FAIL="rank place number how", this file is also the program that fails.
 """
 
-import contextlib
 import os
 import random
 import re
@@ -24,10 +23,10 @@ from pathlib import Path
 
 import train
 from benchmarks.two_hosts import TwoHosts
+from tests.reliability.disturbed import kill_all, marked, wait_until, whole_checkpoints
 from tests.tiny_runs import arguments, made_up_text, same
 from tinygrad_lite.optim import Optimizer
 from workshop.processes.mpirun import on_all_ranks
-from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder
 
 ROOT = Path(__file__).parents[2]
@@ -70,31 +69,10 @@ def fail_as_asked() -> None:
 def processes(mark: str) -> dict[str, int]:
     """The processes with this environment variable, by their rank; mpirun and its helpers have other names."""
     found = {}
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            variables = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
-        except OSError:
-            continue
-        if f"TRIAL={mark}" in variables:
-            rank = next((v.removeprefix("PMI_RANK=") for v in variables if v.startswith("PMI_RANK=")), "")
-            found[rank or f"helper {pid}"] = int(pid)
+    for pid, variables in marked(f"TRIAL={mark}").items():
+        rank = next((v.removeprefix("PMI_RANK=") for v in variables if v.startswith("PMI_RANK=")), "")
+        found[rank or f"helper {pid}"] = pid
     return found
-
-
-def end_all(folder: Path) -> None:
-    """Kill what is left of a trial that has failed."""
-    for pid in processes(str(folder)).values():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def wait_until(condition, seconds: float) -> float:
-    """Wait for a condition; returns how long that took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < seconds, "waited in vain"
-        time.sleep(0.02)
-    return time.monotonic() - began
 
 
 def start(folder: Path, words: list[str], ranks: int = 2, runner: tuple[str, ...] = (), **settings) -> subprocess.Popen:
@@ -130,7 +108,7 @@ def trial(kind: str, rng: random.Random, folder: Path, whole: RunFolder | None =
         took = time.monotonic() - began
         wait_until(lambda: not processes(str(folder)), IN_TIME - took)
     finally:
-        end_all(folder)
+        kill_all(f"TRIAL={folder}")
     assert process.returncode == KINDS[kind], (process.returncode, said)
     assert "Traceback" not in said, said
     sentences = {
@@ -147,8 +125,7 @@ def trial(kind: str, rng: random.Random, folder: Path, whole: RunFolder | None =
 
 def check(run: RunFolder, whole: RunFolder | None) -> None:
     """Assert that the checkpoints are whole; and after a resumption, that nothing shows what has happened."""
-    for path in run.path.glob("*.safetensors"):
-        load_checkpoint(path, optimizer=True)
+    whole_checkpoints(run)
     if whole:
         process = start(run.path, ["--resume"])
         said = process.communicate(timeout=300)[0]
@@ -173,7 +150,7 @@ def cut_link(rng: random.Random, folder: Path) -> float:
             took = time.monotonic() - began
         finally:
             del os.environ["TRIAL"]
-            end_all(folder)
+            kill_all(f"TRIAL={folder}")
     assert process.returncode != 0, said
     assert len(re.findall(r"stopped: rank 0 has not heard from rank 1 on hostB for \d+ s", said)) == 1, said
     check(RunFolder(folder), None)

@@ -151,7 +151,7 @@ class Builder:
         """Value i plus constants; i itself if they are all 0."""
         if not np.any(by):
             return i
-        return self.op("add", (i,), lambda x: x + Tensor(by), lambda torch, x: x + torch.tensor(by))
+        return self.op("add", (i,), lambda x: x + like(x, by))
 
     def away(self, i: int, *places: float) -> int:
         """Value i, moved where its numbers are near these places."""
@@ -179,6 +179,28 @@ class Builder:
             return None
         chosen = self.draw(st.lists(st.integers(0, v.ndim - 1), min_size=1, unique=True))
         return tuple(axis - v.ndim * self.yes() for axis in chosen)
+
+
+def alike(name: str, **settings: Any) -> tuple[Callable, Callable]:
+    """A function that has the same name and arguments here and in PyTorch: ours, and theirs."""
+    return (
+        lambda *values: getattr(F, name)(*values, **settings),
+        lambda torch, *values: getattr(torch.nn.functional, name)(*values, **settings),
+    )
+
+
+def like(x: Any, array: np.ndarray) -> Any:
+    """An array as a tensor of the library of x."""
+    if isinstance(x, Tensor):
+        return Tensor(array)
+    import torch
+
+    return torch.tensor(array)
+
+
+def chosen(condition: Any, x: Any, y: Any) -> Any:
+    """x where the condition holds and y elsewhere, in either library."""
+    return condition.where(x, y) if isinstance(x, Tensor) else x.where(condition, y)
 
 
 def dims(axes: tuple[int, ...] | None, x: Any) -> tuple[int, ...]:
@@ -249,13 +271,8 @@ def build_clip(b: Builder) -> None:
 def build_where(b: Builder) -> None:
     i = b.pick()
     j = b.pick_with(i)
-    chosen = b.rng.random(np.broadcast_shapes(b.value(i).shape, b.value(j).shape)) < 0.5
-    b.op(
-        "where",
-        (i, j),
-        lambda x, y: Tensor(chosen).where(x, y),
-        lambda torch, x, y: torch.where(torch.tensor(chosen), x, y),
-    )
+    mask = b.rng.random(np.broadcast_shapes(b.value(i).shape, b.value(j).shape)) < 0.5
+    b.op("where", (i, j), lambda x, y: chosen(like(x, mask), x, y))
 
 
 def build_compare(b: Builder) -> None:
@@ -264,12 +281,7 @@ def build_compare(b: Builder) -> None:
     i = b.pick()
     i, j = kept_apart(b, i, b.pick_with(i))
     if b.yes():
-        b.op(
-            "compare",
-            (i, j),
-            lambda x, y: getattr(x, how)(y).where(x, y * 0.5),
-            lambda torch, x, y: torch.where(getattr(x, how)(y), x, y * 0.5),
-        )
+        b.op("compare", (i, j), lambda x, y: chosen(getattr(x, how)(y), x, y * 0.5))
     else:
         b.op(
             "compare",
@@ -284,12 +296,7 @@ def build_logical(b: Builder) -> None:
     how = b.choose("__and__", "__or__", "__xor__")
     i = b.pick()
     i, j = kept_apart(b, i, b.away(b.pick_with(i), 0))
-    b.op(
-        "logical",
-        (i, j),
-        lambda x, y: getattr(x < y, how)(y > 0).where(x, y * 0.5),
-        lambda torch, x, y: torch.where(getattr(x < y, how)(y > 0), x, y * 0.5),
-    )
+    b.op("logical", (i, j), lambda x, y: chosen(getattr(x < y, how)(y > 0), x, y * 0.5))
 
 
 def build_cast(b: Builder) -> None:
@@ -445,12 +452,7 @@ def build_picks(b: Builder) -> None:
         "mask": b.rng.random(shape[: b.number(1, len(shape))]) < 0.6,
     }[kind]
     parts = index if isinstance(index, tuple) else (index,)
-    b.op(
-        "getitem",
-        (i,),
-        lambda x: x[tuple(part if part is ... else Tensor(part) for part in parts)],
-        lambda torch, x: x[tuple(part if part is ... else torch.tensor(part) for part in parts)],
-    )
+    b.op("getitem", (i,), lambda x: x[tuple(part if part is ... else like(x, part) for part in parts)])
 
 
 def build_triangle(b: Builder) -> None:
@@ -470,7 +472,7 @@ def build_linear(b: Builder) -> None:
     i = b.pick(lambda v: v.ndim > 0)
     outputs = b.number(1, 3)
     inputs = (i, b.leaf(outputs, b.value(i).shape[-1]), *([b.leaf(outputs)] if b.yes() else []))
-    b.op("linear", inputs, lambda *p: F.linear(*p), lambda torch, *p: torch.nn.functional.linear(*p))
+    b.op("linear", inputs, *alike("linear"))
 
 
 def pictures(b: Builder) -> int:
@@ -482,17 +484,10 @@ def build_conv2d(b: Builder) -> None:
     i = pictures(b)
     _, channels, height, width = b.value(i).shape
     groups, stride, padding = b.choose(1, channels), b.number(1, 2), b.number(0, 1)
-    weight = b.leaf(
-        groups * b.number(1, 2), channels // groups, b.number(1, min(height, 2)), b.number(1, min(width, 2))
-    )
+    outputs, kernel = groups * b.number(1, 2), (b.number(1, min(height, 2)), b.number(1, min(width, 2)))
+    weight = b.leaf(outputs, channels // groups, *kernel)
     inputs = (i, weight, *([b.leaf(len(b.value(weight)))] if b.yes() else []))
-    settings = {"groups": groups, "stride": stride, "padding": padding}
-    b.op(
-        "conv2d",
-        inputs,
-        lambda *p: F.conv2d(*p, **settings),
-        lambda torch, *p: torch.nn.functional.conv2d(*p, **settings),
-    )
+    b.op("conv2d", inputs, *alike("conv2d", groups=groups, stride=stride, padding=padding))
 
 
 def pooling(name: str, prepare: Callable[[Builder, int], int] = lambda b, i: i):
@@ -500,12 +495,7 @@ def pooling(name: str, prepare: Callable[[Builder, int], int] = lambda b, i: i):
         i = prepare(b, pictures(b))
         kernel, stride = tuple(b.number(1, min(n, 3)) for n in b.value(i).shape[2:]), b.number(1, 2)
         padding = b.number(0, min(kernel) // 2)
-        b.op(
-            name,
-            (i,),
-            lambda x: getattr(F, name)(x, kernel, stride, padding=padding),
-            lambda torch, x: getattr(torch.nn.functional, name)(x, kernel, stride, padding),
-        )
+        b.op(name, (i,), *alike(name, kernel_size=kernel, stride=stride, padding=padding))
 
     return build
 
@@ -516,28 +506,22 @@ def far_from_each_other(b: Builder, i: int) -> int:
     return b.shifted(i, 0.1 * v.argsort(None).argsort().reshape(v.shape))
 
 
-def build_layer_norm(b: Builder) -> None:
-    i, eps = rows(b), b.choose(0.1, 0.5)
-    width = b.value(i).shape[-1]
-    inputs = (i, b.leaf(width), *([b.leaf(width)] if b.yes() else []))
-    b.op(
-        "layer_norm",
-        inputs,
-        lambda x, w, b=None: F.layer_norm(x, weight=w, bias=b, eps=eps),
-        lambda torch, x, *p: torch.nn.functional.layer_norm(x, (width,), *p, eps=eps),
-    )
+def norm(name: str, least: int) -> Callable[[Builder], None]:
+    """A norm whose gain and shift are as many leaves as named here, or one more."""
 
+    def build(b: Builder) -> None:
+        i, eps = rows(b), b.choose(0.1, 0.5)
+        width = b.value(i).shape[-1]
 
-def build_rms_norm(b: Builder) -> None:
-    i, eps = rows(b), b.choose(0.1, 0.5)
-    width = b.value(i).shape[-1]
-    inputs = (i, *([b.leaf(width)] if b.yes() else []))
-    b.op(
-        "rms_norm",
-        inputs,
-        lambda x, w=None: F.rms_norm(x, weight=w, eps=eps),
-        lambda torch, x, *p: torch.nn.functional.rms_norm(x, (width,), *p, eps=eps),
-    )
+        def ours(x: Tensor, *learned: Tensor) -> Tensor:
+            return getattr(F, name)(x, eps=eps, **dict(zip(("weight", "bias"), learned, strict=False)))
+
+        def theirs(torch: Any, x: Any, *learned: Any) -> Any:
+            return getattr(torch.nn.functional, name)(x, (width,), *learned, eps=eps)
+
+        b.op(name, (i, *(b.leaf(width) for _ in range(least + b.yes()))), ours, theirs)
+
+    return build
 
 
 def build_rotary(b: Builder) -> None:
@@ -554,31 +538,12 @@ def build_rotary(b: Builder) -> None:
 
 def build_swiglu(b: Builder) -> None:
     i = b.pick()
-    b.op(
-        "swiglu",
-        (i, b.leaf(*b.value(i).shape)),
-        lambda gate, up: F.swiglu(gate, up),
-        lambda torch, gate, up: torch.nn.functional.silu(gate) * up,
-    )
-
-
-def build_relu_squared(b: Builder) -> None:
-    b.op(
-        "relu_squared",
-        (b.pick(),),
-        lambda x: F.relu_squared(x),
-        lambda torch, x: torch.relu(x) ** 2,
-    )
+    j = b.leaf(*b.value(i).shape)
+    b.op("swiglu", (i, j), F.swiglu, lambda torch, gate, up: torch.nn.functional.silu(gate) * up)
 
 
 def build_gelu(b: Builder) -> None:
-    form = b.choose("none", "tanh")
-    b.op(
-        "gelu",
-        (b.pick(),),
-        lambda x: F.gelu(x, approximate=form),
-        lambda torch, x: torch.nn.functional.gelu(x, approximate=form),
-    )
+    b.op("gelu", (b.pick(),), *alike("gelu", approximate=b.choose("none", "tanh")))
 
 
 def along_an_axis(name: str) -> Callable[[Builder], None]:
@@ -688,8 +653,9 @@ OPERATIONS: list[Callable[[Builder], None]] = [
     reduction("max", "amax", lambda b, i, axes: b.with_a_peak(i, axes, 0.5)),
     reduction("min", "amin", lambda b, i, axes: b.with_a_peak(i, axes, -0.5)),
     *(build_spread, build_argmax, build_matmul, build_reshape, build_permute, build_expand, build_pad, build_cat),
-    *(build_slices, build_picks, build_triangle, build_linear, build_layer_norm, build_gelu),
-    *(build_rms_norm, build_rotary, build_swiglu, build_relu_squared),
+    *(build_slices, build_picks, build_triangle, build_linear, norm("layer_norm", 1), build_gelu),
+    *(norm("rms_norm", 0), build_rotary, build_swiglu),
+    unary("relu_squared", lambda x: F.relu_squared(x), theirs=lambda torch, x: torch.relu(x) ** 2),
     along_an_axis("softmax"),
     along_an_axis("log_softmax"),
     *(build_dropout, build_embedding, build_cross_entropy, build_attention),

@@ -16,24 +16,15 @@ KIB = 400
 
 def main() -> int:
     import train
-    from tinygrad_lite.optim import Optimizer
+    from tests.reliability.disturbed import at_steps
 
     kind, refuse, relent, folder, *words = sys.argv[1:]
     disk = Path("disk")
     disk.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={KIB}k", "none", disk], check=True)
-    update = Optimizer.step
-
-    def update_and_refuse(self):
-        update(self)
-        if self.steps == int(refuse):
-            change(disk, kind)
-        if self.steps == int(relent):
-            change(disk, "writable")
-
-    Optimizer.step = update_and_refuse
     try:
-        return train.main([*words, "--out_dir=disk/run"])
+        with at_steps({int(refuse): lambda: change(disk, kind), int(relent): lambda: change(disk, "writable")}):
+            return train.main([*words, "--out_dir=disk/run"])
     except train.UserError as error:
         print(f"train.py: {error}", file=sys.stderr)
         return 1

@@ -22,6 +22,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.reliability.disturbed import kill_all, marked, wait_until, whole_checkpoints
 from tests.tiny_runs import ROOT, arguments, made_up_text, same, script
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder
@@ -35,14 +36,13 @@ RUN = {"max_iters": 3000, "eval_interval": 100, "eval_iters": 1, "dropout": 0.1,
 def family(mark: str) -> dict[str, int]:
     """The processes of a run: process 0, worker 1 and so on, and the helper of multiprocessing."""
     found, workers = {}, []
-    for pid in filter(str.isdigit, os.listdir("/proc")):
+    for pid in marked(f"TRIAL={mark}"):
         with contextlib.suppress(OSError):
-            if f"TRIAL={mark}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                if b"spawn_main" in command:
-                    workers.append(int(pid))
-                else:
-                    found["helper" if b"resource_tracker" in command else "process 0"] = int(pid)
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            if b"spawn_main" in command:
+                workers.append(pid)
+            else:
+                found["helper" if b"resource_tracker" in command else "process 0"] = pid
     return found | {f"worker {rank}": pid for rank, pid in enumerate(sorted(workers), start=1)}
 
 
@@ -53,16 +53,12 @@ def begin(run: RunFolder, words: list[str]) -> subprocess.Popen:
 
 def end(process: subprocess.Popen, run: RunFolder, seconds: float = IN_TIME) -> tuple[int, str]:
     """Wait until all processes of a run have ended; returns the status, and what was said."""
-    until, mark = time.monotonic() + seconds, str(run.path)
+    until, mark = time.monotonic() + seconds, f"TRIAL={run.path}"
     try:
         _, said = process.communicate(timeout=seconds)
-        while left := family(mark):
-            assert time.monotonic() < until, f"still there: {left}"
-            time.sleep(0.02)
+        wait_until(lambda: not marked(mark), until - time.monotonic())
     finally:
-        for pid in family(mark).values():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        kill_all(mark)
     return process.returncode, said.decode()
 
 
@@ -123,8 +119,7 @@ def stop(run: RunFolder, workers: int, name: str, delay: float, to_all: bool) ->
 
 def check(run: RunFolder, whole: RunFolder, resumes: bool) -> None:
     """Assert that the checkpoints are whole; and after a resumption, that nothing shows what has happened."""
-    for path in run.path.glob("*.safetensors"):
-        load_checkpoint(path, optimizer=True)
+    whole_checkpoints(run)
     if resumes:
         status, said = end(begin(run, ["--resume"]), run, 300)
         assert status == 0, said

@@ -8,15 +8,16 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
+from itertools import product
 
 import numpy as np
 import pytest
 
 import train
+from tests.reliability.disturbed import at_steps, whole_checkpoints
 from tests.reliability.moments import Moments
-from tests.tiny_runs import ROOT, arguments, finish, rows, run_training, same
+from tests.tiny_runs import ROOT, arguments, rows, run_training, same
 from tinygrad_lite.errors import UserError
-from tinygrad_lite.optim import Optimizer
 from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder
 
@@ -53,30 +54,18 @@ def unshare():
     return None
 
 
-@pytest.mark.parametrize(
-    ("kind", "relent", "stop"),
-    [
-        ("full", 7, False),
-        *(
-            pytest.param(kind, relent, stop, marks=pytest.mark.slow)
-            for kind in ("full", "read-only")
-            for relent in (7, 1000)
-            for stop in (False, True)
-        ),
-    ],
-)
+ALL = [pytest.param(*case, marks=pytest.mark.slow) for case in product(("full", "read-only"), (7, 1000), (False, True))]
+
+
+@pytest.mark.parametrize(("kind", "relent", "stop"), [("full", 7, False), *ALL])
 def test_a_full_or_read_only_disk_leaves_the_old_checkpoints(kind, relent, stop, report):
     """From the third update on, before the evaluation at step 4, for a while or to the end."""
     if unshare() is None:
         pytest.skip("this system does not allow mounting a disk in memory")
     driver = [sys.executable, str(ROOT / "tests/reliability/refusing_disk.py"), kind, "3", str(relent), "copy"]
-    process = subprocess.Popen(
-        [*unshare(), *driver, *arguments(**SETTINGS, out_dir=None, stop_on_disk_error=stop)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )
-    status, _, err = finish(process)
+    words = [*unshare(), *driver, *arguments(**SETTINGS, out_dir=None, stop_on_disk_error=stop)]
+    done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    status, err = done.returncode, done.stderr
     reason = {"full": "No space left on device", "read-only": "Read-only file system"}[kind]
     continues = relent == 7 and not stop
     assert status == (0 if continues else 1)
@@ -84,8 +73,7 @@ def test_a_full_or_read_only_disk_leaves_the_old_checkpoints(kind, relent, stop,
     assert f"cannot write disk/run/last.safetensors ({reason}): the previous file is intact" in err
     assert ("warning: cannot write" in err) == (not stop)
     copy, whole = RunFolder("copy"), run_training(**SETTINGS, out_dir="whole")
-    for path in copy.path.glob("*.safetensors"):
-        load_checkpoint(path, optimizer=True)
+    whole_checkpoints(copy)
     if continues:
         assert table(copy) == table(whole)
         assert copy.samples.read_bytes() == whole.samples.read_bytes()
@@ -135,9 +123,7 @@ def test_a_write_error_at_any_moment_does_not_change_the_result(runs, report, mo
             except (UserError, OSError) as stopped:  # the script turns both into one sentence and status 1
                 error = stopped
         said = capsys.readouterr().err
-        for path in run.path.glob("*.safetensors"):
-            load_checkpoint(path, optimizer=True)
-            counts["checkpoints loaded"] += 1
+        counts["checkpoints loaded"] += whole_checkpoints(run)
         if error:
             assert os.strerror(reason) in str(error), context
             counts["stopped with an error"] += 1
@@ -158,26 +144,22 @@ def test_a_write_error_at_any_moment_does_not_change_the_result(runs, report, mo
 
 
 @pytest.mark.slow
-def test_a_limit_on_file_sizes_that_is_lifted_later_does_not_change_the_result(monkeypatch, capsys, report):
+def test_a_limit_on_file_sizes_that_is_lifted_later_does_not_change_the_result(capsys, report):
     """The operating system itself cuts writes off in the middle, at 20 places."""
     resource = pytest.importorskip("resource")
     whole = run_training(out_dir="whole", **SETTINGS)
     size, limits = whole.last.stat().st_size, resource.getrlimit(resource.RLIMIT_FSIZE)
-    update = Optimizer.step
+
+    def limit(most):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, limits[1]))
+
     for number in range(20):
-
-        def update_and_limit(self, limit=size * number // 20):
-            update(self)
-            changed = {3: limit, 6: limits[0]}.get(self.steps)
-            if changed is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (changed, limits[1]))
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Optimizer, "step", update_and_limit)
+        changes = {3: size * number // 20, 6: limits[0]}
+        with at_steps({step: functools.partial(limit, most) for step, most in changes.items()}):
             try:
                 run = run_training(out_dir=f"run-{number}", **SETTINGS)
             finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+                limit(limits[0])
         assert "last.safetensors (File too large)" in capsys.readouterr().err
         same_weights(run, whole)
         assert table(run) == table(whole)

@@ -16,12 +16,8 @@ pytestmark = pytest.mark.every_device
 
 SEED = 20240229
 PRIMITIVES = {name for name in ops.__all__ if inspect.signature(getattr(ops, name)).return_annotation == "Tensor"}
-VERSIONS = REGISTRY.keys() - {
-    "adamw",
-    "muon",
-    "linear_gelu",
-    "linears",
-}  # updates have no gradient; the others are linear, then gelu, and linear several times
+# Updates have no gradient; the other two are linear, then gelu, and linear several times.
+VERSIONS = REGISTRY.keys() - {"adamw", "muon", "linear_gelu", "linears"}
 EXPECTED = PRIMITIVES | VERSIONS | {"softmax", "log_softmax", "logsumexp"}
 EXPECTED -= {"amax", "amin", "invert"}  # the first two are drawn as max and min, the last is a constant
 DRAWING = {"dropout", "scaled_dot_product_attention"}  # on a GPU, the two versions drop different elements
@@ -33,15 +29,10 @@ def check_all(count, check):
     names: Counter[str] = Counter()
     drawn = 0
 
+    quiet = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck), "print_blob": False}
+
     @seed(SEED)
-    @settings(
-        max_examples=count,
-        deadline=None,
-        database=None,
-        phases=[Phase.generate, Phase.shrink],
-        suppress_health_check=list(HealthCheck),
-        print_blob=False,
-    )
+    @settings(max_examples=count, phases=[Phase.generate, Phase.shrink], **quiet)
     @given(graphs())
     def every(graph):
         nonlocal drawn
@@ -61,9 +52,8 @@ def gradients(graph: Graph) -> tuple[list[np.ndarray], dict[int, np.ndarray]]:
     if loss.requires_grad:
         loss.backward()
     found = {i: x for i, x in leaves.items() if x.requires_grad}
-    return [v.numpy() for v in values], {
-        i: np.zeros(x.shape) if x.grad is None else x.grad.numpy() for i, x in found.items()
-    }
+    gradients = {i: np.zeros(x.shape) if x.grad is None else x.grad.numpy() for i, x in found.items()}
+    return [v.numpy() for v in values], gradients
 
 
 def slopes(graph: Graph, step: float) -> dict[int, np.ndarray]:

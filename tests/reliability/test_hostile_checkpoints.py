@@ -13,7 +13,8 @@ import struct
 import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -48,7 +49,7 @@ from tinygrad_lite.errors import CheckpointError, OptionError, UserError
 from tinygrad_lite.quantize import quantize
 from workshop.cli.console import run_command
 from workshop.decoding.sample_options import SampleOptions
-from workshop.run.checkpoint import KEY, load_checkpoint, save_checkpoint
+from workshop.run.checkpoint import KEY, Checkpoint, load_checkpoint, save_checkpoint
 from workshop.run.families import FAMILIES
 from workshop.run.family import Trained
 from workshop.run.run_folder import RunFolder
@@ -116,9 +117,9 @@ def write_some(trained: Trained) -> None:
         pass
 
 
-def sampled(path: Path) -> None:
+def sampled(path: Path, *adapter: object) -> None:
     with np.errstate(all="ignore"):  # as sample.py sets it
-        write_some(load(path))
+        write_some(load(path, *adapter))
 
 
 def resume(*words: str) -> None:
@@ -136,43 +137,50 @@ SHORT = {
 # --- random damage ----------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def tried_many(workplace, report, capsys):
+    """A function that lets broken files be used, and asserts how many of them are, and how many are refused."""
+
+    def try_all(count, seed, what, attempt, *, used=0.0, refusals=("CheckpointError",), refused=0.25):
+        """`attempt(rng, number)` writes a file and returns the function that uses it."""
+        rng, outcomes, before = random.Random(seed), Outcomes(), resident()
+        with harmless(workplace):
+            for number in range(count):
+                outcomes.tried(number, attempt(rng, number))
+        capsys.readouterr()
+        assert outcomes["used"] > used * count
+        assert sum(outcomes[name] for name in refusals) > refused * count or not refused
+        more = resident() - before
+        report(f"hostile files: {count:,} {what} (seed {seed}): {outcomes}; {more / 2**20:.0f} MiB more memory")
+        return more
+
+    return try_all
+
+
 @many(60, 2500)
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])
-def test_a_broken_checkpoint_generates_or_is_refused(family, count, run, runs, workplace, report, capsys):
-    rng, outcomes = random.Random(SEED), Outcomes()
-    last, path = runs[family]["last.safetensors"], Path("broken.safetensors")
-    before = resident()
-    with harmless(workplace):
-        for number in range(count):
-            path.write_bytes(odd_checkpoint(rng, last))
-            outcomes.tried(number, lambda: sampled(path))
-    capsys.readouterr()
-    more = resident() - before
-    assert more < 200 * 2**20
-    assert outcomes["used"] > count / 20  # some damage leaves the checkpoint usable
-    assert outcomes["CheckpointError"] > count / 4
+def test_a_broken_checkpoint_generates_or_is_refused(family, count, runs, workplace, tried_many):
+    path = Path("broken.safetensors")
+
+    def attempt(rng, number):
+        path.write_bytes(odd_checkpoint(rng, runs[family]["last.safetensors"]))
+        return lambda: sampled(path)
+
+    # Some damage leaves the checkpoint usable.
+    assert tried_many(count, SEED, f"broken {family} checkpoints given to sample.py", attempt, used=0.05) < 200 * 2**20
     assert sorted(path.name for path in workplace.iterdir()) == ["broken.safetensors", "text.txt"]
-    report(
-        f"hostile files: {count:,} broken {family} checkpoints given to sample.py (seed {SEED}): {outcomes}; "
-        f"{more / 2**20:.0f} MiB more memory than before"
-    )
 
 
 @many(20, 600)
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])
-def test_a_broken_checkpoint_resumes_or_is_refused(family, count, run, runs, workplace, report, capsys):
-    rng, outcomes = random.Random(SEED + 1), Outcomes()
-    with harmless(workplace):
-        for number in range(count):
-            run(family, odd_checkpoint(rng, runs[family]["last.safetensors"]))
-            text = ["--text=text.txt"] if family == "gpt" else []
-            outcomes.tried(number, lambda text=text: resume(*SHORT[family], *text))
-    capsys.readouterr()
-    assert outcomes["used"]
-    assert outcomes["CheckpointError"] + outcomes["OptionError"] > count / 4
-    assert sorted(path.name for path in workplace.iterdir()) == ["run", "text.txt"]
+def test_a_broken_checkpoint_resumes_or_is_refused(family, count, run, runs, workplace, tried_many):
+    def attempt(rng, number):
+        run(family, odd_checkpoint(rng, runs[family]["last.safetensors"]))
+        return lambda: resume(*SHORT[family], *(["--text=text.txt"] if family == "gpt" else []))
+
     what = f"broken {family} checkpoints given to train.py --resume"
-    report(f"hostile files: {count:,} {what} (seed {SEED + 1}): {outcomes}")
+    tried_many(count, SEED + 1, what, attempt, refusals=("CheckpointError", "OptionError"))
+    assert sorted(path.name for path in workplace.iterdir()) == ["run", "text.txt"]
 
 
 @pytest.fixture
@@ -189,62 +197,51 @@ def adapter(run, runs):
 
 
 @many(40, 2000)
-def test_a_broken_adapter_is_folded_in_or_refused(count, adapter, workplace, report, capsys):
-    rng, outcomes, path = random.Random(SEED + 3), Outcomes(), Path("broken.safetensors")
-    with harmless(workplace), np.errstate(all="ignore"):
-        for number in range(count):
-            path.write_bytes(odd_checkpoint(rng, adapter))
-            base = Path("base.safetensors")
-            given = ((path,), (base, path), (base, path, True))[number % 3]
-            outcomes.tried(number, lambda given=given: write_some(load(*given)))
-    capsys.readouterr()
-    assert outcomes["used"] > count / 20
-    assert outcomes["CheckpointError"] > count / 4
-    report(f"hostile files: {count:,} broken adapters given to sample.py (seed {SEED + 3}): {outcomes}")
+def test_a_broken_adapter_is_folded_in_or_refused(count, adapter, tried_many):
+    path, base = Path("broken.safetensors"), Path("base.safetensors")
+
+    def attempt(rng, number):
+        path.write_bytes(odd_checkpoint(rng, adapter))
+        return lambda: sampled(*((path,), (base, path), (base, path, True))[number % 3])
+
+    tried_many(count, SEED + 3, "broken adapters given to sample.py", attempt, used=0.05)
 
 
 @many(10, 400)
-def test_a_broken_adapter_resumes_or_is_refused(count, adapter, run, workplace, report, capsys):
-    rng, outcomes = random.Random(SEED + 4), Outcomes()
-    with harmless(workplace):
-        for number in range(count):
-            run("adapter", odd_checkpoint(rng, adapter))
-            outcomes.tried(number, lambda: resume(*SHORT["gpt"], "--text=text.txt"))
-    capsys.readouterr()
-    assert outcomes["used"]
-    assert outcomes["CheckpointError"] + outcomes["OptionError"] > count / 4
-    report(f"hostile files: {count:,} broken adapters given to train.py --resume (seed {SEED + 4}): {outcomes}")
+def test_a_broken_adapter_resumes_or_is_refused(count, adapter, run, tried_many):
+    def attempt(rng, number):
+        run("adapter", odd_checkpoint(rng, adapter))
+        return lambda: resume(*SHORT["gpt"], "--text=text.txt")
+
+    what = "broken adapters given to train.py --resume"
+    tried_many(count, SEED + 4, what, attempt, refusals=("CheckpointError", "OptionError"))
 
 
 PLACE = {"path": "base.safetensors", "sha256": "0" * 64, "alpha": 1}
-QUERY = "model.blocks.0.mixer.query.lora_"
+HALF = "model.blocks.0.mixer.query.lora_A.weight"
+
+
+def with_base(**facts: object) -> dict:
+    """Another description of an adapter's base."""
+    return {"": {"base": PLACE | facts}}
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({f"{QUERY}A.weight": None}, "query has lora_B but not the other half of its change"),
-        (
-            {f"{QUERY}A.weight": np.ones((2, 9), "f4")},
-            r"as if its shape were \(16, 9\), but in its base it is \(16, 16\)",
-        ),
-        ({f"{QUERY}A.weight": np.ones((3, 16), "f4")}, r"has lora_A \(3, 16\) and lora_B \(16, 2\), but they must be"),
-        ({f"{QUERY}A.weight": np.full((2, 16), np.nan, "f4")}, "holds NaN or infinity"),
+        ({HALF: None}, "query has lora_B but not the other half of its change"),
+        ({HALF: np.ones((2, 9), "f4")}, r"as if its shape were \(16, 9\), but in its base it is \(16, 16\)"),
+        ({HALF: np.ones((3, 16), "f4")}, r"has lora_A \(3, 16\) and lora_B \(16, 2\), but they must be"),
+        ({HALF: np.full((2, 16), np.nan, "f4")}, "holds NaN or infinity"),
         ({"model.invented": np.ones(3, "f4")}, "changes invented, which its base does not have"),
-        ({"": {"base": {"path": "/", "sha256": "0" * 64, "alpha": 1}}}, "is an adapter of /, which is not there"),
-        ({"": {"base": {"path": "//far/away", "sha256": "0" * 64, "alpha": 1}}}, "away, which is not there"),
-        ({"": {"base": {"path": "x" * 5000, "sha256": "0" * 64, "alpha": 1}}}, "which is not there"),
-        ({"": {"base": {"path": "base.safetensors", "sha256": "0" * 64, "alpha": 1}}}, "was trained on other weights"),
-        ({"": {"base": {"path": "base.safetensors", "sha256": "0" * 64, "alpha": 1e300}}}, "cannot be used"),
+        (with_base(path="/"), "is an adapter of /, which is not there"),
+        (with_base(path="//far/away"), "away, which is not there"),
+        (with_base(path="x" * 5000), "which is not there"),
+        (with_base(), "was trained on other weights"),
+        (with_base(alpha=1e300), "cannot be used"),
         ({"": {"base": {"path": 3}}}, "its description of its base cannot be used"),
-        (
-            {"": {"base": PLACE | {"quantize": "nf5"}}},
-            "its base was quantized as 'nf5', which this program does not know",
-        ),
-        (
-            {"": {"base": PLACE | {"quantize": ["nf4"]}}},
-            r"its base was quantized as \['nf4'\], which this program does",
-        ),
+        (with_base(quantize="nf5"), "its base was quantized as 'nf5', which this program does not know"),
+        (with_base(quantize=["nf4"]), r"its base was quantized as \['nf4'\], which this program does"),
         ({"": {"base": ["base.safetensors"]}}, "the field 'base' of its description is .* of the wrong type"),
         ({"model": {"n_head": 4}}, "adapts a model with n_head 4, but base.safetensors has 2"),
         ({"model": {"block_size": 999}}, "adapts a model with block_size 999, but base.safetensors has 8"),
@@ -284,19 +281,17 @@ def test_a_base_is_downloaded_only_if_the_user_names_it(family, adapter, workpla
     monkeypatch.setenv("TINYGRAD_LITE_CACHE", str(workplace / "cache"))
     ((name, module),) = FAMILIES[family.name].fetched.items()
     folder = importlib.import_module(module).FOLDER
-    facts = {"path": name, "sha256": "0" * 64, "alpha": 1}
-    header, info, body = taken_apart(adapter)
     path = Path("my run.safetensors")
-    path.write_bytes(put_together(header, info | {"base": facts, "family": family.name}, body))
-    with harmless(workplace), pytest.raises(CheckpointError, match=rf'names? it: .* {name} --adapter "{path}"'):
-        sampled(path)
+    path.write_bytes(changed(adapter, "", base=PLACE | {"path": name}, family=family.name))
     shutil.copy(path, "run/last.safetensors")
-    with harmless(workplace), pytest.raises(CheckpointError, match=f"an adapter of {name}, which is not in the cache"):
-        resume("--text=text.txt")
+    with harmless(workplace):
+        refused(path, CheckpointError, rf'names? it: .* {name} --adapter "{path}"', lambda: sampled(path))
+        reason = f"an adapter of {name}, which is not in the cache"
+        refused(path, CheckpointError, reason, lambda: resume("--text=text.txt"))
     (workplace / "cache" / folder).mkdir(parents=True)
     (workplace / "cache" / folder / "config.json").write_text('{"model_type": "x"}')  # from there it is read
-    with harmless(workplace), pytest.raises(CheckpointError, match=f"{folder}.*: model_type is 'x'"):
-        sampled(path)
+    with harmless(workplace):
+        refused(path, CheckpointError, f"{folder}.*: model_type is 'x'", lambda: sampled(path))
 
 
 def gpt2_folder(path: Path) -> Path:
@@ -313,26 +308,24 @@ def qwen3_folder(path: Path) -> Path:
 
 @pytest.mark.parametrize(("make", "title"), [(gpt2_folder, "GPT-2"), (qwen3_folder, "Qwen3")], ids=["gpt2", "qwen3"])
 @many(20, 400)
-def test_a_broken_hugging_face_folder_generates_or_is_refused(count, make, title, workplace, report, capsys):
-    rng, outcomes = random.Random(SEED + 2), Outcomes()
+def test_a_broken_hugging_face_folder_generates_or_is_refused(count, make, title, workplace, tried_many):
     folder = make(Path("theirs"))
     own = folder / "tinygrad_lite_tokenizer.json"
     own.write_text(json.dumps(ByteTokenizer().to_json()), encoding="utf-8")
     sampled(folder)
     good = contents(folder)
-    with harmless(workplace):
-        for number in range(count):
-            for name, data in good.items():
-                (folder / name).write_bytes(data)
-            name = rng.choice(list(good))
-            data = odd_bytes(rng, good[name])
-            if name.endswith("json") and rng.random() < 0.7:
-                data = json.dumps(odd_json(rng, json.loads(good[name]))).encode()
+
+    def attempt(rng, number):
+        for name, data in good.items():
             (folder / name).write_bytes(data)
-            outcomes.tried(number, lambda: sampled(folder))
-    capsys.readouterr()
-    assert outcomes["CheckpointError"] > count / 4
-    report(f"hostile files: {count:,} broken folders in {title}'s layout (seed {SEED + 2}): {outcomes}")
+        name = rng.choice(list(good))
+        data = odd_bytes(rng, good[name])
+        if name.endswith("json") and rng.random() < 0.7:
+            data = json.dumps(odd_json(rng, json.loads(good[name]))).encode()
+        (folder / name).write_bytes(data)
+        return lambda: sampled(folder)
+
+    tried_many(count, SEED + 2, f"broken folders in {title}'s layout", attempt)
 
 
 @pytest.mark.parametrize("family", ["gpt", "seq2seq"])
@@ -341,15 +334,13 @@ def test_a_checkpoint_cut_at_every_kilobyte_is_refused(family, run, runs, workpl
     lengths = range(0, len(last), 1024)
     for length in lengths:
         path.write_bytes(last[:length])
-        with pytest.raises(CheckpointError, match="not a readable checkpoint"):
-            sampled(path)
+        refused(path, CheckpointError, "not a readable checkpoint", lambda: sampled(path))
     run(family)
     for length in lengths[::8]:
         Path("run/last.safetensors").write_bytes(last[:length])
-        with pytest.raises(CheckpointError, match="not a readable checkpoint"):
-            resume()
-    refused = len(lengths) + len(lengths[::8])
-    report(f"hostile files: a {family} checkpoint cut at each of {len(lengths)} kilobytes: refused {refused} times")
+        refused(path, CheckpointError, "not a readable checkpoint", resume)
+    times = len(lengths) + len(lengths[::8])
+    report(f"hostile files: a {family} checkpoint cut at each of {len(lengths)} kilobytes: refused {times} times")
 
 
 # --- damage by design -------------------------------------------------------------------------------------------------
@@ -385,28 +376,24 @@ def test_a_pickle_named_like_a_checkpoint_is_not_unpickled(command, run, workpla
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("family", "values"),
     [
-        *({"out_dir": "elsewhere"}, {"init_from": "elsewhere"}, {"overwrite": True}, {"profile": True}),
-        *({"text": ["secret.txt"]}, {"dataset": "../secret.txt"}, {"dataset": "/etc/hostname"}),
+        *(("gpt", {name: value}) for name, value in (("out_dir", "elsewhere"), ("init_from", "elsewhere"))),
+        *(("gpt", {name: True}) for name in ("overwrite", "profile")),
+        *(("gpt", {"dataset": value}) for value in ("../secret.txt", "/etc/hostname")),
+        ("gpt", {"text": ["secret.txt"]}),
+        ("seq2seq", {"pairs": "secret.tsv"}),
+        ("seq2seq", {"src": "secret.tsv", "tgt": "secret.tsv"}),
     ],
 )
-def test_a_checkpoint_cannot_choose_where_to_read_or_write(values, run, runs, workplace):
+def test_a_checkpoint_cannot_choose_where_to_read_or_write(family, values, run, runs, workplace):
     (workplace / "secret.txt").write_text(made_up_text(seed=2), encoding="utf-8")
-    run("gpt", changed(runs["gpt"]["last.safetensors"], "training", **values))
+    (workplace / "secret.tsv").write_text("ein\tone\n" * 100, encoding="utf-8")
+    run(family, changed(runs[family]["last.safetensors"], "training", **values))
     Path("run/options.json").unlink()
     with harmless(workplace), pytest.raises(CheckpointError, match=f"settings contain {next(iter(values))}"):
         resume()
     assert not Path("elsewhere").exists()
-
-
-@pytest.mark.parametrize("values", [{"pairs": "secret.tsv"}, {"src": "secret.tsv", "tgt": "secret.tsv"}])
-def test_a_translation_checkpoint_cannot_choose_where_to_read(values, run, runs, workplace):
-    (workplace / "secret.tsv").write_text("ein\tone\n" * 100, encoding="utf-8")
-    run("seq2seq", changed(runs["seq2seq"]["last.safetensors"], "training", **values))
-    Path("run/options.json").unlink()
-    with pytest.raises(CheckpointError, match=f"settings contain {next(iter(values))}"):
-        resume()
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs POSIX links")
@@ -429,96 +416,84 @@ def test_a_link_in_a_run_does_not_lead_out_of_it(name, there, run, workplace):
 
 def test_special_tokens_other_than_the_models_are_refused(run, runs):
     last = runs["seq2seq"]["last.safetensors"]
-    _, info, _ = taken_apart(last)
+    assert taken_apart(last)[1]["tokenizer"]["specials"] == ["<pad>", "<bos>", "<eos>", "<unk>"]
     for specials in (["<pad>", "<bos>", "x", "<unk>"], ["<bos>", "<pad>", "<eos>", "<unk>"]):
         path = run("seq2seq", changed(last, "tokenizer", specials=specials))
-        for use in (lambda path=path: sampled(path), resume):
-            with pytest.raises(CheckpointError, match="of its model, but not of its tokenizer"):
-                use()
-    assert info["tokenizer"]["specials"] == ["<pad>", "<bos>", "<eos>", "<unk>"]
+        reason = "of its model, but not of its tokenizer"
+        refused(path, CheckpointError, reason, lambda path=path: sampled(path), resume)
 
 
-def test_missing_weights_are_refused(run):
-    path = run("gpt")
-    checkpoint = load_checkpoint(path, optimizer=True)
-    checkpoint.weights = {}
-    save_checkpoint(path, checkpoint)
-    for use in (lambda: sampled(path), lambda: resume("--text=text.txt")):
-        with pytest.raises(CheckpointError, match="parameters, but the weights have 0"):
+def refused(path: Path, error: type[UserError], reason: str, *uses: Callable[[], None]) -> None:
+    """Assert that each of these uses of a checkpoint gives the error; without any, sampling and resuming."""
+    for use in uses or (lambda: sampled(path), lambda: resume("--text=text.txt")):
+        with pytest.raises(error, match=reason):
             use()
+
+
+@contextmanager
+def edited(path: Path) -> Iterator[Checkpoint]:
+    """Inside, a checkpoint can be changed, which is then written again."""
+    checkpoint = load_checkpoint(path, optimizer=True)
+    yield checkpoint
+    save_checkpoint(path, checkpoint)
 
 
 @pytest.mark.parametrize("how", ["missing", "one missing", "mis-shaped", "of another optimizer"])
 def test_an_optimizer_that_does_not_fit_is_refused(how, run):
-    path = run("gpt")
-    checkpoint = load_checkpoint(path, optimizer=True)
-    name, values = next(iter(checkpoint.optimizer.items()))
-    if how == "missing":
-        checkpoint.optimizer = {}
-    elif how == "one missing":
-        del checkpoint.optimizer[name]
-    elif how == "mis-shaped":
-        checkpoint.optimizer[name] = values[..., :-1]
-    else:
-        checkpoint.optimizer = {f"momentum.{name}": values for name, values in checkpoint.weights.items()}
-    save_checkpoint(path, checkpoint)
-    with pytest.raises(OptionError, match=r"cannot resume from .*: the optimizer's state does not fit"):
-        resume("--text=text.txt")
+    with edited(path := run("gpt")) as checkpoint:
+        name, values = next(iter(checkpoint.optimizer.items()))
+        checkpoint.optimizer = {
+            "missing": {},
+            "one missing": {key: value for key, value in checkpoint.optimizer.items() if key != name},
+            "mis-shaped": checkpoint.optimizer | {name: values[..., :-1]},
+            "of another optimizer": {f"momentum.{name}": values for name, values in checkpoint.weights.items()},
+        }[how]
+    reason = r"cannot resume from .*: the optimizer's state does not fit"
+    refused(path, OptionError, reason, lambda: resume("--text=text.txt"))
     assert load_checkpoint(path, optimizer=True).step == checkpoint.step
 
 
 @pytest.mark.parametrize(
-    ("values", "reason"),
+    ("name", "value", "reason"),
     [
-        ({"best_step": None}, "best step is None"),
-        ({"best_loss": None}, "best step is"),
-        ({"best_step": 99}, "best step is 99"),
-        ({"best_step": -1}, "best step is -1"),
-        ({"best_loss": -1.0}, "best loss is -1"),
+        ("weights", {}, "parameters, but the weights have 0"),
+        ("best_step", None, "best step is None"),
+        ("best_loss", None, "best step is"),
+        ("best_step", 99, "best step is 99"),
+        ("best_step", -1, "best step is -1"),
+        ("best_loss", -1.0, "best loss is -1"),
     ],
 )
-def test_an_impossible_best_step_is_refused(values, reason, run, runs):
-    path = run("gpt", changed(runs["gpt"]["last.safetensors"], "", **values))
-    for use in (lambda: sampled(path), lambda: resume("--patience=1")):
-        with pytest.raises(CheckpointError, match=reason):
-            use()
+def test_missing_weights_and_an_impossible_best_step_are_refused(name, value, reason, run):
+    with edited(path := run("gpt")) as checkpoint:
+        setattr(checkpoint, name, value)
+    refused(path, CheckpointError, reason, lambda: sampled(path), lambda: resume("--text=text.txt", "--patience=1"))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("part", ["weights", "optimizer"])
 def test_a_single_nan_or_infinity_is_refused(part, value, run):
-    path = run("gpt")
-    checkpoint = load_checkpoint(path, optimizer=True)
-    name = list(getattr(checkpoint, part))[-1]
-    getattr(checkpoint, part)[name].reshape(-1)[-1] = value
-    save_checkpoint(path, checkpoint)
-    for use in (lambda: sampled(path), resume) if part == "weights" else (resume,):  # which alone reads the optimizer
-        with pytest.raises(CheckpointError, match=r"the tensor '(model|optimizer)\..*' holds NaN or infinity"):
-            use()
+    with edited(path := run("gpt")) as checkpoint:
+        list(getattr(checkpoint, part).values())[-1].reshape(-1)[-1] = value
+    uses = (lambda: sampled(path), resume) if part == "weights" else (resume,)  # which alone reads the optimizer
+    refused(path, CheckpointError, r"the tensor '(model|optimizer)\..*' holds NaN or infinity", *uses)
 
 
 def test_weights_whose_sums_overflow_are_reported(run, workplace, capsys):
-    path = run("gpt")
-    checkpoint = load_checkpoint(path, optimizer=True)
-    for values in checkpoint.weights.values():
-        values[...] = 3e38
-    save_checkpoint(path, checkpoint)
+    with edited(path := run("gpt")) as checkpoint:
+        for values in checkpoint.weights.values():
+            values[...] = 3e38
     for words in ([], ["--beam=2"], ["--greedy"], ["--score=text.txt"]):
-        with pytest.raises(UserError, match="diverged"):
-            sample.main([str(path), *words])
-    with pytest.raises(UserError, match="the loss is nan"):
-        resume("--text=text.txt")
+        refused(path, UserError, "diverged", lambda words=words: sample.main([str(path), *words]))
+    refused(path, UserError, "the loss is nan", lambda: resume("--text=text.txt"))
     assert capsys.readouterr().out.strip() == ""
 
 
 def test_weights_of_several_types_are_refused(run):
-    path = run("gpt")
-    checkpoint = load_checkpoint(path, optimizer=True)
-    name = list(checkpoint.weights)[-1]
-    checkpoint.weights[name] = checkpoint.weights[name].astype(np.float64) * 1e200
-    save_checkpoint(path, checkpoint)
-    with pytest.raises(CheckpointError, match="of several types"):
-        sampled(path)
+    with edited(path := run("gpt")) as checkpoint:
+        name = list(checkpoint.weights)[-1]
+        checkpoint.weights[name] = checkpoint.weights[name].astype(np.float64) * 1e200
+    refused(path, CheckpointError, "of several types", lambda: sampled(path))
 
 
 # --- for a terminal ---------------------------------------------------------------------------------------------------
@@ -529,17 +504,14 @@ ESCAPES = "\x07\x08\r\x1b\x7f\x9b"
 @pytest.fixture
 def rude(run):
     """A checkpoint whose vocabulary has control characters only, so it generates nothing else."""
-    path = run("gpt")
-    checkpoint = load_checkpoint(path, optimizer=True)
-    size = checkpoint.model["vocab_size"]
-    characters = [chr(code) for code in range(1, 32) if chr(code) not in "\t\n"][: size - 2] + ["\x9b"]
-    checkpoint.tokenizer = CharTokenizer(characters).to_json()
-    checkpoint.model["vocab_size"] = len(characters) + 1
-    for part in (checkpoint.weights, checkpoint.optimizer):
-        for name in list(part):
-            if name.endswith("token_embedding.weight"):
+    with edited(path := run("gpt")) as checkpoint:
+        size = checkpoint.model["vocab_size"]
+        characters = [chr(code) for code in range(1, 32) if chr(code) not in "\t\n"][: size - 2] + ["\x9b"]
+        checkpoint.tokenizer = CharTokenizer(characters).to_json()
+        checkpoint.model["vocab_size"] = len(characters) + 1
+        for part in (checkpoint.weights, checkpoint.optimizer):
+            for name in [name for name in part if name.endswith("token_embedding.weight")]:
                 part[name] = part[name][: len(characters) + 1].copy()
-    save_checkpoint(path, checkpoint)
     return path
 
 
@@ -591,16 +563,13 @@ def test_names_in_a_checkpoint_are_reported_escaped_and_shortened(where, run, ru
     else:
         info["family" if where == "family" else "format_version"] = evil
     run("gpt", put_together(header, info, body))
-    if where == "training":
-        status, err = said(capsys, "train.py", train.main, "--resume", "--out_dir=run")
-    else:
-        status, err = said(capsys, "sample.py", sample.main, "run")
+    command = ("train.py", train.main, "--resume", "--out_dir=run")
+    status, err = said(capsys, *(command if where == "training" else ("sample.py", sample.main, "run")))
     assert status in (1, 2)
     assert "\x1b" not in err
     assert len(err) < 4000
-    status, err = said(
-        capsys, "train.py", train.main, "--out_dir=run", "--text=text.txt"
-    )  # the refusal describes the run
+    # The refusal describes the run.
+    status, err = said(capsys, "train.py", train.main, "--out_dir=run", "--text=text.txt")
     assert status == 2
     assert "\x1b" not in err
 
@@ -698,11 +667,9 @@ def test_false_sizes_are_refused_without_allocating_memory(run, runs):
 
 def test_a_long_context_without_weights_takes_no_memory(run):
     """Sinusoidal positions have no weights, so a small file can claim millions."""
-    path = run("gpt")
-    checkpoint = load_checkpoint(path, optimizer=True)
-    del checkpoint.weights["position_embedding.weight"]
-    checkpoint.model |= {"positions": "sinusoidal", "block_size": 10**7}
-    save_checkpoint(path, checkpoint)
+    with edited(path := run("gpt")) as checkpoint:
+        del checkpoint.weights["position_embedding.weight"]
+        checkpoint.model |= {"positions": "sinusoidal", "block_size": 10**7}
     before = resident()
     sampled(path)
     assert resident() < before + 200 * 2**20  # 10 million positions of 16 numbers are more
@@ -712,24 +679,21 @@ def test_a_long_context_without_weights_takes_no_memory(run):
 
 
 @many(12, 400)
-def test_broken_files_beside_a_checkpoint_are_used_or_refused(count, run, runs, workplace, report, capsys):
-    rng, outcomes = random.Random(SEED + 3), Outcomes()
-    names = ["metrics.csv", "options.json", "samples.txt"]
+def test_broken_files_beside_a_checkpoint_are_used_or_refused(count, run, tried_many):
     samples = b"=== step 1: validation loss 3\nEs irrt\n\n=== step 2: validation loss 2\nder Mensch\n\n"
-    with harmless(workplace):
-        for number in range(count):
-            run("gpt")
-            Path("run/samples.txt").write_bytes(samples)
-            path = Path("run") / rng.choice(names)
-            data = odd_bytes(rng, path.read_bytes())
-            if path.name == "options.json" and rng.random() < 0.5:
-                data = json.dumps(odd_json(rng, json.loads(path.read_bytes()))).encode()
-            path.write_bytes(data)
-            text = ["--text=text.txt"] if rng.random() < 0.5 else []
-            outcomes.tried(number, lambda text=text: resume("--sample_tokens=0", *text))
-    capsys.readouterr()
-    assert outcomes["used"] > count / 4
-    report(f"hostile files: {count:,} broken metrics.csv, options.json, samples.txt (seed {SEED + 3}): {outcomes}")
+
+    def attempt(rng, number):
+        run("gpt")
+        Path("run/samples.txt").write_bytes(samples)
+        path = Path("run") / rng.choice(["metrics.csv", "options.json", "samples.txt"])
+        data = odd_bytes(rng, path.read_bytes())
+        if path.name == "options.json" and rng.random() < 0.5:
+            data = json.dumps(odd_json(rng, json.loads(path.read_bytes()))).encode()
+        path.write_bytes(data)
+        text = ["--text=text.txt"] if rng.random() < 0.5 else []
+        return lambda: resume("--sample_tokens=0", *text)
+
+    tried_many(count, SEED + 3, "broken metrics.csv, options.json, samples.txt", attempt, used=0.25, refused=0)
 
 
 @pytest.mark.parametrize(
@@ -756,23 +720,16 @@ def test_a_damaged_file_beside_a_checkpoint_does_not_end_a_run(name, data, run):
 
 @pytest.mark.parametrize("text", ["a\0b", ["\0"], 5, {"a": 1}])
 def test_files_that_options_json_names_are_checked(text, run):
-    run("gpt")
-    Path("run/options.json").write_text(json.dumps({"text": text}), encoding="utf-8")
-    with pytest.raises(UserError):
-        resume()
-    run("seq2seq")
-    Path("run/options.json").write_text(json.dumps({"pairs": text}), encoding="utf-8")
-    with pytest.raises(UserError):
-        resume()
-    with pytest.raises(UserError):
-        evaluate.main(["run"])
+    for family, name in (("gpt", "text"), ("seq2seq", "pairs")):
+        path = run(family)
+        Path("run/options.json").write_text(json.dumps({name: text}), encoding="utf-8")
+        refused(path, UserError, r"\w", resume)
+    refused(path, UserError, r"\w", lambda: evaluate.main(["run"]))
 
 
 def test_a_file_of_another_program_is_recognised(workplace):
     path = Path("model.safetensors")
-    path.write_bytes(safetensors.numpy.save({"w": np.zeros(2, np.float32)}, {"format": "pt", "x" + KEY: "{}"}))
-    with pytest.raises(CheckpointError, match="not a checkpoint of this project"):
-        sample.main([str(path)])
-    path.write_bytes(struct.pack("<Q", 2) + b"{}")
-    with pytest.raises(CheckpointError, match="not a checkpoint of this project"):
-        sample.main([str(path)])
+    theirs = safetensors.numpy.save({"w": np.zeros(2, np.float32)}, {"format": "pt", "x" + KEY: "{}"})
+    for data in (theirs, struct.pack("<Q", 2) + b"{}"):
+        path.write_bytes(data)
+        refused(path, CheckpointError, "not a checkpoint of this project", lambda: sample.main([str(path)]))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests import test_translation_scripts as translation
+from tests.reliability.disturbed import marked, wait_until, whole_checkpoints
 from tests.tiny_runs import arguments, finish, same, script
-from workshop.run.checkpoint import load_checkpoint
 from workshop.run.run_folder import RunFolder
 
 pytestmark = [
@@ -59,19 +59,7 @@ class Mortal:
 
     def wait_for_orphans(self):
         """Fail if a process of this run still exists a minute after it."""
-        mark = f"FAMILY={os.getpid()} {self.name}".encode()
-        until = time.monotonic() + 60
-        while left := [pid for pid in os.listdir("/proc") if pid.isdigit() and mark in environment(pid)]:
-            assert time.monotonic() < until, f"processes of {self.name} still exist: {left}"
-            time.sleep(0.01)
-
-
-def environment(pid):
-    """The environment variables of a process, as NAME=value; empty if it has ended."""
-    try:
-        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:
-        return []
+        wait_until(lambda: not marked(f"FAMILY={os.getpid()} {self.name}"), 60)
 
 
 @pytest.mark.parametrize(
@@ -111,11 +99,8 @@ def test_a_run_killed_repeatedly_ends_like_an_uninterrupted_one(kills, workers, 
                 counts["of a resumed run"] += saved
                 counts["before the first checkpoint"] += not run.folder.last.exists()
                 counts["by a timer"] += "delay" in chosen
-                for path in run.folder.path.glob("*.safetensors"):
-                    load_checkpoint(path, optimizer=True)
-                    counts["checkpoints loaded"] += 1
-                left = list(run.folder.path.glob("*.tmp"))
-                counts["partial files left"] += len(left)
+                counts["checkpoints loaded"] += whole_checkpoints(run.folder)
+                counts["partial files left"] += len(list(run.folder.path.glob("*.tmp")))
         whole = wholes[kind].folder
         context = f"seed {SEED + workers}, {run.name}, {kind}"
         names = [sorted(path.name for path in folder.path.iterdir()) for folder in (run.folder, whole)]

@@ -1,5 +1,6 @@
 """Long runs: memory and open files stop growing, no reference cycles are left, and no line of the log is missing."""
 
+import functools
 import gc
 import math
 import os
@@ -16,12 +17,8 @@ from workshop.run.run_folder import RunFolder
 
 pytestmark = pytest.mark.usefixtures("workplace")
 
+slow = functools.partial(pytest.param, marks=pytest.mark.slow)
 needs_proc = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs /proc")
-
-
-def slow(*arguments):
-    """A case for the long suite."""
-    return pytest.param(*arguments, marks=pytest.mark.slow)
 
 
 CACHES = 64 << 10  # bytes: Python's and NumPy's free lists of small objects may still be filling
@@ -77,9 +74,7 @@ def test_memory_and_open_files_do_not_grow(count, workers, report):
     _, err = process.communicate()
     assert process.returncode == 0, err.decode()
     processes = max(len(memory) for _, memory, _ in seen)
-    assert processes == (
-        1 if workers == 1 else 1 + workers
-    )  # Python starts one more, which cleans up after the workers
+    assert processes == (1 if workers == 1 else 1 + workers)  # Python starts one more, to clean up after the workers
     later = [found[1:] for found in seen if count / 5 <= found[0] < count and len(found[1]) == processes]
     assert len(later) >= 10
     quarter = len(later) // 4

@@ -152,9 +152,8 @@ def test_a_nan_that_does_not_recur_is_reported_as_such():
 
     with pytest.MonkeyPatch.context() as patch:
         patch_nodes(patch, sick_once)
-        with pytest.raises(
-            UserError, match=r"step 6: the loss is nan .*no operation produced it when the step was run again"
-        ):
+        reason = r"step 6: the loss is nan .*no operation produced it when the step was run again"
+        with pytest.raises(UserError, match=reason):
             train.main(arguments(**RUN))
     check_that_it_resumes("run", 6, healthy)
 

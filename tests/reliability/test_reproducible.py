@@ -42,14 +42,10 @@ def train_elsewhere(words, folder, workers, settings, python=None):
     """Train in another process, with its own names for the working folder and the output folder."""
     Path(folder).mkdir()
     Path(folder, "text.txt").write_text(made_up_text(), encoding="utf-8", newline="\n")
-    process = subprocess.Popen(
-        [python or sys.executable, str(ROOT / "train.py"), *words, f"--workers={workers}", f"--out_dir=run-{folder}"],
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(ROOT), **settings},
-    )
+    command = [python or sys.executable, str(ROOT / "train.py"), *words, f"--workers={workers}"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **settings}
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    process = subprocess.Popen([*command, f"--out_dir=run-{folder}"], cwd=folder, env=environment, **pipes)
     status, out, err = finish(process)
     assert status == 0, err
     return RunFolder(Path(folder, f"run-{folder}")), out

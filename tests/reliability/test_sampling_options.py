@@ -50,10 +50,7 @@ WORKS = {
     "gpt": [[*SHARED, "stop", "show_probs", "use_cache", "start"], [*SEARCHING, "use_cache"], ["score"]],
     "seq2seq": [[*SHARED, "greedy"], [*SEARCHING, "start"], [*SEARCHING, "attention"]],
 }
-WORKS["gpt"] += [
-    ["greedy", "seed", "no_repeat_ngram_size", "repetition_penalty", "stop"],
-    ["interactive", *SHARED[:6], "stop"],
-]
+WORKS["gpt"] += [["greedy", "seed", *SHARED[4:6], "stop"], ["interactive", *SHARED[:6], "stop"]]
 WORKS["gpt"] += [["explain", "compare", "start", "temperature", "top_k", "min_p"]]
 WORKS["seq2seq"] += [["interactive", *SHARED, "greedy"], ["explain", *SEARCHING, "start"]]
 WORKS["hf"] = WORKS["gpt"]
@@ -116,9 +113,8 @@ def check_end(ended: Ended, words: list[str], tried: str) -> str:
 @pytest.fixture
 def place(workplace):
     (workplace / "latin.txt").write_bytes("schön".encode("latin-1"))
-    (workplace / "text.txt").write_text(
-        "Grün ist nur des Lebens goldner Baum; 🙂\n" * 3, encoding="utf-8", newline="\n"
-    )
+    text = "Grün ist nur des Lebens goldner Baum; 🙂\n" * 3
+    (workplace / "text.txt").write_text(text, encoding="utf-8", newline="\n")
     return workplace
 
 

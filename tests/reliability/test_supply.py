@@ -48,13 +48,18 @@ def dotted(node: ast.expr) -> str:
     return f"{dotted(node.value)}.{node.attr}" if isinstance(node, ast.Attribute) else ""
 
 
+def imported(node: ast.AST) -> set[str]:
+    """The packages that a statement imports, such as numpy for numpy.random; none for any other statement."""
+    if isinstance(node, ast.Import):
+        return {alias.name.split(".")[0] for alias in node.names}
+    return {(node.module or "").split(".")[0]} if isinstance(node, ast.ImportFrom) else set()
+
+
 def dangers(tree: ast.Module, allowed: set[str] = frozenset()) -> Iterator[str]:
     """Everything in a program that can make code from data or run a shell."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-            yield from (f"import {name}" for name in names if name.split(".")[0] in MODULES - allowed)
-        elif isinstance(node, ast.Call):
+        yield from (f"import {name}" for name in imported(node) & (MODULES - allowed))
+        if isinstance(node, ast.Call):
             called = dotted(node.func)
             last = called.rpartition(".")[2]
             if called in (BUILTINS | CALLS) - allowed or (last in METHODS and called != last):
@@ -130,14 +135,11 @@ def test_every_address_in_the_code_is_https():
 
 def test_one_file_opens_connections_and_few_start_programs():
     connect = {"urllib", "http", "socket", "ssl", "ftplib", "smtplib", "requests", "httpx", "aiohttp", "asyncio"}
-    start = {"subprocess"}
     found: dict[str, set[str]] = {}
     for path in product():
         for node in ast.walk(tree_of(path)):
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-                for name in {name.split(".")[0] for name in names} & (connect | start):
-                    found.setdefault(name, set()).add(path.as_posix())
+            for name in imported(node) & (connect | {"subprocess"}):
+                found.setdefault(name, set()).add(path.as_posix())
     fetching = {"workshop/corpora/fetch.py"}
     sources = {"workshop/corpora/wheel.py", "workshop/corpora/pair_sources.py"}
     others = {"gpt/chat.py", "docs/site/build.py", "studies/pictures/expression.py"}
@@ -173,10 +175,8 @@ def test_a_download_without_a_known_hash_prints_its_own(module, monkeypatch, wor
                 found = pair_sources.Found([("ja", "yes")])
                 monkeypatch.setitem(module.RECIPES, name, type(recipe)("", "", "", make=lambda found=found: found))
                 pairs.load_parallel(name, said.append)
-            assert any(
-                re.match("sha256 [0-9a-f]{64}: stored in the cache, because there is no known one", line)
-                for line in said
-            )
+            printed = "sha256 [0-9a-f]{64}: stored in the cache, because there is no known one"
+            assert any(re.match(printed, line) for line in said)
             said.clear()
 
 
@@ -209,18 +209,11 @@ def test_modules_import_only_required_packages_at_the_top():
     """Extras are imported inside the functions that need them."""
     import sys
 
-    allowed = (
-        {*FOLDERS, "train", "sample"} - {"benchmarks"}
-        | {"numpy", "safetensors", "threadpoolctl", "tqdm"}
-        | sys.stdlib_module_names
-    )
+    allowed = {*FOLDERS, "train", "sample", "numpy", "safetensors", "threadpoolctl", "tqdm"} - {"benchmarks"}
     for path in product():
-        if path.is_relative_to("docs/course"):  # files that import those beside them
-            continue
-        for node in tree_of(path).body:
-            if isinstance(node, ast.Import | ast.ImportFrom):
-                names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
-                assert {name.split(".")[0] for name in names} <= allowed, (path, names)
+        if not path.is_relative_to("docs/course"):  # files that import those beside them
+            found = {name for node in tree_of(path).body for name in imported(node)}
+            assert found <= allowed | sys.stdlib_module_names, path
 
 
 def test_warnings_are_errors_in_the_tests():

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import train
+from tests.reliability.disturbed import at_steps
 from tests.tiny_runs import arguments, losses, made_up_text, rows, run_training, same
 from tinygrad_lite.errors import CheckpointError, CorpusError, OptionError
-from tinygrad_lite.optim import Optimizer
 from workshop.corpora import fetch
 from workshop.corpora import texts as corpora
 from workshop.run import log
@@ -21,18 +21,6 @@ from workshop.run.run_folder import RunFolder, newest_checkpoint
 
 SETTINGS = {"dropout": 0.2, "keep": 2, "average": 2, "workers": 1}
 HOUR = 3600.0
-
-
-def at_step(monkeypatch, step, action):
-    """Do something in the middle of a run."""
-    update = Optimizer.step
-
-    def changed(self):
-        update(self)
-        if self.steps == step:
-            action()
-
-    monkeypatch.setattr(Optimizer, "step", changed)
 
 
 def stop():
@@ -48,11 +36,9 @@ def test_a_run_survives_renaming_its_working_folder(workplace, monkeypatch, repo
     (workplace / "home").mkdir()
     shutil.copy("text.txt", workplace / "home")
     monkeypatch.chdir(workplace / "home")
-    with monkeypatch.context() as patch:
-        at_step(patch, 3, lambda: os.rename(workplace / "home", workplace / "new home"))
-        at_step(patch, 6, stop)
-        with pytest.raises(MemoryError):
-            train.main(arguments(**SETTINGS))
+    move = lambda: os.rename(workplace / "home", workplace / "new home")  # noqa: E731
+    with at_steps({3: move, 6: stop}), pytest.raises(MemoryError):
+        train.main(arguments(**SETTINGS))
     monkeypatch.chdir("/")
     run = RunFolder(workplace / "new home" / "run")
     assert load_checkpoint(run.last).step == 4
@@ -64,10 +50,10 @@ def test_a_run_survives_renaming_its_working_folder(workplace, monkeypatch, repo
 
 
 @pytest.mark.parametrize("last", [8, 10])
-def test_a_run_whose_folder_is_removed_says_so(last, workplace, monkeypatch, capsys):
+def test_a_run_whose_folder_is_removed_says_so(last, workplace, capsys):
     """In the middle as a warning, at the last checkpoint as an error: nothing of it is intact."""
-    at_step(monkeypatch, 3, lambda: shutil.rmtree("run"))
-    with pytest.raises(CheckpointError, match=r"^cannot write run.\S+: the folder run was removed or renamed; nothing"):
+    reason = r"^cannot write run.\S+: the folder run was removed or renamed; nothing"
+    with at_steps({3: lambda: shutil.rmtree("run")}), pytest.raises(CheckpointError, match=reason):
         train.main(arguments(**SETTINGS | {"max_iters": last}))
     said = capsys.readouterr().err
     assert said.count("warning: cannot write run") >= 1
@@ -93,15 +79,12 @@ def source(monkeypatch):
     return here
 
 
-def test_a_run_survives_deleting_the_cache(workplace, source, monkeypatch, capsys, report):
+def test_a_run_survives_deleting_the_cache(workplace, source, capsys, report):
     """During a run and before it is resumed: with a network, without one, and with a different text."""
     settings = SETTINGS | {"text": None}
     whole = run_training(out_dir="whole", **settings)
-    with monkeypatch.context() as patch:
-        at_step(patch, 2, lambda: shutil.rmtree(fetch.cache_folder()))
-        at_step(patch, 6, stop)
-        with pytest.raises(MemoryError):
-            train.main(arguments(**settings))
+    with at_steps({2: lambda: shutil.rmtree(fetch.cache_folder()), 6: stop}), pytest.raises(MemoryError):
+        train.main(arguments(**settings))
     before = {path.name: path.read_bytes() for path in Path("run").iterdir()}
     source["text"] = None
     with pytest.raises(CorpusError, match=r"unavailable \(there is no network\)"):
@@ -150,16 +133,16 @@ def test_the_newest_checkpoint_is_found_although_the_clock_is_set_back(workplace
         found = newest_checkpoint(Path("run"))
         seen.append((load_checkpoint(found).step, found.name))
 
-    update = Optimizer.step
-    monkeypatch.setattr(Optimizer, "step", lambda self: (update(self), back()))
     monkeypatch.setattr(log, "tqdm", visible(log.tqdm))
-    run = run_training(**SETTINGS | {"average": 0})
+    with at_steps(dict.fromkeys(range(13), back)):
+        run = run_training(**SETTINGS | {"average": 0})
     same(run, whole)
     assert [step for step, _ in seen] == [0, 0, 0, 0, 4, 4, 4, 4, 8, 8]
     assert load_checkpoint(newest_checkpoint(run.path)).step == 10
     assert all(float(row["tokens_per_second"]) > 0 for row in rows(run) if row["loss"])
     assert len(losses(run)) == 10
-    assert train.main(["--resume", "--out_dir=run", "--max_iters=12"]) == 0
+    with at_steps(dict.fromkeys(range(13), back)):
+        assert train.main(["--resume", "--out_dir=run", "--max_iters=12"]) == 0
     assert load_checkpoint(newest_checkpoint(run.path)).step == 12
     report("clock set back by an hour at each of 12 steps: the newest checkpoint was always the one written last")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.reliability.disturbed import wait_until
 from tests.tiny_runs import arguments, finish, run_training, same, script
 from workshop.run.run_folder import RunFolder
 
@@ -37,13 +38,10 @@ def test_a_second_run_is_refused_and_the_first_continues(times, report, workplac
     for number in range(times):
         run = RunFolder(f"run-{number}")
         first = start_one(run.path, "")
-        until = time.monotonic() + 300
-        while not run.best.exists() and time.monotonic() < until:
-            time.sleep(0.001)
+        wait_until(run.best.exists, 300, 0.001)
         time.sleep(rng.uniform(0, 0.01))
         first.send_signal(signal.SIGSTOP)
-        while state(first) not in "TZ":  # stopping may take a moment
-            time.sleep(0.001)
+        wait_until(lambda first=first: state(first) in "TZ", 300, 0.001)  # stopping may take a moment
         at_work = state(first) == "T"
         before = {path: path.read_bytes() for path in run.path.iterdir()}
         link = Path(f"link-{number}")
@@ -88,13 +86,10 @@ def test_the_folder_of_a_killed_run_is_free_at_once(report):
     for number in range(10):
         run = RunFolder(f"run-{number}")
         process = script("train.py", *arguments(**settings | {"eval_interval": 1}, out_dir=run.path))
-        until = time.monotonic() + 300
-        while not run.last.exists() and time.monotonic() < until:
-            time.sleep(0.001)
+        wait_until(run.last.exists, 300, 0.001)
         process.kill()
         process.wait()
-        words = arguments(**settings, out_dir=run.path)
-        status, _, err = finish(script("train.py", *words, "--overwrite"))
+        status, _, err = finish(script("train.py", *arguments(**settings, out_dir=run.path), "--overwrite"))
         assert status == 0, err
         finish(process)
         same(run, whole)

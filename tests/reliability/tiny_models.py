@@ -81,11 +81,8 @@ def make_model(kind: str, folder: Path, block_size: int = 24) -> Path:
     else:
         pad, bos, eos = (tokenizer.specials[name] for name in (PAD, BOS, EOS))
         model = Seq2Seq(Seq2SeqConfig(tokenizer.vocab_size, pad, bos, eos, **shape))
-    rng = np.random.default_rng(3)
-    weights = {
-        name: (array + 0.3 * rng.standard_normal(array.shape)).astype(np.float32)
-        for name, array in model.state_dict().items()
-    }
+    noise, weights = np.random.default_rng(3).standard_normal, model.state_dict()
+    weights = {name: (array + 0.3 * noise(array.shape)).astype(np.float32) for name, array in weights.items()}
     path = folder / f"{kind}.safetensors"
     settings = model.config.to_json()
     save_checkpoint(path, Checkpoint(family, settings, {}, tokenizer.to_json(), 1, None, None, "", weights, {}))

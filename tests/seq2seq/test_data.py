@@ -6,7 +6,7 @@ import pytest
 from seq2seq.config import Seq2SeqConfig
 from seq2seq.data import BOS, EOS, SPECIALS, TranslationData
 from seq2seq.model import Seq2Seq
-from tinygrad_lite.device import random_key
+from tests.lively import gradients, lively
 from workshop.run.pair_data import area, batches_of, encode_pairs
 from workshop.tokenizers.byte import ByteTokenizer
 
@@ -75,23 +75,19 @@ def test_a_pair_that_is_longer_than_a_batch_is_a_batch_of_its_own():
 def test_accumulated_gradients_are_those_of_one_large_batch():
     """Though the parts have different numbers of tokens."""
     data = make_data(40, micro_steps=3)
-    with random_key(1):
-        model = Seq2Seq(Seq2SeqConfig(259, *(TOKENIZER.specials[s] for s in SPECIALS), 1, 2, 8, dropout=0.0)).to(
-            "cpu", "float64"
-        )
+    ids = (TOKENIZER.specials[name] for name in SPECIALS)
+    model = lively(lambda: Seq2Seq(Seq2SeqConfig(259, *ids, 1, 2, 8, dropout=0.0))).to("cpu")
     losses = [model.loss(batch) * (tokens / data.target_tokens(0)) for batch, tokens in data.micro_batches(0)]
     for part in losses:
         part.backward()
-    parts = {name: p.grad.numpy().copy() for name, p in model.named_parameters()}
-    for parameter in model.parameters():
-        parameter.grad = None
+    parts = gradients(model)
     together = [data.train[i] for part in data.update(0) for i in part]
     assert len({len(part) for part in data.update(0)}) > 1
     loss = model.loss(data.batch(together))
     loss.backward()
     assert sum(part.item() for part in losses) == pytest.approx(loss.item(), rel=1e-12)
-    for name, parameter in model.named_parameters():
-        np.testing.assert_allclose(parts[name], parameter.grad.numpy(), rtol=1e-9, atol=1e-13)
+    for name, gradient in gradients(model).items():
+        np.testing.assert_allclose(parts[name], gradient, rtol=1e-9, atol=1e-13)
 
 
 def test_the_validation_batches_are_all_held_out_pairs():

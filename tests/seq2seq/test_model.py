@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -9,12 +10,12 @@ import pytest
 
 from seq2seq.config import Seq2SeqConfig, transformer_base, transformer_big
 from seq2seq.model import Seq2Seq
-from tests.places import fill, here
+from tests.lively import gradients, lively
 from tinygrad_lite import Tensor
 from tinygrad_lite import functional as F
 from tinygrad_lite.device import keyed_rng, random_key
 from tinygrad_lite.errors import CheckpointError
-from tinygrad_lite.functional.registry import set_composed
+from tinygrad_lite.functional.registry import composed
 from tinygrad_lite.transformer import sinusoidal_positions
 from workshop.decoding.beam import beam_search
 from workshop.decoding.sampling import generate
@@ -29,25 +30,22 @@ KINDS = [{}, {"norm_first": False}, {"positions": "learned", "bias": False, "act
 SOURCES = [[5, 9, 7, 3, 8, 11], [4, 4], [21, 3, 6, 9]]
 
 
-def lively(dtype="float64", **settings) -> Seq2Seq:
-    """A model in which every number matters: no bias is 0 and no gain is 1."""
-    with random_key(3):
-        model = Seq2Seq(replace(SMALL, **settings)).to(here(), dtype)
-    for name, parameter in model.named_parameters():
-        noise = keyed_rng(1, name).standard_normal(parameter.shape)
-        fill(parameter, 0.3 * noise + (1 if name.endswith("norm.weight") else 0))
-    return model
+def small(dtype="float64", **settings) -> Seq2Seq:
+    return lively(lambda: Seq2Seq(replace(SMALL, **settings)), dtype)
 
 
-def targets_of(sources, dtype=np.int64) -> np.ndarray:
-    return pad_rows([[BOS, *(3 + (i + 1) % 20 for i in row), EOS] for row in sources], PAD).astype(dtype)
+def targets_of(sources) -> np.ndarray:
+    return pad_rows([[BOS, *(3 + (i + 1) % 20 for i in row), EOS] for row in sources], PAD).astype(np.int64)
+
+
+def batch_of(sources) -> tuple[Tensor, Tensor]:
+    return Tensor(pad_rows(sources, PAD)), Tensor(targets_of(sources))
 
 
 @pytest.fixture(params=["fused", "composed"])
 def version(request):
-    set_composed(request.param == "composed")
-    yield request.param
-    set_composed(False)
+    with composed() if request.param == "composed" else nullcontext():
+        yield request.param
 
 
 # --- sizes ----------------------------------------------------------------------------------------------------
@@ -89,46 +87,27 @@ def test_invalid_settings_are_refused(wrong):
         Seq2SeqConfig.from_json({"vocab_size": 3})
 
 
-def test_a_model_is_restored_from_its_weights():
-    model = lively("float32")
-    again = Seq2Seq.from_weights(model.config, model.state_dict(), here())
-    source, target = Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES))
-    np.testing.assert_array_equal(again(source, target).numpy(), model(source, target).numpy())
-    with pytest.raises(CheckpointError, match="describe a Seq2Seq of"):
-        Seq2Seq.from_weights(replace(model.config, n_layer=90), model.state_dict())
-    renamed = {name.replace("cross", "crass"): array for name, array in model.state_dict().items()}
-    with pytest.raises(CheckpointError, match=r"missing: .*cross"):
-        Seq2Seq.from_weights(model.config, renamed)
-
-
 # --- what may depend on what ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_padding_changes_nothing(settings, version):
     """Each row in a batch of unequal lengths has the values, loss and gradients that it has alone."""
-    model = lively(**settings)
-    together = model(Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES))).numpy()
+    model = small(**settings)
+    together = model(*batch_of(SOURCES)).numpy()
+    model.loss(batch_of(SOURCES)).backward()
+    expected, total = gradients(model), sum(len(source) + 1 for source in SOURCES)
     for row, source in enumerate(SOURCES):
-        target = targets_of([source])
-        alone = model(Tensor(np.array([source])), Tensor(target)).numpy()
-        np.testing.assert_allclose(together[row, : target.shape[1]], alone[0], rtol=1e-10, atol=1e-12)
-
-    total = sum(len(source) + 1 for source in SOURCES)
-    model.loss((Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES)))).backward()
-    expected = {name: p.grad.numpy().copy() for name, p in model.named_parameters()}
-    for parameter in model.parameters():
-        parameter.grad = None
-    for source in SOURCES:
-        part = model.loss((Tensor(np.array([source])), Tensor(targets_of([source]))))
-        (part * ((len(source) + 1) / total)).backward()
-    for name, parameter in model.named_parameters():
-        np.testing.assert_allclose(parameter.grad.numpy(), expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
+        alone = model(*batch_of([source])).numpy()[0]
+        np.testing.assert_allclose(together[row, : len(alone)], alone, rtol=1e-10, atol=1e-12)
+        (model.loss(batch_of([source])) * ((len(source) + 1) / total)).backward()
+    for name, found in gradients(model).items():
+        np.testing.assert_allclose(found, expected[name], rtol=1e-9, atol=1e-12, err_msg=name)
 
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_the_future_never_leaks(settings, version):
-    model, source, target = lively(**settings), Tensor(pad_rows(SOURCES, PAD)), targets_of(SOURCES)
+    model, source, target = small(**settings), Tensor(pad_rows(SOURCES, PAD)), targets_of(SOURCES)
     before = model(source, Tensor(target)).numpy()
     for t in range(1, target.shape[1]):
         changed = target.copy()
@@ -139,7 +118,7 @@ def test_the_future_never_leaks(settings, version):
 
 
 def test_every_source_token_matters():
-    model, target = lively(), Tensor(targets_of([SOURCES[0]]))
+    model, target = small(), Tensor(targets_of([SOURCES[0]]))
     before = model(Tensor(np.array([SOURCES[0]])), target).numpy()
     for place in range(len(SOURCES[0])):
         changed = np.array([SOURCES[0]])
@@ -152,22 +131,21 @@ def test_recompute_gives_the_same_gradients_to_the_last_bit(norm_first):
     """The memory, which every block of the decoder uses, gets its gradients in the same order."""
     found = []
     for recompute in (False, True):
-        model = lively("float32", dropout=0.2, n_layer=3, norm_first=norm_first, recompute=recompute)
+        model = small("float32", dropout=0.2, n_layer=3, norm_first=norm_first, recompute=recompute)
         losses = []
         for micro_step, sources in enumerate(([[3, 4, 5], [6, 7]], [[8, 9, 3, 4], [5]])):
             with random_key(5, micro_step):
-                loss = model.loss((Tensor(pad_rows(sources, PAD)), Tensor(targets_of(sources))))
+                loss = model.loss(batch_of(sources))
             loss.backward()
             losses.append(loss.item())
-        found.append((losses, {name: p.grad.numpy().tobytes() for name, p in model.named_parameters()}))
+        found.append((losses, {name: gradient.tobytes() for name, gradient in gradients(model).items()}))
     assert found[0] == found[1]
 
 
 def test_the_gradients_of_the_three_uses_of_the_embedding_are_summed():
-    model = lively()
-    batch = (Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES)))
+    model, batch = small(), batch_of(SOURCES)
     model.loss(batch).backward()
-    tied = model.token_embedding.weight.grad.numpy().copy()
+    tied = gradients(model)["token_embedding.weight"]
 
     values = model.token_embedding.weight.numpy().copy()
     source_ids, target_ids = batch[0], batch[1][:, :-1]
@@ -193,14 +171,13 @@ def codes(length: int, width: int) -> np.ndarray:
 
 
 def test_smoothing_is_for_training_and_the_reported_loss_is_not_smoothed():
-    batch = (Tensor(pad_rows(SOURCES, PAD)), Tensor(targets_of(SOURCES)))
-    smoothed, plain = lively(label_smoothing=0.1), lively()
+    smoothed, plain, batch = small(label_smoothing=0.1), small(), batch_of(SOURCES)
     assert smoothed.loss(batch).item() != pytest.approx(plain.loss(batch).item(), abs=1e-3)
     assert smoothed.eval().loss(batch).item() == plain.eval().loss(batch).item()
 
 
 def test_sentences_that_are_too_long_or_empty_are_refused():
-    model = lively()
+    model = small()
     with pytest.raises(ValueError, match="17 positions do not fit into block_size 16"):
         model.start([[5] * 17])
     with pytest.raises(ValueError, match="a sentence is empty"):
@@ -212,7 +189,7 @@ def test_sentences_that_are_too_long_or_empty_are_refused():
 
 @pytest.mark.parametrize("settings", KINDS)
 def test_cached_equals_uncached_and_the_forward_pass(settings):
-    model = lively(**settings).eval()
+    model = small(**settings).eval()
     target = targets_of(SOURCES[:1])[0]
     expected = model(Tensor(np.array(SOURCES[:1])), Tensor(target[None])).log_softmax().numpy()[0]
     for use_cache in (True, False):
@@ -223,22 +200,19 @@ def test_cached_equals_uncached_and_the_forward_pass(settings):
 
 
 def test_one_equals_many():
-    model = lively("float32").eval()
+    model = small("float32").eval()
 
-    def translate(sources, **settings):
-        log_probs, state = model.start(sources)
-        tokens = generate(model.step, log_probs, state, max_new_tokens=9, forbidden=(PAD, BOS), **settings)
-        return np.array(list(tokens)).T
+    settings = {"max_new_tokens": 9, "forbidden": (PAD, BOS)}
+
+    def translate(sources):
+        return np.array(list(generate(model.step, *model.start(sources), temperature=0.0, **settings))).T
 
     def search(sources):
-        log_probs, state = model.start(sources)
-        return beam_search(
-            model.step, log_probs, state, beam=3, max_new_tokens=9, stop_token=EOS, forbidden=(PAD, BOS), n_best=2
-        )
+        return beam_search(model.step, *model.start(sources), beam=3, stop_token=EOS, n_best=2, **settings)
 
-    greedy, best = translate(SOURCES, temperature=0.0), search(SOURCES)
+    greedy, best = translate(SOURCES), search(SOURCES)
     for row, source in enumerate(SOURCES):
-        assert translate([source], temperature=0.0)[0].tolist() == greedy[row].tolist()
+        assert translate([source])[0].tolist() == greedy[row].tolist()
         for alone, together in zip(search([source])[0], best[row], strict=True):
             assert alone.tokens == together.tokens
             assert alone.log_prob == pytest.approx(together.log_prob, abs=1e-4)
@@ -247,7 +221,7 @@ def test_one_equals_many():
 @pytest.mark.parametrize("length_penalty", [0.0, 1.0])
 def test_a_wide_beam_finds_what_exhaustive_search_finds(length_penalty):
     """All translations of at most three tokens of a vocabulary of 8, each scored by one pass through the decoder."""
-    model = lively(vocab_size=8).eval()
+    model = small(vocab_size=8).eval()
     source = [5, 3, 7, 4]
     scored = {}
     for length in (1, 2, 3):
@@ -267,7 +241,7 @@ def test_a_wide_beam_finds_what_exhaustive_search_finds(length_penalty):
 
 
 def test_a_state_keeps_the_rows_that_are_selected():
-    model = lively().eval()
+    model = small().eval()
     _, state = model.start(SOURCES)
     chosen = state.select(np.array([2, 0, 2]))
     after, _ = model.step(np.array([7, 8, 9]), chosen)
@@ -285,20 +259,10 @@ def test_a_state_keeps_the_rows_that_are_selected():
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 def test_loss_and_gradients_are_those_of_torchs_transformer(norm_first, activation, version):
     torch = pytest.importorskip("torch")
-    model = lively(norm_first=norm_first, activation=activation)
+    model = small(norm_first=norm_first, activation=activation)
     config, state = model.config, model.state_dict()
-    theirs = torch.nn.Transformer(
-        config.n_embd,
-        config.n_head,
-        config.n_layer,
-        config.n_layer,
-        config.n_hidden,
-        dropout=0.0,
-        activation=activation,
-        batch_first=True,
-        norm_first=norm_first,
-        dtype=torch.float64,
-    )
+    sizes = (config.n_embd, config.n_head, config.n_layer, config.n_layer, config.n_hidden, 0.0, activation)
+    theirs = torch.nn.Transformer(*sizes, batch_first=True, norm_first=norm_first, dtype=torch.float64)
     if not norm_first:  # torch adds a norm at either end even then; the paper does not
         theirs.encoder.norm = theirs.decoder.norm = None
     names = torch_names(config)
@@ -307,7 +271,7 @@ def test_loss_and_gradients_are_those_of_torchs_transformer(norm_first, activati
     table = torch.tensor(state["token_embedding.weight"], requires_grad=True)
 
     source, target = pad_rows(SOURCES, PAD), targets_of(SOURCES)
-    loss = model.loss((Tensor(source), Tensor(target)))
+    loss = model.loss(batch_of(SOURCES))
     loss.backward()
 
     def embed(ids):
@@ -322,38 +286,33 @@ def test_loss_and_gradients_are_those_of_torchs_transformer(norm_first, activati
         memory_key_padding_mask=torch.tensor(source == PAD),
         tgt_is_causal=True,
     )
-    logits = hidden @ table.T
-    their_loss = torch.nn.functional.cross_entropy(
-        logits.flatten(0, 1), torch.tensor(target[:, 1:]).flatten(), ignore_index=PAD
-    )
+    logits, wanted = (hidden @ table.T).flatten(0, 1), torch.tensor(target[:, 1:]).flatten()
+    their_loss = torch.nn.functional.cross_entropy(logits, wanted, ignore_index=PAD)
     their_loss.backward()
     assert loss.item() == pytest.approx(their_loss.item(), rel=1e-10)
-    ours = {name: parameter.grad.numpy() for name, parameter in model.named_parameters()}
+    ours = gradients(model)
     np.testing.assert_allclose(ours["token_embedding.weight"], table.grad.numpy(), rtol=1e-8, atol=1e-10)
-    gradients = dict(theirs.named_parameters())
-    for name, parts in names.items():
-        packed = np.concatenate([ours[part] for part in parts])
-        np.testing.assert_allclose(packed, gradients[name].grad.numpy(), rtol=1e-8, atol=1e-10, err_msg=name)
+    for name, weight in theirs.named_parameters():
+        packed = np.concatenate([ours[part] for part in names[name]])
+        np.testing.assert_allclose(packed, weight.grad.numpy(), rtol=1e-8, atol=1e-10, err_msg=name)
 
 
 def torch_names(config: Seq2SeqConfig) -> dict[str, tuple[str, ...]]:
     """Each parameter of torch.nn.Transformer, and the names of ours that it consists of."""
+    norms = {"encoder": ["mixer", "mlp"], "decoder": ["mixer", "cross", "mlp"]}
     names = {}
-    for kind in ("weight", "bias"):
-        for stack in ("encoder", "decoder"):
-            norms = {"norm1": "mixer_norm", "norm2": "mlp_norm"}
-            attentions = {"self_attn": "mixer"}
-            if stack == "decoder":
-                norms = {"norm1": "mixer_norm", "norm2": "cross_norm", "norm3": "mlp_norm"}
-                attentions["multihead_attn"] = "cross"
-            for i in range(config.n_layer):
-                theirs, ours = f"{stack}.layers.{i}", f"{stack}.{i}"
-                for their_part, our_part in attentions.items():
-                    parts = tuple(f"{ours}.{our_part}.{p}.{kind}" for p in ("query", "key", "value"))
-                    names[f"{theirs}.{their_part}.in_proj_{kind}"] = parts
-                    names[f"{theirs}.{their_part}.out_proj.{kind}"] = (f"{ours}.{our_part}.output.{kind}",)
-                for their_part, our_part in {"linear1": "mlp.up", "linear2": "mlp.down", **norms}.items():
-                    names[f"{theirs}.{their_part}.{kind}"] = (f"{ours}.{our_part}.{kind}",)
-            if config.norm_first:
-                names[f"{stack}.norm.{kind}"] = (f"{stack}_norm.{kind}",)
+    for kind, stack in itertools.product(("weight", "bias"), norms):
+        attentions = {"self_attn": "mixer"} | ({"multihead_attn": "cross"} if stack == "decoder" else {})
+        others = {"linear1": "mlp.up", "linear2": "mlp.down"}
+        others |= {f"norm{number}": f"{part}_norm" for number, part in enumerate(norms[stack], start=1)}
+        others |= {f"{part}.out_proj": f"{ours}.output" for part, ours in attentions.items()}
+        for i in range(config.n_layer):
+            theirs, ours = f"{stack}.layers.{i}", f"{stack}.{i}"
+            for their_part, our_part in attentions.items():
+                parts = tuple(f"{ours}.{our_part}.{p}.{kind}" for p in ("query", "key", "value"))
+                names[f"{theirs}.{their_part}.in_proj_{kind}"] = parts
+            for their_part, our_part in others.items():
+                names[f"{theirs}.{their_part}.{kind}"] = (f"{ours}.{our_part}.{kind}",)
+        if config.norm_first:
+            names[f"{stack}.norm.{kind}"] = (f"{stack}_norm.{kind}",)
     return names

@@ -1,5 +1,6 @@
 """Translations of lists of sentences: each is independent of the others, none exceeds its maximum length."""
 
+import functools
 import itertools
 from dataclasses import replace
 
@@ -11,8 +12,9 @@ from seq2seq.data import SPECIALS
 from seq2seq.model import Seq2Seq
 from seq2seq.translate import draw, longest_translation, translate
 from tests.gpt.gpt2_folders import padded
-from tests.places import fill, here
-from tinygrad_lite.device import keyed_rng, random_key
+from tests.lively import lively
+from tests.places import here
+from tinygrad_lite.device import keyed_rng
 from tinygrad_lite.errors import DecodingError
 from workshop.decoding.batches import same_limit
 from workshop.tokenizers.byte import ByteTokenizer
@@ -28,18 +30,19 @@ SENTENCES = ["Der Mann liest ein Buch.", "Ja!", "", "Grün", "Die Katze schläft
 
 @pytest.fixture
 def model(place) -> Seq2Seq:
-    with random_key(0):
-        model = Seq2Seq(CONFIG).to(here(), "float64")
-    for name, parameter in model.named_parameters():
-        fill(parameter, 0.4 * keyed_rng(2, name).standard_normal(parameter.shape))
-    return model.eval()
+    return lively(lambda: Seq2Seq(CONFIG)).eval()
+
+
+def with_settings(model, **settings) -> Seq2Seq:
+    """The same weights under other settings."""
+    return Seq2Seq.from_weights(replace(CONFIG, **settings), model.state_dict(), here()).eval()
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_one_equals_many_and_their_order_does_not_matter(model, beam):
-    together = translate(model, TOKENIZER, SENTENCES, beam=beam, n_best=min(2, beam))
-    alone = [translate(model, TOKENIZER, [sentence], beam=beam, n_best=min(2, beam))[0] for sentence in SENTENCES]
-    backwards = translate(model, TOKENIZER, SENTENCES[::-1], beam=beam, n_best=min(2, beam))[::-1]
+    search = functools.partial(translate, model, TOKENIZER, beam=beam, n_best=min(2, beam))
+    together, backwards = search(SENTENCES), search(SENTENCES[::-1])[::-1]
+    alone = [search([sentence])[0] for sentence in SENTENCES]
     for other in (alone, backwards):
         for these, those in zip(together, other, strict=True):
             assert [t.text for t in these] == [t.text for t in those]
@@ -73,9 +76,8 @@ def test_tokens_that_only_pad_a_vocabulary_are_never_generated(model):
 
 
 def test_a_sentence_that_is_too_long_is_cut(model):
-    short = Seq2Seq.from_weights(replace(CONFIG, block_size=8), model.state_dict(), here()).eval()
-    (found,) = translate(short, TOKENIZER, ["abcdefghijklm"])
-    (begun,) = translate(short, TOKENIZER, ["abcdefgh"])
+    short = with_settings(model, block_size=8)
+    (found,), (begun,) = (translate(short, TOKENIZER, [text]) for text in ("abcdefghijklm", "abcdefgh"))
     assert found == begun
     assert found[0].length <= 7
 
@@ -93,8 +95,7 @@ def test_several_hypotheses_come_best_first_with_their_scores(model):
 def test_the_length_penalty_is_that_of_the_settings_unless_one_is_given(model):
     penalties = {}
     for penalty in (0.0, 3.0):
-        chosen = Seq2Seq.from_weights(replace(CONFIG, length_penalty=penalty), model.state_dict(), here()).eval()
-        (found,) = translate(chosen, TOKENIZER, SENTENCES[:1], beam=3, n_best=3)
+        (found,) = translate(with_settings(model, length_penalty=penalty), TOKENIZER, SENTENCES[:1], beam=3, n_best=3)
         assert [found] == translate(model, TOKENIZER, SENTENCES[:1], beam=3, n_best=3, length_penalty=penalty)
         penalties[penalty] = [t.score for t in found]
     assert penalties[0.0] != penalties[3.0]

@@ -15,6 +15,8 @@ from encoder.export import export, main
 from encoder.formats.bert import ARCHITECTURES, own_config, their_config
 from encoder.reading import sentence_settings
 from encoder.task import FAMILY
+from tests.encoder.formats.equal import assert_equal
+from tests.lively import lively
 from tinygrad_lite import Tensor
 from tinygrad_lite.errors import CheckpointError
 from workshop.run.family import Trained
@@ -25,6 +27,9 @@ SETTINGS = {
     **{"vocab_size": 99, "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 40},
     **{"max_position_embeddings": 20, "type_vocab_size": 2, "layer_norm_eps": 1e-12, "hidden_dropout_prob": 0.1},
 }
+
+
+LABELS = {"architectures": ["BertForSequenceClassification"]}
 
 
 @pytest.mark.torch
@@ -40,8 +45,7 @@ def test_transformers_computes_the_same(architecture, activation, tmp_path):
     for number, parameter in enumerate(theirs.parameters()):
         torch.nn.init.normal_(parameter, std=0.3, generator=torch.Generator().manual_seed(number))
     theirs.save_pretrained(tmp_path)
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
-    trained = FAMILY.load(tmp_path)
+    trained = FAMILY.load(with_words(tmp_path))
     assert (trained.config.cls, trained.config.sep) == (4, 2)
     assert trained.config.label_names == (["bad", "fair", "good"] if architecture.endswith("Classification") else [])
     assert_same(trained.make_model(), theirs)
@@ -56,9 +60,7 @@ def test_a_bias_of_the_decoder_that_differs_has_precedence_as_in_transformers(ti
     weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].copy()
     for number, name in enumerate(("cls.predictions.bias", "cls.predictions.decoder.bias")):
         weights[name] = torch.full((99,), 1.0 + number).numpy() * np.arange(99, dtype="float32")
-    folder_with(tmp_path, architectures=["BertForMaskedLM"], tie_word_embeddings=tied)
-    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    with_words(folder_with(tmp_path, weights, architectures=["BertForMaskedLM"], tie_word_embeddings=tied))
     theirs = transformers.BertForMaskedLM.from_pretrained(tmp_path).eval()
     assert_same(FAMILY.load(tmp_path).make_model(), theirs)
 
@@ -87,9 +89,16 @@ def assert_same(model: Bert, theirs) -> None:
         np.testing.assert_allclose(ours, reference, atol=2e-5)
 
 
-def folder_with(path, **changes):
+def folder_with(path, weights=None, **changes):
     settings = {**SETTINGS, "model_type": "bert", "architectures": ["BertModel"]} | changes
     (path / "config.json").write_text(json.dumps({k: v for k, v in settings.items() if v is not None}))
+    if weights:
+        save_file(weights, path / "model.safetensors", {"format": "pt"})
+    return path
+
+
+def with_words(path):
+    (path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
     return path
 
 
@@ -104,14 +113,11 @@ def folder_with(path, **changes):
         ({"num_attention_heads": 5}, "no multiple of"),
         ({"hidden_size": -1}, "n_embd cannot be -1"),
         ({"relative_bias": 2}, "relative_bias is 2, a setting that this program does not know"),
-        ({"architectures": ["BertForSequenceClassification"], "id2label": ["a"]}, "id2label is .* not name the labels"),
-        ({"architectures": ["BertForSequenceClassification"], "id2label": 5}, "id2label is"),
-        (
-            {"architectures": ["BertForSequenceClassification"], "problem_type": "multi_label_classification"},
-            "problem_type is 'multi_label_classification', but this program supports only 'single_label_class",
-        ),
         ({"pruned_heads": {"1": [0]}}, "pruned_heads is .*, a setting that this program does not know"),
-        ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
+        (LABELS | {"id2label": ["a"]}, "id2label is .* not name the labels"),
+        (LABELS | {"id2label": 5}, "id2label is"),
+        (LABELS | {"id2label": {"0": "a", "1": "b|c"}}, r"no name with \|"),
+        (LABELS | {"problem_type": "multi"}, "problem_type is 'multi', but .* supports only 'single_label_class"),
     ],
 )
 def test_another_model_is_refused_by_name(changes, sentence, tmp_path):
@@ -132,9 +138,7 @@ def test_the_first_berts_files_are_read_as_transformers_reads_them(architecture,
             old = name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta")
             weights[old] = weight.numpy() + np.float32(0.01)
     weights["cls.predictions.decoder.weight"] = weights["bert.embeddings.word_embeddings.weight"].copy()
-    folder_with(tmp_path, architectures=[architecture])
-    save_file(weights, tmp_path / "model.safetensors", {"format": "pt"})
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    with_words(folder_with(tmp_path, weights, architectures=[architecture]))
     theirs = getattr(transformers, architecture).from_pretrained(tmp_path).eval()
     model = FAMILY.load(tmp_path).make_model()
     if architecture == "BertModel":
@@ -167,9 +171,7 @@ def made(architecture: str = "BertModel", **changes) -> Trained:
     specials = {name: tokenizer.specials[BertConfig.special_token(name)] for name in BertConfig.special_fields()}
     theirs = {**SETTINGS, "architectures": [architecture], "id2label": {"0": "bad", "1": "good"}}
     config = replace(own_config(theirs), **specials | changes)
-    rng = np.random.default_rng(2)
-    shapes = {name: weight.shape for name, weight in Bert.blueprint(config).named_parameters()}
-    weights = {name: (0.3 * rng.standard_normal(shape)).astype("float32") for name, shape in shapes.items()}
+    weights = lively(lambda: Bert(config), "float32").state_dict()
     return Trained(Path("file"), "a BERT", Bert, config, tokenizer, weights)
 
 
@@ -180,9 +182,7 @@ def test_an_exported_model_is_read_back_unchanged(architecture, tmp_path, capsys
     assert main([str(tmp_path / "first"), str(tmp_path / "second")]) == 0
     assert f"in the layout of {architecture} to" in capsys.readouterr().err
     found = FAMILY.load(tmp_path / "second")
-    assert (found.config, found.tokenizer.to_json()) == (trained.config, trained.tokenizer.to_json())
-    assert found.weights.keys() == trained.weights.keys()
-    assert all((found.weights[name] == array).all() for name, array in trained.weights.items())
+    assert_equal(found, trained)
     assert "vocab.txt" in {path.name for path in (tmp_path / "second").iterdir()}
 
 
@@ -228,7 +228,8 @@ def test_transformers_computes_the_same_for_an_exported_model(architecture, acti
 def sentence_folder(folder, pooling=None, **limits):
     trained = made("BertModel")
     for name, array in trained.weights.items():  # so that texts have vectors in different directions
-        array *= 0 if name.endswith("norm.bias") else 10 if name.startswith("token_embedding") else 2
+        factor = 0 if name.endswith("norm.bias") else 10 if name.startswith("token_embedding") else 2
+        trained.weights[name] = array * np.float32(factor)
     export(trained, folder)
     (folder / "1_Pooling").mkdir()
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32} | (pooling or {})))
@@ -236,15 +237,16 @@ def sentence_folder(folder, pooling=None, **limits):
     return folder
 
 
+def modes(**chosen):
+    """Ways of pooling as older versions write them."""
+    return {f"pooling_mode_{name}_token{'s' * (name != 'cls')}": value for name, value in chosen.items()}
+
+
 @pytest.mark.parametrize(
     ("pooling", "longest", "cls"),
     [
-        ({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}, None, True),
-        (
-            {"pooling_mode_cls_token": False, "pooling_mode_mean_tokens": True, "pooling_mode_max_tokens": False},
-            5,
-            False,
-        ),
+        (modes(cls=True, mean=False), None, True),
+        (modes(cls=False, mean=True, max=False), 5, False),
         ({}, 7, False),
         ({"pooling_mode": "cls"}, 5, True),
     ],
@@ -276,8 +278,7 @@ def test_a_single_label_gives_a_score(tmp_path, capsys):
     torch.manual_seed(4)
     config = transformers.BertConfig(**SETTINGS, num_labels=1, initializer_range=0.5)
     theirs = transformers.BertForSequenceClassification(config).eval()
-    theirs.save_pretrained(tmp_path)
-    (tmp_path / "vocab.txt").write_text("\n".join(WORDS) + "\n", encoding="utf-8")
+    theirs.save_pretrained(with_words(tmp_path))
     assert sample.main([str(tmp_path), "--start", "w1 w2 ||| w3"]) == 0
     ids = [4, 6, 7, 2, 8, 2]
     with torch.no_grad():
@@ -298,8 +299,8 @@ def test_small_letters_that_the_tokenizer_keeps_apart_are_refused(tmp_path):
 @pytest.mark.parametrize(
     ("pooling", "module", "reason"),
     [
-        ({"pooling_mode_max_tokens": True}, "1_Pooling", "has pooling_mode_max_tokens, but this program supports only"),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": True}, "1_Pooling", "has mean and cls, but"),
+        (modes(max=True), "1_Pooling", "has pooling_mode_max_tokens, but this program supports only"),
+        (modes(mean=True, cls=True), "1_Pooling", "has mean and cls, but"),
         ({"pooling_mode": "max"}, "1_Pooling", "has max, but this program supports only cls or mean"),
         ({}, "2_Dense", "2_Dense is a part of the model that this program does not know"),
     ],

@@ -1,0 +1,27 @@
+"""Models in which every number matters, and their gradients."""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from tests.places import fill, here
+from tinygrad_lite.device import keyed_rng, random_key
+from tinygrad_lite.nn import Module
+
+
+def lively(make: Callable[[], Module], dtype: str = "float64") -> Module:
+    """The model that is made, with random weights in which no bias is 0 and no gain of a norm is 1."""
+    with random_key(3):
+        model = make().to(here(), dtype)
+    for name, parameter in model.named_parameters():
+        noise = keyed_rng(1, name).standard_normal(parameter.shape)
+        fill(parameter, 0.3 * noise + (1 if name.endswith("norm.weight") else 0))
+    return model
+
+
+def gradients(model: Module) -> dict[str, np.ndarray]:
+    """The gradients of all parameters by name, each of which must have one; the model then has none."""
+    found = {name: parameter.grad.numpy().copy() for name, parameter in model.named_parameters()}
+    for parameter in model.parameters():
+        parameter.grad = None
+    return found
